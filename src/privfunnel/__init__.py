@@ -1,0 +1,1 @@
+"""privfunnel: privacy funnels, proved optimal, from a table to a release."""

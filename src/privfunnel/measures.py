@@ -1,0 +1,75 @@
+"""Information measures in nats: the only home of an information formula.
+
+All functions accept arrays with any number of leading batch axes, treat ``0 log 0`` as 0, and never perturb their
+input. Probabilities need not be normalised for :func:`xlogx`; the others assume that they are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+NATS_PER_BIT = math.log(2.0)
+
+
+def to_bits(nats: float) -> float:
+    """Convert nats to bits."""
+    return nats / NATS_PER_BIT
+
+
+def safe_log(p: ArrayLike) -> Array:
+    """Natural logarithm with ``log 0 = 0``, for use where the result is multiplied by ``p``."""
+    p = np.asarray(p, dtype=np.float64)
+    return np.log(np.where(p > 0.0, p, 1.0))
+
+
+def xlogx(p: ArrayLike) -> Array:
+    """``p log p`` elementwise, 0 at 0, in nats."""
+    p = np.asarray(p, dtype=np.float64)
+    return np.asarray(p * safe_log(p))
+
+
+def entropy(p: ArrayLike, axis: int = -1) -> Array:
+    """Entropy ``H(p) = −Σ p log p`` along ``axis``, in nats."""
+    return np.asarray(-np.sum(xlogx(p), axis=axis))
+
+
+def joint_entropy(p_ab: ArrayLike) -> Array:
+    """Joint entropy ``H(A, B)`` of a table ``(..., a, b)``, in nats."""
+    return np.asarray(-np.sum(xlogx(p_ab), axis=(-2, -1)))
+
+
+def conditional_entropy(p_ab: ArrayLike) -> Array:
+    """``H(A|B) = H(A, B) − H(B)`` of a joint table ``(..., a, b)``, in nats."""
+    p_ab = np.asarray(p_ab, dtype=np.float64)
+    return np.asarray(joint_entropy(p_ab) - entropy(p_ab.sum(axis=-2)))
+
+
+def mutual_information(p_ab: ArrayLike) -> Array:
+    """``I(A; B)`` of a joint table ``(..., a, b)``, in nats, never negative.
+
+    Computed as ``Σ p_ab log(p_ab / (p_a p_b))``, which keeps its relative accuracy when A and B are nearly
+    independent; the difference of entropies would lose it to cancellation.
+    """
+    p_ab = np.asarray(p_ab, dtype=np.float64)
+    p_a = p_ab.sum(axis=-1, keepdims=True)
+    p_b = p_ab.sum(axis=-2, keepdims=True)
+    product = p_a * p_b
+    # Where the product underflows to 0 so does its term of the sum.
+    usable = (p_ab > 0.0) & (product > 0.0)
+    ratio = np.where(usable, p_ab, 1.0) / np.where(usable, product, 1.0)
+    # p log(p/q) − p + q is non-negative termwise, and Σ(p − q) = 0 up to rounding: the sum has no cancellation.
+    terms = np.where(usable, p_ab * np.log(ratio) - p_ab + product, product)
+    return np.maximum(np.sum(terms, axis=(-2, -1)), 0.0)
+
+
+def kl_divergence(p: ArrayLike, q: ArrayLike, axis: int = -1) -> Array:
+    """``D(p‖q) = Σ p log(p/q)`` along ``axis``, in nats; infinite where ``q = 0 < p``."""
+    p, q = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64))
+    both = (p > 0.0) & (q > 0.0)
+    terms = np.where(both, p * np.log(np.where(both, p, 1.0) / np.where(both, q, 1.0)), 0.0)
+    return np.asarray(np.sum(np.where((p > 0.0) & (q <= 0.0), np.inf, terms), axis=axis))
