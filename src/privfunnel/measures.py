@@ -73,3 +73,31 @@ def kl_divergence(p: ArrayLike, q: ArrayLike, axis: int = -1) -> Array:
     both = (p > 0.0) & (q > 0.0)
     terms = np.where(both, p * np.log(np.where(both, p, 1.0) / np.where(both, q, 1.0)), 0.0)
     return np.asarray(np.sum(np.where((p > 0.0) & (q <= 0.0), np.inf, terms), axis=axis))
+
+
+def guessing_accuracy(p_ab: ArrayLike) -> Array:
+    """``Σ_b max_a p(a, b)`` of a joint table ``(..., a, b)``: how often the best guess of A from B is right."""
+    return np.asarray(np.sum(np.max(np.asarray(p_ab, dtype=np.float64), axis=-2), axis=-1))
+
+
+def maximal_leakage(p_ab: ArrayLike) -> Array:
+    """Maximal leakage ``log Σ_b max_a p(b|a)`` from A to B of a joint table ``(..., a, b)``, in nats.
+
+    The largest factor, over every function of A an attacker may want, by which B multiplies the chance of guessing
+    it. Symbols ``a`` of zero probability are left out.
+    """
+    p_ab = np.asarray(p_ab, dtype=np.float64)
+    p_a = p_ab.sum(axis=-1, keepdims=True)
+    conditional = np.where(p_a > 0.0, p_ab / np.where(p_a > 0.0, p_a, 1.0), 0.0)
+    return np.maximum(np.log(np.sum(np.max(conditional, axis=-2), axis=-1)), 0.0)
+
+
+def lift(p_ab: ArrayLike) -> Array:
+    """Lift ``p(a|b) / p(a)`` of a joint table, shape ``(..., a, b)``; 1 where ``p(a) p(b) = 0``.
+
+    Its extremes bound what any single released symbol can do to an attacker's belief: the local information privacy
+    parameter is the largest ``|log lift|``.
+    """
+    p_ab = np.asarray(p_ab, dtype=np.float64)
+    product = p_ab.sum(axis=-1, keepdims=True) * p_ab.sum(axis=-2, keepdims=True)
+    return np.where(product > 0.0, p_ab / np.where(product > 0.0, product, 1.0), 1.0)
