@@ -1,0 +1,53 @@
+# make run | test | lint | bench | lock | clean; everything happens inside .venv, which `make install` builds.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+
+# One BLAS thread a process: the work is spread over problems and processes, and results do not depend on the machine.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+
+.PHONY: install run test lint format bench lock clean
+
+install: $(STAMP)
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -qq --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+run: install
+	$(BIN)/privfunnel curve heart-failure --out out/heart-failure
+
+test: install
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=term
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+# The lock files hold exact versions and hashes for every supported Python, and no registry addresses.
+LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet uv
+	$(LOCK) pyproject.toml --group dev --extra fast --extra tables --extra plots --extra explorer --extra audit \
+	  --extra compare --extra ipopt --extra cluster -o requirements/dev.txt
+	$(LOCK) pyproject.toml --extra spark --constraint requirements/dev.txt -o requirements/spark.txt
+
+clean:
+	rm -rf out build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+	  .hypothesis spark-warehouse $(VENV)
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,93 @@
+"""What the repository as a whole promises: nothing of one machine in it, one version, files a person can read."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Written so that the patterns do not find themselves.
+MACHINE_PATHS = re.compile(r"/(w[o]rk|h[o]me|r[o]ot|U[s]ers|t[m]p/team)/|C:\\\\U[s]ers")
+REGISTRIES = re.compile(
+    r"pypi\.o[r]g|pythonh[o]sted|npmj[s]\.|deb\.d[e]bian|--(extra-)?index-u[r]l|anaconda\.o[r]g"
+)
+UNFINISHED = re.compile(r"\b(TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b|raise NotImplemented[E]rror")
+
+
+@pytest.fixture(scope="module")
+def tracked() -> list[Path]:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout, so there is no list of committed files")
+    return [path for name in listing.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def text_of(path: Path) -> str | None:
+    data = path.read_bytes()
+    return None if b"\0" in data else data.decode("utf-8")
+
+
+def hits(paths: list[Path], pattern: re.Pattern[str]) -> list[str]:
+    found = []
+    for path in paths:
+        for number, line in enumerate((text_of(path) or "").splitlines(), start=1):
+            if pattern.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    return found
+
+
+def test_patterns_find_what_they_look_for() -> None:
+    assert MACHINE_PATHS.search("see /" + "work/data")
+    assert REGISTRIES.search("--index-" + "url https://example.test")
+    assert UNFINISHED.search("# TO" + "DO later")
+
+
+def test_no_committed_file_names_a_machine_path(tracked: list[Path]) -> None:
+    assert hits(tracked, MACHINE_PATHS) == []
+
+
+def test_no_committed_file_names_a_registry(tracked: list[Path]) -> None:
+    assert hits(tracked, REGISTRIES) == []
+
+
+def test_nothing_is_left_unfinished(tracked: list[Path]) -> None:
+    assert hits([path for path in tracked if path.suffix in {".py", ".toml"}], UNFINISHED) == []
+
+
+def test_source_files_stay_readable(tracked: list[Path]) -> None:
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in tracked if path.suffix == ".py"}
+    assert [str(path.relative_to(ROOT)) for path, length in lengths.items() if length > 500] == []
+
+
+def test_no_large_files(tracked: list[Path]) -> None:
+    large = [str(path.relative_to(ROOT)) for path in tracked if path.stat().st_size > 1 << 20]
+    assert large == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    from privfunnel._version import __version__
+
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_every_locked_package_has_a_hash() -> None:
+    for lock in sorted((ROOT / "requirements").glob("*.txt")):
+        entries = re.split(r"\n(?=[A-Za-z0-9])", lock.read_text("utf-8"))
+        assert len(entries) > 5
+        assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_extras_are_what_the_advice_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    advice = re.compile(r"need\(\s*\"[\w.]+\",\s*(?:extra=)?\"(\w+)\"")
+    named = {
+        extra for path in (ROOT / "src").rglob("*.py") for extra in advice.findall(path.read_text("utf-8"))
+    }
+    assert named <= extras
