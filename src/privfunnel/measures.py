@@ -64,7 +64,7 @@ def mutual_information(p_ab: ArrayLike) -> Array:
     ratio = np.where(usable, p_ab, 1.0) / np.where(usable, product, 1.0)
     # p log(p/q) − p + q is non-negative termwise, and Σ(p − q) = 0 up to rounding: the sum has no cancellation.
     terms = np.where(usable, p_ab * np.log(ratio) - p_ab + product, product)
-    return np.maximum(np.sum(terms, axis=(-2, -1)), 0.0)
+    return np.asarray(np.maximum(np.sum(terms, axis=(-2, -1)), 0.0))
 
 
 def kl_divergence(p: ArrayLike, q: ArrayLike, axis: int = -1) -> Array:

@@ -1,0 +1,387 @@
+"""The whole curve: many points, their lower convex envelope, and a real channel for each."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privfunnel import channels
+from privfunnel.errors import ConvergenceWarning, InvalidInputError, SolverError, need
+from privfunnel.files import check_schema, read_json, write_json
+from privfunnel.measures import Array
+from privfunnel.problem import Point, Problem
+from privfunnel.solution import FEASIBILITY, Answer, Solution, Status, fields_from
+from privfunnel.solve import _UNFINISHED, ROUNDING, check_disclosure, check_seed, judge
+from privfunnel.solvers import registry
+from privfunnel.solvers.base import Listener, Solver
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+SCHEMA = "privfunnel/curve"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """A traced funnel: convex, nondecreasing, each point with a channel that achieves it; nats.
+
+    Attributes:
+        problem: The problem.
+        solutions: Points of the lower convex envelope, by increasing disclosure.
+        raw: Every point found, as the solver found it.
+        solver: Name of the solver.
+        seed: Seed of the run.
+        complete: False when the run was interrupted and the curve holds what was found until then.
+    """
+
+    problem: Problem
+    solutions: tuple[Solution, ...]
+    raw: tuple[Point, ...]
+    solver: str
+    seed: int
+    complete: bool = True
+
+    def _column(self, name: str) -> Array:
+        values = (getattr(solution, name) for solution in self.solutions)
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+    @cached_property
+    def disclosure(self) -> Array:
+        """I(X;Y) of each point, shape (points,)."""
+        return self._column("disclosure")
+
+    @cached_property
+    def leakage(self) -> Array:
+        """I(S;Y) of each point, shape (points,)."""
+        return self._column("leakage")
+
+    @cached_property
+    def lower_bound(self) -> Array:
+        """Proved lower bound of L(R) at each point, shape (points,)."""
+        return self._column("lower_bound")
+
+    @cached_property
+    def gap(self) -> Array:
+        """Leakage above the proved bound, shape (points,)."""
+        return self._column("gap")
+
+    @cached_property
+    def slope(self) -> Array:
+        """dL/dR at each point, NaN where not known, shape (points,)."""
+        return self._column("slope")
+
+    @property
+    def status(self) -> tuple[Status, ...]:
+        """Status of each point."""
+        return tuple(solution.status for solution in self.solutions)
+
+    def at(self, disclosure: float) -> Solution:
+        """The curve at any disclosure in nats: a channel that time-shares its two neighbours."""
+        wanted = check_disclosure(self.problem, disclosure)
+        ends = _ends(self.problem)
+        pool = [(Point(s.disclosure, s.leakage), s.channel, s.status) for s in self.solutions] + ends
+        channel, slope, status = _share(pool, wanted)
+        answer = Answer(channel=channel, status=status, slope=slope)
+        return _judge(
+            self.problem, answer, registry.get(self.solver), self.seed, wanted, self._certificates()
+        )
+
+    def within(self, leakage: float) -> Solution:
+        """The most disclosure that the curve achieves within a leakage budget in nats."""
+        if not leakage >= 0.0:
+            raise InvalidInputError(f"leakage={leakage!r} is not a budget: give nats, 0 or more")
+        x = np.concatenate([[0.0], self.disclosure, [self.problem.disclosure_ceiling]])
+        y = np.concatenate([[0.0], self.leakage, [self.problem.leakage_ceiling]])
+        fits = np.flatnonzero(y <= leakage)
+        i = int(fits[np.argmax(x[fits])])
+        beyond = np.flatnonzero((y > leakage) & (x > x[i]))
+        if beyond.size == 0:
+            return self.at(float(x[i]))
+        j = int(beyond[np.argmin(x[beyond])])
+        share = (leakage - y[i]) / (y[j] - y[i])
+        return self.at(float(x[i] + share * (x[j] - x[i])))
+
+    def _certificates(self) -> list[Solution]:
+        return [solution for solution in self.solutions if solution.certificate is not None]
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the curve with its bounds: see :func:`privfunnel.plot.curve`."""
+        from privfunnel import plot  # noqa: PLC0415 - plots are an extra, and a room above this one
+
+        return plot.curve(self, **options)
+
+    def to_frame(self) -> DataFrame:
+        """One row a point as a pandas frame, in nats (needs pandas)."""
+        pandas = need("pandas", extra="tables")
+        frame: DataFrame = pandas.DataFrame(self.rows())
+        return frame
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary a point: what the CSV file and the frame hold, in nats."""
+        h_x, i_sx = self.problem.disclosure_ceiling, self.problem.leakage_ceiling
+        return [
+            {
+                "disclosure": s.disclosure,
+                "disclosure_share": s.disclosure / h_x if h_x > 0.0 else 1.0,
+                "leakage": s.leakage,
+                "leakage_share": s.leakage / i_sx if i_sx > 0.0 else 0.0,
+                "lower_bound": s.lower_bound,
+                "gap": s.gap,
+                "bound_source": s.bound_source,
+                "closed_form_lower": float(self.problem.lower_bound(s.disclosure)),
+                "closed_form_upper": float(self.problem.upper_bound(s.disclosure)),
+                "slope": s.slope,
+                "status": s.status.value,
+                "outputs": s.channel.shape[1],
+            }
+            for s in self.solutions
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready form with every channel; certificates live in files of their own."""
+        return {
+            "schema": SCHEMA,
+            "version": SCHEMA_VERSION,
+            "units": "nats",
+            "solver": self.solver,
+            "seed": self.seed,
+            "complete": self.complete,
+            "disclosure_ceiling": self.problem.disclosure_ceiling,
+            "leakage_ceiling": self.problem.leakage_ceiling,
+            "problem": self.problem.to_dict(),
+            "points": [{**s.summary(), "channel": s.channel.tolist()} for s in self.solutions],
+            "raw": [list(point) for point in self.raw],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Curve:
+        """Read back what :meth:`to_dict` wrote; every channel is evaluated again."""
+        check_schema(data, SCHEMA, SCHEMA_VERSION)
+        try:
+            problem = Problem.from_dict(data["problem"])
+            return cls(
+                problem=problem,
+                solutions=tuple(Solution(problem=problem, **fields_from(p, problem)) for p in data["points"]),
+                raw=tuple(Point(*map(float, point)) for point in data["raw"]),
+                solver=data["solver"],
+                seed=data["seed"],
+                complete=data["complete"],
+            )
+        except (KeyError, TypeError) as error:
+            raise InvalidInputError(f"not a complete curve file: {error} is missing or malformed") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the curve as JSON."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Curve:
+        """Read a curve written by :meth:`save`."""
+        return cls.from_dict(read_json(path))
+
+
+#: A found channel: its point, itself, and how its run ended.
+Found = tuple[Point, Array, Status]
+
+
+def trace(
+    problem: Problem,
+    *,
+    points: int = 20,
+    disclosures: Iterable[float] | None = None,
+    refine: int = 0,
+    solver: str | Solver = "auto",
+    seed: int = 0,
+    throw: bool = True,
+    progress: Listener | None = None,
+    **options: Any,
+) -> Curve:
+    """Trace the funnel's curve.
+
+    Everything the solver finds goes into one pool, whose lower convex envelope is achievable by time sharing; each
+    returned point lies on it and has a channel of its own. An interrupt (Ctrl-C) returns the curve of what was found
+    until then, with ``complete=False``.
+
+    Args:
+        problem: The problem.
+        points: Number of points, spaced uniformly in disclosure from 0 to H(X).
+        disclosures: The disclosures in nats, instead of ``points``.
+        refine: Number of further points, placed one after the other where the curve bends most.
+        solver: A solver's name or object.
+        seed: Fixes all randomness.
+        throw: If True, warn of points that did not converge; if False their status says so.
+        progress: Called with news of a long run.
+        **options: Options of the solver.
+
+    Returns:
+        The curve.
+    """
+    engine = registry.get(solver, **options)
+    check_seed(seed)
+    if disclosures is None:
+        for name, value, least in (("points", points, 2), ("refine", refine, 0)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise InvalidInputError(f"{name}={value!r} is not usable: give a whole number ≥ {least}")
+        wanted = [float(x) for x in np.linspace(0.0, problem.disclosure_ceiling, int(points))]
+    else:
+        wanted = sorted({check_disclosure(problem, value) for value in disclosures})
+        if not wanted:
+            raise InvalidInputError("disclosures is empty: give at least one value in nats")
+    found: list[Answer] = []
+    complete = True
+    try:
+        inner = [r for r in wanted if 0.0 < r < problem.disclosure_ceiling]  # the ends need no solver
+        for answer in engine.trace(problem, inner, seed=seed, progress=progress) if inner else ():
+            found.append(answer)
+        for _ in range(int(refine)):
+            extra = _bend(problem, found, wanted)
+            found.append(engine.solve(problem, extra, seed=seed, progress=progress))
+            wanted = sorted([*wanted, extra])
+    except KeyboardInterrupt:
+        complete = False
+    if not found and not complete:
+        raise KeyboardInterrupt
+    curve = assemble(problem, found, wanted, engine, seed, complete=complete)
+    if throw:
+        _warn_unfinished(curve)
+    return curve
+
+
+def assemble(
+    problem: Problem,
+    found: list[Answer],
+    wanted: list[float],
+    engine: Solver,
+    seed: int,
+    *,
+    complete: bool = True,
+) -> Curve:
+    """Build a curve at the wanted disclosures from whatever answers there are."""
+    usable = [a for a in found if a.status is not Status.FAILED]
+    if not usable and any(0.0 < r < problem.disclosure_ceiling for r in wanted):
+        told = next((a.message for a in found if a.message), "no message")
+        raise SolverError(f"solver {engine.name!r} found no channel ({told}): {Status.FAILED.advice}")
+    judged = [(problem.evaluate(a.channel), a) for a in usable]
+    pool: list[Found] = [(point, a.channel, a.status) for point, a in judged] + _ends(problem)
+    if not complete:
+        reached = max((point.disclosure for point, _ in judged), default=0.0)
+        wanted = [r for r in wanted if r <= reached + FEASIBILITY]
+    proofs = [a for a in usable if a.certificate is not None]
+    verified: list[Solution] = [judge(problem, a, engine, seed) for a in proofs]
+    solutions = []
+    for disclosure in wanted:
+        channel, slope, status = _share(pool, disclosure)
+        own = [a for point, a in judged if a.channel is channel]
+        answer = own[0] if own else Answer(channel=channel, status=status, slope=slope)
+        solutions.append(_judge(problem, answer, engine, seed, disclosure, verified))
+    raw = tuple(sorted(point for point, _ in judged))
+    return Curve(
+        problem=problem, solutions=tuple(solutions), raw=raw, solver=engine.name, seed=seed, complete=complete
+    )
+
+
+def _judge(
+    problem: Problem, answer: Answer, engine: Solver, seed: int, disclosure: float, proofs: list[Solution]
+) -> Solution:
+    """Judge an answer with the best of all certificates: each proves a line below the whole curve."""
+    solution = judge(problem, replace(answer, certificate=None), engine, seed, requested=disclosure)
+    best = max(proofs, key=lambda s: s.certificate.lower_bound(disclosure), default=None)  # type: ignore[union-attr]
+    if best is None or best.certificate is None:
+        return solution
+    proved = best.certificate.lower_bound(disclosure)
+    source = best.bound_source if best.bound_source not in ("zero", "closed form") else "certificate"
+    if proved <= solution.lower_bound:
+        return solution
+    if solution.leakage < proved <= solution.leakage + ROUNDING:
+        proved = solution.leakage
+    status = solution.status
+    gap_target = float(getattr(engine, "gap", 1e-6))
+    if (
+        status in (Status.CONVERGED, Status.FEASIBLE, *_UNFINISHED)
+        and solution.leakage - proved <= gap_target
+    ):
+        status = Status.OPTIMAL
+    return replace(
+        solution, lower_bound=proved, bound_source=source, certificate=best.certificate, status=status
+    )
+
+
+def _ends(problem: Problem) -> list[Found]:
+    """The two points that need no solver."""
+    pair = (channels.constant(problem.n_x), channels.identity(problem.n_x))
+    return [(problem.evaluate(channel), channel, Status.OPTIMAL) for channel in pair]
+
+
+def lower_hull(points: list[Point]) -> list[int]:
+    """Indices of the lower convex envelope by increasing disclosure, from the leftmost point to the rightmost."""
+    order = sorted(range(len(points)), key=lambda i: (points[i].disclosure, points[i].leakage))
+    hull: list[int] = []
+    for i in order:
+        if hull and points[i].disclosure <= points[hull[-1]].disclosure:
+            continue
+        while len(hull) > 1:
+            o, a, b = points[hull[-2]], points[hull[-1]], points[i]
+            turn = (a.disclosure - o.disclosure) * (b.leakage - o.leakage) - (a.leakage - o.leakage) * (
+                b.disclosure - o.disclosure
+            )
+            if turn > 0.0:
+                break
+            hull.pop()
+        hull.append(i)
+    return hull
+
+
+def _share(pool: list[Found], disclosure: float) -> tuple[Array, float, Status]:
+    """Channel, slope and status of the pool's lower convex envelope at a disclosure."""
+    hull = [pool[i] for i in lower_hull([point for point, _, _ in pool])]
+    xs = np.array([point.disclosure for point, _, _ in hull])
+    ys = np.array([point.leakage for point, _, _ in hull])
+    near = int(np.argmin(np.abs(xs - disclosure)))
+    right = int(np.clip(np.searchsorted(xs, disclosure), 1, len(hull) - 1)) if len(hull) > 1 else 0
+    left = max(right - 1, 0)
+    width = xs[right] - xs[left]
+    slope = float((ys[right] - ys[left]) / width) if width > 0.0 else 0.0
+    if abs(xs[near] - disclosure) <= FEASIBILITY:
+        return hull[near][1], slope, hull[near][2]
+    share = float((disclosure - xs[left]) / width)
+    channel = channels.time_share([hull[left][1], hull[right][1]], [1.0 - share, share])
+    return channel, slope, Status.FEASIBLE
+
+
+def _bend(problem: Problem, found: list[Answer], wanted: list[float]) -> float:
+    """Where one more point would tell most: the middle of the interval whose chord may be furthest from the curve."""
+    pool = [problem.evaluate(a.channel) for a in found if a.status is not Status.FAILED]
+    pool += [point for point, _, _ in _ends(problem)]
+    hull = [pool[i] for i in lower_hull(pool)]
+    x = np.array([point.disclosure for point in hull])
+    y = np.array([point.leakage for point in hull])
+    slopes = np.diff(y) / np.diff(x)
+    before = np.concatenate([[0.0], slopes[:-1]])
+    after = np.concatenate([slopes[1:], [1.0]])
+    # A convex curve through the ends of a chord with the neighbours' slopes lies within this triangle's height.
+    room = np.diff(x) * (slopes - before) * (after - slopes) / np.maximum(after - before, 1e-12)
+    middle = (x[:-1] + x[1:]) / 2.0
+    new = np.array([min(abs(m - r) for r in wanted) for m in middle]) > 1e-6 * max(
+        problem.disclosure_ceiling, 1e-9
+    )
+    return float(middle[int(np.argmax(np.where(new, room, -1.0)))])
+
+
+def _warn_unfinished(curve: Curve) -> None:
+    unfinished = [s for s in curve.solutions if s.status in _UNFINISHED]
+    if unfinished:
+        worst = max(s.gap for s in unfinished)
+        warnings.warn(
+            f"solver {curve.solver!r}: {len(unfinished)} of {len(curve.solutions)} points are not finished, largest "
+            f"gap {worst:.3g} nats: {unfinished[0].status.advice}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,53 @@
+"""Small JSON files with a schema and a version, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from privfunnel.errors import InvalidInputError
+
+
+def check_schema(data: Any, schema: str, version: int) -> None:
+    """Raise InvalidInputError unless ``data`` is a JSON object of this schema and a version that can be read."""
+    if not isinstance(data, dict) or data.get("schema") != schema:
+        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        raise InvalidInputError(
+            f"not a {schema} file (found {found!r}): give a file written by privfunnel's save"
+        )
+    if data.get("version") != version:
+        raise InvalidInputError(
+            f"{schema} version {data.get('version')!r} cannot be read (this release reads {version}): "
+            "update privfunnel or write the file again"
+        )
+
+
+def write_json(path: str | os.PathLike[str], data: Any) -> None:
+    """Write JSON through a temporary file that is renamed at the end, so that nothing is left half-written."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        temporary.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot write {str(target)!r} ({error.strerror or error}): choose a folder that exists and is writable"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON file, or say in one line why it cannot be read."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
+        ) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidInputError(f"{str(path)!r} is not a JSON file ({error}): check the path") from error

@@ -1,0 +1,399 @@
+"""The funnel problem: a joint distribution of private S and public X, validated once."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privfunnel import measures
+from privfunnel.errors import InvalidInputError, SolverError
+from privfunnel.files import check_schema, read_json, write_json
+from privfunnel.measures import Array
+
+Mask = NDArray[np.bool_]
+AnyArray = TypeVar("AnyArray", bound=np.ndarray[Any, Any])
+
+SCHEMA = "privfunnel/problem"
+SCHEMA_VERSION = 1
+
+#: A table of probabilities may miss 1 by this much; it is then normalised.
+SUM_TOLERANCE = 1e-6
+
+
+class Point(NamedTuple):
+    """A point of the information plane, in nats."""
+
+    disclosure: float
+    leakage: float
+
+
+class Problem:
+    """A privacy-funnel problem: p(s, x), rows S, columns X.
+
+    Immutable and hashable. Symbols of zero probability are dropped together with their labels; :meth:`restore` brings
+    them back into a channel. The table may be
+
+    * probabilities, summing to 1 within 1e-6 (normalised exactly),
+    * counts, that is whole numbers summing to more than 1: normalised, and kept as :attr:`counts` and :attr:`n`,
+    * other non-negative weights: normalised; their scale says nothing about a sample size, so ``n`` is None.
+
+    Args:
+        p_sx: Table of shape (K, M): probabilities, counts or weights.
+        s_labels: K names of the private symbols; ``"s0", "s1", …`` by default.
+        x_labels: M names of the public symbols; ``"x0", "x1", …`` by default.
+        n: Sample size behind a table of probabilities, where one is known.
+
+    Raises:
+        InvalidInputError: The table is not a finite, non-negative matrix with a positive sum, it looks like
+            probabilities but does not sum to 1, or labels do not fit.
+    """
+
+    #: Set by ``privfunnel.solvers`` when it is imported: this room does not know the solvers above it.
+    _free_disclosure_hook: ClassVar[Callable[[Problem], float] | None] = None
+
+    _p_sx: Array
+    _counts: Array | None
+    _n: float | None
+    _kept_s: Mask
+    _kept_x: Mask
+    _all_s_labels: tuple[str, ...]
+    _all_x_labels: tuple[str, ...]
+
+    def __init__(
+        self,
+        p_sx: ArrayLike,
+        s_labels: Sequence[str] | None = None,
+        x_labels: Sequence[str] | None = None,
+        *,
+        n: float | None = None,
+    ) -> None:
+        table = _as_table(p_sx, "p_sx")
+        all_s = _as_labels(s_labels, table.shape[0], "s")
+        all_x = _as_labels(x_labels, table.shape[1], "x")
+        total = float(table.sum())
+        if not (total > 0.0 and math.isfinite(total)):
+            raise InvalidInputError(
+                f"p_sx sums to {total:g}: give a table with at least one positive entry and a finite sum"
+            )
+        whole = bool(np.all(table == np.floor(table)))
+        is_count = whole and total > 1.0
+        if not is_count and table.max() <= 1.0 and SUM_TOLERANCE < abs(total - 1.0) < 0.5:
+            raise InvalidInputError(
+                f"p_sx sums to {total:.6g}, not to 1: correct the table, or divide it by its sum if that is meant"
+            )
+        if n is not None and not (math.isfinite(n) and n > 0):
+            raise InvalidInputError(f"n = {n!r} is not a sample size: give a positive number or leave it out")
+        kept_s, kept_x = table.sum(axis=1) > 0.0, table.sum(axis=0) > 0.0
+        kept = table[np.ix_(kept_s, kept_x)]
+        self._set(
+            _kept_s=_frozen(kept_s),
+            _kept_x=_frozen(kept_x),
+            _all_s_labels=all_s,
+            _all_x_labels=all_x,
+            _counts=_frozen(kept.copy()) if is_count else None,
+            _n=float(total) if is_count else (None if n is None else float(n)),
+            _p_sx=_frozen(kept / total),
+        )
+
+    def _set(self, **fields: Any) -> None:
+        """Set fields during construction: afterwards :meth:`__setattr__` refuses."""
+        self.__dict__.update(fields)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: a problem is immutable."""
+        raise AttributeError(f"a Problem is immutable: build a new one instead of setting {name!r}")
+
+    @classmethod
+    def from_conditional(
+        cls,
+        p_s_given_x: ArrayLike,
+        p_x: ArrayLike,
+        s_labels: Sequence[str] | None = None,
+        x_labels: Sequence[str] | None = None,
+    ) -> Problem:
+        """Build a problem from p(s|x), shape (K, M) with columns that sum to 1, and p(x), shape (M,)."""
+        conditional = _as_table(p_s_given_x, "p_s_given_x")
+        marginal = _as_table(np.atleast_2d(np.asarray(p_x, dtype=object)), "p_x")[0]
+        if marginal.shape != (conditional.shape[1],):
+            raise InvalidInputError(
+                f"p_x has {marginal.size} entries for {conditional.shape[1]} columns of p_s_given_x: give one each"
+            )
+        sums = conditional.sum(axis=0)
+        worst = int(np.argmax(np.abs(sums - 1.0)))
+        if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
+            raise InvalidInputError(
+                f"column {worst} of p_s_given_x sums to {sums[worst]:.6g}, not to 1: columns are p(s|x), "
+                "rows S; transpose the matrix if its rows sum to 1"
+            )
+        total = float(marginal.sum())
+        if abs(total - 1.0) > SUM_TOLERANCE:
+            raise InvalidInputError(f"p_x sums to {total:.6g}, not to 1: divide it by its sum")
+        return cls((conditional / sums) * (marginal / total), s_labels, x_labels)
+
+    # --- the distribution -------------------------------------------------------------------------------------
+
+    @property
+    def p_sx(self) -> Array:
+        """p(s, x), shape (K, M), sums to 1, no empty row or column."""
+        return self._p_sx
+
+    @cached_property
+    def p_x(self) -> Array:
+        """p(x), shape (M,)."""
+        return _frozen(self._p_sx.sum(axis=0))
+
+    @cached_property
+    def p_s(self) -> Array:
+        """p(s), shape (K,)."""
+        return _frozen(self._p_sx.sum(axis=1))
+
+    @cached_property
+    def p_s_given_x(self) -> Array:
+        """p(s|x), shape (K, M), columns sum to 1."""
+        conditional = self._p_sx / self.p_x
+        return _frozen(conditional / conditional.sum(axis=0))
+
+    @property
+    def counts(self) -> Array | None:
+        """The counts the problem was built from, shape (K, M), or None."""
+        return self._counts
+
+    @property
+    def n(self) -> float | None:
+        """Number of rows behind the counts, or None where it is not known."""
+        return self._n
+
+    @property
+    def n_s(self) -> int:
+        """K, the number of private symbols with positive probability."""
+        return int(self._p_sx.shape[0])
+
+    @property
+    def n_x(self) -> int:
+        """M, the number of public symbols with positive probability."""
+        return int(self._p_sx.shape[1])
+
+    # --- labels -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def s_labels(self) -> tuple[str, ...]:
+        """Names of the K private symbols."""
+        return tuple(label for label, kept in zip(self._all_s_labels, self._kept_s, strict=True) if kept)
+
+    @cached_property
+    def x_labels(self) -> tuple[str, ...]:
+        """Names of the M public symbols."""
+        return tuple(label for label, kept in zip(self._all_x_labels, self._kept_x, strict=True) if kept)
+
+    @property
+    def all_s_labels(self) -> tuple[str, ...]:
+        """Names of all private symbols given, those of zero probability included."""
+        return self._all_s_labels
+
+    @property
+    def all_x_labels(self) -> tuple[str, ...]:
+        """Names of all public symbols given, those of zero probability included."""
+        return self._all_x_labels
+
+    @property
+    def kept_s(self) -> Mask:
+        """Mask over :attr:`all_s_labels`: True where the symbol has positive probability."""
+        return self._kept_s
+
+    @property
+    def kept_x(self) -> Mask:
+        """Mask over :attr:`all_x_labels`: True where the symbol has positive probability."""
+        return self._kept_x
+
+    # --- the plane --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def disclosure_ceiling(self) -> float:
+        """H(X) in nats: the most that can be disclosed."""
+        return float(measures.entropy(self.p_x))
+
+    @cached_property
+    def leakage_ceiling(self) -> float:
+        """I(S;X) in nats: what releasing X itself leaks."""
+        return float(measures.mutual_information(self._p_sx))
+
+    @cached_property
+    def h_s(self) -> float:
+        """H(S) in nats."""
+        return float(measures.entropy(self.p_s))
+
+    @cached_property
+    def h_x_given_s(self) -> float:
+        """H(X|S) in nats."""
+        return max(self.disclosure_ceiling - self.leakage_ceiling, 0.0)
+
+    @cached_property
+    def free_disclosure(self) -> float:
+        """The largest disclosure with zero leakage found by the ``perfect`` solver, in nats."""
+        if Problem._free_disclosure_hook is None:  # cannot happen after `import privfunnel`
+            raise SolverError(
+                "the solvers are not loaded: import privfunnel instead of privfunnel.problem alone"
+            )
+        return Problem._free_disclosure_hook(self)
+
+    def lower_bound(self, disclosure: ArrayLike) -> Array:
+        """Closed-form lower bound ``max(0, R − H(X|S)) ≤ L(R)``, vectorised, in nats."""
+        return np.maximum(np.asarray(disclosure, dtype=np.float64) - self.h_x_given_s, 0.0)
+
+    def upper_bound(self, disclosure: ArrayLike) -> Array:
+        """Closed-form upper bound ``L(R) ≤ I(S;X) R / H(X)`` (time sharing X and nothing), in nats."""
+        slope = self.leakage_ceiling / self.disclosure_ceiling if self.disclosure_ceiling > 0.0 else 0.0
+        return slope * np.asarray(disclosure, dtype=np.float64)
+
+    def evaluate(self, channel: ArrayLike) -> Point:
+        """Disclosure I(X;Y) and leakage I(S;Y) of a channel, in nats.
+
+        Args:
+            channel: p(y|x), shape (M, N) or (number of :attr:`all_x_labels`, N), rows sum to 1.
+        """
+        channel = self.check_channel(channel)
+        p_xy = channel * self.p_x[:, None]
+        p_sy = self._p_sx @ channel
+        disclosure = min(float(measures.mutual_information(p_xy)), self.disclosure_ceiling)
+        # S − X − Y is a Markov chain: what the rounding adds beyond the data-processing inequality is not real.
+        leakage = min(float(measures.mutual_information(p_sy)), self.leakage_ceiling, disclosure)
+        return Point(disclosure, leakage)
+
+    def check_channel(self, channel: ArrayLike) -> Array:
+        """Validate a channel, drop the rows of dropped symbols, and normalise its rows exactly; shape (M, N)."""
+        channel = _as_table(channel, "channel")
+        if channel.shape[0] == len(self._all_x_labels):
+            channel = channel[self._kept_x]
+        if channel.shape[0] != self.n_x:
+            raise InvalidInputError(
+                f"channel has {channel.shape[0]} rows for {self.n_x} public symbols: give p(y|x), one row a symbol"
+            )
+        sums = channel.sum(axis=1)
+        worst = int(np.argmax(np.abs(sums - 1.0)))
+        if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
+            raise InvalidInputError(
+                f"row {worst} of the channel sums to {sums[worst]:.6g}, not to 1: rows are p(y|x)"
+            )
+        return np.asarray(channel / sums[:, None])
+
+    def restore(self, channel: ArrayLike) -> Array:
+        """Give a channel its rows for dropped symbols back: they release Y drawn from p(y), which says nothing."""
+        channel = self.check_channel(channel)
+        full = np.tile(self.p_x @ channel, (len(self._all_x_labels), 1))
+        full[self._kept_x] = channel
+        return full
+
+    # --- identity and files -----------------------------------------------------------------------------------
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of shape and joint distribution, as hex: what a certificate is bound to."""
+        digest = hashlib.sha256(repr(self._p_sx.shape).encode())
+        digest.update(np.ascontiguousarray(self._p_sx, dtype="<f8").tobytes())
+        return digest.hexdigest()
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.fingerprint, self._n, self._all_s_labels, self._all_x_labels)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when distribution, sample size and labels are."""
+        return isinstance(other, Problem) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """Hash of what equality compares."""
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        """One line with the sizes and the two ceilings."""
+        rows = "" if self._n is None else f", n={self._n:g}"
+        return (
+            f"Problem({self.n_s} private × {self.n_x} public symbols{rows}, "
+            f"H(X)={self.disclosure_ceiling:.6g}, I(S;X)={self.leakage_ceiling:.6g} nats)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready form that :meth:`from_dict` reads back exactly."""
+        full = np.zeros((len(self._all_s_labels), len(self._all_x_labels)))
+        full[np.ix_(self._kept_s, self._kept_x)] = self._p_sx if self._counts is None else self._counts
+        return {
+            "schema": SCHEMA,
+            "version": SCHEMA_VERSION,
+            "kind": "probabilities" if self._counts is None else "counts",
+            "n": self._n,
+            "s_labels": list(self._all_s_labels),
+            "x_labels": list(self._all_x_labels),
+            "table": full.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Problem:
+        """Read back what :meth:`to_dict` wrote."""
+        check_schema(data, SCHEMA, SCHEMA_VERSION)
+        try:
+            table, kind, n = data["table"], data["kind"], data["n"]
+            problem = cls(table, data["s_labels"], data["x_labels"], n=None if kind == "counts" else n)
+        except (KeyError, TypeError) as error:
+            raise InvalidInputError(
+                f"not a complete problem file: {error} is missing or malformed"
+            ) from error
+        if kind == "probabilities":
+            # Saved probabilities are normalised already: dividing again could move their last bit.
+            exact = _as_table(table, "table")[np.ix_(problem._kept_s, problem._kept_x)]
+            problem._set(_p_sx=_frozen(exact.copy()))
+        return problem
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the problem as JSON."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Problem:
+        """Read a problem written by :meth:`save`."""
+        return cls.from_dict(read_json(path))
+
+
+def _frozen(array: AnyArray) -> AnyArray:
+    array.setflags(write=False)
+    return array
+
+
+def _as_table(values: ArrayLike, name: str) -> Array:
+    """A finite, non-negative float64 matrix, or InvalidInputError with the first offender."""
+    try:
+        table = np.array(values, dtype=np.float64, ndmin=0)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} is not a numeric matrix ({error}): give numbers, rows of one length"
+        ) from None
+    if table.ndim != 2 or table.size == 0:
+        raise InvalidInputError(f"{name} has shape {table.shape}: give a matrix with rows and columns")
+    for bad, what in ((~np.isfinite(table), "not finite"), (table < 0.0, "negative")):
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise InvalidInputError(
+                f"{name}[{row}, {column}] = {table[row, column]:g} is {what}: entries must be finite and ≥ 0"
+            )
+    return table
+
+
+def _as_labels(labels: Sequence[str] | None, size: int, letter: str) -> tuple[str, ...]:
+    if labels is None:
+        return tuple(f"{letter}{i}" for i in range(size))
+    if isinstance(labels, str):
+        raise InvalidInputError(
+            f"{letter}_labels is the text {labels!r}: give a list with one label a symbol"
+        )
+    named = tuple(str(label) for label in labels)
+    if len(named) != size:
+        raise InvalidInputError(f"{len(named)} {letter}_labels for {size} symbols: give one label a symbol")
+    if len(set(named)) != size:
+        twice = next(label for label in named if named.count(label) > 1)
+        raise InvalidInputError(f"{letter}_labels has {twice!r} twice: labels must differ")
+    return named

@@ -1,0 +1,310 @@
+"""What a solver answers, and the solution that privfunnel makes of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privfunnel import measures
+from privfunnel.errors import InvalidInputError
+from privfunnel.files import check_schema, read_json, write_json
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+
+if TYPE_CHECKING:
+    from privfunnel.certificate import Certificate
+
+SCHEMA = "privfunnel/solution"
+SCHEMA_VERSION = 1
+
+#: A channel meets an asked disclosure when it misses it by no more than this, in nats.
+FEASIBILITY = 1e-9
+
+
+class Status(str, Enum):
+    """How a run ended, and with it what may be claimed of the channel."""
+
+    OPTIMAL = "optimal"
+    CONVERGED = "converged"
+    FEASIBLE = "feasible"
+    MAX_STEPS = "max_steps"
+    TIME_LIMIT = "time_limit"
+    NODE_LIMIT = "node_limit"
+    INFEASIBLE = "infeasible"
+    FAILED = "failed"
+
+    @property
+    def advice(self) -> str:
+        """What the status means and what to do next, in a sentence."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.OPTIMAL: "Proved optimal within the gap: the lower bound was verified independently of the solver.",
+    Status.CONVERGED: "A stationary point, not proved optimal: solver='auto' or 'global' gives a proof.",
+    Status.FEASIBLE: "A feasible channel, nothing more is claimed: compare its gap, or use solver='auto'.",
+    Status.MAX_STEPS: "Feasible, but the step limit came first: raise max_steps or restarts.",
+    Status.TIME_LIMIT: "Best value and proved bound when time ran out: raise time_limit to close the gap.",
+    Status.NODE_LIMIT: "Best value and proved bound when nodes ran out: raise node_limit to close the gap.",
+    Status.INFEASIBLE: "The asked disclosure was not reached: lower it, or choose another solver.",
+    Status.FAILED: "No usable channel: see the message, change the solver's options or choose another solver.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What happened along one run: a mapping from a quantity's name to its value at each step, in nats.
+
+    Attributes:
+        series: Name to array of shape (steps,).
+    """
+
+    series: dict[str, Array]
+
+    def __getitem__(self, name: str) -> Array:
+        """The series called ``name``."""
+        return self.series[name]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """What a solver returns: a channel, a status and optional duals, never a leakage.
+
+    Attributes:
+        channel: p(y|x), shape (M, N), rows sum to 1.
+        status: How the run ended.
+        slope: λ, the multiplier of the disclosure constraint, where the solver has one.
+        certificate: Proof of a lower bound, where the solver has one.
+        bound_source: What kind of proof the certificate is, for people.
+        steps: Iterations (or nodes) spent.
+        seconds: Wall-clock time spent.
+        message: Anything worth telling, in a sentence.
+        record: The run's history, where it was asked for.
+    """
+
+    channel: Array
+    status: Status
+    slope: float | None = None
+    certificate: Certificate | None = None
+    bound_source: str = "certificate"
+    steps: int = 0
+    seconds: float = 0.0
+    message: str = ""
+    record: Record | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Solution:
+    """A channel with its numbers, all recomputed from the problem and the channel; nats.
+
+    Attributes:
+        problem: The problem it solves.
+        channel: p(y|x), shape (M, N).
+        disclosure: I(X;Y) of the channel.
+        leakage: I(S;Y) of the channel.
+        lower_bound: Proved lower bound on L(R) at the asked disclosure (at the channel's own for a leakage budget).
+        bound_source: What proves it: ``"zero"``, ``"closed form"``, ``"certificate"``, …
+        slope: dL/dR at the point, where known.
+        status: How the run ended.
+        certificate: Object that proves ``lower_bound``, or None where a closed form does.
+        requested: The asked disclosure, or None.
+        budget: The asked leakage budget, or None.
+        disclosure_upper_bound: For a leakage budget: no channel within it discloses more than this.
+        solver: Name of the solver.
+        seed: Seed of the run.
+        steps: Iterations (or nodes) spent.
+        seconds: Wall-clock time spent.
+        message: Anything worth telling.
+        record: The run's history, where it was asked for.
+    """
+
+    problem: Problem
+    channel: Array
+    disclosure: float
+    leakage: float
+    lower_bound: float
+    bound_source: str
+    slope: float | None
+    status: Status
+    certificate: Certificate | None = None
+    requested: float | None = None
+    budget: float | None = None
+    disclosure_upper_bound: float | None = None
+    solver: str = ""
+    seed: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    message: str = ""
+    record: Record | None = None
+
+    @property
+    def gap(self) -> float:
+        """Leakage above the proved lower bound, in nats, never negative."""
+        return max(self.leakage - self.lower_bound, 0.0)
+
+    @cached_property
+    def p_y(self) -> Array:
+        """p(y), shape (N,)."""
+        return np.asarray(self.problem.p_x @ self.channel)
+
+    @cached_property
+    def p_x_given_y(self) -> Array:
+        """Posteriors p(x|y), shape (M, N); the column of an output that never occurs is 0."""
+        p_xy = self.channel * self.problem.p_x[:, None]
+        return np.divide(p_xy, self.p_y, out=np.zeros_like(p_xy), where=self.p_y > 0.0)
+
+    @cached_property
+    def p_s_given_y(self) -> Array:
+        """What an attacker believes after seeing y: p(s|y), shape (K, N)."""
+        return np.asarray(self.problem.p_s_given_x @ self.p_x_given_y)
+
+    @property
+    def kkt_residual(self) -> float:
+        """Distance from stationarity: see :func:`kkt_residual`."""
+        return kkt_residual(self.problem, self.channel)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready form; certificates and records live in files of their own."""
+        return {
+            "schema": SCHEMA,
+            "version": SCHEMA_VERSION,
+            "units": "nats",
+            **self.summary(),
+            "channel": self.channel.tolist(),
+            "problem": self.problem.to_dict(),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers without channel and problem, JSON-ready, in nats."""
+        return {
+            "disclosure": self.disclosure,
+            "leakage": self.leakage,
+            "lower_bound": self.lower_bound,
+            "gap": self.gap,
+            "bound_source": self.bound_source,
+            "slope": self.slope,
+            "status": self.status.value,
+            "requested": self.requested,
+            "budget": self.budget,
+            "disclosure_upper_bound": self.disclosure_upper_bound,
+            "solver": self.solver,
+            "seed": self.seed,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "message": self.message,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, problem: Problem | None = None) -> Solution:
+        """Read back what :meth:`to_dict` wrote; the channel's two numbers are recomputed, not believed.
+
+        Without its certificate the stored lower bound cannot be checked again: it is kept as written, and so is the
+        status.
+        """
+        check_schema(data, SCHEMA, SCHEMA_VERSION)
+        try:
+            problem = Problem.from_dict(data["problem"]) if problem is None else problem
+            return cls(problem=problem, **fields_from(data, problem))
+        except (KeyError, TypeError) as error:
+            raise InvalidInputError(
+                f"not a complete solution file: {error} is missing or malformed"
+            ) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the solution as JSON."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Solution:
+        """Read a solution written by :meth:`save`."""
+        return cls.from_dict(read_json(path))
+
+
+def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    """Fields of a :class:`Solution` from its stored summary and channel, the channel re-evaluated."""
+    channel = problem.check_channel(data["channel"])
+    point = problem.evaluate(channel)
+    for name, value in (("disclosure", point.disclosure), ("leakage", point.leakage)):
+        if abs(float(data[name]) - value) > FEASIBILITY:
+            raise InvalidInputError(
+                f"the file claims {name} {data[name]!r}, its channel gives {value!r}: the file was changed"
+            )
+    try:
+        status = Status(data["status"])
+    except ValueError:
+        raise InvalidInputError(f"unknown status {data['status']!r}: the file was changed") from None
+    plain = (
+        "lower_bound", "bound_source", "slope", "requested", "budget", "disclosure_upper_bound", "solver", "seed",
+        "steps", "seconds", "message",
+    )  # fmt: skip
+    return {
+        "channel": channel,
+        "disclosure": point.disclosure,
+        "leakage": point.leakage,
+        "status": status,
+        **{name: data[name] for name in plain},
+    }
+
+
+def kkt_residual(problem: Problem, channel: Array, slope: float | None = None) -> float:
+    r"""Distance of a channel from a stationary point of the funnel, in nats.
+
+    With u = p(x, y), t = p(s|y), w = p(x|y), the derivative of I(S;Y) − λ I(X;Y) with respect to p(y|x) is p(x) times
+
+        g_xy = Σ_s p(s|x) log(t_sy / p(s)) − λ log(w_xy / p(x)).
+
+    A channel is stationary when some λ ≥ 0 makes g_xy equal to a constant α_x wherever u_xy > 0. The residual is the
+    root mean square of that failure, weighted by u:
+
+        min over λ ≥ 0 of  sqrt( Σ u_xy (g_xy − α_x)² ),   α_x = Σ_y u_xy g_xy / p(x),
+
+    a least-squares problem in λ with a closed form. Where u_xy = 0 the derivative of the second term is +∞, so that
+    stationarity holds by itself for λ > 0; for λ = 0 the shortfall α_x − g_xy, if positive, counts with weight
+    p(x) p(y).
+
+    Args:
+        problem: The problem.
+        channel: p(y|x), shape (M, N).
+        slope: λ, where it is known; otherwise the best one is taken.
+
+    Returns:
+        The residual: 0 exactly at a stationary point.
+    """
+    residual, _ = stationarity(problem, channel, slope)
+    return residual
+
+
+def stationarity(problem: Problem, channel: Array, slope: float | None = None) -> tuple[float, float]:
+    """The pair (KKT residual, λ) of :func:`kkt_residual`."""
+    u = problem.check_channel(channel) * problem.p_x[:, None]
+    u = u[:, u.sum(axis=0) > 0.0]
+    r = u.sum(axis=0)
+    w = u / r
+    used = u > 0.0
+    leak = (
+        problem.p_s_given_x.T @ measures.safe_log(problem.p_s_given_x @ w)
+        - (problem.p_s_given_x * np.log(problem.p_s)[:, None]).sum(axis=0)[:, None]
+    )
+    tell = np.where(used, measures.safe_log(w) - np.log(problem.p_x)[:, None], 0.0)
+
+    def centred(g: Array) -> Array:
+        alpha = (u * g).sum(axis=1, keepdims=True) / problem.p_x[:, None]
+        return np.where(used, g - alpha, 0.0)
+
+    d, e = centred(leak), centred(tell)
+    scale = float((u * e * e).sum())
+    if slope is None:
+        # Where the disclosure cannot change to first order (a bijection, a constant) every λ fits: 1 is the
+        # largest slope a curve can have.
+        slope = max(float((u * d * e).sum()) / scale, 0.0) if scale > 1e-300 else 1.0
+    failure = float((u * (d - slope * e) ** 2).sum())
+    if slope == 0.0:
+        alpha = (u * leak).sum(axis=1, keepdims=True) / problem.p_x[:, None]
+        shortfall = np.where(used, 0.0, np.maximum(alpha - leak, 0.0))
+        failure += float((problem.p_x[:, None] * r * shortfall**2).sum())
+    return float(np.sqrt(failure)), slope

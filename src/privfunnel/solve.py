@@ -1,0 +1,230 @@
+"""The front door: run a solver, recompute every number from its channel, verify its proof, and say what is wrong."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from typing import Any
+
+from privfunnel import channels
+from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
+from privfunnel.problem import Problem
+from privfunnel.solution import FEASIBILITY, Answer, Solution, Status, stationarity
+from privfunnel.solvers import registry
+from privfunnel.solvers.base import Listener, Solver
+
+#: What rounding may add to a difference of two informations of order 1.
+ROUNDING = 1e-12
+
+#: The gap at which a proof makes an answer optimal, for solvers that have no ``gap`` option of their own.
+DEFAULT_GAP = 1e-6
+
+_UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
+
+
+def solve(
+    problem: Problem,
+    *,
+    disclosure: float | None = None,
+    leakage: float | None = None,
+    solver: str | Solver = "auto",
+    seed: int = 0,
+    throw: bool = True,
+    progress: Listener | None = None,
+    **options: Any,
+) -> Solution:
+    """Solve one point of the funnel.
+
+    Args:
+        problem: The problem.
+        disclosure: Least disclosure R in nats, 0 ≤ R ≤ H(X): minimise the leakage.
+        leakage: Leakage budget in nats, ≥ 0: maximise the disclosure. Give exactly one of the two.
+        solver: A solver's name or object.
+        seed: Fixes all randomness.
+        throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so.
+        progress: Called with news of a long run.
+        **options: Options of the solver, e.g. ``restarts=10``.
+
+    Returns:
+        The solution, each of its numbers recomputed from its channel.
+
+    Raises:
+        InvalidInputError: An argument cannot be used.
+        InfeasibleError: ``disclosure`` exceeds H(X).
+        SolverError: The solver ended without a channel that meets the request.
+    """
+    engine = registry.get(solver, **options)
+    check_seed(seed)
+    if (disclosure is None) == (leakage is None):
+        raise InvalidInputError("give exactly one of disclosure= (nats to keep) and leakage= (nats to spend)")
+    started = time.perf_counter()
+    if disclosure is not None:
+        try:
+            wanted = check_disclosure(problem, disclosure)
+        except InfeasibleError as error:
+            if throw:
+                raise
+            answer = Answer(
+                channel=channels.identity(problem.n_x), status=Status.INFEASIBLE, message=str(error)
+            )
+            return judge(problem, answer, engine, seed, requested=problem.disclosure_ceiling)
+        answer = _trivial(problem, wanted) or engine.solve(problem, wanted, seed=seed, progress=progress)
+        solution = judge(
+            problem, answer, engine, seed, requested=wanted, seconds=time.perf_counter() - started
+        )
+    else:
+        budget = _check_budget(leakage)
+        if budget >= problem.leakage_ceiling:
+            answer = Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
+        else:
+            answer = engine.solve_leakage(problem, budget, seed=seed, progress=progress)
+        solution = judge(problem, answer, engine, seed, budget=budget, seconds=time.perf_counter() - started)
+    if throw:
+        _raise_or_warn(solution)
+    return solution
+
+
+def check_seed(seed: int) -> None:
+    """Raise unless ``seed`` is a non-negative whole number."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidInputError(f"seed={seed!r} is not a seed: give a whole number ≥ 0")
+
+
+def check_disclosure(problem: Problem, disclosure: float) -> float:
+    """The asked disclosure, clipped by rounding only, or an error that says the largest feasible one."""
+    try:
+        wanted = float(disclosure)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"disclosure={disclosure!r} is not a number: give nats") from None
+    ceiling = problem.disclosure_ceiling
+    if math.isnan(wanted) or wanted < 0.0:
+        raise InvalidInputError(
+            f"disclosure={wanted!r} is not in [0, H(X)] = [0, {ceiling:.9g}] nats: raise it"
+        )
+    if wanted > ceiling + FEASIBILITY:
+        raise InfeasibleError(
+            f"disclosure={wanted!r} nats is infeasible: the largest feasible is H(X) = {ceiling:.9g} nats; lower it"
+        )
+    return min(wanted, ceiling)
+
+
+def _check_budget(leakage: float | None) -> float:
+    try:
+        budget = float(leakage)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"leakage={leakage!r} is not a number: give nats") from None
+    if math.isnan(budget) or budget < 0.0:
+        raise InvalidInputError(f"leakage={budget!r} is not a budget: give nats, 0 or more")
+    return budget
+
+
+def _trivial(problem: Problem, disclosure: float) -> Answer | None:
+    """The two ends of every curve: nothing, and X itself."""
+    if disclosure <= 0.0:
+        return Answer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
+    if disclosure >= problem.disclosure_ceiling:
+        return Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
+    return None
+
+
+def judge(
+    problem: Problem,
+    answer: Answer,
+    engine: Solver,
+    seed: int,
+    *,
+    requested: float | None = None,
+    budget: float | None = None,
+    seconds: float | None = None,
+) -> Solution:
+    """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
+
+    ``Status.OPTIMAL`` survives only where a proof stands behind it: a closed form that meets the leakage, or a
+    certificate that verifies, within the solver's gap.
+    """
+    channel = problem.check_channel(answer.channel)
+    point = problem.evaluate(channel)
+    target = point.disclosure if requested is None else requested
+    lower, source = float(problem.lower_bound(target)), "closed form"
+    if target >= problem.disclosure_ceiling - ROUNDING:
+        lower, source = problem.leakage_ceiling, "closed form"
+    if lower <= 0.0:
+        lower, source = 0.0, "zero"
+    certificate = answer.certificate
+    if certificate is not None:
+        certificate.verify(problem)
+        proved = certificate.lower_bound(target)
+        if proved > lower:
+            lower, source = proved, answer.bound_source
+    # Both numbers carry rounding of their own: a bound above the value by a few ulps is the value.
+    if point.leakage < lower <= point.leakage + ROUNDING:
+        lower = point.leakage
+    status = answer.status
+    gap_target = float(getattr(engine, "gap", DEFAULT_GAP))
+    proved_optimal = point.leakage - lower <= gap_target + ROUNDING
+    upper = None
+    if budget is not None:
+        upper = _most_disclosure(problem, budget, certificate)
+        slope = answer.slope if answer.slope else 1.0
+        proved_optimal = (upper - point.disclosure) * min(slope, 1.0) <= gap_target + ROUNDING
+        if point.leakage > budget + FEASIBILITY:
+            status = Status.INFEASIBLE
+    if requested is not None and point.disclosure < requested - FEASIBILITY and status is not Status.FAILED:
+        status = Status.INFEASIBLE
+    elif status is Status.OPTIMAL and not proved_optimal:
+        status = Status.CONVERGED
+    elif status in (Status.CONVERGED, Status.FEASIBLE, *_UNFINISHED) and proved_optimal:
+        status = Status.OPTIMAL
+    slope_found = answer.slope
+    if slope_found is None and status is not Status.FAILED:
+        slope_found = min(stationarity(problem, channel)[1], 1.0)
+    return Solution(
+        problem=problem,
+        channel=channel,
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        lower_bound=lower,
+        bound_source=source,
+        slope=slope_found,
+        status=status,
+        certificate=certificate,
+        requested=requested,
+        budget=budget,
+        disclosure_upper_bound=upper,
+        solver=engine.name,
+        seed=seed,
+        steps=answer.steps,
+        seconds=answer.seconds if seconds is None else seconds,
+        message=answer.message,
+        record=answer.record,
+    )
+
+
+def _most_disclosure(problem: Problem, budget: float, certificate: Any) -> float:
+    """No channel that leaks at most ``budget`` discloses more than this, in nats."""
+    upper = min(problem.disclosure_ceiling, problem.h_x_given_s + budget)
+    if certificate is not None and certificate.slope > 0.0:
+        # L(R) ≥ c + μ R and L(R) ≤ budget give R ≤ (budget − c)/μ.
+        upper = min(upper, (budget - certificate.lower_bound(0.0)) / certificate.slope)
+    return float(upper)
+
+
+def _raise_or_warn(solution: Solution) -> None:
+    if solution.status in (Status.FAILED, Status.INFEASIBLE):
+        asked = (
+            f"disclosure {solution.requested:.6g}"
+            if solution.budget is None
+            else f"leakage ≤ {solution.budget:.6g}"
+        )
+        detail = f" ({solution.message})" if solution.message else ""
+        raise SolverError(
+            f"solver {solution.solver!r} did not reach {asked} nats, its channel has disclosure "
+            f"{solution.disclosure:.6g} and leakage {solution.leakage:.6g}{detail}: {solution.status.advice}"
+        )
+    if solution.status in _UNFINISHED:
+        warnings.warn(
+            f"solver {solution.solver!r}: {solution.status.advice} (gap {solution.gap:.3g} nats)",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,59 @@
+"""The names of the solvers, each loaded when it is first asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+from typing import Any
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.solvers.base import Solver
+
+#: name → (module, class). The class is also an attribute of the package: ``privfunnel.AEM``.
+SOLVERS: dict[str, tuple[str, str]] = {
+    "auto": ("privfunnel.solvers.auto", "Auto"),
+    "aem": ("privfunnel.solvers.aem", "AEM"),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names of all solvers."""
+    return tuple(SOLVERS)
+
+
+def load(name: str) -> type[Solver]:
+    """The class behind a solver's name."""
+    if name not in SOLVERS:
+        close = difflib.get_close_matches(name, SOLVERS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise InvalidInputError(f"unknown solver {name!r}: {hint}choose one of {', '.join(SOLVERS)}")
+    module, attribute = SOLVERS[name]
+    solver: type[Solver] = getattr(importlib.import_module(module), attribute)
+    return solver
+
+
+def get(solver: str | Solver, **options: Any) -> Solver:
+    """The solver of that name with these options, or the given solver with these options replaced."""
+    if isinstance(solver, Solver):
+        known = {field.name for field in dataclasses.fields(solver)}
+        _check_options(solver.name, options, known)
+        return dataclasses.replace(solver, **options)
+    if not isinstance(solver, str):
+        raise InvalidInputError(
+            f"solver={solver!r} is neither a name nor a solver: choose one of {', '.join(SOLVERS)}"
+        )
+    cls = load(solver)
+    _check_options(solver, options, {field.name for field in dataclasses.fields(cls)})
+    return cls(**options)
+
+
+def _check_options(name: str, options: dict[str, Any], known: set[str]) -> None:
+    for option in options:
+        if option not in known:
+            close = difflib.get_close_matches(option, known, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            listed = ", ".join(sorted(known)) or "none"
+            raise InvalidInputError(
+                f"solver {name!r} has no option {option!r}: {hint}its options are {listed}"
+            )
