@@ -70,7 +70,7 @@ def test_no_large_files(tracked: list[Path]) -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    from privfunnel._version import __version__
+    from privfunnel import __version__
 
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -114,7 +114,7 @@ class Curve:
 
     def plot(self, **options: Any) -> Figure:
         """Draw the curve with its bounds: see :func:`privfunnel.plot.curve`."""
-        from privfunnel import plot  # noqa: PLC0415 - plots are an extra, and a room above this one
+        from privfunnel import plot  # plots are an extra, and a room above this one
 
         return plot.curve(self, **options)
 
