@@ -17,7 +17,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from privfunnel._version import __version__
 from privfunnel.curve import Curve, trace
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 from privfunnel.problem import Point, Problem
@@ -28,6 +27,8 @@ from privfunnel.solvers.registry import SOLVERS as _SOLVERS
 if TYPE_CHECKING:
     from privfunnel import instances
     from privfunnel.solvers.aem import AEM
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AEM",
