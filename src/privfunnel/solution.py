@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 FEASIBILITY = 1e-9
 
 
-class Status(StrEnum):
+class Status(str, Enum):
     """How a run ended, and with it what may be claimed of the channel."""
 
     OPTIMAL = "optimal"
