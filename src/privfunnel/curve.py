@@ -17,7 +17,15 @@ from privfunnel.files import check_schema, read_json, write_json
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Solution, Status, fields_from
-from privfunnel.solve import _UNFINISHED, ROUNDING, check_disclosure, check_seed, judge
+from privfunnel.solve import (
+    DEFAULT_GAP,
+    ROUNDING,
+    UNFINISHED,
+    check_disclosure,
+    check_seed,
+    judge,
+    target_gap,
+)
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 
@@ -40,6 +48,7 @@ class Curve:
         solver: Name of the solver.
         seed: Seed of the run.
         complete: False when the run was interrupted and the curve holds what was found until then.
+        target_gap: The gap in nats at which a point counts as proved optimal.
     """
 
     problem: Problem
@@ -48,6 +57,7 @@ class Curve:
     solver: str
     seed: int
     complete: bool = True
+    target_gap: float = DEFAULT_GAP
 
     def _column(self, name: str) -> Array:
         values = (getattr(solution, name) for solution in self.solutions)
@@ -90,9 +100,7 @@ class Curve:
         pool = [(Point(s.disclosure, s.leakage), s.channel, s.status) for s in self.solutions] + ends
         channel, slope, status = _share(pool, wanted)
         answer = Answer(channel=channel, status=status, slope=slope)
-        return _judge(
-            self.problem, answer, registry.get(self.solver), self.seed, wanted, self._certificates()
-        )
+        return self._judge(answer, wanted)
 
     def within(self, leakage: float) -> Solution:
         """The most disclosure that the curve achieves within a leakage budget in nats."""
@@ -109,8 +117,33 @@ class Curve:
         share = (leakage - y[i]) / (y[j] - y[i])
         return self.at(float(x[i] + share * (x[j] - x[i])))
 
-    def _certificates(self) -> list[Solution]:
-        return [solution for solution in self.solutions if solution.certificate is not None]
+    def _judge(self, answer: Answer, disclosure: float) -> Solution:
+        """Judge an answer with the best of the curve's certificates: each proves a line below the whole curve."""
+        plain = judge(
+            self.problem,
+            replace(answer, certificate=None),
+            self.solver,
+            self.seed,
+            gap=self.target_gap,
+            requested=disclosure,
+        )
+        proofs = {id(s.certificate): s for s in self.solutions if s.certificate is not None}
+        lines = [(s.certificate.lower_bound(disclosure), s) for s in proofs.values() if s.certificate]
+        if not lines:
+            return plain
+        proved, best = max(lines, key=lambda line: line[0])
+        if proved <= plain.lower_bound:
+            return plain
+        if plain.leakage < proved <= plain.leakage + ROUNDING:
+            proved = plain.leakage
+        status = plain.status
+        close = plain.leakage - proved <= self.target_gap + ROUNDING
+        if close and status in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED):
+            status = Status.OPTIMAL
+        source = best.bound_source if best.bound_source not in ("zero", "closed form") else "certificate"
+        return replace(
+            plain, lower_bound=proved, bound_source=source, certificate=best.certificate, status=status
+        )
 
     def plot(self, **options: Any) -> Figure:
         """Draw the curve with its bounds: see :func:`privfunnel.plot.curve`."""
@@ -154,6 +187,7 @@ class Curve:
             "solver": self.solver,
             "seed": self.seed,
             "complete": self.complete,
+            "target_gap": self.target_gap,
             "disclosure_ceiling": self.problem.disclosure_ceiling,
             "leakage_ceiling": self.problem.leakage_ceiling,
             "problem": self.problem.to_dict(),
@@ -174,6 +208,7 @@ class Curve:
                 solver=data["solver"],
                 seed=data["seed"],
                 complete=data["complete"],
+                target_gap=data["target_gap"],
             )
         except (KeyError, TypeError) as error:
             raise InvalidInputError(f"not a complete curve file: {error} is missing or malformed") from error
@@ -274,44 +309,27 @@ def assemble(
     if not complete:
         reached = max((point.disclosure for point, _ in judged), default=0.0)
         wanted = [r for r in wanted if r <= reached + FEASIBILITY]
-    proofs = [a for a in usable if a.certificate is not None]
-    verified: list[Solution] = [judge(problem, a, engine, seed) for a in proofs]
+    base = Curve(
+        problem=problem,
+        # Every certificate is verified once, here, whichever point it ends up proving.
+        solutions=tuple(
+            judge(problem, a, engine.name, seed, gap=target_gap(engine))
+            for a in usable
+            if a.certificate is not None
+        ),
+        raw=tuple(sorted(point for point, _ in judged)),
+        solver=engine.name,
+        seed=seed,
+        complete=complete,
+        target_gap=target_gap(engine),
+    )
     solutions = []
     for disclosure in wanted:
         channel, slope, status = _share(pool, disclosure)
-        own = [a for point, a in judged if a.channel is channel]
-        answer = own[0] if own else Answer(channel=channel, status=status, slope=slope)
-        solutions.append(_judge(problem, answer, engine, seed, disclosure, verified))
-    raw = tuple(sorted(point for point, _ in judged))
-    return Curve(
-        problem=problem, solutions=tuple(solutions), raw=raw, solver=engine.name, seed=seed, complete=complete
-    )
-
-
-def _judge(
-    problem: Problem, answer: Answer, engine: Solver, seed: int, disclosure: float, proofs: list[Solution]
-) -> Solution:
-    """Judge an answer with the best of all certificates: each proves a line below the whole curve."""
-    solution = judge(problem, replace(answer, certificate=None), engine, seed, requested=disclosure)
-    best = max(proofs, key=lambda s: s.certificate.lower_bound(disclosure), default=None)  # type: ignore[union-attr]
-    if best is None or best.certificate is None:
-        return solution
-    proved = best.certificate.lower_bound(disclosure)
-    source = best.bound_source if best.bound_source not in ("zero", "closed form") else "certificate"
-    if proved <= solution.lower_bound:
-        return solution
-    if solution.leakage < proved <= solution.leakage + ROUNDING:
-        proved = solution.leakage
-    status = solution.status
-    gap_target = float(getattr(engine, "gap", 1e-6))
-    if (
-        status in (Status.CONVERGED, Status.FEASIBLE, *_UNFINISHED)
-        and solution.leakage - proved <= gap_target
-    ):
-        status = Status.OPTIMAL
-    return replace(
-        solution, lower_bound=proved, bound_source=source, certificate=best.certificate, status=status
-    )
+        own = next((a for a in usable if a.channel is channel), None)
+        answer = own or Answer(channel=channel, status=status, slope=slope)
+        solutions.append(base._judge(answer, disclosure))
+    return replace(base, solutions=tuple(solutions))
 
 
 def _ends(problem: Problem) -> list[Found]:
@@ -353,7 +371,8 @@ def _share(pool: list[Found], disclosure: float) -> tuple[Array, float, Status]:
         return hull[near][1], slope, hull[near][2]
     share = float((disclosure - xs[left]) / width)
     channel = channels.time_share([hull[left][1], hull[right][1]], [1.0 - share, share])
-    return channel, slope, Status.FEASIBLE
+    status = next((hull[i][2] for i in (left, right) if hull[i][2] in UNFINISHED), Status.FEASIBLE)
+    return channel, slope, status
 
 
 def _bend(problem: Problem, found: list[Answer], wanted: list[float]) -> float:
@@ -361,22 +380,20 @@ def _bend(problem: Problem, found: list[Answer], wanted: list[float]) -> float:
     pool = [problem.evaluate(a.channel) for a in found if a.status is not Status.FAILED]
     pool += [point for point, _, _ in _ends(problem)]
     hull = [pool[i] for i in lower_hull(pool)]
-    x = np.array([point.disclosure for point in hull])
-    y = np.array([point.leakage for point in hull])
+    x = np.unique([0.0, *wanted, problem.disclosure_ceiling])
+    y = np.interp(x, [point.disclosure for point in hull], [point.leakage for point in hull])
     slopes = np.diff(y) / np.diff(x)
     before = np.concatenate([[0.0], slopes[:-1]])
     after = np.concatenate([slopes[1:], [1.0]])
     # A convex curve through the ends of a chord with the neighbours' slopes lies within this triangle's height.
     room = np.diff(x) * (slopes - before) * (after - slopes) / np.maximum(after - before, 1e-12)
-    middle = (x[:-1] + x[1:]) / 2.0
-    new = np.array([min(abs(m - r) for r in wanted) for m in middle]) > 1e-6 * max(
-        problem.disclosure_ceiling, 1e-9
-    )
-    return float(middle[int(np.argmax(np.where(new, room, -1.0)))])
+    # Of intervals with the same room (all of them, on a straight curve) the widest goes first.
+    i = int(np.argmax(room + 1e-12 * np.diff(x)))
+    return float((x[i] + x[i + 1]) / 2.0)
 
 
 def _warn_unfinished(curve: Curve) -> None:
-    unfinished = [s for s in curve.solutions if s.status in _UNFINISHED]
+    unfinished = [s for s in curve.solutions if s.status in UNFINISHED]
     if unfinished:
         worst = max(s.gap for s in unfinished)
         warnings.warn(

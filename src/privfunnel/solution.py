@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 FEASIBILITY = 1e-9
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """How a run ended, and with it what may be claimed of the channel."""
 
     OPTIMAL = "optimal"

@@ -20,7 +20,8 @@ ROUNDING = 1e-12
 #: The gap at which a proof makes an answer optimal, for solvers that have no ``gap`` option of their own.
 DEFAULT_GAP = 1e-6
 
-_UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
+#: Statuses of runs that a limit cut short.
+UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
 
 
 def solve(
@@ -59,6 +60,7 @@ def solve(
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("give exactly one of disclosure= (nats to keep) and leakage= (nats to spend)")
     started = time.perf_counter()
+    wanted = budget = None
     if disclosure is not None:
         try:
             wanted = check_disclosure(problem, disclosure)
@@ -68,21 +70,32 @@ def solve(
             answer = Answer(
                 channel=channels.identity(problem.n_x), status=Status.INFEASIBLE, message=str(error)
             )
-            return judge(problem, answer, engine, seed, requested=problem.disclosure_ceiling)
+            return judge(problem, answer, engine.name, seed, requested=problem.disclosure_ceiling)
         answer = _trivial(problem, wanted) or engine.solve(problem, wanted, seed=seed, progress=progress)
-        solution = judge(
-            problem, answer, engine, seed, requested=wanted, seconds=time.perf_counter() - started
-        )
     else:
         budget = _check_budget(leakage)
         if budget >= problem.leakage_ceiling:
             answer = Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
         else:
             answer = engine.solve_leakage(problem, budget, seed=seed, progress=progress)
-        solution = judge(problem, answer, engine, seed, budget=budget, seconds=time.perf_counter() - started)
+    solution = judge(
+        problem,
+        answer,
+        engine.name,
+        seed,
+        gap=target_gap(engine),
+        requested=wanted,
+        budget=budget,
+        seconds=time.perf_counter() - started,
+    )
     if throw:
         _raise_or_warn(solution)
     return solution
+
+
+def target_gap(engine: Solver) -> float:
+    """The gap in nats at which this solver calls its answer proved optimal."""
+    return float(getattr(engine, "gap", DEFAULT_GAP))
 
 
 def check_seed(seed: int) -> None:
@@ -131,9 +144,10 @@ def _trivial(problem: Problem, disclosure: float) -> Answer | None:
 def judge(
     problem: Problem,
     answer: Answer,
-    engine: Solver,
+    solver: str,
     seed: int,
     *,
+    gap: float = DEFAULT_GAP,
     requested: float | None = None,
     budget: float | None = None,
     seconds: float | None = None,
@@ -141,7 +155,7 @@ def judge(
     """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
 
     ``Status.OPTIMAL`` survives only where a proof stands behind it: a closed form that meets the leakage, or a
-    certificate that verifies, within the solver's gap.
+    certificate that verifies, within ``gap`` nats.
     """
     channel = problem.check_channel(answer.channel)
     point = problem.evaluate(channel)
@@ -161,20 +175,19 @@ def judge(
     if point.leakage < lower <= point.leakage + ROUNDING:
         lower = point.leakage
     status = answer.status
-    gap_target = float(getattr(engine, "gap", DEFAULT_GAP))
-    proved_optimal = point.leakage - lower <= gap_target + ROUNDING
+    proved_optimal = point.leakage - lower <= gap + ROUNDING
     upper = None
     if budget is not None:
         upper = _most_disclosure(problem, budget, certificate)
         slope = answer.slope if answer.slope else 1.0
-        proved_optimal = (upper - point.disclosure) * min(slope, 1.0) <= gap_target + ROUNDING
+        proved_optimal = (upper - point.disclosure) * min(slope, 1.0) <= gap + ROUNDING
         if point.leakage > budget + FEASIBILITY:
             status = Status.INFEASIBLE
     if requested is not None and point.disclosure < requested - FEASIBILITY and status is not Status.FAILED:
         status = Status.INFEASIBLE
     elif status is Status.OPTIMAL and not proved_optimal:
         status = Status.CONVERGED
-    elif status in (Status.CONVERGED, Status.FEASIBLE, *_UNFINISHED) and proved_optimal:
+    elif status in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED) and proved_optimal:
         status = Status.OPTIMAL
     slope_found = answer.slope
     if slope_found is None and status is not Status.FAILED:
@@ -192,7 +205,7 @@ def judge(
         requested=requested,
         budget=budget,
         disclosure_upper_bound=upper,
-        solver=engine.name,
+        solver=solver,
         seed=seed,
         steps=answer.steps,
         seconds=answer.seconds if seconds is None else seconds,
@@ -222,7 +235,7 @@ def _raise_or_warn(solution: Solution) -> None:
             f"solver {solution.solver!r} did not reach {asked} nats, its channel has disclosure "
             f"{solution.disclosure:.6g} and leakage {solution.leakage:.6g}{detail}: {solution.status.advice}"
         )
-    if solution.status in _UNFINISHED:
+    if solution.status in UNFINISHED:
         warnings.warn(
             f"solver {solution.solver!r}: {solution.status.advice} (gap {solution.gap:.3g} nats)",
             ConvergenceWarning,

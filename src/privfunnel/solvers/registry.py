@@ -14,6 +14,8 @@ from privfunnel.solvers.base import Solver
 SOLVERS: dict[str, tuple[str, str]] = {
     "auto": ("privfunnel.solvers.auto", "Auto"),
     "aem": ("privfunnel.solvers.aem", "AEM"),
+    "drs": ("privfunnel.solvers.drs", "DRS"),
+    "greedy": ("privfunnel.solvers.greedy", "Greedy"),
 }
 
 

@@ -1,0 +1,34 @@
+"""Checks that the solvers' options share."""
+
+from __future__ import annotations
+
+import math
+
+from privfunnel.errors import InvalidInputError
+
+
+def check_positive(solver: str, **values: float | None) -> None:
+    """Raise unless every given value is a finite number above 0 (None stands for a default)."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 < value < math.inf:
+            raise InvalidInputError(f"{solver}: {name}={value!r} is not usable: give a number above 0")
+
+
+def check_whole(solver: str, least: int, **values: int | None) -> None:
+    """Raise unless every given value is a whole number of at least ``least`` (None stands for a default)."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidInputError(
+                f"{solver}: {name}={value!r} is not usable: give a whole number ≥ {least}"
+            )
+
+
+def check_choice(solver: str, name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        listed = " or ".join(repr(choice) for choice in choices)
+        raise InvalidInputError(f"{solver}: {name}={value!r} is not known: choose {listed}")

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import privfunnel as pf
+from privfunnel import channels
+from privfunnel.errors import (
+    ConvergenceWarning,
+    InfeasibleError,
+    InvalidInputError,
+    MissingExtraError,
+    SolverError,
+    need,
+)
+from privfunnel.solution import Answer, Record, Solution, stationarity
+from privfunnel.solve import judge
+from strategies import channels_for, problems
+from test_problem import synthetic
+from toys import Mixer
+
+
+def test_every_number_is_recomputed_from_the_channel() -> None:
+    problem = synthetic()
+    solution = pf.solve(problem, disclosure=0.5, solver=Mixer())
+    assert (solution.disclosure, solution.leakage) == problem.evaluate(solution.channel)
+    assert solution.leakage == pytest.approx(float(problem.upper_bound(0.5)), abs=1e-12)
+    assert solution.gap == solution.leakage - solution.lower_bound
+    assert solution.requested == 0.5
+    assert solution.p_y.sum() == pytest.approx(1.0)
+    assert solution.p_x_given_y.sum(axis=0) == pytest.approx(1.0)
+    assert solution.p_s_given_y @ solution.p_y == pytest.approx(problem.p_s)
+    assert solution.status is pf.Status.FEASIBLE
+
+
+def test_ends_are_closed_forms() -> None:
+    problem = synthetic()
+    nothing = pf.solve(problem, disclosure=0.0, solver=Mixer())
+    assert (nothing.leakage, nothing.status, nothing.channel.shape) == (0.0, pf.Status.OPTIMAL, (3, 1))
+    everything = pf.solve(problem, disclosure=problem.disclosure_ceiling, solver=Mixer())
+    assert everything.leakage == problem.leakage_ceiling
+    assert everything.status is pf.Status.OPTIMAL
+    assert everything.gap == 0.0
+    rich = pf.solve(problem, leakage=10.0, solver=Mixer())
+    assert rich.disclosure == problem.disclosure_ceiling
+    assert rich.status is pf.Status.OPTIMAL
+
+
+def test_an_unproved_optimum_is_not_called_optimal() -> None:
+    solution = pf.solve(synthetic(), disclosure=0.5, solver=Mixer(status=pf.Status.OPTIMAL))
+    assert solution.status is pf.Status.CONVERGED
+
+
+def test_a_closed_form_that_meets_the_value_proves_it() -> None:
+    problem = pf.Problem(np.eye(3))  # S = X: leakage equals disclosure
+    solution = pf.solve(problem, disclosure=0.5, solver=Mixer())
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.bound_source == "closed form"
+
+
+def test_infeasible_says_the_largest_feasible() -> None:
+    problem = synthetic()
+    with pytest.raises(InfeasibleError, match=r"largest feasible is H\(X\) = 1.0986"):
+        pf.solve(problem, disclosure=1.2, solver=Mixer())
+    quiet = pf.solve(problem, disclosure=1.2, solver=Mixer(), throw=False)
+    assert quiet.status is pf.Status.INFEASIBLE
+    assert "1.0986" in quiet.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"disclosure": -0.1}, "disclosure=-0.1 is not in"),
+        ({"disclosure": float("nan")}, "nan is not in"),
+        ({"disclosure": "much"}, "'much' is not a number"),
+        ({"leakage": -1.0}, "leakage=-1.0 is not a budget"),
+        ({"leakage": "none"}, "'none' is not a number"),
+        ({}, "exactly one of"),
+        ({"disclosure": 0.1, "leakage": 0.1}, "exactly one of"),
+        ({"disclosure": 0.1, "seed": -1}, "seed=-1"),
+        ({"disclosure": 0.1, "seed": True}, "seed=True"),
+        ({"disclosure": 0.1, "solver": "aen"}, "unknown solver 'aen': did you mean 'aem'"),
+        ({"disclosure": 0.1, "solver": 3}, "neither a name nor a solver"),
+        ({"disclosure": 0.1, "solver": "aem", "restart": 3}, "no option 'restart': did you mean 'restarts'"),
+        ({"disclosure": 0.1, "solver": Mixer(), "statu": 3}, "no option 'statu'"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        pf.solve(synthetic(), **{"solver": Mixer(), **arguments})  # type: ignore[arg-type]
+
+
+def test_a_solver_that_misses_is_an_error_or_a_status() -> None:
+    with pytest.raises(SolverError, match=r"did not reach disclosure 0\.5"):
+        pf.solve(synthetic(), disclosure=0.5, solver=Mixer(shortfall=0.1))
+    quiet = pf.solve(synthetic(), disclosure=0.5, solver=Mixer(shortfall=0.1), throw=False)
+    assert quiet.status is pf.Status.INFEASIBLE
+
+
+def test_unfinished_runs_warn() -> None:
+    with pytest.warns(ConvergenceWarning, match="raise max_steps"):
+        pf.solve(synthetic(), disclosure=0.5, solver=Mixer(status=pf.Status.MAX_STEPS))
+    quiet = pf.solve(synthetic(), disclosure=0.5, solver=Mixer(status=pf.Status.MAX_STEPS), throw=False)
+    assert quiet.status is pf.Status.MAX_STEPS
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.05, 0.3])
+def test_a_leakage_budget_is_spent_exactly(budget: float) -> None:
+    problem = synthetic()
+    solution = pf.solve(problem, leakage=budget, solver=Mixer())
+    assert solution.leakage == pytest.approx(budget, abs=1e-9)
+    assert solution.disclosure == pytest.approx(
+        budget / problem.leakage_ceiling * problem.disclosure_ceiling, abs=1e-6
+    )
+    assert solution.budget == budget
+    assert solution.disclosure_upper_bound is not None
+    assert solution.disclosure_upper_bound >= solution.disclosure
+
+
+def test_solution_files(tmp_path: Path) -> None:
+    solution = pf.solve(synthetic(), disclosure=0.5, solver=Mixer())
+    path = tmp_path / "solution.json"
+    solution.save(path)
+    again = Solution.load(path)
+    assert again.summary() == solution.summary()
+    assert (again.channel == solution.channel).all()
+    data = solution.to_dict()
+    with pytest.raises(InvalidInputError, match="claims leakage"):
+        Solution.from_dict({**data, "leakage": 0.0})
+    with pytest.raises(InvalidInputError, match="unknown status"):
+        Solution.from_dict({**data, "status": "splendid"})
+    del data["slope"]
+    with pytest.raises(InvalidInputError, match="'slope' is missing"):
+        Solution.from_dict(data)
+
+
+def test_every_status_says_what_to_do() -> None:
+    for status in pf.Status:
+        assert len(status.advice) > 20
+
+
+def test_a_record_is_read_by_name() -> None:
+    record = Record(series={"leakage": np.arange(3.0)})
+    assert record["leakage"][2] == 2.0
+
+
+def test_kkt_residual_is_zero_at_stationary_points_and_only_there() -> None:
+    # Binary symmetric S–X with uniform X and a symmetric channel: stationary by symmetry, for some slope.
+    problem = pf.Problem([[0.45, 0.05], [0.05, 0.45]])
+    e = 0.2
+    symmetric = np.array([[1 - e, e], [e, 1 - e]])
+    assert pf.kkt_residual(problem, symmetric) == pytest.approx(0.0, abs=1e-14)
+    assert pf.kkt_residual(problem, symmetric, slope=0.0) > 1e-2
+    assert pf.kkt_residual(problem, np.array([[0.9, 0.1], [0.5, 0.5]])) > 1e-3
+    assert pf.kkt_residual(problem, channels.identity(2)) == 0.0
+    assert pf.kkt_residual(problem, channels.constant(2)) == 0.0
+
+
+def test_the_slope_is_the_derivative_along_stationary_points() -> None:
+    problem = pf.Problem([[0.45, 0.05], [0.05, 0.45]])
+
+    def family(e: float) -> np.ndarray:
+        return np.array([[1 - e, e], [e, 1 - e]])
+
+    before, after = problem.evaluate(family(0.2 - 1e-5)), problem.evaluate(family(0.2 + 1e-5))
+    slope = (after.leakage - before.leakage) / (after.disclosure - before.disclosure)
+    assert stationarity(problem, family(0.2))[1] == pytest.approx(slope, rel=1e-6)
+
+
+@given(problems(), st.data())
+def test_merging_equal_posteriors_changes_neither_number(problem: pf.Problem, data: st.DataObject) -> None:
+    channel = data.draw(channels_for(problem))
+    doubled = np.column_stack([0.25 * channel, np.zeros(problem.n_x), 0.75 * channel])
+    merged = channels.merge_outputs(doubled)
+    assert merged.shape[1] <= channel.shape[1]
+    expected, got = problem.evaluate(channel), problem.evaluate(merged)
+    assert got == pytest.approx(expected, abs=1e-12)
+
+
+@given(problems(), st.data())
+def test_time_sharing_averages_both_numbers(problem: pf.Problem, data: st.DataObject) -> None:
+    one, two = data.draw(channels_for(problem)), data.draw(channels_for(problem))
+    mixed = problem.evaluate(channels.time_share([one, two], [1.0, 3.0]))
+    first, second = problem.evaluate(one), problem.evaluate(two)
+    assert mixed.disclosure == pytest.approx(0.25 * first.disclosure + 0.75 * second.disclosure, abs=1e-12)
+    assert mixed.leakage == pytest.approx(0.25 * first.leakage + 0.75 * second.leakage, abs=1e-12)
+
+
+def test_channel_from_posteriors() -> None:
+    problem = synthetic()
+    solution = pf.solve(problem, disclosure=0.5, solver=Mixer())
+    again = channels.from_posteriors(solution.p_y, solution.p_x_given_y, problem.p_x)
+    assert again == pytest.approx(solution.channel, abs=1e-14)
+
+
+def test_missing_extras_come_with_advice() -> None:
+    with pytest.raises(MissingExtraError, match=r"pip install 'privfunnel\[tables\]'"):
+        need("no_such_module_of_ours", extra="tables")
+    assert need("json", extra="tables").__name__ == "json"
+
+
+def test_a_failed_answer_stays_failed() -> None:
+    problem = synthetic()
+    answer = Answer(channel=channels.constant(3), status=pf.Status.FAILED, message="it broke")
+    solution = judge(problem, answer, "toy", 0, requested=0.5)
+    assert solution.status is pf.Status.FAILED
+
+
+def test_the_package_lists_and_guards_its_names() -> None:
+    assert "AEM" in dir(pf)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = pf.nonsense
+    assert pf.measures.entropy([1.0]) == 0.0
