@@ -16,6 +16,10 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "aem": ("privfunnel.solvers.aem", "AEM"),
     "drs": ("privfunnel.solvers.drs", "DRS"),
     "greedy": ("privfunnel.solvers.greedy", "Greedy"),
+    "submodular": ("privfunnel.solvers.submodular", "Submodular"),
+    "deterministic": ("privfunnel.solvers.deterministic", "Deterministic"),
+    "control-maps": ("privfunnel.solvers.controls", "RandomMaps"),
+    "control-starts": ("privfunnel.solvers.controls", "RandomStarts"),
 }
 
 

@@ -1,0 +1,97 @@
+"""Controls: what pure luck gives, with as many draws as a method has runs and no iteration at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import Answer, Status
+from privfunnel.solvers._mix import Pool, evaluate_batch
+from privfunnel.solvers._options import check_whole
+from privfunnel.solvers._starts import feasible_starts
+from privfunnel.solvers.base import Listener, Solver
+
+_BATCH_ENTRIES = 500_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomMaps(Solver):
+    """The envelope of random deterministic maps, time-shared: the control of the sweeping and merging methods.
+
+    Attributes:
+        runs: Number of random maps.
+    """
+
+    name: ClassVar[str] = "control-maps"
+    multiplier: ClassVar[bool] = True
+
+    runs: int = 4800
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_whole("control-maps", 1, runs=self.runs)
+
+    def solve(
+        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """Time-share the two neighbours of ``disclosure`` on the envelope of all draws."""
+        return self._pool(problem, seed).answer(disclosure)
+
+    def trace(
+        self,
+        problem: Problem,
+        disclosures: Iterable[float],
+        *,
+        seed: int = 0,
+        progress: Listener | None = None,
+    ) -> Iterator[Answer]:
+        """The draws on the envelope, and the best draw in each 0.1 nat of disclosure."""
+        yield from self._pool(problem, seed).answers()
+
+    def _pool(self, problem: Problem, seed: int) -> Pool:
+        rng = np.random.default_rng(seed)
+        pool = Pool(problem.p_sx)
+        block = max(1, _BATCH_ENTRIES // problem.n_x**2)
+        for first in range(0, self.runs, block):
+            maps = random_maps(rng, min(block, self.runs - first), problem.n_x)
+            pool.runs += len(maps)
+            pool.add(maps, [Status.FEASIBLE] * len(maps), np.zeros(len(maps)), np.full(len(maps), np.nan))
+        return pool
+
+
+def random_maps(rng: np.random.Generator, runs: int, n_x: int) -> Array:
+    """Random deterministic channels (runs, M, M): a number of outputs between 1 and M, each symbol to any of them."""
+    sizes = rng.integers(1, n_x + 1, size=runs)
+    labels = np.floor(rng.random((runs, n_x)) * sizes[:, None]).astype(np.int64)
+    return np.asarray(np.eye(n_x)[labels])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomStarts(Solver):
+    """The best of random feasible starts with zero iterations: the control of the restarted local methods.
+
+    Attributes:
+        runs: Number of starts for each disclosure.
+    """
+
+    name: ClassVar[str] = "control-starts"
+
+    runs: int = 30
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_whole("control-starts", 1, runs=self.runs)
+
+    def solve(
+        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """The start of least leakage among those drawn for ``disclosure``, N = M + 1 outputs."""
+        rng = np.random.default_rng(seed)
+        starts = feasible_starts(rng, problem, disclosure, self.runs, problem.n_x + 1)
+        _, leakage = evaluate_batch(problem.p_sx, starts)
+        return Answer(channel=starts[int(np.argmin(leakage))], status=Status.FEASIBLE)
