@@ -101,3 +101,19 @@ def lift(p_ab: ArrayLike) -> Array:
     p_ab = np.asarray(p_ab, dtype=np.float64)
     product = p_ab.sum(axis=-1, keepdims=True) * p_ab.sum(axis=-2, keepdims=True)
     return np.where(product > 0.0, p_ab / np.where(product > 0.0, product, 1.0), 1.0)
+
+
+def miller_madow_bias(n_a: int, n_b: int, n: float, cells: int | None = None) -> float:
+    """How much the plug-in ``I(A; B)`` of ``n`` samples is expected to exceed the true one, in nats.
+
+    First order (Miller and Madow): each plug-in entropy is too small by (occupied symbols − 1)/(2n), so the excess is
+    ``(cells − n_a − n_b + 1) / (2n)``; with all ``n_a · n_b`` cells possible, ``(n_a − 1)(n_b − 1) / (2n)``.
+
+    Args:
+        n_a: Number of symbols of A.
+        n_b: Number of symbols of B.
+        n: Sample size.
+        cells: Number of cells of the table that occur; all of them by default.
+    """
+    occupied = n_a * n_b if cells is None else cells
+    return (occupied - n_a - n_b + 1) / (2.0 * n)

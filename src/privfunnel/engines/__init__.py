@@ -1,0 +1,51 @@
+"""Engines: where the rows are. Everything above this package sees counts or streamed batches, never an engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from privfunnel.engines.bins import Bins, Cut, Top
+from privfunnel.engines.columns import Column, Value
+from privfunnel.engines.files import ReadOptions, connect, open_file
+from privfunnel.engines.table import Table
+from privfunnel.errors import InvalidInputError, need
+
+__all__ = ["Bins", "Column", "Cut", "ReadOptions", "Table", "Top", "Value", "open_table"]
+
+
+@contextmanager
+def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Table]:
+    """Open a file, a database table or a frame; everything opened is closed again at the end.
+
+    Args:
+        source: A path (CSV, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, a frame that narwhals knows
+            (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …), or a :class:`Table`.
+        read: How to read a text file.
+
+    Raises:
+        InvalidInputError: The source is none of these.
+    """
+    with ExitStack() as stack:
+        if isinstance(source, Table):
+            yield source
+        elif isinstance(source, str | os.PathLike):
+            yield open_file(os.fspath(source), read or ReadOptions(), stack)
+        else:
+            yield _frame(source, stack)
+
+
+def _frame(source: Any, stack: ExitStack) -> Table:
+    nw = need("narwhals", "tables")
+    if type(source).__module__.startswith("pyarrow") and hasattr(source, "scanner"):
+        source = connect(stack).from_arrow(source)  # an Arrow dataset: DuckDB streams it
+    try:
+        frame = nw.from_native(source, allow_series=False)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"a source of type {type(source).__name__} is not a table: give a path or a frame of pandas, Polars, "
+            "PyArrow, DuckDB, PySpark or Dask"
+        ) from error
+    return Table(frame, name="the frame")

@@ -1,0 +1,229 @@
+"""Rules that turn a column of many values into few categories, recorded so that new data is cut the same way.
+
+A rule is asked for with a :class:`Rule` (or a short text such as ``"width:5"``) and becomes, once the data has been
+looked at, a :class:`Cut` (numbers into intervals) or a :class:`Top` (frequent values kept, the others grouped). Both
+are plain data: they go into mechanism files and never depend on the rows again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.errors import InvalidInputError
+
+OTHER = "(other)"
+FORMS = "a number of bins, 'width:5', 'quantiles:4', 'edges:0,18,65,inf' or 'top:10'"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What was asked for: ``kind`` is ``"width"``, ``"quantiles"``, ``"edges"`` or ``"top"``."""
+
+    kind: str
+    size: int = 0
+    edges: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        """The short text that :func:`parse` reads back."""
+        if self.kind == "edges":
+            return "edges:" + ",".join(f"{edge:.12g}" for edge in self.edges)
+        return f"{self.kind}:{self.size}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Intervals ``[e0, e1), [e1, e2), …, [ek-1, ek]`` of a number column.
+
+    ``integer`` says that the column holds whole numbers, so that a bin may be written ``17-31``.
+    """
+
+    form: ClassVar[str] = "cut"
+    rule: str
+    edges: tuple[float, ...]
+    integer: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of intervals."""
+        return len(self.edges) - 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One text an interval, all different."""
+        return tuple(self._label(i) for i in range(self.size))
+
+    def _label(self, i: int) -> str:
+        low, high = self.edges[i], self.edges[i + 1]
+        last = i == self.size - 1
+        if self.integer:
+            first = math.ceil(low) if math.isfinite(low) else None
+            final = None if math.isinf(high) else (math.floor(high) if last else math.ceil(high) - 1)
+            if first is None:
+                return f"<={final}" if final is not None else "any"
+            if final is None:
+                return f">={first}"
+            return str(first) if first == final else f"{first}-{final}"
+        texts = [f"{edge:.6g}" for edge in self.edges]
+        if len(set(texts)) < len(texts):
+            texts = [repr(edge) for edge in self.edges]
+        return f"[{texts[i]}, {texts[i + 1]}{']' if last else ')'}"
+
+    def codes(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The interval of each number: ``-1`` below the first edge, ``size`` above the last one; no NaN allowed."""
+        edges = np.asarray(self.edges)
+        codes = np.searchsorted(edges, values, side="right") - 1
+        codes[values == edges[-1]] = self.size - 1
+        return codes.astype(np.int64, copy=False)
+
+    def span(self, code: int) -> tuple[float, float]:
+        """Finite ends of one interval (whole numbers, both inside, for an integer column)."""
+        low, high = self.edges[code], self.edges[code + 1]
+        low = low if math.isfinite(low) else (high if math.isfinite(high) else 0.0)
+        high = high if math.isfinite(high) else low
+        if self.integer:
+            top = math.floor(high) if code == self.size - 1 else math.ceil(high) - 1
+            return float(math.ceil(low)), float(max(math.ceil(low), top))
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; infinite edges are written as text because JSON has no infinity."""
+        edges = [edge if math.isfinite(edge) else str(edge) for edge in self.edges]
+        return {"form": self.form, "rule": self.rule, "edges": edges, "integer": self.integer}
+
+
+@dataclass(frozen=True)
+class Top:
+    """The most frequent values stay, every other value (a new one too) becomes ``(other)``; null stays null."""
+
+    form: ClassVar[str] = "top"
+    rule: str
+    kept: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"form": self.form, "rule": self.rule, "kept": list(self.kept)}
+
+
+Bins = Cut | Top
+
+
+def from_dict(data: dict[str, Any]) -> Bins:
+    """Read back what ``to_dict`` wrote.
+
+    Raises:
+        InvalidInputError: The form is unknown or the edges do not increase.
+    """
+    if data.get("form") == Cut.form:
+        edges = tuple(float(edge) for edge in data["edges"])
+        _check_edges(edges)
+        return Cut(str(data["rule"]), edges, bool(data["integer"]))
+    if data.get("form") == Top.form:
+        return Top(str(data["rule"]), tuple(str(value) for value in data["kept"]))
+    raise InvalidInputError(
+        f"bins of the form {data.get('form')!r} are unknown: write the file again with this version"
+    )
+
+
+def _check_edges(edges: Sequence[float]) -> None:
+    if len(edges) < 2 or any(math.isnan(edge) for edge in edges):
+        raise InvalidInputError(
+            f"bin edges {list(edges)} must be at least two numbers, e.g. 'edges:0,18,65,inf'"
+        )
+    if any(low >= high for low, high in pairwise(edges)):
+        raise InvalidInputError(f"bin edges {list(edges)} must increase, e.g. 'edges:0,18,65,inf'")
+
+
+def parse(column: str, spec: object) -> Rule | Bins:
+    """Read one user's specification of bins.
+
+    Args:
+        column: The column's name, for the messages.
+        spec: A number of equal-width bins, a short text, a list of edges, or bins recorded before.
+
+    Raises:
+        InvalidInputError: The specification cannot be understood.
+    """
+    if isinstance(spec, Cut | Top | Rule):
+        return spec
+    if isinstance(spec, bool):
+        raise InvalidInputError(f"bins for column {column!r} cannot be {spec!r}: give {FORMS}")
+    if isinstance(spec, int | np.integer):
+        return _sized(column, "width", int(spec))
+    if isinstance(spec, str):
+        return _parse_text(column, spec)
+    if isinstance(spec, Sequence | np.ndarray):
+        try:
+            edges = tuple(float(edge) for edge in spec)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"bins for column {column!r}: {spec!r} is not a list of numbers"
+            ) from error
+        _check_edges(edges)
+        return Rule("edges", edges=edges)
+    raise InvalidInputError(f"bins for column {column!r} cannot be {spec!r}: give {FORMS}")
+
+
+def _parse_text(column: str, spec: str) -> Rule:
+    kind, colon, rest = spec.strip().partition(":")
+    kind = {"quantile": "quantiles", "edge": "edges"}.get(kind.strip().lower(), kind.strip().lower())
+    try:
+        if not colon:
+            return _sized(column, "width", int(kind))
+        if kind == "edges":
+            edges = tuple(float(part) for part in rest.split(","))
+            _check_edges(edges)
+            return Rule("edges", edges=edges)
+        if kind in {"width", "quantiles", "top"}:
+            return _sized(column, kind, int(rest))
+    except InvalidInputError:
+        raise
+    except ValueError:
+        pass
+    raise InvalidInputError(f"bins {spec!r} for column {column!r} cannot be read: give {FORMS}")
+
+
+def _sized(column: str, kind: str, size: int) -> Rule:
+    if not 1 <= size <= 10_000:
+        raise InvalidInputError(
+            f"{size} bins for column {column!r} make no sense: give a number from 1 to 10000"
+        )
+    return Rule(kind, size)
+
+
+def equal_width(low: float, high: float, size: int, *, integer: bool) -> Cut:
+    """Cut ``[low, high]`` into ``size`` intervals of the same width."""
+    if low == high:
+        edges: tuple[float, ...] = (low, low + 1.0)
+    else:
+        inner = [low + (high - low) * i / size for i in range(1, size)]
+        edges = tuple(dict.fromkeys([low, *inner, high]))
+    return Cut(f"width:{size}", edges, integer)
+
+
+def from_quantiles(quantiles: Sequence[float], size: int, *, integer: bool) -> Cut:
+    """Intervals between quantiles 0, 1/size, …, 1; equal quantiles are merged, so there may be fewer bins."""
+    edges = tuple(dict.fromkeys(float(value) for value in quantiles))
+    if len(edges) == 1:
+        edges = (edges[0], edges[0] + 1.0)
+    return Cut(f"quantiles:{size}", edges, integer)
+
+
+def weighted_quantiles(values: NDArray[np.float64], counts: NDArray[np.int64], size: int) -> list[float]:
+    """Quantiles 0, 1/size, …, 1 with linear interpolation, of sorted ``values`` each repeated ``counts`` times."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1])
+    result = []
+    for i in range(size + 1):
+        position = (total - 1) * i / size
+        low = math.floor(position)
+        a = values[np.searchsorted(ends, low, side="right")]
+        b = values[np.searchsorted(ends, min(low + 1, total - 1), side="right")]
+        result.append(float(a + (b - a) * (position - low)))
+    return result

@@ -1,0 +1,234 @@
+"""Columns of categories: values, their texts, and the way from new data back to category numbers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.engines import bins as binning
+from privfunnel.engines.bins import Bins, Cut, Top
+from privfunnel.errors import InvalidInputError, need
+
+Value = None | bool | int | float | str | datetime.date | datetime.datetime
+Codes = NDArray[np.int64]
+
+KINDS = ("integer", "number", "boolean", "text", "date", "datetime")
+NULL = "null"
+UNSEEN = -1
+BELOW = -2
+ABOVE = -3
+
+
+def canonical(value: object) -> Value:
+    """The one Python value that stands for an engine's value: NaN is null, 2.0 is 2, decimals are floats."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if isinstance(value, datetime.datetime):
+        return value.replace(tzinfo=None) if value.tzinfo is None else value.astimezone(datetime.UTC)
+    if isinstance(value, datetime.date):
+        return value
+    raise InvalidInputError(
+        f"a value of type {type(value).__name__} cannot be a category: cast the column to text"
+    )
+
+
+def text(value: Value) -> str | None:
+    """The text by which a value is recognised in any engine or file format; null has none."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return value if isinstance(value, str) else repr(value)
+
+
+def shown(value: Value) -> str:
+    """The text of a value inside a label: quoted where it could be mistaken for null or for the label's punctuation."""
+    plain = text(value)
+    if plain is None:
+        return NULL
+    quote = isinstance(value, str) and (
+        plain in {"", NULL}
+        or plain != plain.strip()
+        or any(mark in plain for mark in '",')
+        or not plain.isprintable()
+    )
+    return json.dumps(plain, ensure_ascii=False) if quote else plain
+
+
+def kind_of(values: Iterable[Value], column: str) -> str:
+    """The kind that all values of a column share.
+
+    Raises:
+        InvalidInputError: The column mixes kinds.
+    """
+    kinds = {_kind(value) for value in values if value is not None}
+    if kinds <= {"integer", "number"}:
+        return "number" if "number" in kinds else "integer" if kinds else "text"
+    if len(kinds) > 1:
+        found = ", ".join(sorted(kinds))
+        raise InvalidInputError(f"column {column!r} mixes types ({found}): cast it to one type first")
+    return kinds.pop()
+
+
+def _kind(value: Value) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, datetime.datetime):
+        return "datetime"
+    return "date" if isinstance(value, datetime.date) else "text"
+
+
+def in_order(values: Iterable[Value]) -> tuple[Value, ...]:
+    """Different values in ascending order, null last."""
+    present = {value for value in values if value is not None}
+    ordered: list[Any] = sorted(present, key=lambda value: value)
+    return (*ordered, None) if None in set(values) else tuple(ordered)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as categories: ``values[code]`` is the value (or the bin's label) of category ``code``, null last."""
+
+    name: str
+    kind: str
+    values: tuple[Value, ...]
+    bins: Bins | None = None
+
+    @property
+    def n_values(self) -> int:
+        """The number of categories, null included."""
+        return len(self.values)
+
+    def label(self, code: int) -> str:
+        """``name=value``."""
+        value = self.values[code]
+        return f"{self.name}={value if isinstance(self.bins, Cut) and value is not None else shown(value)}"
+
+    @property
+    def null_code(self) -> int:
+        """The category of null, or ``UNSEEN``."""
+        return self.n_values - 1 if self.values and self.values[-1] is None else UNSEEN
+
+    def encode(self, array: Any) -> Codes:
+        """Categories of new values.
+
+        Args:
+            array: A ``pyarrow`` array or chunked array of n values.
+
+        Returns:
+            n codes; ``UNSEEN`` for a value without a category, ``BELOW`` and ``ABOVE`` outside the edges of a cut.
+
+        Raises:
+            InvalidInputError: A cut column does not hold numbers.
+        """
+        return self._encode_numbers(array) if isinstance(self.bins, Cut) else self._encode_values(array)
+
+    def _encode_numbers(self, array: Any) -> Codes:
+        pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
+        assert isinstance(self.bins, Cut)
+        try:
+            numbers = pc.cast(array, pa.float64(), safe=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidInputError(
+                f"column {self.name!r} must hold numbers for its bins {self.bins.rule!r}: {_first_line(error)}"
+            ) from error
+        values = (
+            numbers.to_numpy(zero_copy_only=False) if isinstance(numbers, pa.Array) else numbers.to_numpy()
+        )
+        missing = np.isnan(values)  # pyarrow gives null as NaN, which is null here too
+        codes = self.bins.codes(np.where(missing, self.bins.edges[-1], values))
+        codes[codes == UNSEEN] = BELOW
+        codes[codes == self.bins.size] = ABOVE
+        codes[missing] = self.null_code
+        return codes
+
+    def _encode_values(self, array: Any) -> Codes:
+        pa = need("pyarrow", "tables")
+        chunk = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        if not pa.types.is_dictionary(chunk.type):
+            chunk = chunk.dictionary_encode(null_encoding="mask")
+        lookup = {text(value): code for code, value in enumerate(self.values)}
+        other = lookup.get(binning.OTHER, UNSEEN) if isinstance(self.bins, Top) else UNSEEN
+        new = [lookup.get(text(canonical(value)), other) for value in chunk.dictionary.to_pylist()]
+        table = np.array([*new, self.null_code], dtype=np.int64)
+        for position, value in enumerate(chunk.dictionary.to_pylist()):
+            if canonical(value) is None:  # NaN sits in the dictionary; it is null all the same
+                table[position] = self.null_code
+        indices = chunk.indices.fill_null(len(new)).to_numpy(zero_copy_only=False)
+        return np.asarray(table[indices])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        values = [value.isoformat() if isinstance(value, datetime.date) else value for value in self.values]
+        bins = None if self.bins is None else self.bins.to_dict()
+        return {"name": self.name, "kind": self.kind, "values": values, "bins": bins}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Column:
+        """Read back what :meth:`to_dict` wrote.
+
+        Raises:
+            InvalidInputError: The kind is unknown or a value does not fit it.
+        """
+        name, kind = str(data["name"]), str(data["kind"])
+        if kind not in KINDS:
+            raise InvalidInputError(
+                f"column {name!r} has the unknown kind {kind!r}: expected one of {', '.join(KINDS)}"
+            )
+        bins = None if data["bins"] is None else binning.from_dict(data["bins"])
+        values = (
+            tuple(data["values"])
+            if isinstance(bins, Cut)
+            else tuple(_read(v, kind, name) for v in data["values"])
+        )
+        if len(set(map(repr, values))) < len(values) or None in values[:-1]:
+            raise InvalidInputError(f"column {name!r} lists a value twice, or null before the end")
+        return cls(name, kind, values, bins)
+
+
+def _read(value: Any, kind: str, column: str) -> Value:
+    if value is None:
+        return None
+    types: dict[str, type | tuple[type, ...]] = {"boolean": bool, "integer": int, "number": (int, float)}
+    try:
+        if kind == "datetime":
+            return datetime.datetime.fromisoformat(value)
+        if kind == "date":
+            return datetime.date.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"column {column!r}: {value!r} is not a {kind}") from error
+    if not isinstance(value, types.get(kind, str)) or (isinstance(value, bool) and kind != "boolean"):
+        raise InvalidInputError(f"column {column!r}: {value!r} is not a {kind} value")
+    return cast("bool | int | float | str", value)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def labels(columns: Sequence[Column], codes: Codes) -> tuple[str, ...]:
+    """Readable, all different texts for symbols: ``codes`` has a row a symbol and a column a column."""
+    parts = [[column.label(code) for code in range(column.n_values)] for column in columns]
+    return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in codes.tolist())

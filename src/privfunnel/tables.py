@@ -1,0 +1,336 @@
+"""From a table to a funnel problem: labelled counts of the private and public categories that occur.
+
+The group-by runs in the table's own engine; only the counts come into Python. A symbol of S is a combination of private
+categories, a symbol of X one of public categories; combinations that never occur are never built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.engines import Bins, Column, Cut, ReadOptions, Table, Top, Value, open_table
+from privfunnel.engines import bins as binning
+from privfunnel.engines.columns import Codes, canonical, in_order, kind_of, labels
+from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.measures import miller_madow_bias, mutual_information
+from privfunnel.problem import Problem
+
+MAX_LEVELS = 32  # a number with more different values must be binned
+MAX_CELLS = 1_000_000  # most combinations that are brought back from an engine
+MAX_MEMORY = 4 * 2**30  # bytes that solving may be estimated to need
+PEEK_ROWS = 50_000
+STEP_NANOSECONDS = 10.0  # one entry of one iteration: an order of magnitude, for the estimate of time
+RUNS, STEPS, ARRAYS = 30, 500, 6  # restarts and steps of a default solve; M × N arrays it holds
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the funnel problem is: alphabet sizes, bytes of memory and seconds a point (orders of magnitude)."""
+
+    n_s: int
+    n_x: int
+    memory: float
+    seconds: float
+
+    def __str__(self) -> str:
+        """One readable line."""
+        time = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
+        time = time if self.seconds < 7200 else f"{self.seconds / 3600:.0f} h"
+        return f"{self.n_s} × {self.n_x} symbols, about {self.memory / 2**20:.0f} MiB and {time} a point"
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How often each combination of private and public categories occurs.
+
+    Attributes:
+        private: The private columns, in the order given; a symbol of S is a row of ``s_codes`` (K, private columns).
+        public: The public columns; a symbol of X is a row of ``x_codes`` (M, public columns).
+        cell_s: Symbol of S of each occurring cell, ``cell_x`` its symbol of X, ``cell_n`` its number of rows.
+    """
+
+    private: tuple[Column, ...]
+    public: tuple[Column, ...]
+    s_codes: Codes
+    x_codes: Codes
+    cell_s: NDArray[np.int64]
+    cell_x: NDArray[np.int64]
+    cell_n: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.cell_n.sum())
+
+    @property
+    def n_s(self) -> int:
+        """K, the number of private symbols that occur."""
+        return len(self.s_codes)
+
+    @property
+    def n_x(self) -> int:
+        """M, the number of public symbols that occur."""
+        return len(self.x_codes)
+
+    @cached_property
+    def s_labels(self) -> tuple[str, ...]:
+        """One text a private symbol, e.g. ``sex=Male, income=>50K``."""
+        return labels(self.private, self.s_codes)
+
+    @cached_property
+    def x_labels(self) -> tuple[str, ...]:
+        """One text a public symbol."""
+        return labels(self.public, self.x_codes)
+
+    @property
+    def s_values(self) -> list[tuple[Value, ...]]:
+        """The private values of each symbol of S, in the order of ``s_labels``."""
+        return _values(self.private, self.s_codes)
+
+    @property
+    def x_values(self) -> list[tuple[Value, ...]]:
+        """The public values of each symbol of X, in the order of ``x_labels``."""
+        return _values(self.public, self.x_codes)
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """All columns by name; one in both roles appears once."""
+        return {column.name: column for column in (*self.private, *self.public)}
+
+    @property
+    def bins(self) -> dict[str, Bins]:
+        """The recorded bins by column name: pass them to :func:`count` to cut other data the same way."""
+        return {name: column.bins for name, column in self.columns.items() if column.bins is not None}
+
+    @property
+    def size(self) -> Size:
+        """What solving would take, to an order of magnitude."""
+        entries = self.n_x * (self.n_x + 1.0)
+        memory = 8.0 * (ARRAYS * entries + 3.0 * self.n_s * self.n_x)
+        seconds = 1e-9 * STEP_NANOSECONDS * RUNS * STEPS * (entries + 0.1 * self.n_s * self.n_x)
+        return Size(self.n_s, self.n_x, memory, seconds)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of columns, categories and counts: the same table gives the same one in any engine and row order."""
+        head = {"private": [c.to_dict() for c in self.private], "public": [c.to_dict() for c in self.public]}
+        digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+        for array in (self.s_codes, self.x_codes, self.cell_s, self.cell_x, self.cell_n):
+            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return digest.hexdigest()
+
+    def table(self) -> NDArray[np.float64]:
+        """The counts as a dense (K, M) array."""
+        dense = np.zeros((self.n_s, self.n_x))
+        dense[self.cell_s, self.cell_x] = self.cell_n
+        return dense
+
+    def problem(self, *, max_memory: float = MAX_MEMORY) -> Problem:
+        """The funnel problem of these counts.
+
+        Args:
+            max_memory: Bytes that solving may be estimated to need.
+
+        Raises:
+            InvalidInputError: It would need more; the message names the column to bin, drop or group.
+        """
+        size = self.size
+        if size.memory > max_memory:
+            worst = self.largest_factor()
+            raise InvalidInputError(
+                f"the problem is too large to solve ({size}): column {worst.name!r} with {worst.n_values} values "
+                f"causes most of it; {_remedy(worst)}, drop it, or raise the limit on memory"
+            )
+        return Problem(self.table(), s_labels=self.s_labels, x_labels=self.x_labels)
+
+    def largest_factor(self) -> Column:
+        """The public column without which X would have the fewest symbols."""
+        if len(self.public) == 1:
+            return self.public[0]
+        left = [len(np.unique(np.delete(self.x_codes, j, axis=1), axis=0)) for j in range(len(self.public))]
+        return self.public[int(np.argmin(left))]
+
+
+def _values(columns: Sequence[Column], codes: Codes) -> list[tuple[Value, ...]]:
+    return [tuple(columns[j].values[code] for j, code in enumerate(row)) for row in codes.tolist()]
+
+
+def _remedy(column: Column) -> str:
+    if column.kind in {"integer", "number"}:
+        return f"bin it (bins={{{column.name!r}: 'quantiles:5'}})"
+    return f"group its rare values (bins={{{column.name!r}: 'top:10'}})"
+
+
+def count(
+    source: Any,
+    *,
+    private: str | Iterable[str],
+    public: str | Iterable[str],
+    bins: Mapping[str, Any] | None = None,
+    read: ReadOptions | None = None,
+    max_levels: int = MAX_LEVELS,
+    max_cells: int = MAX_CELLS,
+) -> Counts:
+    """Count a table by its private and public columns, in the table's own engine.
+
+    Args:
+        source: A path (CSV, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, or a frame of any engine narwhals
+            knows (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …).
+        private: Names of the private columns (S).
+        public: Names of the public columns (X); a column may be in both.
+        bins: Column name to a number of equal-width bins, ``"width:5"``, ``"quantiles:4"``, ``"edges:0,18,65,inf"``, a
+            list of edges, ``"top:10"`` for text, or the ``bins`` of earlier counts.
+        read: How to read a text file: column names, delimiter, nulls …
+        max_levels: Most different values of a number that is not binned.
+        max_cells: Most combinations to bring back from the engine.
+
+    Returns:
+        The labelled counts; nulls (and NaN) are a category of their own, apart from the texts ``""`` and ``"null"``.
+
+    Raises:
+        InvalidInputError: A column is missing, twice in a role or of no usable type; a number has too many values;
+            there are too many combinations; the table has no rows.
+
+    Warns:
+        SmallSampleWarning: The rows are few for the cells; the message states the expected bias of I(S;X).
+    """
+    roles = {"private": _names(private, "private"), "public": _names(public, "public")}
+    rules = {name: binning.parse(name, spec) for name, spec in (bins or {}).items()}
+    names = list(dict.fromkeys([*roles["private"], *roles["public"]]))
+    for name in rules:
+        if name not in names:
+            raise InvalidInputError(
+                f"bins are given for {name!r}, which is neither private nor public: drop them"
+            )
+    with open_table(source, read) as table:
+        table.require(names)
+        _peek(table, [name for name in names if name not in rules], max_levels, max_cells)
+        resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
+        grouped = table.group(resolved, max_cells)
+        if not grouped.counts:
+            raise InvalidInputError(f"{table.name} has no rows: there is nothing to count")
+        if not grouped.complete:
+            raise _too_many_cells(table, resolved, max_cells)
+    encoded = {name: _encode(name, values, resolved[name]) for name, values in grouped.columns.items()}
+    for name, (column, _) in encoded.items():
+        if column.bins is None and column.kind in {"integer", "number"}:
+            present = column.n_values - (column.null_code >= 0)
+            if present > max_levels:
+                raise _too_many_levels(name, present, max_levels)
+    counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles)
+    _warn_if_small(counts)
+    return counts
+
+
+def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    if not listed:
+        raise InvalidInputError(f"no {role} column is named: give at least one")
+    for name in listed:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"the {role} column {name!r} is not a name: give texts")
+        if listed.count(name) > 1:
+            raise InvalidInputError(f"column {name!r} is {role} twice: name it once")
+    return listed
+
+
+def _peek(table: Table, names: Sequence[str], max_levels: int, max_cells: int) -> None:
+    """Refuse a hopeless column after a look at the first rows, before the engine groups a billion of them."""
+    if not names:
+        return
+    for name, found in table.peek(names, PEEK_ROWS).items():
+        numeric = table.kinds[name] in {"integer", "number"}
+        if numeric and found > max_levels + 1:  # one of them may be null
+            raise _too_many_levels(name, table.n_unique(name), max_levels)
+        if found > PEEK_ROWS // 2 or found > max_cells:
+            raise InvalidInputError(
+                f"column {name!r} has {table.n_unique(name)} different values: group its rare values "
+                f"(bins={{{name!r}: 'top:10'}}) or drop it"
+            )
+
+
+def _too_many_levels(name: str, found: int, limit: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"column {name!r} is a number with {found} different values (more than {limit}): bin it, e.g. "
+        f"bins={{{name!r}: 'width:5'}} or --bins {name}=quantiles:5"
+    )
+
+
+def _too_many_cells(table: Table, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:
+    found = {name: table.n_unique(name) for name, bins in resolved.items() if bins is None}
+    found |= {name: bins.size for name, bins in resolved.items() if isinstance(bins, Cut)}
+    found |= {name: len(bins.kept) + 1 for name, bins in resolved.items() if isinstance(bins, Top)}
+    worst = max(found, key=lambda name: found[name])
+    return InvalidInputError(
+        f"more than {limit} combinations occur: column {worst!r} with {found[worst]} values causes most of them; "
+        f"bin it, group its rare values (bins={{{worst!r}: 'top:10'}}) or drop it"
+    )
+
+
+def _encode(name: str, raw: list[Any], bins: Bins | None) -> tuple[Column, Codes]:
+    """A column and the code of each raw value that an engine returned."""
+    if isinstance(bins, Cut):
+        return _encode_cut(name, raw, bins)
+    values = [canonical(value) for value in raw]
+    kind = kind_of(set(values), name)
+    ordered = in_order(values)
+    column = Column(name, kind, ordered, bins)
+    position = {value: code for code, value in enumerate(ordered)}
+    return column, np.array([position[value] for value in values], dtype=np.int64)
+
+
+def _encode_cut(name: str, raw: list[Any], bins: Cut) -> tuple[Column, Codes]:
+    codes = [None if value is None or math.isnan(value) else int(value) for value in raw]
+    outside = sum(code is not None and not 0 <= code < bins.size for code in codes)
+    if outside:
+        raise InvalidInputError(
+            f"column {name!r} has values outside its recorded bins ({bins.edges[0]:g} to {bins.edges[-1]:g}): "
+            "give edges that cover them, e.g. with -inf and inf"
+        )
+    has_null = None in codes
+    values: tuple[Value, ...] = (*bins.labels, None) if has_null else bins.labels
+    column = Column(name, "integer" if bins.integer else "number", values, bins)
+    return column, np.array([bins.size if code is None else code for code in codes], dtype=np.int64)
+
+
+def _assemble(
+    encoded: Mapping[str, tuple[Column, Codes]], n: NDArray[np.int64], roles: Mapping[str, tuple[str, ...]]
+) -> Counts:
+    """Symbols of S and X in the order of their categories, and the cells that occur."""
+    symbols, index = {}, {}
+    for role, names in roles.items():
+        codes = np.stack([encoded[name][1] for name in names], axis=1)
+        symbols[role], inverse = np.unique(codes, axis=0, return_inverse=True)
+        index[role] = inverse.reshape(-1)
+    width = len(symbols["public"])
+    # Values that are one category here may have been several in the engine (0.0 and −0.0, NaN and null): add them up.
+    cells, where = np.unique(index["private"] * width + index["public"], return_inverse=True)
+    total = np.zeros(len(cells), dtype=np.int64)
+    np.add.at(total, where.reshape(-1), n)
+    private, public = (tuple(encoded[name][0] for name in roles[role]) for role in ("private", "public"))
+    s, x = np.divmod(cells, width)
+    return Counts(private, public, symbols["private"], symbols["public"], s, x, total)
+
+
+def _warn_if_small(counts: Counts) -> None:
+    bias = miller_madow_bias(counts.n_s, counts.n_x, counts.n)
+    if bias < 0.005 or counts.n_s * counts.n_x > 50_000_000:
+        return
+    information = float(mutual_information(counts.table() / counts.n))
+    if bias > 0.05 * information:
+        warnings.warn(
+            f"{counts.n} rows for {counts.n_s} × {counts.n_x} cells are few: I(S;X) = {information:.3f} nats is "
+            f"expected to be about {bias:.3f} nats too high; use fewer or coarser categories, or more rows",
+            SmallSampleWarning,
+            stacklevel=3,
+        )

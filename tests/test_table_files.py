@@ -1,0 +1,198 @@
+"""Files as sources: dialects, headers, databases, and what is wrong with them."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privfunnel import tables
+from privfunnel.engines import ReadOptions, open_table
+from privfunnel.errors import InvalidInputError
+
+duckdb = pytest.importorskip("duckdb")
+pa = pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.filterwarnings("ignore::privfunnel.errors.SmallSampleWarning")
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> str:
+    path.write_text(text, encoding=encoding)
+    return str(path)
+
+
+def count(source: str, **options: object) -> tables.Counts:
+    return tables.count(source, private="s", public="x", read=ReadOptions(**options))  # type: ignore[arg-type]
+
+
+GOOD = "s,x\na,1\nb,2\na,2\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (GOOD, {}),
+        (GOOD.replace(",", ";"), {}),
+        (GOOD.replace(",", "\t"), {"delimiter": "tab"}),
+        (GOOD.replace(",", " , "), {}),
+        (GOOD.replace("s,x\n", ""), {"columns": ("s", "x")}),
+        (GOOD.replace("s,x", "p,q"), {"columns": ("s", "x"), "header": True}),
+        (GOOD + "\n\n", {}),
+        ("\ufeff" + GOOD, {}),
+        (GOOD.replace("\n", "\r\n"), {}),
+    ],
+    ids=["plain", "semicolon", "tab", "blanks", "no header", "new header", "blank lines", "mark", "crlf"],
+)
+def test_dialects(content: str, options: dict[str, object], tmp_path: Path) -> None:
+    counts = count(write(tmp_path / "t.csv", content), **options)
+    assert counts.table().tolist() == [[1, 1], [0, 1]]
+    assert counts.x_labels == ("x=1", "x=2")
+
+
+def test_nulls_and_empty_texts_are_apart(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", 's,x\na,\na,""\na,null\na,?\na,  \na, y\n')
+    assert count(path).columns["x"].values == ("", "?", "null", "y", None)
+    assert count(path, nulls=("?",)).columns["x"].values == ("", "null", "y", None)
+    assert count(path).table().tolist() == [[1, 1, 1, 1, 2]]
+    assert count(path, trim=False).columns["x"].values == ("", "  ", " y", "?", "null", None)
+
+
+def test_yes_and_no_stay_as_they_are_written(tmp_path: Path) -> None:
+    assert count(write(tmp_path / "t.csv", "s,x\na,yes\nb,no\n")).x_labels == ("x=no", "x=yes")
+
+
+def test_types_may_be_forced(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "s,x\na,01\nb,1\n")
+    assert count(path).x_labels == ("x=01", "x=1")
+    assert count(path, types={"x": "number"}).x_labels == ("x=1",)
+
+
+def test_other_encodings(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "s,x\na,é\n", "latin-1")
+    with pytest.raises(InvalidInputError, match="not UTF-8: give its encoding"):
+        count(path)
+    assert count(path, encoding="latin-1").x_labels == ("x=é",)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "match"),
+    [
+        ("", {}, "'t.csv' is empty"),
+        ("s,x\n", {}, "'t.csv' has no rows"),
+        (GOOD, {"delimiter": ";"}, r"its columns are s,x, a single one: is the delimiter right\?"),
+        (GOOD.replace("s,x\n", ""), {}, "if it has no header, name them with columns"),
+        (GOOD, {"columns": ("s", "x", "y")}, "has 2 columns and 3 names were given"),
+        (GOOD, {"columns": ("s", "s")}, "'s' is given twice"),
+        (GOOD, {"types": {"y": "text"}}, "no column 'y' to read as text"),
+        (GOOD, {"types": {"x": "colour"}}, "unknown type 'colour'"),
+        ("s,x\na,1\nb\nc,1,2,3\n", {"header": True, "delimiter": ","}, "does not read as a CSV table"),
+    ],
+)
+def test_trouble_is_told_in_one_line(
+    content: str, options: dict[str, object], match: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    with pytest.raises(InvalidInputError, match=match) as caught:
+        count(write(path, content), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_mixed_types_late_in_a_large_file_are_told_with_their_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privfunnel.engines.files.SMALL_FILE", 0)
+    path = write(tmp_path / "t.csv", "s,x\n" + "a,1\n" * 30_000 + "b,oops\n")
+    with pytest.raises(InvalidInputError, match=r"column 'x' .*holds 'oops' in line 30002: .*--type x=text"):
+        count(path)
+    assert count(path, types={"x": "text"}).x_labels == ("x=1", "x=oops")
+
+
+def test_mixed_types_in_a_column_to_be_cut(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "s,x\na,1\nb,2\nb,oops\n")
+    with pytest.raises(
+        InvalidInputError, match=r"'x' of 't.csv' is text \(it holds 'oops'\), so it cannot be cut"
+    ):
+        tables.count(path, private="s", public="x", bins={"x": 2})
+    read = ReadOptions(nulls=("oops",))
+    assert (
+        tables.count(path, private="s", public="x", bins={"x": 2}, read=read).columns["x"].values[-1] is None
+    )
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="there is no file"):
+        count(str(tmp_path / "none.csv"))
+    with pytest.raises(InvalidInputError, match="is a folder"):
+        count(str(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "content"), [("t.parquet", b"PAR1 nonsense"), ("t.arrow", b"ARROW1 nonsense"),
+                                               ("t.jsonl", b'{"s": 1}\n{oops\n')])  # fmt: skip
+def test_broken_files(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidInputError, match=name) as caught:
+        count(str(tmp_path / name))
+    assert "\n" not in str(caught.value)
+
+
+def test_tables_of_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "d.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE t AS SELECT 'a' AS s, 1 AS x")
+        database.execute("CREATE SCHEMA other; CREATE VIEW other.v AS SELECT 'b' AS s, 2 AS x")
+    assert count(f"{path}::t").x_labels == ("x=1",)
+    assert count(f"{path}::other.v").x_labels == ("x=2",)
+    with pytest.raises(
+        InvalidInputError, match=r"'d\.duckdb' has no table 'u'; it holds t, v: write d\.duckdb::TABLE"
+    ):
+        count(f"{path}::u")
+    with pytest.raises(InvalidInputError, match="is a database: name a table"):
+        count(str(path))
+
+
+def test_sqlite_needs_its_extension_or_works(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (s TEXT, x INTEGER)")
+        database.execute("INSERT INTO t VALUES ('a', 1)")
+    database.close()
+    try:
+        duckdb.connect(config={"autoinstall_known_extensions": "false"}).execute("LOAD sqlite_scanner")
+    except duckdb.Error:
+        with pytest.raises(InvalidInputError, match="sqlite extension is not installed"):
+            count(f"{path}::t")
+    else:
+        assert count(f"{path}::t").x_labels == ("x=1",)
+
+
+def test_an_arrow_dataset_streams(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    pa.parquet = pytest.importorskip("pyarrow.parquet")
+    pa.parquet.write_table(pa.table({"s": ["a", "b"], "x": [1, 2]}), tmp_path / "t.parquet")
+    assert tables.count(dataset.dataset(tmp_path), private="s", public="x").n == 2
+
+
+def test_counting_leaves_nothing_on_standard_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", GOOD * 1)
+    code = f"from privfunnel import tables; tables.count({path!r}, private='s', public='x')"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_batches_keep_the_order_of_the_rows(suffix: str, tmp_path: Path) -> None:
+    source = str(tmp_path / f"t.{suffix}")
+    duckdb.sql("SELECT i AS x, 'é' || i AS s FROM range(200000) r(i)").write_csv(
+        source, header=True
+    ) if suffix == "csv" else (
+        duckdb.sql("SELECT i AS x, 'é' || i AS s FROM range(200000) r(i)").write_parquet(source)
+    )
+    with open_table(source) as table:
+        batches = list(table.batches(["s", "x"], 30_000))
+    assert max(batch.num_rows for batch in batches) <= 30_000
+    assert pa.Table.from_batches(batches)["x"].to_pylist() == list(range(200_000))

@@ -1,0 +1,397 @@
+"""Counting tables: values, nulls, bins, sources, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privfunnel import tables
+from privfunnel.engines import Cut, ReadOptions, Top, open_table
+from privfunnel.engines.columns import ABOVE, BELOW, UNSEEN, Column, canonical, text
+from privfunnel.errors import InvalidInputError, SmallSampleWarning
+
+duckdb = pytest.importorskip("duckdb")
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+nw = pytest.importorskip("narwhals")
+
+pytestmark = pytest.mark.filterwarnings("ignore::privfunnel.errors.SmallSampleWarning")
+
+ROWS = {
+    "a b": [1, 2, None, 2, None, 1, 1],
+    'na"me': ["x", "", "null", None, "x", "x", "é, ü"],
+    "f": [1.5, float("nan"), None, 2.5, -1e9, 1.5, 3.0],
+    "ok": [True, False, None, True, True, True, False],
+    "day": [datetime.date(2020, 1, 1 + i % 2) for i in range(7)],
+}
+KEYS = {"private": ["ok", "a b"], "public": ['na"me', "f", "a b", "day"], "bins": {"f": "edges:-inf,0,2,inf"}}
+
+
+def frames() -> dict[str, Any]:
+    arrow = pa.table(ROWS)
+    return {
+        "arrow": arrow,
+        "pandas": arrow.to_pandas(),
+        "polars": pl.from_arrow(arrow),
+        "polars lazy": pl.from_arrow(arrow).lazy(),
+        "duckdb": duckdb.connect().from_arrow(arrow),
+    }
+
+
+@pytest.fixture(scope="module")
+def reference() -> tables.Counts:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        return tables.count(pa.table(ROWS), **KEYS)
+
+
+def test_reference_by_hand(reference: tables.Counts) -> None:
+    assert reference.n == 7
+    assert reference.columns['na"me'].values == ("", "null", "x", "é, ü", None)
+    assert reference.columns["ok"].values == (False, True, None)
+    assert reference.columns["a b"].values == (1, 2, None)
+    assert reference.columns["f"].values == ("[-inf, 0)", "[0, 2)", "[2, inf]", None)
+    assert reference.s_labels == ("ok=false, a b=1", "ok=false, a b=2", "ok=true, a b=1", "ok=true, a b=2",
+                                  "ok=true, a b=null", "ok=null, a b=null")  # fmt: skip
+    assert 'na"me="", f=null, a b=2, day=2020-01-02' in reference.x_labels
+    assert 'na"me="null", f=null, a b=null, day=2020-01-01' in reference.x_labels
+    assert 'na"me=null, f=[2, inf], a b=2, day=2020-01-02' in reference.x_labels
+    s, x = (
+        reference.s_values.index((True, 1)),
+        reference.x_values.index(("x", "[0, 2)", 1, datetime.date(2020, 1, 1))),
+    )
+    assert reference.table()[s, x] == 1
+    assert reference.table().sum() == 7
+
+
+@pytest.mark.parametrize("name", list(frames()))
+def test_every_engine_gives_the_same_counts(name: str, reference: tables.Counts) -> None:
+    assert tables.count(frames()[name], **KEYS).fingerprint == reference.fingerprint
+
+
+def test_dask_gives_the_same_counts() -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    rows = {key: ROWS[key] for key in ("a b", 'na"me', "f")}
+    keys = {"private": ["a b"], "public": ['na"me', "f"], "bins": {"f": "edges:-inf,0,2,inf"}}
+    expected = tables.count(pa.table(rows), **keys)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        found = tables.count(dd.from_pandas(pd.DataFrame(rows), npartitions=3), **keys)
+    assert found.fingerprint == expected.fingerprint
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "jsonl", "duckdb", "csv"])
+def test_files_give_the_same_counts(suffix: str, tmp_path: Path, reference: tables.Counts) -> None:
+    arrow, path = pa.table(ROWS), tmp_path / f"it's [1].{suffix}"
+    source = str(path)
+    connection = duckdb.connect()
+    relation = connection.from_arrow(arrow)
+    if suffix == "parquet":
+        relation.write_parquet(source)
+    elif suffix == "arrow":
+        with pa.ipc.new_file(source, arrow.schema) as writer:
+            writer.write_table(arrow)
+    elif suffix == "jsonl":
+        relation.create_view("v")
+        # JSON has no NaN; a null is the same category.
+        columns = "* REPLACE (CASE WHEN isnan(f) THEN NULL ELSE f END AS f)"
+        connection.execute(
+            f"COPY (SELECT {columns} FROM v) TO '{source.replace(chr(39), chr(39) * 2)}' (FORMAT json)"
+        )
+    elif suffix == "duckdb":
+        with duckdb.connect(source) as database:
+            database.register("arrow_rows", arrow)
+            database.execute('CREATE TABLE "my table" AS SELECT * FROM arrow_rows')
+        source += "::my table"
+    else:
+        path.write_text(
+            '"a b", na""me,f,ok,day\n1,x,1.5,true,2020-01-01\n2,"",nan,false,2020-01-02\n,null,,,2020-01-01\n'
+            '2,,2.5,true,2020-01-02\n, x ,-1e9,true,2020-01-01\n1,x,1.5,true,2020-01-02\n1,"é, ü",3,false,2020-01-01\n'
+        )
+    connection.close()
+    read = ReadOptions(columns=tuple(ROWS), header=True, types={"ok": "boolean"}) if suffix == "csv" else None
+    assert tables.count(source, read=read, **KEYS).fingerprint == reference.fingerprint
+
+
+def test_problem_carries_counts_and_labels(reference: tables.Counts) -> None:
+    problem = reference.problem()
+    assert problem.n == 7
+    assert problem.s_labels == reference.s_labels
+    assert problem.x_labels == reference.x_labels
+    np.testing.assert_array_equal(problem.counts, reference.table())
+
+
+def test_a_fingerprint_ignores_row_order_and_sees_one_row(reference: tables.Counts) -> None:
+    reversed_rows = pa.table({name: values[::-1] for name, values in ROWS.items()})
+    assert tables.count(reversed_rows, **KEYS).fingerprint == reference.fingerprint
+    fewer = pa.table(ROWS).slice(1)
+    assert tables.count(fewer, **KEYS).fingerprint != reference.fingerprint
+
+
+# --- bins -------------------------------------------------------------------------------------------------------
+
+
+def test_equal_width_bands_of_whole_numbers_are_written_as_whole_numbers() -> None:
+    ages = pa.table({"age": list(range(17, 91)), "s": ["u", "v"] * 37})
+    counts = tables.count(ages, private="s", public="age", bins={"age": 5})
+    assert counts.columns["age"].values == ("17-31", "32-46", "47-60", "61-75", "76-90")
+    assert counts.table().sum(axis=0).tolist() == [15, 15, 14, 15, 15]
+
+
+@pytest.mark.parametrize("name", ["arrow", "pandas", "polars", "duckdb"])
+def test_quantile_bins_agree_across_engines_and_with_numpy(name: str) -> None:
+    rng = np.random.default_rng(1)
+    values = np.round(rng.lognormal(size=500), 2)
+    arrow = pa.table({"v": values, "s": rng.integers(0, 2, 500)})
+    sources = {"arrow": arrow, "pandas": arrow.to_pandas(), "polars": pl.from_arrow(arrow),
+               "duckdb": duckdb.connect().from_arrow(arrow)}  # fmt: skip
+    counts = tables.count(sources[name], private="s", public="v", bins={"v": "quantiles:4"})
+    np.testing.assert_allclose(
+        counts.bins["v"].edges, np.quantile(values, [0, 0.25, 0.5, 0.75, 1]), rtol=1e-14
+    )
+    assert counts.table().sum(axis=0) == pytest.approx([125] * 4, abs=2)
+
+
+def test_quantiles_of_more_values_than_may_leave_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privfunnel.engines.table.QUANTILE_VALUES", 10)
+    values = [float(i) for i in range(101)]
+    counts = tables.count(
+        pa.table({"v": values, "s": ["a"] * 101}), private="s", public="v", bins={"v": "quantiles:4"}
+    )
+    assert counts.bins["v"].edges == (0.0, 25.0, 50.0, 75.0, 100.0)
+
+
+def test_recorded_bins_are_reused_on_new_data() -> None:
+    first = tables.count(
+        pa.table({"v": [0, 10, 20, 30], "s": list("abab")}), private="s", public="v", bins={"v": 3}
+    )
+    again = tables.count(pa.table({"v": [9, 11], "s": ["a", "b"]}), private="s", public="v", bins=first.bins)
+    assert again.bins == first.bins
+    assert again.x_labels == ("v=0-9", "v=10-19")
+    with pytest.raises(InvalidInputError, match=r"outside its recorded bins \(0 to 30\)"):
+        tables.count(pa.table({"v": [31], "s": ["a"]}), private="s", public="v", bins=first.bins)
+
+
+def test_top_keeps_the_frequent_values_and_groups_the_rest() -> None:
+    table = pa.table({"c": ["x"] * 5 + ["y"] * 3 + ["z", "w", None], "s": ["p", "q"] * 5 + ["p"]})
+    counts = tables.count(table, private="s", public="c", bins={"c": "top:2"})
+    assert counts.columns["c"].values == ("(other)", "x", "y", None)
+    assert counts.table().sum(axis=0).tolist() == [2, 5, 3, 1]
+    assert counts.columns["c"].encode(pa.array(["z", "new", "x", None])).tolist() == [0, 0, 1, 3]
+
+
+@given(
+    edges=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8, unique=True).map(sorted),
+    values=st.lists(st.floats(-2e6, 2e6), min_size=1, max_size=20),
+)
+def test_engine_and_numpy_cut_alike(edges: list[float], values: list[float]) -> None:
+    cut = Cut("edges", tuple(edges))
+    with open_table(pa.table({"v": [*values, *edges]})) as table:
+        grouped = table.group({"v": cut}, 1000)
+    found = dict(zip(grouped.columns["v"], grouped.counts, strict=True))
+    codes = cut.codes(np.array([*values, *edges]))
+    assert found == {int(code): int((codes == code).sum()) for code in np.unique(codes)}
+    assert len(set(cut.labels)) == cut.size
+
+
+def test_new_numbers_outside_the_edges_are_told_apart() -> None:
+    column = Column("v", "integer", ("0-9", "10-20", None), Cut("edges", (0.0, 10.0, 20.0), integer=True))
+    array = pa.chunked_array([[0, 9, 10], [20, 21, -1, None]])
+    assert column.encode(array).tolist() == [0, 0, 1, 1, ABOVE, BELOW, 2]
+    assert column.encode(pa.array(["3", "15"])).tolist() == [0, 1]
+    with pytest.raises(InvalidInputError, match="must hold numbers"):
+        column.encode(pa.array(["three"]))
+
+
+def test_new_values_are_recognised_whatever_their_type() -> None:
+    column = Column("v", "integer", (1, 2), None)
+    assert column.encode(pa.array([1.0, 2.0, 3.0, None, float("nan")])).tolist() == [
+        0,
+        1,
+        UNSEEN,
+        UNSEEN,
+        UNSEEN,
+    ]
+    assert column.encode(pa.array(["2", "1", "1.0"])).tolist() == [1, 0, UNSEEN]
+    with_null = Column("v", "integer", (1, 2, None), None)
+    assert with_null.encode(pa.array([None, float("nan"), 2.0], from_pandas=False)).tolist() == [2, 2, 1]
+    dates = Column("d", "date", (datetime.date(2020, 1, 1),), None)
+    assert dates.encode(pa.array(["2020-01-01", "2020-01-02"])).tolist() == [0, UNSEEN]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Column("a", "integer", (1, 2, None)),
+        Column("a", "number", (0.1, 1e300, None)),
+        Column("a", "boolean", (False, True)),
+        Column("a", "text", ("", "null", None)),
+        Column("a", "date", (datetime.date(2020, 2, 29),)),
+        Column("a", "datetime", (datetime.datetime(2020, 2, 29, 1, 2, 3),)),
+        Column("a", "number", ("[-inf, 0)", "[0, 1]"), Cut("edges", (-np.inf, 0.0, 1.0))),
+        Column("a", "text", ("(other)", "x"), Top("top:1", ("x",))),
+    ],
+)
+def test_columns_survive_json(column: Column) -> None:
+    assert Column.from_dict(column.to_dict()) == column
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"kind": "colour"}, "unknown kind 'colour'"),
+        ({"values": [1, 1]}, "twice"),
+        ({"values": [None, 1]}, "null before the end"),
+        ({"values": ["x"]}, "'x' is not a integer"),
+        ({"kind": "date", "values": ["someday"]}, "'someday' is not a date"),
+        ({"bins": {"form": "fold"}}, "'fold' are unknown"),
+        ({"bins": {"form": "cut", "rule": "edges", "edges": [1, 0], "integer": False}}, "must increase"),
+    ],
+)
+def test_malformed_columns_are_refused(change: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        Column.from_dict({**Column("a", "integer", (1, 2)).to_dict(), **change})
+
+
+def test_canonical_values() -> None:
+    assert canonical(2.0) == 2
+    assert canonical(float("nan")) is None
+    assert text(canonical(-0.0)) == "0"
+    assert text(canonical(np.float64(0.1))) == "0.1"
+    assert text(True) == "true"
+    with pytest.raises(InvalidInputError, match="bytes"):
+        canonical(b"x")
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+
+SMALL = pa.table(
+    {"age": [1, 2, 3], "sex": ["m", "f", "m"], "Income": [1.0, 2.0, 3.0], "tags": [["a"], [], ["b"]]}
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"public": ["aeg"]}, r"no column 'aeg': did you mean 'age'\?"),
+        ({"public": ["income"]}, r"no column 'income': did you mean 'Income'\?"),
+        ({"public": ["zzz"]}, "its columns are age, sex, Income, tags"),
+        ({"public": ["age", "age"]}, "'age' is public twice"),
+        ({"public": []}, "no public column"),
+        ({"public": [3]}, "3 is not a name"),
+        ({"public": ["tags"]}, "'tags' of the frame has the type List"),
+        ({"bins": {"zip": 3}}, "'zip', which is neither"),
+        ({"bins": {"age": 0}}, "0 bins"),
+        ({"bins": {"age": True}}, "cannot be True"),
+        ({"bins": {"age": 1.5}}, "cannot be 1.5"),
+        ({"bins": {"age": "fine:3"}}, "'fine:3' for column 'age' cannot be read"),
+        ({"bins": {"age": "width:x"}}, "cannot be read"),
+        ({"bins": {"age": [1]}}, "at least two numbers"),
+        ({"bins": {"age": ["x", "y"]}}, "not a list of numbers"),
+        ({"bins": {"age": "edges:3,1"}}, "must increase"),
+        ({"bins": {"age": [0, 2]}}, "runs from 1 to 3, outside its edges 0 to 2"),
+        ({"bins": {"sex": 3}}, r"'sex' of the frame is text \(it holds 'f'\)"),
+        ({"bins": {"age": "top:2"}}, "'top:2' groups text"),
+    ],
+)
+def test_wrong_requests_are_refused_in_one_line(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match) as caught:
+        tables.count(SMALL, **{"private": ["sex"], "public": ["age"], **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_number_with_many_values_must_be_binned() -> None:
+    table = pa.table({"v": list(range(40)), "s": ["a", "b"] * 20})
+    with pytest.raises(
+        InvalidInputError, match=r"'v' is a number with 40 different values .*bins=\{'v': 'width:5'\}"
+    ):
+        tables.count(table, private="s", public="v")
+    assert tables.count(table, private="s", public="v", max_levels=40).n_x == 40
+
+
+def test_a_number_that_grows_many_values_after_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PEEK_ROWS", 5)
+    table = pa.table({"v": [1, 2] * 5 + list(range(50)), "s": ["a", "b"] * 30})
+    with pytest.raises(InvalidInputError, match="50 different values"):
+        tables.count(table, private="s", public="v")
+
+
+def test_an_identifier_is_refused_before_the_engine_groups_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PEEK_ROWS", 100)
+    table = pa.table({"id": [f"p{i}" for i in range(300)], "s": ["a", "b"] * 150})
+    with pytest.raises(InvalidInputError, match=r"'id' has 300 different values: .*'top:10'"):
+        tables.count(table, private="s", public="id")
+
+
+def test_too_many_combinations_name_the_column() -> None:
+    table = pa.table({"a": [f"a{i % 3}" for i in range(300)], "b": [f"b{i % 100}" for i in range(300)],
+                      "c": [i % 20 for i in range(300)]})  # fmt: skip
+    with pytest.raises(
+        InvalidInputError, match="more than 150 combinations occur: column 'b' with 100 values"
+    ):
+        tables.count(table, private="a", public=["b", "c"], bins={"c": 2}, max_cells=150)
+
+
+def test_too_large_a_problem_is_refused_before_solving() -> None:
+    table = pa.table(
+        {
+            "s": ["a", "b"] * 200,
+            "big": [f"v{i % 200}" for i in range(400)],
+            "small": [i % 2 for i in range(400)],
+        }
+    )
+    counts = tables.count(table, private="s", public=["small", "big"])
+    assert counts.size.memory > 8 * 200 * 200
+    with pytest.raises(InvalidInputError, match=r"too large .*'big' with 200 values .*'top:10'"):
+        counts.problem(max_memory=1e6)
+    numbers = tables.count(
+        pa.table({"s": ["a", "b"] * 20, "v": range(40)}), private="s", public="v", max_levels=99
+    )
+    with pytest.raises(InvalidInputError, match="'quantiles:5'"):
+        numbers.problem(max_memory=1e3)
+
+
+def test_size_speaks_of_minutes_and_hours() -> None:
+    assert "s a point" in str(tables.Size(2, 3, 1e6, 5.0))
+    assert "min a point" in str(tables.Size(2, 3, 1e6, 600.0))
+    assert "h a point" in str(tables.Size(2, 3, 1e6, 1e5))
+
+
+def test_few_rows_warn_with_the_expected_bias() -> None:
+    rng = np.random.default_rng(0)
+    table = pa.table({"s": rng.integers(0, 4, 200), "x": rng.integers(0, 10, 200)})
+    with pytest.warns(
+        SmallSampleWarning, match=r"200 rows for 4 × 10 cells are few.* about 0\.068 nats too high"
+    ):
+        tables.count(table, private="s", public="x")
+
+
+def test_mixed_types_in_a_pandas_column_are_refused() -> None:
+    frame = pd.DataFrame({"v": [1, "a", 2.5, None], "s": ["x", "y", "x", "y"]})
+    with pytest.raises(InvalidInputError, match=r"mixes types"):
+        tables.count(frame, private="s", public="v")
+    frame = pd.DataFrame({"v": pd.Series([True, datetime.date(2020, 1, 1)], dtype=object), "s": ["x", "y"]})
+    with pytest.raises(InvalidInputError, match=r"mixes types"):
+        tables.count(frame, private="s", public="v")
+
+
+def test_a_source_that_is_no_table_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="type ndarray is not a table"):
+        tables.count(np.zeros((2, 2)), private="a", public="b")
+
+
+def test_numbers_without_a_range_are_refused() -> None:
+    table = pa.table({"v": pa.array([None, None], pa.float64()), "w": [1.0, float("inf")], "s": ["a", "b"]})
+    with pytest.raises(InvalidInputError, match="'v' of the frame has no numbers to bin"):
+        tables.count(table, private="s", public="v", bins={"v": 3})
+    with pytest.raises(InvalidInputError, match="infinite"):
+        tables.count(table, private="s", public="w", bins={"w": 3})
+    assert tables.count(table, private="s", public="v").x_labels == ("v=null",)
