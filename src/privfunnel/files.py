@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +54,38 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         ) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidInputError(f"{str(path)!r} is not a JSON file ({error}): check the path") from error
+
+
+@contextlib.contextmanager
+def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder whose files are moved to ``path`` when the block ends well, and are gone when it does not.
+
+    The temporary folder is made before the block runs, in ``path`` or the nearest folder above it that exists, so that
+    a target that cannot be written is found out before the work and not after it. Files of the same name at ``path`` are replaced, one
+    rename each; others stay.
+    """
+    target = Path(path)
+    host = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=host))
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    try:
+        yield temporary
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for item in sorted(temporary.iterdir()):
+                destination = target / item.name
+                if item.is_dir() and destination.is_dir():
+                    shutil.rmtree(destination)
+                item.replace(destination)
+        except OSError as error:
+            raise _unwritable(target, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _unwritable(target: Path, error: OSError) -> InvalidInputError:
+    return InvalidInputError(
+        f"cannot write to {str(target)!r} ({error.strerror or error}): choose a folder that can be made and written"
+    )

@@ -1,0 +1,75 @@
+"""The command line: one module a command, each loaded when it is asked for.
+
+A module ``privfunnel/cli/NAME.py`` whose name has no leading underscore is the command NAME; it holds a click command
+called ``command``. Commands parse, call and show; they compute nothing themselves.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import warnings
+from typing import Any, TextIO
+
+import click
+
+from privfunnel import __version__
+from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
+
+__all__ = ["main"]
+
+EPILOG = """
+\b
+Examples:
+  privfunnel curve heart-failure --out out/heart     the whole trade-off of a packaged table
+  privfunnel solve heart-failure --disclosure 60%    one point of it
+  privfunnel curve joint.csv --units bits            your own table: rows S, columns X
+"""
+
+
+class _Commands(click.Group):
+    """A group that finds its commands among the modules of this package and turns errors into one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", PrivFunnelWarning)
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except PrivFunnelError as error:
+                click.echo(f"error: {error}", err=True)
+                ctx.exit(2)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """One line on stderr for what privfunnel has to say; Python's own form for everything else."""
+    if issubclass(category, PrivFunnelWarning):
+        click.echo(f"warning: {message}", err=True)
+    else:
+        click.echo(warnings.formatwarning(str(message), category, filename, lineno, line), err=True, nl=False)
+
+
+@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="privfunnel", message="%(prog)s %(version)s")
+def main() -> None:
+    """Privacy funnels: what a public release tells about private data, and how little it has to.
+
+    SOURCE is a packaged example, a table of probabilities or counts (CSV: rows are the private symbols, columns the
+    public ones, labels in the header and in the first column), or a table of records with --private and --public.
+    """

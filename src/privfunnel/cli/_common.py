@@ -1,0 +1,197 @@
+"""What the commands share: options, quantities, output folders, progress."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from privfunnel.cli._source import load_source
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import NATS_PER_BIT
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from privfunnel.solvers.base import Listener, Progress
+
+__all__ = [
+    "Units",
+    "console",
+    "load_source",
+    "parse_options",
+    "parse_quantity",
+    "progress_on_terminal",
+    "solver_options",
+    "source_options",
+    "units_option",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Units:
+    """The unit in which a person reads; everything inside is in nats."""
+
+    name: str
+
+    def of(self, nats: float) -> float:
+        """Convert from nats."""
+        return nats / NATS_PER_BIT if self.name == "bits" else nats
+
+    def nats(self, value: float) -> float:
+        """Convert to nats."""
+        return value * NATS_PER_BIT if self.name == "bits" else value
+
+
+def units_option(function: Function) -> Function:
+    """``--units bits|nats``, handed on as :class:`Units`."""
+    return click.option(
+        "--units",
+        type=click.Choice(["nats", "bits"]),
+        default="nats",
+        show_default=True,
+        callback=lambda _ctx, _param, value: Units(value),
+        help="Unit of the numbers that are shown, and of numbers given without a unit.",
+    )(function)
+
+
+def source_options(function: Function) -> Function:
+    """SOURCE and the options that say how to read it; hand them all to :func:`load_source`."""
+    decorators: Sequence[Callable[[Function], Function]] = (
+        click.argument("source"),
+        click.option("--private", multiple=True, metavar="COLUMN", callback=_columns,
+                     help="Private column of a table of records; repeat it, or separate names by commas."),
+        click.option("--public", multiple=True, metavar="COLUMN", callback=_columns,
+                     help="Column that may be published; repeat it, or separate names by commas."),
+        click.option("--bin", "bins", multiple=True, metavar="COLUMN=RULE", callback=_bins,
+                     help="How to bin a column with many values, e.g. age=5; may be repeated."),
+        click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
+                     help="Packaged tables: add 1e-3 to every probability, or to every count."),
+        click.option("--bands", metavar="BANDS", help="census-income: age bands, as a number or as 17-40,41-90."),
+    )  # fmt: skip
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def solver_options(function: Function) -> Function:
+    """``--solver``, ``--restarts``, ``--option``, ``--seed``; see :func:`parse_options`."""
+    decorators: Sequence[Callable[[Function], Function]] = (
+        click.option("--solver", default="auto", show_default=True, metavar="NAME", help="Which solver to use."),
+        click.option("--restarts", type=int, metavar="N", help="Random starts, for solvers that have them."),
+        click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
+                     help="Any other option of the solver, e.g. max_steps=2000; may be repeated."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Fixes all randomness."),
+    )  # fmt: skip
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns given one an option or separated by commas."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def _bins(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``COLUMN=RULE`` pairs; the rule itself is read by the tables room."""
+    bins = {}
+    for value in values:
+        column, sign, rule = value.partition("=")
+        if not (column.strip() and sign and rule.strip()):
+            raise click.BadParameter(f"{value!r} is not COLUMN=RULE: give e.g. age=5")
+        bins[column.strip()] = rule.strip()
+    return bins
+
+
+def parse_options(options: Sequence[str], restarts: int | None = None) -> dict[str, Any]:
+    """``NAME=VALUE`` pairs as keyword arguments of a solver; values are read as Python literals, else as text."""
+    parsed: dict[str, Any] = {}
+    if restarts is not None:
+        parsed["restarts"] = restarts
+    for option in options:
+        name, sign, value = option.partition("=")
+        name = name.strip().replace("-", "_")
+        if not (name and sign):
+            raise InvalidInputError(f"--option {option!r} is not NAME=VALUE: give e.g. max_steps=2000")
+        if name in parsed:
+            raise InvalidInputError(f"the solver option {name!r} was given twice: keep one")
+        try:
+            parsed[name] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            parsed[name] = value.strip()
+    return parsed
+
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%|nats?|bits?)?\s*")
+
+
+def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units: Units) -> float:
+    """Read an amount of information as nats.
+
+    Args:
+        text: ``"60%"``, ``"0.9 bits"``, ``"1.2 nats"``, or ``"1.2"`` in ``units``.
+        ceiling: What 100 % is, in nats.
+        whole: What to call it, e.g. ``"H(X)"``.
+        option: The option's name, for the error.
+        units: Unit of a bare number.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(
+            f"{option} {text!r} cannot be read: give e.g. 60% (of {whole}), '0.9 bits' or 1.2"
+        )
+    value, unit = float(match[1]), match[2] or units.name
+    nats = (
+        value / 100.0 * ceiling
+        if unit == "%"
+        else Units("bits" if unit.startswith("bit") else "nats").nats(value)
+    )
+    if not (math.isfinite(nats) and nats >= 0.0):
+        raise InvalidInputError(f"{option} {text!r} is negative or not finite: give 0 to 100% of {whole}")
+    return nats
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console; wide enough for a table where the output is not a terminal."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 120, highlight=False, soft_wrap=False)
+
+
+@contextmanager
+def progress_on_terminal(title: str, *, quiet: bool = False) -> Iterator[Listener | None]:
+    """A listener that draws a progress bar on stderr, or None where nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(
+        *columns, TextColumn("{task.fields[news]}"), console=console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task(title, total=None, news="")
+
+        def listen(news: Progress) -> None:
+            parts = [news.message]
+            if news.value is not None:
+                parts.append(f"leakage {news.value:.6f}")
+            if news.bound is not None:
+                parts.append(f"proved ≥ {news.bound:.6f}")
+            bar.update(
+                task, completed=news.done, total=news.total or None, news="  ".join(filter(None, parts))
+            )
+
+        yield listen

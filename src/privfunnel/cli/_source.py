@@ -1,0 +1,148 @@
+"""From SOURCE on the command line to a problem."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from privfunnel import instances
+from privfunnel.errors import InvalidInputError
+from privfunnel.problem import Problem
+
+
+def load_source(
+    source: str,
+    *,
+    private: Sequence[str] = (),
+    public: Sequence[str] = (),
+    bins: Mapping[str, Any] | None = None,
+    perturbation: str | None = None,
+    bands: str | None = None,
+) -> Problem:
+    """Make a problem of what the user named.
+
+    Args:
+        source: An instance's name, or a path: a joint table as CSV, a problem saved as JSON, or, with ``private`` and
+            ``public``, any table of records that :func:`privfunnel.tables.count` reads.
+        private: Columns that are private.
+        public: Columns that may be published.
+        bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
+        perturbation: For instances: ``"probabilities"`` or ``"counts"``.
+        bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
+
+    Raises:
+        InvalidInputError: It cannot be found, read or used.
+    """
+    packaged = source in instances.names() and not Path(source).exists()
+    if packaged:
+        if private or public or bins:
+            raise InvalidInputError(
+                f"{source!r} is a packaged table with its columns chosen: leave --private, --public and --bin out"
+            )
+        return instances.load(source, perturbation=perturbation, bands=parse_bands(bands))
+    if perturbation is not None or bands is not None:
+        raise InvalidInputError(
+            f"--perturbation and --bands are for packaged tables ({', '.join(instances.names())}), not for {source!r}"
+        )
+    if private or public:
+        from privfunnel import tables
+
+        return tables.count(
+            source, private=list(private), public=list(public), bins=dict(bins or {})
+        ).problem()
+    if bins:
+        raise InvalidInputError(
+            "--bin is for tables of records: name their columns with --private and --public"
+        )
+    path = Path(source)
+    if not path.exists():
+        close = get_close_matches(source, instances.names(), n=1)
+        hint = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"check the path, or use one of {', '.join(instances.names())}"
+        )
+        raise InvalidInputError(f"cannot read {source!r}: there is no such file or packaged table; {hint}")
+    return Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path)
+
+
+def parse_bands(text: str | None) -> int | list[tuple[int, int]] | None:
+    """``"5"`` or ``"17-40,41-90"`` as :func:`privfunnel.instances.load` takes it."""
+    if text is None:
+        return None
+    if text.strip().isdigit():
+        return int(text)
+    pairs = [re.fullmatch(r"\s*(\d+)\s*[-–]\s*(\d+)\s*", part) for part in text.split(",")]
+    if not all(pairs):
+        raise InvalidInputError(
+            f"--bands {text!r} cannot be read: give a number such as 5, or bands such as 17-40,41-90"
+        )
+    return [(int(pair[1]), int(pair[2])) for pair in pairs if pair]
+
+
+def read_joint(path: Path) -> Problem:
+    """Read a joint table: rows S, columns X; labels of X in the header, labels of S in the first column.
+
+    Numbers are probabilities, counts or weights. Comma, semicolon and tab are recognised as separators.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
+        ) from error
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{str(path)!r} is not UTF-8 text: save the table as CSV in UTF-8") from None
+    first = text.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    rows = [
+        row for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(cell.strip() for cell in row)
+    ]
+    if len(rows) < 2 or len(rows[0]) < 2:
+        raise InvalidInputError(
+            f"{str(path)!r} holds no joint table: give a header with the labels of X and one row for each private symbol"
+        )
+    header, body = [cell.strip() for cell in rows[0]], rows[1:]
+    for i, row in enumerate(body):
+        if len(row) != len(header):
+            raise InvalidInputError(
+                f"{str(path)!r}, row {i + 1} has {len(row)} cells for {len(header)} in the header: "
+                "each row is a label and one number for each label of X"
+            )
+    s_labels = [row[0].strip() for row in body]
+    if _numbers_not_labels(s_labels):
+        raise InvalidInputError(
+            f"{str(path)!r}: the first column ({', '.join(s_labels[:3])}, …) holds numbers where the labels of S belong: "
+            "put a label in front of each row"
+        )
+    table = [
+        [_number(path, i, header[j + 1], cell) for j, cell in enumerate(row[1:])]
+        for i, row in enumerate(body)
+    ]
+    try:
+        return Problem(table, s_labels, header[1:])
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{str(path)!r}: {error}") from None
+
+
+def _numbers_not_labels(labels: list[str]) -> bool:
+    """True for a first column of numbers that are not a plain numbering: a table that was given without labels."""
+    try:
+        values = [float(label) for label in labels]
+    except ValueError:
+        return False
+    return values != [values[0] + i for i in range(len(values))] or values[0] != int(values[0])
+
+
+def _number(path: Path, row: int, column: str, cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise InvalidInputError(
+            f"{str(path)!r}, row {row + 1}, column {column!r}: {cell.strip()!r} is not a number; "
+            "for a table of records name its columns with --private and --public"
+        ) from None

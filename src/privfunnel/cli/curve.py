@@ -1,0 +1,170 @@
+"""``privfunnel curve``: the whole trade-off of a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfunnel.cli._common import (
+    Units,
+    console,
+    load_source,
+    parse_options,
+    progress_on_terminal,
+    solver_options,
+    source_options,
+    units_option,
+)
+
+if TYPE_CHECKING:
+    from privfunnel.curve import Curve
+
+#: Columns of a row of the curve that are amounts of information, and change with the unit.
+INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
+
+
+@click.command("curve", short_help="The whole curve: least leakage for every disclosure.")
+@source_options
+@click.option(
+    "--points", type=int, default=20, show_default=True, help="Points, uniform in disclosure from 0 to H(X)."
+)
+@click.option(
+    "--refine", type=int, default=0, show_default=True, help="Further points where the curve bends most."
+)
+@solver_options
+@units_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Folder for curve.csv, curve.json, curve.png and curve.svg (the JSON is always in nats).")  # fmt: skip
+def command(
+    source: str,
+    points: int,
+    refine: int,
+    solver: str,
+    restarts: int | None,
+    options: tuple[str, ...],
+    seed: int,
+    units: Units,
+    as_json: bool,
+    out: Path | None,
+    **reading: Any,
+) -> None:
+    """Trace the privacy funnel of SOURCE.
+
+    For disclosures R from 0 to H(X), find how little about the private data a release has to leak: the least I(S;Y)
+    with I(X;Y) ≥ R. Each line shows the leakage of a channel that was found and, as the gap, how far it may be from
+    the proved optimum.
+
+    \b
+    Examples:
+      privfunnel curve heart-failure
+      privfunnel curve joint.csv --points 40 --units bits --out out/mine
+      privfunnel curve patients.csv --private sex,death --public smoking,diabetes
+    """
+    from privfunnel import trace
+    from privfunnel.files import output_folder
+
+    problem = load_source(source, **reading)
+    with ExitStack() as stack:
+        folder = None if out is None else stack.enter_context(output_folder(out))
+        if folder is not None:
+            from privfunnel.errors import need
+
+            need("matplotlib", extra="plots")  # a missing extra is told before the work, not after it
+        with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
+            curve = trace(
+                problem,
+                points=points,
+                refine=refine,
+                solver=solver,
+                seed=seed,
+                progress=progress,
+                **parse_options(options, restarts),
+            )
+        if folder is not None:
+            write_files(curve, folder, units=units, title=source)
+    if as_json:
+        click.echo(json.dumps(to_json(curve, units), indent=1))
+    else:
+        show(curve, units=units, title=source)
+        if out is not None:
+            click.echo(f"Files are in {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+    if not curve.complete:
+        click.echo("interrupted: this is the part of the curve that was found", err=True)
+        click.get_current_context().exit(130)
+
+
+def to_json(curve: Curve, units: Units) -> dict[str, Any]:
+    """The curve's file format; in bits it is a plain listing, which the library does not read back."""
+    document = curve.to_dict()
+    if units.name == "nats":
+        return document
+    document["units"] = units.name
+    del document["schema"], document["version"]
+    for holder in (document, *document["points"]):
+        for name in (
+            *INFORMATION,
+            "disclosure_ceiling",
+            "leakage_ceiling",
+            "requested",
+            "budget",
+            "disclosure_upper_bound",
+        ):
+            if holder.get(name) is not None:
+                holder[name] = units.of(holder[name])
+    document["raw"] = [[units.of(value) for value in point] for point in document["raw"]]
+    return document
+
+
+def write_files(curve: Curve, folder: Path, *, units: Units, title: str) -> None:
+    """Write curve.csv, curve.json, curve.png and curve.svg."""
+    from privfunnel import plot
+
+    rows = curve.rows()
+    with (folder / "curve.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0], "units"], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow(
+                {**row, **{name: units.of(row[name]) for name in INFORMATION}, "units": units.name}
+            )
+    curve.save(folder / "curve.json")
+    figure = plot.curve(curve, units=units.name, title=title)
+    plot.save(figure, folder / "curve.png", folder / "curve.svg")
+
+
+def show(curve: Curve, *, units: Units, title: str) -> None:
+    """Print the curve as a table, with what it means below it."""
+    from rich import box
+    from rich.table import Table
+
+    problem = curve.problem
+    table = Table(title=f"Privacy funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
+    for name in ("disclosure", "% of H(X)", "leakage", "% of I(S;X)", "proved ≥", "gap", "slope"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for row in curve.rows():
+        table.add_row(
+            f"{units.of(row['disclosure']):.6f}",
+            f"{100 * row['disclosure_share']:.1f}",
+            f"{units.of(row['leakage']):.6f}",
+            f"{100 * row['leakage_share']:.1f}",
+            f"{units.of(row['lower_bound']):.6f}",
+            f"{units.of(row['gap']):.1e}",
+            "" if row["slope"] is None else f"{row['slope']:.4f}",
+            row["status"],
+        )
+    out = console()
+    out.print(table)
+    ceiling, leak = units.of(problem.disclosure_ceiling), units.of(problem.leakage_ceiling)
+    out.print(
+        f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {problem.n_s} private × {problem.n_x} public symbols."
+    )
+    out.print(
+        f"Solver {curve.solver}, seed {curve.seed}; largest gap to the proved bound {units.of(float(curve.gap.max())):.1e} {units.name}."
+    )

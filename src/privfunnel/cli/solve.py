@@ -1,0 +1,147 @@
+"""``privfunnel solve``: one point of the trade-off, and its channel."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfunnel.cli._common import (
+    Units,
+    console,
+    load_source,
+    parse_options,
+    parse_quantity,
+    progress_on_terminal,
+    solver_options,
+    source_options,
+    units_option,
+)
+from privfunnel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from privfunnel.solution import Solution
+
+#: Fields of a solution that are amounts of information, and change with the unit.
+INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "requested", "budget", "disclosure_upper_bound")
+
+
+@click.command(
+    "solve", short_help="One point: least leakage for a disclosure, or most disclosure for a leakage."
+)
+@source_options
+@click.option(
+    "--disclosure", metavar="R", help="What to keep, at least: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2."
+)
+@click.option(
+    "--leakage", metavar="BUDGET", help="Instead: what may leak, at most: 5% (of I(S;X)), '0.01 bits', 0.02."
+)
+@solver_options
+@units_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, channel included, instead of a summary.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for solution.json (in nats)."
+)
+def command(
+    source: str,
+    disclosure: str | None,
+    leakage: str | None,
+    solver: str,
+    restarts: int | None,
+    options: tuple[str, ...],
+    seed: int,
+    units: Units,
+    as_json: bool,
+    out: Path | None,
+    **reading: Any,
+) -> None:
+    """Find the best channel for SOURCE at one point of its privacy funnel.
+
+    With --disclosure R the leakage I(S;Y) is minimised among channels with I(X;Y) ≥ R; with --leakage BUDGET the
+    disclosure is maximised among channels with I(S;Y) ≤ BUDGET.
+
+    \b
+    Examples:
+      privfunnel solve heart-failure --disclosure 60%
+      privfunnel solve heart-failure --leakage '0.01 bits' --json
+    """
+    from privfunnel import solve
+    from privfunnel.files import output_folder
+
+    if (disclosure is None) == (leakage is None):
+        raise InvalidInputError(
+            "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
+        )
+    problem = load_source(source, **reading)
+    asked: dict[str, float] = {}
+    if disclosure is not None:
+        asked["disclosure"] = parse_quantity(
+            disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units
+        )
+    if leakage is not None:
+        asked["leakage"] = parse_quantity(
+            leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", option="--leakage", units=units
+        )
+    with ExitStack() as stack:
+        folder = None if out is None else stack.enter_context(output_folder(out))
+        with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
+            solution = solve(
+                problem,
+                **asked,
+                solver=solver,
+                seed=seed,
+                progress=progress,
+                **parse_options(options, restarts),
+            )
+        if folder is not None:
+            solution.save(folder / "solution.json")
+    if as_json:
+        click.echo(json.dumps(to_json(solution, units), indent=1))
+        return
+    show(solution, units=units, title=source)
+    if out is not None:
+        click.echo(f"Written: {out / 'solution.json'}")
+
+
+def to_json(solution: Solution, units: Units) -> dict[str, Any]:
+    """The solution's file format; in bits it is a plain listing, which the library does not read back."""
+    document = solution.to_dict()
+    if units.name == "bits":
+        del document["schema"], document["version"]
+        document["units"] = units.name
+        document.update({n: units.of(document[n]) for n in INFORMATION if document[n] is not None})
+    return document
+
+
+def show(solution: Solution, *, units: Units, title: str) -> None:
+    """Print one solution in words and numbers."""
+    from rich import box
+    from rich.table import Table
+
+    problem = solution.problem
+
+    def share(value: float, whole: float, name: str) -> str:
+        return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
+
+    table = Table(title=f"{title} ({units.name})", box=box.SIMPLE_HEAD, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
+                  share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
+    table.add_row("leakage I(S;Y)", f"{units.of(solution.leakage):.9f}",
+                  share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
+    table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
+    table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
+    if solution.disclosure_upper_bound is not None:
+        table.add_row("most disclosure, proved", f"{units.of(solution.disclosure_upper_bound):.9f}", "")
+    table.add_row(
+        "slope", "" if solution.slope is None else f"{solution.slope:.6f}", "leakage per disclosure"
+    )
+    table.add_row("outputs", str(solution.channel.shape[1]), f"for {problem.n_x} public symbols")
+    table.add_row("status", solution.status.value, solution.status.advice)
+    table.add_row("solver", solution.solver, f"seed {solution.seed}, {solution.seconds:.1f} s")
+    console().print(table)

@@ -1,0 +1,185 @@
+"""Figures of the information plane, in publication quality: vector text, labelled axes with units, certified band.
+
+Figures are made without pyplot, so that nothing global is touched and no display is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privfunnel.curve import Curve
+from privfunnel.errors import InvalidInputError, SolverError, need
+from privfunnel.measures import NATS_PER_BIT, Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Okabe and Ito's colours, told apart with any colour vision.
+BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#666666",
+)  # fmt: skip
+COLOURS = (VERMILION, GREEN, PURPLE, ORANGE, SKY, YELLOW)
+MARKERS = ("s", "^", "D", "v", "P", "X")
+
+STYLE: dict[str, Any] = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text: it can be searched, edited and read aloud
+    "svg.hashsalt": "privfunnel",  # the same figure gives the same file
+    "savefig.dpi": 200,
+}
+
+
+def scale(units: str) -> float:
+    """Factor from nats to ``units``."""
+    factors = {"nats": 1.0, "bits": 1.0 / NATS_PER_BIT}
+    if units not in factors:
+        raise InvalidInputError(f"units={units!r} are not known: use 'nats' or 'bits'")
+    return factors[units]
+
+
+def proved_lower_bound(curve: Curve, disclosure: Array) -> Array:
+    """Lower bound of L(R) at any R that the points of a curve prove together, in nats.
+
+    The best of: the closed form, each certificate (a line below the whole curve), and convexity. For neighbours
+    i < j with proved bounds ``l`` and achieved leakages ``u``, the chord from (R_i, u_i) to (R_j, l_j) extended beyond
+    R_j is below L there, and so is the chord from (R_j, u_j) to (R_i, l_i) extended before R_i.
+
+    Args:
+        curve: A traced curve.
+        disclosure: Where to evaluate it, in nats, shape (n,).
+    """
+    at = np.asarray(disclosure, dtype=np.float64)
+    bound = np.maximum(curve.problem.lower_bound(at), 0.0)
+    for solution in curve.solutions:
+        if solution.certificate is not None:
+            proved = [solution.certificate.lower_bound(float(r)) for r in at]
+            bound = np.maximum(bound, np.asarray(proved))
+    x, low, high = curve.disclosure, curve.lower_bound, curve.leakage
+    for i in range(len(x) - 1):
+        width = x[i + 1] - x[i]
+        if width <= 1e-9:
+            continue
+        beyond = low[i + 1] + (low[i + 1] - high[i]) / width * (at - x[i + 1])
+        before = low[i] - (high[i + 1] - low[i]) / width * (x[i] - at)
+        bound = np.maximum(bound, np.where(at >= x[i + 1], beyond, np.where(at <= x[i], before, 0.0)))
+    return bound
+
+
+def curve(
+    curve: Curve,
+    *,
+    others: Mapping[str, Curve] | None = None,
+    units: str = "nats",
+    title: str | None = None,
+    label: str | None = None,
+    ax: Axes | None = None,
+    legend: bool = True,
+) -> Figure:
+    """Draw a traced curve on the information plane.
+
+    Shown are the points and the time-shared curve through them, the band down to what is proved, the two closed-form
+    bounds, the theoretical end points (0, 0) and (H(X), I(S;X)), and where leakage has to begin.
+
+    Args:
+        curve: The curve.
+        others: Further curves of the same problem, by name.
+        units: ``"nats"`` or ``"bits"``.
+        title: Title of the plot.
+        label: What to call the curve; its solver by default.
+        ax: Draw here instead of on a new figure.
+        legend: If True, add a legend.
+
+    Returns:
+        The figure; see :func:`save`.
+    """
+    matplotlib = need("matplotlib", extra="plots")
+    unit = scale(units)
+    with matplotlib.rc_context(STYLE):
+        if ax is None:
+            ax = (
+                need("matplotlib.figure", extra="plots")
+                .Figure(figsize=(5.2, 3.6), layout="constrained")
+                .add_subplot()
+            )
+        _bounds(ax, curve, unit)
+        grid = _grid(curve)
+        achieved = np.interp(grid, *_with_ends(curve))
+        proved = np.minimum(proved_lower_bound(curve, grid), achieved)
+        ax.fill_between(
+            grid * unit, proved * unit, achieved * unit, color=BLUE, alpha=0.25, lw=0, label="not yet decided"
+        )
+        ax.plot(grid * unit, proved * unit, color=BLUE, lw=0.8, ls=(0, (1, 1)), label="proved lower bound")
+        for i, (name, other) in enumerate((others or {}).items()):
+            ax.plot(other.disclosure * unit, other.leakage * unit, color=COLOURS[i % 6], lw=1.0, ls="--",
+                    marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
+        ax.plot(curve.disclosure * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
+                label=label or curve.solver, zorder=3)  # fmt: skip
+        _free(ax, curve, unit)
+        ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
+        ax.set_ylabel(f"leakage $I(S;Y)$ [{units}]")
+        ax.set_xlim(left=0.0)
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        if title:
+            ax.set_title(title)
+        if legend:
+            ax.legend(loc="upper left", fontsize=8)
+    figure: Figure = ax.figure  # type: ignore[assignment]
+    return figure
+
+
+def _with_ends(curve: Curve) -> tuple[Array, Array]:
+    """The achieved curve with the two points that every problem has."""
+    x = np.concatenate([[0.0], curve.disclosure, [curve.problem.disclosure_ceiling]])
+    y = np.concatenate([[0.0], curve.leakage, [curve.problem.leakage_ceiling]])
+    order = np.argsort(x, kind="stable")
+    return x[order], y[order]
+
+
+def _grid(curve: Curve) -> Array:
+    fine = np.linspace(0.0, curve.problem.disclosure_ceiling, 401)
+    return np.unique(np.concatenate([fine, curve.disclosure]))
+
+
+def _bounds(ax: Axes, curve: Curve, unit: float) -> None:
+    problem = curve.problem
+    ends = np.array([0.0, problem.h_x_given_s, problem.disclosure_ceiling])
+    ax.plot(
+        ends * unit, problem.upper_bound(ends) * unit, color=GREY, lw=0.8, ls="--", label="closed-form bounds"
+    )
+    ax.plot(ends * unit, problem.lower_bound(ends) * unit, color=GREY, lw=0.8, ls="--")
+    ax.plot([0.0, problem.disclosure_ceiling * unit], [0.0, problem.leakage_ceiling * unit], ls="none", marker="*",
+            ms=9, color="black", clip_on=False, zorder=4, label="$(0, 0)$ and $(H(X), I(S;X))$")  # fmt: skip
+
+
+def _free(ax: Axes, curve: Curve, unit: float) -> None:
+    """Mark the largest disclosure that leaks nothing, where it can be computed."""
+    try:
+        free = curve.problem.free_disclosure
+    except SolverError:
+        return
+    if free > 1e-9:
+        ax.axvline(free * unit, color=GREEN, lw=0.9, ls="-.", label=f"free disclosure {free * unit:.4g}")
+
+
+def save(figure: Figure, *paths: str | os.PathLike[str]) -> None:
+    """Write a figure, once for each path; PNG, SVG or PDF by the path's suffix."""
+    matplotlib = need("matplotlib", extra="plots")
+    with matplotlib.rc_context(STYLE):
+        for path in map(Path, paths):
+            metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
+            try:
+                figure.savefig(path, metadata=metadata)
+            except (OSError, ValueError) as error:
+                raise InvalidInputError(
+                    f"cannot write the figure {str(path)!r} ({error}): use .png, .svg or .pdf in a folder that exists"
+                ) from error
