@@ -61,8 +61,8 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder whose files are moved to ``path`` when the block ends well, and are gone when it does not.
 
     The temporary folder is made before the block runs, in ``path`` or the nearest folder above it that exists, so that
-    a target that cannot be written is found out before the work and not after it. Files of the same name at ``path`` are replaced, one
-    rename each; others stay.
+    a target that cannot be written is found out before the work and not after it. Files of the same name at ``path``
+    are replaced, one rename each; others stay.
     """
     target = Path(path)
     host = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())

@@ -116,14 +116,14 @@ def curve(
         achieved = np.interp(grid, *_with_ends(curve))
         proved = np.minimum(proved_lower_bound(curve, grid), achieved)
         ax.fill_between(
-            grid * unit, proved * unit, achieved * unit, color=BLUE, alpha=0.25, lw=0, label="not yet decided"
+            grid * unit, proved * unit, achieved * unit, color=BLUE, alpha=0.25, lw=0, label="certified band"
         )
         ax.plot(grid * unit, proved * unit, color=BLUE, lw=0.8, ls=(0, (1, 1)), label="proved lower bound")
         for i, (name, other) in enumerate((others or {}).items()):
             ax.plot(other.disclosure * unit, other.leakage * unit, color=COLOURS[i % 6], lw=1.0, ls="--",
                     marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
         ax.plot(curve.disclosure * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
-                label=label or curve.solver, zorder=3)  # fmt: skip
+                label=label or f"achieved ({curve.solver})", zorder=3)  # fmt: skip
         _free(ax, curve, unit)
         ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
         ax.set_ylabel(f"leakage $I(S;Y)$ [{units}]")
@@ -132,9 +132,16 @@ def curve(
         if title:
             ax.set_title(title)
         if legend:
-            ax.legend(loc="upper left", fontsize=8)
+            _legend(ax)
     figure: Figure = ax.figure  # type: ignore[assignment]
     return figure
+
+
+def _legend(ax: Axes) -> None:
+    """The achieved curve first, whatever was drawn below it."""
+    handles, labels = ax.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda i: not labels[i].startswith("achieved"))
+    ax.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper left", fontsize=8)
 
 
 def _with_ends(curve: Curve) -> tuple[Array, Array]:

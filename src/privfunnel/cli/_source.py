@@ -51,9 +51,9 @@ def load_source(
     if private or public:
         from privfunnel import tables
 
-        return tables.count(
-            source, private=list(private), public=list(public), bins=dict(bins or {})
-        ).problem()
+        counts = tables.count(source, private=list(private), public=list(public), bins=dict(bins or {}))
+        problem: Problem = counts.problem()
+        return problem
     if bins:
         raise InvalidInputError(
             "--bin is for tables of records: name their columns with --private and --public"
@@ -104,7 +104,7 @@ def read_joint(path: Path) -> Problem:
     ]
     if len(rows) < 2 or len(rows[0]) < 2:
         raise InvalidInputError(
-            f"{str(path)!r} holds no joint table: give a header with the labels of X and one row for each private symbol"
+            f"{str(path)!r} holds no joint table: give a header with the labels of X and one row a private symbol"
         )
     header, body = [cell.strip() for cell in rows[0]], rows[1:]
     for i, row in enumerate(body):
@@ -116,8 +116,8 @@ def read_joint(path: Path) -> Problem:
     s_labels = [row[0].strip() for row in body]
     if _numbers_not_labels(s_labels):
         raise InvalidInputError(
-            f"{str(path)!r}: the first column ({', '.join(s_labels[:3])}, …) holds numbers where the labels of S belong: "
-            "put a label in front of each row"
+            f"{str(path)!r}: the first column ({', '.join(s_labels[:3])}, …) holds numbers where the labels of S "
+            "belong: put a label in front of each row"
         )
     table = [
         [_number(path, i, header[j + 1], cell) for j, cell in enumerate(row[1:])]

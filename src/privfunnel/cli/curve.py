@@ -40,7 +40,7 @@ INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for curve.csv, curve.json, curve.png and curve.svg (the JSON is always in nats).")  # fmt: skip
+              help="Folder for curve.csv, curve.json (in nats), curve.png and curve.svg.")  # fmt: skip
 def command(
     source: str,
     points: int,
@@ -162,9 +162,7 @@ def show(curve: Curve, *, units: Units, title: str) -> None:
     out = console()
     out.print(table)
     ceiling, leak = units.of(problem.disclosure_ceiling), units.of(problem.leakage_ceiling)
-    out.print(
-        f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {problem.n_s} private × {problem.n_x} public symbols."
-    )
-    out.print(
-        f"Solver {curve.solver}, seed {curve.seed}; largest gap to the proved bound {units.of(float(curve.gap.max())):.1e} {units.name}."
-    )
+    sizes = f"{problem.n_s} private × {problem.n_x} public symbols"
+    out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
+    worst = f"{units.of(float(curve.gap.max())):.1e} {units.name}"
+    out.print(f"Solver {curve.solver}, seed {curve.seed}; largest gap to the proved bound {worst}.")

@@ -76,7 +76,7 @@ def command(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
     problem = load_source(source, **reading)
-    asked: dict[str, float] = {}
+    asked: dict[str, Any] = {}
     if disclosure is not None:
         asked["disclosure"] = parse_quantity(
             disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units

@@ -1,0 +1,54 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.files import check_schema, output_folder, read_json, write_json
+
+
+def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b"
+    with output_folder(target) as folder:
+        (folder / "one.txt").write_text("1")
+        (folder / "sub").mkdir()
+        (folder / "sub" / "two.txt").write_text("2")
+        assert not target.exists()
+    assert (target / "one.txt").read_text() == "1"
+    assert (target / "sub" / "two.txt").read_text() == "2"
+    with output_folder(target) as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "three.txt").write_text("3")
+    assert [path.name for path in (target / "sub").iterdir()] == ["three.txt"]
+    assert (target / "one.txt").exists()
+
+
+def test_a_failed_block_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="stop"), output_folder(tmp_path / "a") as folder:  # noqa: PT012
+        (folder / "one.txt").write_text("1")
+        raise RuntimeError("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_becomes_a_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="cannot write to"), output_folder(tmp_path / "a") as folder:  # noqa: PT012
+        (folder / "one.txt").write_text("1")
+        (tmp_path / "a").write_text("in the way")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_json_round_trip_and_errors(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"x": [1.5]})
+    assert read_json(tmp_path / "a.json") == {"x": [1.5]}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    with pytest.raises(InvalidInputError, match="cannot write"):
+        write_json(tmp_path / "no" / "a.json", {})
+    with pytest.raises(InvalidInputError, match="cannot read"):
+        read_json(tmp_path / "no.json")
+    with pytest.raises(InvalidInputError, match="found 'list'"):
+        check_schema([], "privfunnel/x", 1)
+    with pytest.raises(InvalidInputError, match="this release reads 1"):
+        check_schema({"schema": "privfunnel/x", "version": 2}, "privfunnel/x", 1)
