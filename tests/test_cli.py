@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,7 +19,7 @@ from privfunnel import instances
 from privfunnel.cli import main
 from privfunnel.cli._common import Units, parse_options, parse_quantity
 from privfunnel.cli._source import load_source, parse_bands, read_joint
-from privfunnel.errors import ConvergenceWarning, InvalidInputError
+from privfunnel.errors import ConvergenceWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.solvers import registry
 from toys import Mixer
 
@@ -384,3 +386,38 @@ def test_percentages_are_of_the_named_whole() -> None:
     assert (
         parse_quantity(" 25 % ", ceiling=2.0, whole="H(X)", option="--disclosure", units=Units("bits")) == 0.5
     )
+
+
+RAW = Path(os.environ.get("PRIVFUNNEL_RAW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def test_the_raw_files_by_column_names_give_the_instances() -> None:
+    heart, adult = RAW / "heart_failure.csv", RAW / "adult.data"
+    if not (heart.is_file() and adult.is_file()):
+        pytest.skip("raw UCI files not found: set PRIVFUNNEL_RAW_DATA to the folder that holds them")
+    with pytest.warns(SmallSampleWarning):
+        problem = load_source(
+            str(heart),
+            private=["sex", "DEATH_EVENT"],
+            public=["anaemia", "high_blood_pressure", "diabetes", "smoking"],
+        )
+    np.testing.assert_array_equal(problem.p_sx, instances.load("heart-failure").p_sx)
+    names = "age,workclass,fnlwgt,education,education-num,marital,job,relationship,race,sex,gain,loss,hours,country"
+    census = load_source(
+        str(adult),
+        private=["age", "income"],
+        public=["age", "sex", "education-num"],
+        bins={"age": "5"},
+        columns=[*names.split(","), "income"],
+    )
+    np.testing.assert_array_equal(census.p_sx, instances.load("census-income").p_sx)
+
+
+def test_records_from_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("sex;smoker;town\n" + "f;yes;A\nf;no;B\nm;yes;A\nm;yes;B\n" * 50)
+    result = run("curve", path, "--private", "sex", "--public", "smoker,town", *QUICK, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["problem"]["x_labels"][0] == "smoker=no, town=B"
+    assert_one_line_error(run("curve", path, "--private", "sexe", "--public", "town"), "sexe", "sex")
+    assert_one_line_error(run("curve", path, "--private", "sex"), "public")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from privfunnel.cli._source import load_source
+from privfunnel.cli._source import Source, load_source, open_source
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import NATS_PER_BIT
 
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from privfunnel.solvers.base import Listener, Progress
 
 __all__ = [
+    "Source",
     "Units",
     "console",
     "load_source",
+    "open_source",
     "parse_options",
     "parse_quantity",
     "progress_on_terminal",
@@ -73,7 +75,11 @@ def source_options(function: Function) -> Function:
         click.option("--public", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Column that may be published; repeat it, or separate names by commas."),
         click.option("--bin", "bins", multiple=True, metavar="COLUMN=RULE", callback=_bins,
-                     help="How to bin a column with many values, e.g. age=5; may be repeated."),
+                     help="How to bin a column: age=5, age=quantiles:4, age=edges:0,18,65,inf, town=top:10."),
+        click.option("--columns", multiple=True, metavar="NAMES", callback=_columns,
+                     help="Names of all columns of a text file without a header, separated by commas."),
+        click.option("--delimiter", metavar="CHARACTER", help="Separator of a text file, where it is not found out."),
+        click.option("--null", "nulls", multiple=True, metavar="TEXT", help="A text that means null; may be repeated."),
         click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
                      help="Packaged tables: add 1e-3 to every probability, or to every count."),
         click.option("--bands", metavar="BANDS", help="census-income: age bands, as a number or as 17-40,41-90."),

@@ -5,24 +5,44 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privfunnel import instances
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
 
+if TYPE_CHECKING:
+    from privfunnel.tables import Counts
 
-def load_source(
+
+@dataclass(frozen=True)
+class Source:
+    """What the user named: the problem, and the counts behind it where it is a table of records."""
+
+    problem: Problem
+    counts: Counts | None = None
+
+
+def load_source(source: str, **reading: Any) -> Problem:
+    """The problem alone of :func:`open_source`."""
+    return open_source(source, **reading).problem
+
+
+def open_source(
     source: str,
     *,
     private: Sequence[str] = (),
     public: Sequence[str] = (),
     bins: Mapping[str, Any] | None = None,
+    columns: Sequence[str] = (),
+    delimiter: str | None = None,
+    nulls: Sequence[str] = (),
     perturbation: str | None = None,
     bands: str | None = None,
-) -> Problem:
+) -> Source:
     """Make a problem of what the user named.
 
     Args:
@@ -31,32 +51,38 @@ def load_source(
         private: Columns that are private.
         public: Columns that may be published.
         bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
+        columns: Names of the columns of a text file without a header.
+        delimiter: Separator of a text file.
+        nulls: Texts that mean null.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
 
     Raises:
         InvalidInputError: It cannot be found, read or used.
     """
-    packaged = source in instances.names() and not Path(source).exists()
-    if packaged:
-        if private or public or bins:
+    records = {"--private": private, "--public": public, "--bin": bins, "--columns": columns,
+               "--delimiter": delimiter, "--null": nulls}  # fmt: skip
+    of_records = [option for option, value in records.items() if value]
+    if source in instances.names() and not Path(source).exists():
+        if of_records:
             raise InvalidInputError(
-                f"{source!r} is a packaged table with its columns chosen: leave --private, --public and --bin out"
+                f"{source!r} is a packaged table with its columns chosen: leave {', '.join(of_records)} out"
             )
-        return instances.load(source, perturbation=perturbation, bands=parse_bands(bands))
+        return Source(instances.load(source, perturbation=perturbation, bands=parse_bands(bands)))
     if perturbation is not None or bands is not None:
         raise InvalidInputError(
             f"--perturbation and --bands are for packaged tables ({', '.join(instances.names())}), not for {source!r}"
         )
     if private or public:
         from privfunnel import tables
+        from privfunnel.engines import ReadOptions
 
-        counts = tables.count(source, private=list(private), public=list(public), bins=dict(bins or {}))
-        problem: Problem = counts.problem()
-        return problem
-    if bins:
+        read = ReadOptions(columns=tuple(columns), delimiter=delimiter, nulls=tuple(nulls))
+        counts = tables.count(source, private=private, public=public, bins=bins, read=read)
+        return Source(counts.problem(), counts)
+    if of_records:
         raise InvalidInputError(
-            "--bin is for tables of records: name their columns with --private and --public"
+            f"{of_records[0]} is for tables of records: name their columns with --private and --public"
         )
     path = Path(source)
     if not path.exists():
@@ -64,10 +90,10 @@ def load_source(
         hint = (
             f"did you mean {close[0]!r}?"
             if close
-            else f"check the path, or use one of {', '.join(instances.names())}"
+            else f"check the path, or use {', '.join(instances.names())}"
         )
         raise InvalidInputError(f"cannot read {source!r}: there is no such file or packaged table; {hint}")
-    return Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path)
+    return Source(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
 
 
 def parse_bands(text: str | None) -> int | list[tuple[int, int]] | None:
