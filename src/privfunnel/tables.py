@@ -262,7 +262,7 @@ def _peek(table: Table, names: Sequence[str], max_levels: int, max_cells: int) -
 def _too_many_levels(name: str, found: int, limit: int) -> InvalidInputError:
     return InvalidInputError(
         f"column {name!r} is a number with {found} different values (more than {limit}): bin it, e.g. "
-        f"bins={{{name!r}: 'width:5'}} or --bins {name}=quantiles:5"
+        f"bins={{{name!r}: 'width:5'}} or --bin {name}=quantiles:5"
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from privfunnel.cli._source import Source, load_source, open_source
+from privfunnel.cli._source import Source, load_source, open_source, read_options
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import NATS_PER_BIT
 
@@ -31,8 +31,10 @@ __all__ = [
     "parse_options",
     "parse_quantity",
     "progress_on_terminal",
+    "read_options",
     "solver_options",
     "source_options",
+    "text_file_options",
     "units_option",
 ]
 
@@ -76,13 +78,26 @@ def source_options(function: Function) -> Function:
                      help="Column that may be published; repeat it, or separate names by commas."),
         click.option("--bin", "bins", multiple=True, metavar="COLUMN=RULE", callback=_bins,
                      help="How to bin a column: age=5, age=quantiles:4, age=edges:0,18,65,inf, town=top:10."),
+        text_file_options,
+        click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
+                     help="Packaged tables: add 1e-3 to every probability, or to every count."),
+        click.option("--bands", metavar="BANDS", help="census-income: age bands, as a number or as 17-40,41-90."),
+    )  # fmt: skip
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def text_file_options(function: Function) -> Function:
+    """How to read a text file of records; hand the options to :func:`read_options`."""
+    decorators: Sequence[Callable[[Function], Function]] = (
         click.option("--columns", multiple=True, metavar="NAMES", callback=_columns,
                      help="Names of all columns of a text file without a header, separated by commas."),
         click.option("--delimiter", metavar="CHARACTER", help="Separator of a text file, where it is not found out."),
         click.option("--null", "nulls", multiple=True, metavar="TEXT", help="A text that means null; may be repeated."),
-        click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
-                     help="Packaged tables: add 1e-3 to every probability, or to every count."),
-        click.option("--bands", metavar="BANDS", help="census-income: age bands, as a number or as 17-40,41-90."),
+        click.option("--type", "types", multiple=True, metavar="COLUMN=TYPE", callback=_types,
+                     help="Read a column of a text file as text, number, integer, boolean or date; may be repeated."),
+        click.option("--encoding", default="utf-8", show_default=True, help="Encoding of a text file."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)
@@ -117,6 +132,17 @@ def _bins(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
             raise click.BadParameter(f"{value!r} is not COLUMN=RULE: give e.g. age=5")
         bins[column.strip()] = rule.strip()
     return bins
+
+
+def _types(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``COLUMN=TYPE`` pairs; the types are checked where the file is read."""
+    types = {}
+    for value in values:
+        column, sign, kind = value.rpartition("=")
+        if not (column.strip() and sign and kind.strip()):
+            raise click.BadParameter(f"{value!r} is not COLUMN=TYPE: give e.g. zip=text")
+        types[column.strip()] = kind.strip()
+    return types
 
 
 def parse_options(options: Sequence[str], restarts: int | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
 
 if TYPE_CHECKING:
+    from privfunnel.engines import ReadOptions
     from privfunnel.tables import Counts
 
 
@@ -40,6 +41,8 @@ def open_source(
     columns: Sequence[str] = (),
     delimiter: str | None = None,
     nulls: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
+    encoding: str = "utf-8",
     perturbation: str | None = None,
     bands: str | None = None,
 ) -> Source:
@@ -54,6 +57,8 @@ def open_source(
         columns: Names of the columns of a text file without a header.
         delimiter: Separator of a text file.
         nulls: Texts that mean null.
+        types: Column to type, where the guess is wrong.
+        encoding: Encoding of a text file.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
 
@@ -61,7 +66,7 @@ def open_source(
         InvalidInputError: It cannot be found, read or used.
     """
     records = {"--private": private, "--public": public, "--bin": bins, "--columns": columns,
-               "--delimiter": delimiter, "--null": nulls}  # fmt: skip
+               "--delimiter": delimiter, "--null": nulls, "--type": types}  # fmt: skip
     of_records = [option for option, value in records.items() if value]
     if source in instances.names() and not Path(source).exists():
         if of_records:
@@ -75,9 +80,8 @@ def open_source(
         )
     if private or public:
         from privfunnel import tables
-        from privfunnel.engines import ReadOptions
 
-        read = ReadOptions(columns=tuple(columns), delimiter=delimiter, nulls=tuple(nulls))
+        read = read_options(columns=columns, delimiter=delimiter, nulls=nulls, types=types, encoding=encoding)
         counts = tables.count(source, private=private, public=public, bins=bins, read=read)
         return Source(counts.problem(), counts)
     if of_records:
@@ -94,6 +98,22 @@ def open_source(
         )
         raise InvalidInputError(f"cannot read {source!r}: there is no such file or packaged table; {hint}")
     return Source(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
+
+
+def read_options(
+    *,
+    columns: Sequence[str] = (),
+    delimiter: str | None = None,
+    nulls: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
+    encoding: str = "utf-8",
+) -> ReadOptions:
+    """How to read a text file, from the options of ``text_file_options``."""
+    from privfunnel.engines import ReadOptions
+
+    return ReadOptions(
+        columns=tuple(columns), delimiter=delimiter, nulls=tuple(nulls), types=types or {}, encoding=encoding
+    )
 
 
 def parse_bands(text: str | None) -> int | list[tuple[int, int]] | None:

@@ -12,7 +12,7 @@ import click
 from privfunnel.cli._common import (
     Units,
     console,
-    load_source,
+    open_source,
     parse_options,
     parse_quantity,
     progress_on_terminal,
@@ -43,7 +43,10 @@ INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "requested", "budg
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, channel included, instead of a summary.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for solution.json (in nats)."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for solution.json (in nats) and, for a table of records, mechanism.json.",
 )
 def command(
     source: str,
@@ -67,6 +70,7 @@ def command(
     Examples:
       privfunnel solve heart-failure --disclosure 60%
       privfunnel solve heart-failure --leakage '0.01 bits' --json
+      privfunnel solve patients.csv --private sex,death --public smoking,diabetes --disclosure 60% --out design
     """
     from privfunnel import solve
     from privfunnel.files import output_folder
@@ -75,7 +79,8 @@ def command(
         raise InvalidInputError(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
-    problem = load_source(source, **reading)
+    opened = open_source(source, **reading)
+    problem = opened.problem
     asked: dict[str, Any] = {}
     if disclosure is not None:
         asked["disclosure"] = parse_quantity(
@@ -98,12 +103,17 @@ def command(
             )
         if folder is not None:
             solution.save(folder / "solution.json")
+            if opened.counts is not None:
+                from privfunnel.mechanism import Mechanism
+
+                Mechanism.from_solution(opened.counts, solution).save(folder / "mechanism.json")
     if as_json:
         click.echo(json.dumps(to_json(solution, units), indent=1))
         return
     show(solution, units=units, title=source)
     if out is not None:
-        click.echo(f"Written: {out / 'solution.json'}")
+        names = ["solution.json"] if opened.counts is None else ["mechanism.json", "solution.json"]
+        click.echo(f"Written: {', '.join(str(out / name) for name in names)}")
 
 
 def to_json(solution: Solution, units: Units) -> dict[str, Any]:

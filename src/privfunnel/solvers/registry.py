@@ -18,8 +18,6 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "greedy": ("privfunnel.solvers.greedy", "Greedy"),
     "submodular": ("privfunnel.solvers.submodular", "Submodular"),
     "deterministic": ("privfunnel.solvers.deterministic", "Deterministic"),
-    "slsqp": ("privfunnel.solvers.slsqp", "SLSQP"),
-    "ipopt": ("privfunnel.solvers.ipopt", "IPOPT"),
     "control-maps": ("privfunnel.solvers.controls", "RandomMaps"),
     "control-starts": ("privfunnel.solvers.controls", "RandomStarts"),
 }

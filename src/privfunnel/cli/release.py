@@ -1,0 +1,136 @@
+"""``privfunnel release``: rows through a mechanism into a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfunnel.cli._common import console, read_options, text_file_options
+
+if TYPE_CHECKING:
+    from privfunnel.mechanism import Mechanism
+    from privfunnel.release import Report
+
+
+@click.command(
+    "release", short_help="Write the sanitised table: rows through a mechanism into CSV or Parquet."
+)
+@click.argument("data")
+@click.option("--mechanism", "path", required=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="The mechanism.json that `privfunnel solve --out` wrote.")  # fmt: skip
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="The file to write, .csv or .parquet.")  # fmt: skip
+@click.option("--as", "form", type=click.Choice(["symbols", "records"]), default="symbols", show_default=True,
+              help="One column with the released symbol, or the public columns drawn from p(x|y).")  # fmt: skip
+@click.option("--binned", type=click.Choice(["midpoint", "uniform", "label"]), default="midpoint", show_default=True,
+              help="Records: what stands for a bin of numbers.")  # fmt: skip
+@click.option("--name", default="released", show_default=True, help="Symbols: name of the column.")
+@click.option("--keep", multiple=True, metavar="COLUMN",
+              help="Copy this column unchanged; voids the guarantee. May be repeated.")  # fmt: skip
+@click.option("--unseen", type=click.Choice(["error", "nearest", "marginal", "drop"]), default="error",
+              show_default=True,
+              help="What to do with rows whose values were not seen at design time.")  # fmt: skip
+@click.option("--codebook", type=click.Path(path_type=Path), metavar="FILE",
+              help="Where p(y), p(x|y), p(s|y) go, .json or .csv; beside the output by default.")  # fmt: skip
+@click.option(
+    "--seed", type=int, help="For experiments only: reproducible draws instead of secure randomness."
+)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@text_file_options
+def command(
+    data: str,
+    path: Path,
+    out: Path,
+    form: str,
+    binned: str,
+    name: str,
+    keep: tuple[str, ...],
+    unseen: str,
+    codebook: Path | None,
+    seed: int | None,
+    force: bool,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Release the table DATA through a mechanism.
+
+    Every row's public columns are replaced by a released symbol drawn from the mechanism's channel, in the order of the
+    rows; private columns are never written. The file appears whole at the end or not at all.
+
+    \b
+    Examples:
+      privfunnel release patients.csv --mechanism design/mechanism.json -o release.csv
+      privfunnel release patients.parquet --mechanism design/mechanism.json -o release.parquet --as records
+    """
+    from privfunnel import release
+    from privfunnel.mechanism import Mechanism
+
+    mechanism = Mechanism.load(path)
+    with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
+        report = release.write(
+            data,
+            mechanism,
+            out,
+            form=form,
+            keep=keep,
+            unseen=unseen,
+            seed=seed,
+            force=force,
+            name=name,
+            binned=binned,
+            codebook=codebook,
+            read=read_options(**reading),
+            progress=progress,
+        )
+    if as_json:
+        click.echo(json.dumps(to_json(report), indent=1))
+    else:
+        show(report, mechanism)
+
+
+@contextmanager
+def _rows_on_terminal(title: str, *, quiet: bool) -> Iterator[Callable[[int], None] | None]:
+    """A count of rows on stderr, or None where nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} rows"))
+    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda rows: bar.update(task, completed=rows)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The report, JSON-ready."""
+    return {
+        **vars(report),
+        "out": str(report.out),
+        "codebook": str(report.codebook),
+        "symbols": list(report.symbols),
+    }
+
+
+def show(report: Report, mechanism: Mechanism) -> None:
+    """Print what was done."""
+    from privfunnel.measures import to_bits
+
+    rate = f"{report.rows / report.seconds:,.0f} rows/s" if report.seconds > 0 else ""
+    click.echo(
+        f"Written: {report.out} ({report.written:,} of {report.rows:,} rows, {rate}), codebook {report.codebook}"
+    )
+    for cause, rows in report.unseen.items():
+        what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
+        click.echo(f"  {rows:,} rows with {what}: rule {report.unseen_rule!r}")
+    click.echo(
+        f"Promise: disclosure {to_bits(mechanism.disclosure):.4f} bits of X, leakage "
+        f"{to_bits(mechanism.leakage):.4f} bits about {', '.join(mechanism.private_names)}. Check it with: privfunnel audit."
+    )

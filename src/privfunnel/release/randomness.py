@@ -1,0 +1,33 @@
+"""Uniform numbers: from the operating system for a release, from a seed for an experiment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+
+Uniforms = Callable[[int], Array]
+
+
+def secure(size: int) -> Array:
+    """``size`` numbers uniform in [0, 1) with 53 random bits each, from the operating system's secure source."""
+    bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+    return np.asarray((bits >> np.uint64(11)) * 2.0**-53)
+
+
+def seeded(seed: int, *stream: int) -> Uniforms:
+    """Reproducible numbers; whoever knows the seed can replay the draws, so this is for experiments only.
+
+    Args:
+        seed: A whole number ≥ 0.
+        stream: Numbers that tell independent parts apart, e.g. the partition.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidInputError(f"seed={seed!r} is not a seed: give a whole number ≥ 0")
+    key: Sequence[int] = (seed, *stream)
+    generator = np.random.default_rng(key if stream else seed)
+    return generator.random

@@ -1,0 +1,235 @@
+"""From rows to released symbols: recognise x, draw y from p(y|x), and if asked draw a record from p(x|y)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.engines import Column, Cut
+from privfunnel.engines.columns import ABOVE, BELOW
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+from privfunnel.release.randomness import Uniforms
+
+Indices = NDArray[np.int64]
+
+UNSEEN_RULES = ("error", "nearest", "marginal", "drop")
+DENSE = 2**22
+
+
+class Alias:
+    """Draws from the rows of a stochastic matrix in constant time a draw (Walker's alias method, Vose's tables).
+
+    Only outcomes of positive probability get a cell, so that no rounding can ever draw another one.
+    """
+
+    def __init__(self, rows: Array) -> None:
+        """Build the tables for ``rows``, shape (rows, outcomes), each with a positive sum."""
+        support = [np.flatnonzero(row) for row in rows]
+        self.size = np.array([len(outcomes) for outcomes in support], dtype=np.int64)
+        self.start = np.concatenate([[0], np.cumsum(self.size)[:-1]])
+        self.own = np.concatenate(support)
+        self.other = self.own.copy()
+        self.keep = np.ones(len(self.own))
+        for row, outcomes, start in zip(rows, support, self.start.tolist(), strict=True):
+            self._build(row[outcomes] / row[outcomes].sum() * len(outcomes), outcomes, start)
+
+    def _build(self, scaled: Array, outcomes: Indices, start: int) -> None:
+        weight = scaled.tolist()
+        small = [j for j, value in enumerate(weight) if value < 1.0]
+        large = [j for j, value in enumerate(weight) if value >= 1.0]
+        while small and large:
+            low, high = small.pop(), large[-1]
+            self.keep[start + low] = weight[low]
+            self.other[start + low] = outcomes[high]
+            weight[high] -= 1.0 - weight[low]
+            if weight[high] < 1.0:
+                small.append(large.pop())
+
+    def draw(self, rows: Indices, uniform: Array) -> Indices:
+        """One outcome for each entry of ``rows``, from as many uniform numbers in [0, 1)."""
+        size = self.size[rows]
+        position = uniform * size
+        column = np.minimum(position.astype(np.int64), size - 1)
+        position -= column
+        cell = self.start[rows] + column
+        return np.asarray(np.where(position < self.keep[cell], self.own[cell], self.other[cell]))
+
+
+class Recogniser:
+    """Finds the designed symbol of X of each row of category codes; ``-1`` where the combination is new."""
+
+    def __init__(self, columns: tuple[Column, ...], x_codes: Indices) -> None:
+        """Prepare one small table a column: prefix of known combinations × category → longer prefix."""
+        self.columns = columns
+        self.steps: list[tuple[int, Indices | None, Indices]] = []
+        prefix = np.zeros(len(x_codes), dtype=np.int64)
+        for j, column in enumerate(columns):
+            keys = prefix * column.n_values + x_codes[:, j]
+            known, prefix = np.unique(keys, return_inverse=True)
+            prefix = prefix.reshape(-1)
+            self.steps.append((column.n_values, *self._table(known)))
+        # Symbols are in the order of their codes, so prefixes end as symbol numbers.
+        self.symbol = np.empty(len(x_codes), dtype=np.int64)
+        self.symbol[prefix] = np.arange(len(x_codes))
+
+    @staticmethod
+    def _table(known: Indices) -> tuple[Indices | None, Indices]:
+        if known[-1] >= DENSE:
+            return None, known
+        dense = np.full(int(known[-1]) + 1, -1, dtype=np.int64)
+        dense[known] = np.arange(len(known))
+        return dense, known
+
+    def __call__(self, codes: list[Indices]) -> Indices:
+        """Symbols of X for rows given as one array of codes a column; negative codes are unknown."""
+        prefix = np.zeros(len(codes[0]), dtype=np.int64)
+        for code, (width, dense, known) in zip(codes, self.steps, strict=True):
+            key = prefix * width + code
+            bad = (prefix < 0) | (code < 0)
+            if dense is not None:
+                bad |= key >= len(dense)
+                prefix = dense[np.where(bad, 0, key)]
+                prefix[bad] = -1
+            else:
+                position = np.minimum(np.searchsorted(known, key), len(known) - 1)
+                prefix = np.where(~bad & (known[position] == key), position, -1)
+        return np.where(prefix >= 0, self.symbol[prefix], -1)
+
+
+@dataclass
+class Tally:
+    """What a sampler met: rows, rows with values unknown at design time by cause, and released symbols."""
+
+    rows: int = 0
+    written: int = 0
+    unseen: Counter[str] = field(default_factory=Counter)
+    symbols: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def unseen_rows(self) -> int:
+        """Rows with a value or combination unknown at design time."""
+        return sum(self.unseen.values())
+
+
+class Sampler:
+    """Draws released symbols for batches of rows; holds the mechanism's tables, never a row.
+
+    Args:
+        mechanism: The mechanism.
+        unseen: What to do with a value or combination that did not occur at design time: ``"error"``; ``"nearest"``,
+            the designed symbol with the fewest differing columns (numbers outside the bins: the end bin);
+            ``"marginal"``, draw from p(y), which says nothing about the row; ``"drop"``, leave the row out.
+
+    Raises:
+        InvalidInputError: The rule is unknown.
+    """
+
+    def __init__(self, mechanism: Mechanism, unseen: str = "error") -> None:
+        """Build the tables."""
+        if unseen not in UNSEEN_RULES:
+            raise InvalidInputError(f"unseen={unseen!r} is unknown: use one of {', '.join(UNSEEN_RULES)}")
+        self.columns, self.x_codes, self.p_x = mechanism.public, mechanism.x_codes, mechanism.p_x
+        self.unseen, self.n_x, self.n_y = unseen, len(mechanism.p_x), mechanism.n_y
+        # One row more than there are symbols: p(y), for rows that are to say nothing.
+        self.alias = Alias(np.vstack([mechanism.channel, mechanism.p_y[None, :]]))
+        self.recognise = Recogniser(self.columns, self.x_codes)
+        self._nearest: dict[tuple[int, ...], int] = {}
+
+    def encode(self, batch: Any) -> list[Indices]:
+        """Category codes of the public columns of an Arrow batch or table."""
+        return [
+            column.encode(batch.column(batch.schema.get_field_index(column.name))) for column in self.columns
+        ]
+
+    def draw(self, batch: Any, uniforms: Uniforms, tally: Tally) -> tuple[Indices, NDArray[np.bool_] | None]:
+        """Released symbols of a batch.
+
+        Returns:
+            The symbols, and a mask of the rows they belong to where some were dropped.
+
+        Raises:
+            InvalidInputError: A value or combination was not there at design time, and the rule is ``"error"``.
+        """
+        codes = self.encode(batch)
+        x = self.recognise(codes)
+        new = x < 0
+        kept = None
+        tally.rows += len(x)
+        if new.any():
+            causes = self._causes([code[new] for code in codes])
+            tally.unseen.update(causes)
+            if self.unseen == "error":
+                raise InvalidInputError(
+                    self._complaint(batch, codes, int(np.argmax(new)), tally.rows - len(x))
+                )
+            if self.unseen == "drop":
+                kept, x = ~new, x[~new]
+            else:
+                x[new] = (
+                    self.n_x if self.unseen == "marginal" else self._closest([code[new] for code in codes])
+                )
+        y = self.alias.draw(x, uniforms(len(x)))
+        if len(tally.symbols) == 0:
+            tally.symbols = np.zeros(self.n_y, dtype=np.int64)
+        tally.symbols += np.bincount(y, minlength=self.n_y)
+        tally.written += len(y)
+        return y, kept
+
+    def _causes(self, codes: list[Indices]) -> Counter[str]:
+        """New rows by the first column that is new; a new combination of known values goes under its own name."""
+        causes: Counter[str] = Counter()
+        left = np.ones(len(codes[0]), dtype=bool)
+        for column, code in zip(self.columns, codes, strict=True):
+            found = left & (code < 0)
+            if found.any():
+                causes[column.name] += int(found.sum())
+            left &= ~found
+        if left.any():
+            causes["combination"] += int(left.sum())
+        return causes
+
+    def _complaint(self, batch: Any, codes: list[Indices], row: int, before: int) -> str:
+        remedy = (
+            "map it with --unseen nearest or marginal, drop such rows with --unseen drop, or design again"
+        )
+        for column, code in zip(self.columns, codes, strict=True):
+            if code[row] < 0:
+                value = batch.column(batch.schema.get_field_index(column.name))[row].as_py()
+                known = (
+                    "outside the bins" if isinstance(column.bins, Cut) and value is not None else "not seen"
+                )
+                return f"row {before + row + 1}: {column.name}={value!r} was {known} at design time: {remedy}"
+        values = ", ".join(
+            column.label(int(code[row])) for column, code in zip(self.columns, codes, strict=True)
+        )
+        return f"row {before + row + 1}: the combination {values} was not seen at design time: {remedy}"
+
+    def _closest(self, codes: list[Indices]) -> Indices:
+        rows, where = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
+        found = [self._closest_one(tuple(row)) for row in rows.tolist()]
+        return np.asarray(found, dtype=np.int64)[where.reshape(-1)]
+
+    def _closest_one(self, row: tuple[int, ...]) -> int:
+        """The symbol with the smallest distance; among equals the most probable one."""
+        if row not in self._nearest:
+            distance = np.zeros(self.n_x)
+            for j, (column, code) in enumerate(zip(self.columns, row, strict=True)):
+                known = self.x_codes[:, j]
+                if isinstance(column.bins, Cut):
+                    size = column.bins.size
+                    code = {BELOW: 0, ABOVE: size - 1}.get(code, code)
+                    apart = np.abs(known - code) / size
+                    # Null is no neighbour of the last bin.
+                    numbers = (known < size) & (0 <= code < size)
+                    distance += np.where(known == code, 0.0, np.where(numbers, np.minimum(apart, 1.0), 1.0))
+                else:
+                    distance += known != code
+            best = np.flatnonzero(distance <= distance.min() + 1e-12)
+            self._nearest[row] = int(best[np.argmax(self.p_x[best])])
+        return self._nearest[row]

@@ -1,0 +1,58 @@
+"""Small tables and mechanisms that the table tests share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from privfunnel import tables
+from privfunnel.errors import SmallSampleWarning
+from privfunnel.mechanism import Mechanism
+from privfunnel.solution import Answer, Status
+from privfunnel.solve import judge
+
+
+def people(n: int = 2000, seed: int = 0) -> dict[str, list[Any]]:
+    """Rows of a table whose private columns depend on its public ones."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 80, n)
+    town = rng.choice(["north", "south, by the sea", ""], n, p=[0.5, 0.3, 0.2])
+    member = rng.random(n) < 0.3
+    sick = rng.random(n) < 0.1 + 0.6 * (age > 50) * (town == "north") + 0.2 * member
+    smoker = np.where(rng.random(n) < 0.05, None, np.where(rng.random(n) < 0.2 + 0.5 * sick, "yes", "no"))
+    return {
+        "id": [f"p{i}" for i in range(n)],
+        "age": age.tolist(),
+        "town": [None if i % 17 == 0 else str(value) for i, value in enumerate(town)],
+        "member": member.tolist(),
+        "sick": sick.tolist(),
+        "smoker": smoker.tolist(),
+    }
+
+
+ROLES: dict[str, Any] = {
+    "private": ["sick", "smoker"],
+    "public": ["age", "town", "member"],
+    "bins": {"age": "edges:18,40,60,80"},
+}
+
+
+def count_people(rows: Any) -> tables.Counts:
+    """Counts of such a table; its cells are few-filled on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        return tables.count(rows, **ROLES)
+
+
+def random_mechanism(counts: tables.Counts, n_y: int = 6, seed: int = 0) -> Mechanism:
+    """A mechanism with a random channel that has zeros in it."""
+    rng = np.random.default_rng(seed)
+    channel = rng.dirichlet(np.full(n_y, 0.4), counts.n_x)
+    channel[channel < 0.02] = 0.0
+    channel /= channel.sum(axis=1, keepdims=True)
+    answer = Answer(channel=channel, status=Status.FEASIBLE)
+    problem = counts.problem()
+    solution = judge(problem, answer, "test", seed, requested=problem.evaluate(channel).disclosure)
+    return Mechanism.from_solution(counts, solution)

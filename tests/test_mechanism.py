@@ -1,0 +1,138 @@
+"""Mechanism files: exact round trip, recomputed claims, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from funnels import count_people, people, random_mechanism
+from privfunnel import measures, tables
+from privfunnel.errors import InvalidInputError
+from privfunnel.mechanism import Mechanism, attribute_tables
+from privfunnel.solve import solve
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("narwhals")
+
+
+@pytest.fixture(scope="module")
+def counts() -> tables.Counts:
+    return count_people(pa.table(people()))
+
+
+@pytest.fixture(scope="module")
+def mechanism(counts: tables.Counts) -> Mechanism:
+    return random_mechanism(counts)
+
+
+def test_the_file_gives_the_same_mechanism_bit_for_bit(mechanism: Mechanism, tmp_path: Path) -> None:
+    mechanism.save(tmp_path / "m.json")
+    again = Mechanism.load(tmp_path / "m.json")
+    for name in ("channel", "p_x", "p_s_given_y", "s_codes", "x_codes"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(mechanism, name))
+        assert getattr(again, name).dtype == getattr(mechanism, name).dtype
+    assert again.private == mechanism.private
+    assert again.public == mechanism.public
+    assert again.promise == mechanism.promise
+    assert again.guesses == mechanism.guesses
+    assert again.provenance == mechanism.provenance
+    assert again.to_dict() == mechanism.to_dict()
+
+
+def test_the_file_holds_no_rows_and_no_joint_table(mechanism: Mechanism, counts: tables.Counts) -> None:
+    text = json.dumps(mechanism.to_dict())
+    assert "p17" not in text  # an identifier of a row
+    joint = counts.table() / counts.n
+    cells = set(joint[joint > 0].tolist()) - set(joint.sum(axis=0).tolist())
+    assert cells
+    assert not cells & {float(number) for number in re.findall(r"\d+\.\d+(?:e-?\d+)?", text)}
+
+
+def test_promise_and_posteriors_are_those_of_the_solution(counts: tables.Counts) -> None:
+    problem = counts.problem()
+    solution = solve(
+        problem, disclosure=0.5 * problem.disclosure_ceiling, solver="aem", restarts=2, throw=False
+    )
+    mechanism = Mechanism.from_solution(counts, solution)
+    assert mechanism.leakage == solution.leakage
+    assert mechanism.disclosure == solution.disclosure >= 0.5 * problem.disclosure_ceiling - 1e-9
+    np.testing.assert_allclose(mechanism.p_x_given_y, solution.p_x_given_y)
+    np.testing.assert_allclose(mechanism.p_sy, problem.p_sx @ solution.channel, atol=1e-15)
+    assert mechanism.provenance["data"] == counts.fingerprint
+    assert mechanism.provenance["rows"] == 2000
+    assert "leakage" in repr(mechanism)
+    assert mechanism.bins == counts.bins
+
+
+def test_guesses_match_a_count_by_hand(counts: tables.Counts, mechanism: Mechanism) -> None:
+    by_name = {guess.attribute: guess for guess in mechanism.guesses}
+    assert set(by_name) == {"sick", "smoker", "sick and smoker"}
+    sick = counts.table()[counts.s_codes[:, 0] == 1].sum(axis=0) / counts.n
+    well = counts.table()[counts.s_codes[:, 0] == 0].sum(axis=0) / counts.n
+    assert by_name["sick"].before == pytest.approx(max(sick.sum(), well.sum()))
+    assert by_name["sick"].original == pytest.approx(np.maximum(sick, well).sum())
+    y = np.stack([sick, well]) @ mechanism.channel
+    assert by_name["sick"].after == pytest.approx(y.max(axis=0).sum())
+    for guess in mechanism.guesses:
+        assert guess.before <= guess.after + 1e-12 <= guess.original + 2e-12
+
+
+def test_attributes_leak_no_more_than_all_together(mechanism: Mechanism) -> None:
+    leaks = {
+        name: float(measures.mutual_information(table))
+        for name, table in attribute_tables(mechanism.private, mechanism.s_codes, mechanism.p_sy).items()
+    }
+    whole = leaks.pop("sick and smoker")
+    assert whole == pytest.approx(mechanism.leakage, abs=1e-12)
+    assert max(leaks.values()) <= whole + 1e-12
+
+
+def test_a_solution_of_another_table_is_refused(counts: tables.Counts) -> None:
+    other = count_people(pa.table(people(1000)))
+    solution = solve(other.problem(), disclosure=0.0, solver="greedy")
+    with pytest.raises(InvalidInputError, match="another table"):
+        Mechanism.from_solution(counts, solution)
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda d: d.update(schema="something"), "not a privfunnel/mechanism file"),
+        (lambda d: d.update(version=99), "version 99 cannot be read .*update privfunnel"),
+        (lambda d: d.pop("channel"), "incomplete or malformed"),
+        (lambda d: d["promise"].pop("leakage"), "incomplete or malformed"),
+        (lambda d: d["guesses"][0].update(extra=1), "incomplete or malformed"),
+        (lambda d: d["channel"].update(x=[9999] * len(d["channel"]["x"])), "incomplete or malformed"),
+        (lambda d: d["channel"]["p"].__setitem__(0, 0.9), "channel of the mechanism holds no probabilities"),
+        (lambda d: d["p_x"].__setitem__(0, -0.1), "p_x of the mechanism holds no probabilities"),
+        (lambda d: d["p_x"].pop(), "p_x of the mechanism does not fit"),
+        (lambda d: d["promise"].update(leakage=0.0), r"claims leakage 0\.0, its channel gives 0\.\d+"),
+        (lambda d: d["promise"].update(disclosure=math.inf), "claims disclosure inf"),
+        (lambda d: d["x_codes"][0].__setitem__(0, 77), "x_codes of the mechanism do not fit"),
+        (lambda d: d["x_codes"][0].__setitem__(0, 0.5), "not whole numbers"),
+        (lambda d: d["public"][0].update(kind="colour"), "unknown kind 'colour'"),
+    ],
+)
+def test_altered_files_are_refused_in_one_line(mechanism: Mechanism, change: Change, match: str) -> None:
+    data = copy.deepcopy(mechanism.to_dict())
+    change(data)
+    with pytest.raises(InvalidInputError, match=match) as caught:
+        Mechanism.from_dict(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text("{oops")
+    with pytest.raises(InvalidInputError, match="not a JSON file"):
+        Mechanism.load(tmp_path / "m.json")

@@ -1,0 +1,484 @@
+"""Releases: the draws follow the channel, files are whole or absent, and nothing private gets out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from funnels import count_people, people, random_mechanism
+from privfunnel import release, tables
+from privfunnel.engines import Column
+from privfunnel.errors import GuaranteeWarning, InvalidInputError
+from privfunnel.mechanism import Mechanism
+from privfunnel.release.randomness import secure, seeded
+from privfunnel.release.sampler import Alias, Recogniser, Sampler, Tally
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+pl = pytest.importorskip("polars")
+duckdb = pytest.importorskip("duckdb")
+nw = pytest.importorskip("narwhals")
+
+ROWS = people()
+
+
+@pytest.fixture(scope="module")
+def counts() -> tables.Counts:
+    return count_people(pa.table(ROWS))
+
+
+@pytest.fixture(scope="module")
+def mechanism(counts: tables.Counts) -> Mechanism:
+    return random_mechanism(counts)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table(ROWS), path)
+    return str(path)
+
+
+def x_of(rows: dict[str, list[Any]], mechanism: Mechanism) -> np.ndarray:
+    return Recogniser(mechanism.public, mechanism.x_codes)(Sampler(mechanism).encode(pa.table(rows)))
+
+
+# --- the draws --------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    weights=st.lists(
+        st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1.0)), min_size=4, max_size=4).filter(lambda w: sum(w) > 0),
+        min_size=1, max_size=5),
+    seed=st.integers(0, 2**32),
+)  # fmt: skip
+def test_empirical_frequencies_converge_to_the_channel(weights: list[list[float]], seed: int) -> None:
+    rows = np.array(weights)
+    rows /= rows.sum(axis=1, keepdims=True)
+    alias, generator = Alias(rows), seeded(seed)
+    for n in (2_000, 200_000):
+        x = np.arange(n) % len(rows)
+        y = alias.draw(x, generator(n))
+        table = np.zeros(rows.shape)
+        np.add.at(table, (x, y), 1.0)
+        frequency = table / table.sum(axis=1, keepdims=True)
+        # Seven standard deviations of each frequency, plus one count.
+        slack = 7.0 * np.sqrt(rows * (1 - rows) / (n / len(rows))) + len(rows) / n
+        assert (np.abs(frequency - rows) <= slack).all()
+        assert (frequency[rows == 0.0] == 0.0).all()
+
+
+def test_alias_tables_hold_the_probabilities_exactly() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.dirichlet(np.full(30, 0.1), 20)
+    rows[:, 3] = 0.0
+    rows /= rows.sum(axis=1, keepdims=True)
+    alias = Alias(rows)
+    for i, row in enumerate(rows):
+        cells = slice(alias.start[i], alias.start[i] + alias.size[i])
+        mass = np.zeros(30)
+        np.add.at(mass, alias.own[cells], alias.keep[cells] / alias.size[i])
+        np.add.at(mass, alias.other[cells], (1.0 - alias.keep[cells]) / alias.size[i])
+        np.testing.assert_allclose(mass, row, atol=1e-14)
+
+
+def test_secure_numbers_are_uniform_and_never_repeat() -> None:
+    first, second = secure(100_000), secure(100_000)
+    assert not np.array_equal(first, second)
+    assert first.min() >= 0.0
+    assert first.max() < 1.0
+    assert abs(first.mean() - 0.5) < 7 / np.sqrt(12 * 100_000)
+    assert len(np.unique(first)) == 100_000
+
+
+@pytest.mark.parametrize("limit", [2**22, 3])
+def test_recogniser_agrees_with_a_dictionary(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privfunnel.release.sampler.DENSE", limit)
+    rng = np.random.default_rng(0)
+    columns = tuple(Column(f"c{j}", "integer", tuple(range(size))) for j, size in enumerate((3, 50, 2)))
+    known = np.unique(np.stack([rng.integers(0, c.n_values, 40) for c in columns], axis=1), axis=0)
+    known = known[rng.permutation(len(known))]
+    index = {tuple(row): i for i, row in enumerate(known.tolist())}
+    asked = np.stack([rng.integers(-3, c.n_values, 5000) for c in columns], axis=1)
+    found = Recogniser(columns, known)([asked[:, j] for j in range(3)])
+    assert found.tolist() == [index.get(tuple(row), -1) for row in asked.tolist()]
+
+
+def test_a_release_follows_its_channel(mechanism: Mechanism, tmp_path: Path) -> None:
+    rows = people(60_000, seed=5)
+    source = pa.table(rows)
+    release.write(source, mechanism, tmp_path / "out.parquet", unseen="marginal")
+    released = pq.read_table(tmp_path / "out.parquet")["released"].to_pylist()
+    x, y = x_of(rows, mechanism), np.array([mechanism.y_labels.index(symbol) for symbol in released])
+    table = np.zeros(mechanism.channel.shape)
+    seen = x >= 0
+    np.add.at(table, (x[seen], y[seen]), 1.0)
+    n = table.sum(axis=1, keepdims=True)
+    slack = 6.0 * np.sqrt(mechanism.channel * (1 - mechanism.channel) / n) + 1.0 / n
+    assert (np.abs(table / n - mechanism.channel) <= slack).all()
+    assert (table[mechanism.channel == 0.0] == 0.0).all()
+
+
+def test_records_are_drawn_from_the_posterior(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    with pytest.warns(GuaranteeWarning, match="seed=3"):
+        release.write(source, mechanism, tmp_path / "r.parquet", form="records", binned="label", seed=3)
+    table = pq.read_table(tmp_path / "r.parquet")
+    assert table.column_names == ["age", "town", "member"]
+    assert table.schema.field("member").type == pa.bool_()
+    codes = [column.encode(table[column.name].combine_chunks()) for column in mechanism.public[1:]]
+    ages = np.array([mechanism.public[0].values.index(label) for label in table["age"].to_pylist()])
+    drawn = Recogniser(mechanism.public, mechanism.x_codes)([ages, *codes])
+    assert (drawn >= 0).all()
+    # p(x') = Σ_y p(y) p(x'|y) = p(x'): the public marginal is kept.
+    frequency = np.bincount(drawn, minlength=len(mechanism.p_x)) / len(drawn)
+    assert np.abs(frequency - mechanism.p_x).max() < 6 * np.sqrt(mechanism.p_x.max() / len(drawn))
+
+
+@pytest.mark.parametrize(
+    ("binned", "kind"), [("midpoint", "int64"), ("uniform", "int64"), ("label", "string")]
+)
+def test_records_write_bins_as_asked(
+    mechanism: Mechanism, source: str, tmp_path: Path, binned: str, kind: str
+) -> None:
+    release.write(source, mechanism, tmp_path / "r.parquet", form="records", binned=binned)
+    ages = pq.read_table(tmp_path / "r.parquet")["age"]
+    assert str(ages.type) == kind
+    values = set(ages.to_pylist())
+    if binned == "midpoint":
+        assert values == {28, 49, 70}
+    elif binned == "uniform":
+        assert min(values) == 18
+        assert max(values) == 80
+        assert len(values) == 63
+    else:
+        assert values == {"18-39", "40-59", "60-80"}
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["symbols", "records"])
+def test_a_csv_reads_back_with_nulls_and_awkward_texts(
+    mechanism: Mechanism, source: str, tmp_path: Path, form: str
+) -> None:
+    report = release.write(source, mechanism, tmp_path / "out.csv", form=form)
+    assert (report.rows, report.written, report.unseen) == (2000, 2000, {})
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2000
+    if form == "symbols":
+        assert {row["released"] for row in rows} <= set(mechanism.y_labels)
+        assert '"' not in (tmp_path / "out.csv").read_text()
+    else:
+        assert {row["town"] for row in rows} == {"north", "south, by the sea", ""}
+        read = duckdb.read_csv(str(tmp_path / "out.csv"), allow_quoted_nulls=False)
+        towns = dict(read.aggregate("town, count(*)").fetchall())
+        assert set(towns) == {"north", "south, by the sea", "", None}
+
+
+def test_symbols_are_tallied(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    done: list[int] = []
+    report = release.write(source, mechanism, tmp_path / "o.parquet", batch_rows=300, progress=done.append)
+    released = pq.read_table(tmp_path / "o.parquet")["released"].to_pylist()
+    assert [released.count(label) for label in mechanism.y_labels] == list(report.symbols)
+    assert done == [*range(300, 2000, 300), 2000]
+    assert report.seed is None
+
+
+def test_the_same_seed_repeats_a_release_and_no_seed_does_not(
+    mechanism: Mechanism, source: str, tmp_path: Path
+) -> None:
+    texts = []
+    for i, seed in enumerate([7, 7, None, None]):
+        if seed is None:
+            release.write(source, mechanism, tmp_path / f"{i}.csv", seed=seed)
+        else:
+            with pytest.warns(GuaranteeWarning, match="predictable"):
+                release.write(source, mechanism, tmp_path / f"{i}.csv", seed=seed)
+        texts.append((tmp_path / f"{i}.csv").read_text())
+    assert texts[0] == texts[1]
+    assert len(set(texts)) == 3
+
+
+def test_the_codebook_lies_beside_the_release(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    report = release.write(source, mechanism, tmp_path / "out.csv")
+    assert report.codebook == tmp_path / "out.codebook.json"
+    book = json.loads(report.codebook.read_text())
+    assert [entry["symbol"] for entry in book["symbols"]] == list(mechanism.y_labels)
+    assert sum(entry["p_y"] for entry in book["symbols"]) == pytest.approx(1.0)
+    for j, entry in enumerate(book["symbols"]):
+        assert sum(entry["p_x_given_y"].values()) == pytest.approx(1.0)
+        assert sum(entry["p_s_given_y"].values()) == pytest.approx(1.0)
+        for i, label in enumerate(mechanism.x_labels):
+            assert entry["p_x_given_y"].get(label, 0.0) == mechanism.p_x_given_y[i, j]
+    release.write(source, mechanism, tmp_path / "b.csv", codebook=tmp_path / "b.book.csv")
+    with (tmp_path / "b.book.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    private = [line for line in lines if line["of"] == "private"]
+    assert sum(float(line["p_y"]) * float(line["p_given_y"]) for line in private) == pytest.approx(1.0)
+
+
+def test_private_columns_are_never_written(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="'sick' is private: it is never written"):
+        release.write(source, mechanism, tmp_path / "o.csv", keep=["sick"])
+    with pytest.raises(InvalidInputError, match="'town' is public and written only through"):
+        release.write(source, mechanism, tmp_path / "o.csv", keep=["town"])
+    with pytest.raises(InvalidInputError, match="two columns 'id'"):
+        release.write(source, mechanism, tmp_path / "o.csv", keep=["id"], name="id")
+    assert list(tmp_path.iterdir()) == [Path(source)]
+    with pytest.warns(GuaranteeWarning, match=r"kept columns \(id\) are copied unchanged.* void it"):
+        release.write(source, mechanism, tmp_path / "o.parquet", keep=["id"])
+    table = pq.read_table(tmp_path / "o.parquet")
+    assert table.column_names == ["released", "id"]
+    assert table["id"].to_pylist() == ROWS["id"]
+    with pytest.warns(GuaranteeWarning, match="kept"):
+        release.write(source, mechanism, tmp_path / "p.csv", keep=["id"], name="a, b")
+    assert duckdb.read_csv(str(tmp_path / "p.csv")).columns == ["a, b", "id"]
+
+
+def test_a_table_without_its_private_columns_can_be_released(mechanism: Mechanism, tmp_path: Path) -> None:
+    public = pa.table({name: ROWS[name] for name in ("member", "age", "town")})
+    assert release.write(public, mechanism, tmp_path / "o.csv").written == 2000
+
+
+def test_existing_files_stay_without_force(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    out = tmp_path / "o.csv"
+    out.write_text("mine")
+    with pytest.raises(InvalidInputError, match="exists: choose another name, or overwrite it with --force"):
+        release.write(source, mechanism, out)
+    assert out.read_text() == "mine"
+    assert release.write(source, mechanism, out, force=True).written == 2000
+    assert out.read_text() != "mine"
+    (tmp_path / "p.codebook.json").write_text("mine")
+    with pytest.raises(InvalidInputError, match=r"p\.codebook\.json' exists"):
+        release.write(source, mechanism, tmp_path / "p.csv")
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_a_file_that_appears_in_the_meantime_stays(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    out = tmp_path / "o.csv"
+
+    def somebody_else(rows: int) -> None:
+        out.write_text("theirs")
+
+    with pytest.raises(InvalidInputError, match="appeared in the meantime"):
+        release.write(source, mechanism, out, progress=somebody_else)
+    assert out.read_text() == "theirs"
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"out": "o.xlsx"}, "neither .csv nor .parquet"),
+        ({"out": "no/such/o.csv"}, "does not exist or is not writable"),
+        ({"out": "."}, "neither .csv nor .parquet"),
+        ({"codebook": "book.txt"}, "neither .json nor .csv"),
+        ({"form": "poems"}, "output as 'poems' is unknown"),
+        ({"binned": "poems"}, "binned='poems' is unknown"),
+        ({"unseen": "poems"}, "unseen='poems' is unknown"),
+        ({"seed": -1}, "seed=-1 is not a seed"),
+        ({"keep": ["nothing"]}, "no column 'nothing'"),
+    ],
+)
+def test_wrong_requests_write_nothing(
+    mechanism: Mechanism,
+    source: str,
+    tmp_path: Path,
+    options: dict[str, Any],
+    match: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns() if "keep" in options else nothing(), pytest.raises(InvalidInputError, match=match):
+        release.write(source, mechanism, **{"out": "o.csv", **options})
+    assert list(tmp_path.iterdir()) == [Path(source)]
+
+
+class nothing:  # noqa: N801
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_a_mechanism_for_other_columns_is_refused(mechanism: Mechanism, tmp_path: Path) -> None:
+    other = pa.table({"colour": ["red"], "size": [1]})
+    with pytest.raises(
+        InvalidInputError, match="for other columns: it needs age, town, member, and the frame has colour"
+    ):
+        release.write(other, mechanism, tmp_path / "o.csv")
+    with pytest.raises(InvalidInputError, match="no column 'age'"):
+        release.write(pa.table({"town": ["north"], "member": [True]}), mechanism, tmp_path / "o.csv")
+    with pytest.raises(InvalidInputError, match="must hold numbers"):
+        release.write(
+            pa.table({"age": ["old"], "town": ["north"], "member": [True]}), mechanism, tmp_path / "o.csv"
+        )
+    with pytest.raises(InvalidInputError, match="no rows"):
+        release.write(pa.table(ROWS).slice(0, 0), mechanism, tmp_path / "o.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- values not seen at design time -----------------------------------------------------------------------------
+
+STRANGE: dict[str, list[Any]] = {
+    "age": [20, 99, 17, 30, None],
+    "town": ["north", "north", "north", "mars", "north"],
+    "member": [True, True, False, True, False],
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        (1, "row 2: age=99 was outside the bins at design time: map it with --unseen"),
+        (3, "row 2: town='mars' was not seen"),
+        (4, "row 2: age=None was not seen"),
+    ],
+)
+def test_unseen_values_are_an_error_by_default(
+    mechanism: Mechanism, tmp_path: Path, row: int, match: str
+) -> None:
+    table = pa.table(STRANGE).take([0, row])
+    with pytest.raises(InvalidInputError, match=match):
+        release.write(table, mechanism, tmp_path / "o.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unseen_rows_are_dropped_marginal_or_nearest_and_counted(
+    mechanism: Mechanism, tmp_path: Path
+) -> None:
+    table = pa.table({**STRANGE, "id": list("abcde")})
+    for rule, written in (("drop", 1), ("marginal", 5), ("nearest", 5)):
+        with pytest.warns(GuaranteeWarning) as caught:
+            report = release.write(table, mechanism, tmp_path / f"{rule}.parquet", unseen=rule, keep=["id"])
+        assert any("4 of 5 rows held values not seen" in str(warning.message) for warning in caught)
+        assert report.unseen == {"age": 3, "town": 1}
+        assert report.written == written
+        assert pq.read_table(tmp_path / f"{rule}.parquet").num_rows == written
+    assert pq.read_table(tmp_path / "drop.parquet")["id"].to_pylist() == ["a"]
+
+
+def test_nearest_takes_the_end_bin_and_the_most_probable_tie(mechanism: Mechanism) -> None:
+    sampler = Sampler(mechanism, "nearest")
+    batch = pa.table(STRANGE).slice(1, 4)
+    codes = sampler.encode(batch)
+    found = [mechanism.x_labels[i] for i in sampler._closest(codes)]
+    assert found[0] == "age=60-80, town=north, member=true"
+    assert found[1] == "age=18-39, town=north, member=false"
+    assert found[2].startswith("age=18-39, ")
+    assert found[2].endswith("member=true")
+    assert found[3].endswith("town=north, member=false")
+
+
+def test_marginal_draws_from_p_y(mechanism: Mechanism) -> None:
+    n = 100_000
+    batch = pa.table({"age": [99] * n, "town": ["mars"] * n, "member": [None] * n})
+    tally = Tally()
+    y, kept = Sampler(mechanism, "marginal").draw(batch, seeded(0), tally)
+    assert kept is None
+    assert tally.unseen_rows == n
+    assert np.abs(np.bincount(y, minlength=mechanism.n_y) / n - mechanism.p_y).max() < 6 / np.sqrt(4 * n)
+
+
+def test_a_new_combination_of_known_values_is_told_apart(tmp_path: Path) -> None:
+    rows = pa.table({"s": ["a", "b"] * 50, "u": ["x", "y"] * 50, "v": [1, 2] * 50})
+    designed = tables.count(rows, private="s", public=["u", "v"])
+    mechanism = random_mechanism(designed, n_y=2)
+    new = pa.table({"u": ["x"], "v": [2]})
+    with pytest.raises(InvalidInputError, match="the combination u=x, v=2 was not seen at design time"):
+        release.write(new, mechanism, tmp_path / "o.csv")
+    with pytest.warns(GuaranteeWarning, match="1 of 1 rows"):
+        assert release.write(new, mechanism, tmp_path / "o.csv", unseen="marginal").unseen == {
+            "combination": 1
+        }
+
+
+# --- frames -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "lazy", "arrow", "duckdb"])
+def test_a_frame_comes_back_as_a_frame(mechanism: Mechanism, engine: str) -> None:
+    arrow = pa.table(ROWS)
+    frames = {
+        "pandas": arrow.to_pandas,
+        "polars": lambda: pl.from_arrow(arrow),
+        "arrow": lambda: arrow,
+        "lazy": lambda: pl.from_arrow(arrow).lazy(),
+        "duckdb": lambda: duckdb.connect().from_arrow(arrow),
+    }
+    source = frames[engine]()
+    with pytest.warns(GuaranteeWarning):
+        first = release.frame(source, mechanism, seed=1)
+    with pytest.warns(GuaranteeWarning):
+        again = release.frame(arrow, mechanism, seed=1)
+    expected = {"pandas": "DataFrame", "polars": "DataFrame", "lazy": "DataFrame"}.get(engine, "Table")
+    assert type(first).__name__ == expected
+    assert nw.from_native(first).to_arrow()["released"].to_pylist() == again["released"].to_pylist()
+
+
+def test_a_frame_reports_unseen_rows(mechanism: Mechanism) -> None:
+    seen: list[int] = []
+    out = release.frame(pa.table(STRANGE), mechanism, unseen="drop", on_unseen=seen.append)
+    assert out.num_rows == 1
+    assert seen == [4]
+    assert release.frame(pa.table(ROWS).slice(0, 0), mechanism).num_rows == 0
+
+
+def test_dask_rows_stream_by_partition(mechanism: Mechanism, tmp_path: Path) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    frame = dd.from_pandas(
+        pa.table({name: ROWS[name] for name in ("age", "town", "member")}).to_pandas(), npartitions=4
+    )
+    assert release.write(frame, mechanism, tmp_path / "o.csv").written == 2000
+
+
+# --- killed in the middle ---------------------------------------------------------------------------------------
+
+KILLED = """
+import sys, time
+import pyarrow as pa
+from privfunnel import release
+from privfunnel.mechanism import Mechanism
+
+def slowly(rows):
+    print(rows, flush=True)
+    time.sleep(0.05)
+
+source, mechanism, out = sys.argv[1:]
+release.write(source, Mechanism.load(mechanism), out, batch_rows=100, progress=slowly)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_killed_release_leaves_no_output(
+    mechanism: Mechanism, source: str, tmp_path: Path, how: int
+) -> None:
+    mechanism.save(tmp_path / "m.json")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    command = [sys.executable, "-c", KILLED, source, str(tmp_path / "m.json"), str(folder / "o.csv")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # at least one batch is written
+        assert list(folder.glob(".o.csv.*.partial"))
+        os.kill(process.pid, how)
+        deadline = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert process.returncode not in (None, 0)
+    visible = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    assert visible == []
+    if how != signal.SIGKILL:  # nothing can clean up after that one; what stays is hidden and called .partial
+        assert list(folder.iterdir()) == []
