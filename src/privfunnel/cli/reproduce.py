@@ -1,0 +1,36 @@
+"""``privfunnel reproduce``: the paper's figures with the numbers behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("reproduce", short_help="The paper's figures, with the numbers behind them.")
+@click.option("--quick", is_flag=True, help="About a minute, with reduced settings, instead of the full run.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("out/reproduction"), show_default=True,
+              metavar="DIR", help="Folder for the figures, points.csv and reproduction.md.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Fixes all randomness.")
+@click.option("--fresh", is_flag=True, help="Compute panels again that an earlier run has finished.")
+def command(quick: bool, out: Path, seed: int, fresh: bool) -> None:
+    """Run the experiments of the paper that introduced AEM.
+
+    Both synthetic problems, heart failure and census income, AEM against Douglas-Rachford splitting, as PNG and SVG
+    figures, a CSV of every point, and a page that says for each claim of the paper what was found.
+
+    A finished panel is kept: an interrupted run goes on where it stopped.
+    """
+    from privfunnel import reproduce
+    from privfunnel.solve import check_seed
+
+    check_seed(seed)
+    try:
+        reproduce.run(out, quick=quick, seed=seed, fresh=fresh, tell=click.echo)
+    except KeyboardInterrupt:
+        click.echo(
+            f"interrupted: finished panels are kept in {out / 'panels'}; run the same again to go on",
+            err=True,
+        )
+        click.get_current_context().exit(130)
+    click.echo(f"The page is {out / 'reproduction.md'}")
