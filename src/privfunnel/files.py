@@ -7,9 +7,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from privfunnel.errors import InvalidInputError
 
@@ -29,11 +29,18 @@ def check_schema(data: Any, schema: str, version: int) -> None:
 
 
 def write_json(path: str | os.PathLike[str], data: Any) -> None:
-    """Write JSON through a temporary file that is renamed at the end, so that nothing is left half-written."""
+    """Write JSON, whole or not at all."""
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    write_bytes(path, lambda stream: stream.write(text.encode("utf-8")))
+
+
+def write_bytes(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
+    """Let ``write`` fill a temporary file that is renamed at the end, so that nothing is left half-written."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        temporary.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        with temporary.open("wb") as stream:
+            write(stream)
         temporary.replace(target)
     except OSError as error:
         raise InvalidInputError(

@@ -13,6 +13,8 @@ from privfunnel.solvers.base import Solver
 #: name → (module, class). The class is also an attribute of the package: ``privfunnel.AEM``.
 SOLVERS: dict[str, tuple[str, str]] = {
     "auto": ("privfunnel.solvers.auto", "Auto"),
+    "global": ("privfunnel.solvers.global_", "Global"),
+    "perfect": ("privfunnel.solvers.perfect", "Perfect"),
     "aem": ("privfunnel.solvers.aem", "AEM"),
     "drs": ("privfunnel.solvers.drs", "DRS"),
     "greedy": ("privfunnel.solvers.greedy", "Greedy"),

@@ -1,0 +1,157 @@
+"""The linear program over posteriors, on one live HiGHS model that only ever gains columns.
+
+The columns are posteriors of single components (see :func:`privfunnel.certificate.components`). With C the component,
+which both S and X determine, I(S;Y) = I(C;Y) + I(S;Y|C) and I(X;Y) = I(C;Y) + I(X;Y|C): telling part of C costs a nat of
+leakage a nat of disclosure, which no better slope exceeds, and all else happens inside components that can be released side
+by side. So with weights r on component posteriors w and d = I(C;Y),
+
+    L(R) = H(S|C) + min  d + Σ r (−H(P_c w))   s.t.  Σ r w = p_x,  Σ r H(w) − d ≤ H(X|C) − R,  0 ≤ d ≤ H(C),  r ≥ 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.certificate import components
+from privfunnel.errors import SolverError
+from privfunnel.measures import Array, entropy
+from privfunnel.problem import Problem
+
+from ._columns import entries
+
+_NO_ROWS = np.array([], dtype=np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """One component: its symbols, its p(s|x) and the transpose the kernels want."""
+
+    x: NDArray[np.intp]
+    p_s_given_x: Array
+    columns: Array
+    mass: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prices:
+    """The duals at an optimum of the restricted program, and its value in nats.
+
+    ``prices`` are scaled so that each component's least F is 0 at optimality; :meth:`global_prices` gives the a of the
+    certificate, which carries the entropy of C as well.
+    """
+
+    prices: Array
+    slope: float
+    value: float
+
+
+def split_problem(problem: Problem) -> list[Part]:
+    """The components of a problem."""
+    parts = []
+    for s, x in components(problem.p_s_given_x):
+        p = np.ascontiguousarray(problem.p_s_given_x[np.ix_(s, x)])
+        parts.append(
+            Part(x=x, p_s_given_x=p, columns=np.ascontiguousarray(p.T), mass=float(problem.p_x[x].sum()))
+        )
+    return parts
+
+
+class Master:
+    """The restricted program of one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.parts = split_problem(problem)
+        self.h_c = float(entropy([part.mass for part in self.parts])) if len(self.parts) > 1 else 0.0
+        self._pools: list[list[Array]] = [[] for _ in self.parts]
+        self._known: list[set[bytes]] = [set() for _ in self.parts]
+        self._owner: list[tuple[int, int]] = []
+        self._lp = highspy.Highs()
+        self._lp.silent()
+        for name, option in (
+            ("simplex_strategy", 4),
+            ("presolve", "off"),
+            ("primal_feasibility_tolerance", 1e-10),
+            ("dual_feasibility_tolerance", 1e-10),
+            ("threads", 1),
+        ):
+            self._lp.setOptionValue(name, option)
+        for p in problem.p_x:
+            self._lp.addRow(float(p), float(p), 0, _NO_ROWS, np.array([]))
+        self._lp.addRow(-highspy.kHighsInf, 0.0, 0, _NO_ROWS, np.array([]))
+        row = np.array([problem.n_x], dtype=np.int32)
+        self._lp.addCol(1.0, 0.0, self.h_c, 1, row, np.array([-1.0]))
+        for c, part in enumerate(self.parts):
+            self.add(c, np.eye(part.x.size))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of posteriors in the program."""
+        return len(self._owner)
+
+    def add(self, component: int, posteriors: Array) -> int:
+        """Add posteriors (n, M_c) of a component that are not there yet; return how many were new."""
+        new = []
+        for w in posteriors:
+            key = np.round(w, 8).tobytes()
+            if key not in self._known[component]:
+                self._known[component].add(key)
+                new.append(w)
+        if not new:
+            return 0
+        part = self.parts[component]
+        w_new = np.array(new)
+        cost, resource = entries(part.p_s_given_x, w_new)
+        starts, rows, values = [0], [], []
+        for w, h in zip(w_new, resource, strict=True):
+            used = np.flatnonzero(w)
+            rows.append(np.append(part.x[used], self.problem.n_x))
+            values.append(np.append(w[used], h))
+            starts.append(starts[-1] + used.size + 1)
+        n = len(new)
+        self._lp.addCols(
+            n, cost, np.zeros(n), np.full(n, highspy.kHighsInf), starts[-1], np.array(starts[:-1], dtype=np.int32),
+            np.concatenate(rows).astype(np.int32), np.concatenate(values),
+        )  # fmt: skip
+        place = len(self._pools[component])
+        self._pools[component].extend(w_new)
+        self._owner.extend((component, place + j) for j in range(n))
+        return n
+
+    def solve(self, disclosure: float) -> Prices:
+        """Solve for ``disclosure`` nats and return the duals."""
+        n_x = self.problem.n_x
+        room = self.problem.disclosure_ceiling - self.h_c - disclosure
+        self._lp.changeRowBounds(n_x, -highspy.kHighsInf, room)
+        self._lp.run()
+        if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            self._lp.clearSolver()  # a stalled basis: start over from scratch
+            self._lp.run()
+            if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                status = self._lp.modelStatusToString(self._lp.getModelStatus())
+                raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
+        duals = np.array(self._lp.getSolution().row_dual)
+        value = self.problem.h_s - self.h_c + self._lp.getObjectiveValue()
+        return Prices(prices=duals[:n_x], slope=max(-float(duals[n_x]), 0.0), value=value)
+
+    def weights(self) -> tuple[float, list[tuple[Array, Array]]]:
+        """``d`` and, for each component, the used (weights (n,), posteriors (n, M_c)) of the last solution."""
+        r = np.maximum(np.array(self._lp.getSolution().col_value), 0.0)
+        used: list[tuple[list[float], list[Array]]] = [([], []) for _ in self.parts]
+        for j in np.flatnonzero(r[1:] > 1e-13):
+            component, place = self._owner[j]
+            used[component][0].append(float(r[1 + j]))
+            used[component][1].append(self._pools[component][place])
+        return float(r[0]), [(np.array(weights), np.array(pool)) for weights, pool in used]
+
+    def global_prices(self, duals: Prices) -> Array:
+        """The certificate's a: the prices plus ``(1 − μ) log p(c)`` on each component's symbols."""
+        a = duals.prices.copy()
+        if len(self.parts) > 1:
+            for part in self.parts:
+                a[part.x] += (1.0 - min(duals.slope, 1.0)) * np.log(part.mass)
+        return a

@@ -1,0 +1,272 @@
+"""The posteriors that say nothing about S: the polytope ``{w ≥ 0, P w = t}`` of one component and its cheapest vertices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.random import Generator
+
+from privfunnel.errors import SolverError
+from privfunnel.measures import Array, entropy
+
+from ._columns import distinct, sparse_starts
+from ._relax import fill_chords, plogp
+from ._tree import propagate, shrink
+
+#: Lists of vertices up to this many candidate supports are made outright.
+MOST_SUPPORTS = 200_000
+#: R0 counts as proved when no posterior could improve it by more than this, in nats.
+PROVED = 1e-7
+
+_NONE = np.array([], dtype=np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Silent:
+    """The best mixture of silent posteriors of one component.
+
+    Attributes:
+        weights: Probabilities of the posteriors inside the component, shape (n,).
+        posteriors: Shape (n, M_c); each satisfies P w = t.
+        entropy: Σ weights·H(posterior), in nats: as small as was found.
+        proved: Whether no mixture has a smaller one (to 1e-7 nats).
+        vertices: All posteriors met on the way, shape (m, M_c).
+    """
+
+    weights: Array
+    posteriors: Array
+    entropy: float
+    proved: bool
+    vertices: Array
+
+
+def count_supports(p_s_given_x: Array) -> int:
+    """Number of candidate supports of a vertex: subsets of rank(P) symbols."""
+    rank = int(np.linalg.matrix_rank(p_s_given_x))
+    return math.comb(p_s_given_x.shape[1], rank)
+
+
+def enumerate_vertices(p_s_given_x: Array, target: Array) -> Array:
+    """All vertices of ``{w ≥ 0, P w = target}``, shape (n, M), by solving on every support of rank(P) symbols."""
+    n_s, n_x = p_s_given_x.shape
+    left, sizes, _ = np.linalg.svd(p_s_given_x, full_matrices=False)
+    rank = int(np.sum(sizes > sizes[0] * max(n_s, n_x) * np.finfo(float).eps))
+    # Rows of full rank with the same solutions: coordinates in the column space of P.
+    basis = left[:, :rank].T
+    rows, goal = basis @ p_s_given_x, basis @ target
+    found: dict[bytes, Array] = {}
+    supports = itertools.combinations(range(n_x), rank)
+    while True:
+        chunk = np.array(list(itertools.islice(supports, 20_000)), dtype=np.intp)
+        if chunk.size == 0:
+            break
+        systems = np.moveaxis(rows[:, chunk], 0, 1)
+        solid = np.abs(np.linalg.det(systems)) > 1e-13
+        chunk, systems = chunk[solid], systems[solid]
+        values = np.linalg.solve(systems, np.broadcast_to(goal, (len(systems), rank))[..., None])[..., 0]
+        for support, value in zip(chunk, values, strict=True):
+            if value.min() < -1e-12:
+                continue
+            vertex = np.zeros(n_x)
+            vertex[support] = np.where(value > 1e-12, value, 0.0)
+            found.setdefault(np.round(vertex, 9).tobytes(), vertex)
+    return np.array([polish(p_s_given_x, target, vertex) for vertex in found.values()]).reshape(-1, n_x)
+
+
+def polish(p_s_given_x: Array, target: Array, vertex: Array) -> Array:
+    """The vertex again, with ``P w = target`` to rounding: one correction on its own support."""
+    used = vertex > 0.0
+    part = p_s_given_x[:, used]
+    w = vertex[used] + np.linalg.lstsq(part, target - part @ vertex[used], rcond=None)[0]
+    out = np.zeros_like(vertex)
+    out[used] = np.maximum(w, 0.0)
+    return np.asarray(out / out.sum())
+
+
+def _model() -> highspy.Highs:
+    lp = highspy.Highs()
+    lp.silent()
+    for name, option in (
+        ("presolve", "off"),
+        ("threads", 1),
+        ("primal_feasibility_tolerance", 1e-10),
+        ("dual_feasibility_tolerance", 1e-10),
+    ):
+        lp.setOptionValue(name, option)
+    return lp
+
+
+class Mixture:
+    """Least ``Σ r H(w)`` with ``Σ r w = p_x``, ``r ≥ 0``, over a growing set of posteriors."""
+
+    def __init__(self, p_x: Array) -> None:
+        self.p_x = p_x
+        self.pool = np.zeros((0, p_x.size))
+        self._keys: set[bytes] = set()
+        self._lp = _model()
+        self._lp.setOptionValue("simplex_strategy", 4)
+        for p in p_x:
+            self._lp.addRow(float(p), float(p), 0, _NONE, np.array([]))
+
+    def add(self, posteriors: Array) -> int:
+        """Add posteriors (n, M) that are not there yet; return how many were new."""
+        new = []
+        for w in posteriors:
+            key = np.round(w, 9).tobytes()
+            if key not in self._keys:
+                self._keys.add(key)
+                new.append(w)
+                rows = np.flatnonzero(w).astype(np.int32)
+                self._lp.addCol(float(entropy(w)), 0.0, highspy.kHighsInf, rows.size, rows, w[rows])
+        if new:
+            self.pool = np.concatenate([self.pool, np.array(new)])
+        return len(new)
+
+    def solve(self) -> tuple[float, Array, Array]:
+        """Value, weights (n,) and prices (M,)."""
+        self._lp.run()
+        if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            raise SolverError("the linear program over silent posteriors could not be solved: report the table")
+        solution = self._lp.getSolution()
+        return (
+            float(self._lp.getObjectiveValue()),
+            np.maximum(np.array(solution.col_value), 0.0),
+            np.array(solution.row_dual),
+        )
+
+    def exact_weights(self, weights: Array) -> tuple[Array, Array]:
+        """Weights and posteriors in use, with Σ r w = p_x to rounding instead of the solver's tolerance."""
+        used = weights > 1e-12
+        posteriors = self.pool[used]
+        r = np.linalg.lstsq(posteriors.T, self.p_x, rcond=None)[0]
+        good = r.min() > -1e-12 and np.abs(posteriors.T @ r - self.p_x).max() < 1e-12
+        r = np.maximum(r, 0.0) if good else weights[used]
+        return r / r.sum(), posteriors
+
+
+class Polytope:
+    """Linear minimisation over ``{l ≤ w ≤ u, P w = target}`` on one live model."""
+
+    def __init__(self, p_s_given_x: Array, target: Array) -> None:
+        self.p, self.target = p_s_given_x, target
+        self.columns = np.ascontiguousarray(p_s_given_x.T)
+        n_s, n_x = p_s_given_x.shape
+        self._every = np.arange(n_x, dtype=np.int32)
+        self._lp = _model()
+        for _ in range(n_x):
+            self._lp.addCol(0.0, 0.0, 1.0, 0, _NONE, np.array([]))
+        for k in range(n_s):
+            used = np.flatnonzero(p_s_given_x[k]).astype(np.int32)
+            self._lp.addRow(float(target[k]), float(target[k]), used.size, used, p_s_given_x[k, used])
+
+    def minimise(self, cost: Array, lower: Array, upper: Array) -> tuple[Array, Array] | None:
+        """Minimiser (M,) and multipliers of ``P w = target`` (K,); None where the box misses the polytope."""
+        n_x = cost.size
+        self._lp.changeColsCost(n_x, self._every, cost)
+        self._lp.changeColsBounds(n_x, self._every, lower, upper)
+        self._lp.run()
+        if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = self._lp.getSolution()
+        return np.maximum(np.array(solution.col_value), 0.0), np.array(solution.row_dual)
+
+    def settle(self, prices: Array, start: Array) -> Array:
+        """A vertex where the concave ``H(w) − prices·w`` is locally least: repeated linear minimisation."""
+        zero, one = np.zeros(start.size), np.ones(start.size)
+        w, value = start, np.inf
+        for _ in range(20):
+            cost = -np.log(np.maximum(w, 1e-6)) - prices
+            step = self.minimise(cost, zero, one)
+            if step is None:
+                break
+            new = float(entropy(step[0]) - prices @ step[0])
+            if new >= value - 1e-12:
+                break
+            w, value = step[0], new
+        return polish(self.p, self.target, np.where(w > 1e-9, w, 0.0))
+
+    def explore(self, prices: Array, cutoff: float, deadline: float, nodes: int) -> tuple[bool, Array, int]:
+        """Branch and bound on ``H(w) − prices·w``: is it ≥ ``cutoff`` everywhere, vertices below it, boxes opened.
+
+        The bound of a box is recomputed from the multipliers by hand, so the program's tolerance cannot spoil it.
+        """
+        n_x = prices.size
+        stack = [(np.zeros(n_x), np.ones(n_x))]
+        found: list[Array] = []
+        alpha, beta = np.empty(n_x), np.empty(n_x)
+        opened = 0
+        while stack:
+            if time.perf_counter() > deadline or len(found) >= 10 or opened >= nodes:
+                return False, np.array(found).reshape(-1, n_x), opened
+            opened += 1
+            lower, upper = stack.pop()
+            fill_chords(lower, upper, alpha, beta)
+            step = self.minimise(beta - prices, lower, upper)
+            if step is None:
+                if self._lp.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+                    continue
+                return False, np.array(found).reshape(-1, n_x), opened
+            w, y = step
+            rates = -self.columns @ y - prices
+            low = np.array([rates[i] * lower[i] - plogp(lower[i]) for i in range(n_x)])
+            high = np.array([rates[i] * upper[i] - plogp(upper[i]) for i in range(n_x)])
+            bound = float(y @ self.target + np.minimum(low, high).sum())
+            if bound >= cutoff:
+                continue
+            if float(entropy(w) - prices @ w) < cutoff:
+                found.append(self.settle(prices, w))
+            shrink(rates, 1.0, cutoff - bound, lower, upper)
+            if not propagate(lower, upper):
+                continue
+            gap = np.array([-plogp(w[i]) - alpha[i] - beta[i] * w[i] for i in range(n_x)])
+            i = int(np.argmax(np.where(upper - lower > 1e-9, gap, -1.0)))
+            middle = float(np.clip(w[i], 0.8 * lower[i] + 0.2 * upper[i], 0.2 * lower[i] + 0.8 * upper[i]))
+            left, right = upper.copy(), lower.copy()
+            left[i], right[i] = middle, middle
+            stack += [(lower, left), (right, upper)]
+        return not found, np.array(found).reshape(-1, n_x), opened
+
+
+def most_silent(p_s_given_x: Array, p_x: Array, rng: Generator, seconds: float, nodes: int) -> Silent:
+    """The mixture of silent posteriors of one component, of total p_x (M,), with the least entropy.
+
+    Lists the vertices where that is affordable, and generates them by column generation otherwise: local search first,
+    branch and bound over at most ``nodes`` boxes when it finds no more.
+    """
+    target = p_s_given_x @ p_x
+    mixture = Mixture(p_x)
+    mixture.add(p_x[None, :])
+    if count_supports(p_s_given_x) <= MOST_SUPPORTS:
+        mixture.add(enumerate_vertices(p_s_given_x, target))
+        value, weights, _ = mixture.solve()
+        r, posteriors = mixture.exact_weights(weights)
+        return Silent(weights=r, posteriors=posteriors, entropy=value, proved=True, vertices=mixture.pool)
+    proved = _generate(mixture, Polytope(p_s_given_x, target), rng, time.perf_counter() + seconds, nodes)
+    value, weights, _ = mixture.solve()
+    r, posteriors = mixture.exact_weights(weights)
+    return Silent(weights=r, posteriors=posteriors, entropy=value, proved=proved, vertices=mixture.pool)
+
+
+def _generate(mixture: Mixture, polytope: Polytope, rng: Generator, deadline: float, nodes: int) -> bool:
+    """Add vertices until none improves (True) or the limits stop it (False)."""
+    n_x = mixture.p_x.size
+    while time.perf_counter() < deadline:
+        _, weights, prices = mixture.solve()
+        starts = sparse_starts(rng, 20, n_x, n_x // 2 + 1)
+        settled = np.array([polytope.settle(prices, start) for start in starts])
+        values = entropy(settled) - settled @ prices
+        good = values < -PROVED
+        if mixture.add(distinct(settled[good], values[good], 20)):
+            continue
+        proved, found, opened = polytope.explore(prices, -PROVED, deadline, nodes)
+        nodes -= opened
+        if proved:
+            return True
+        if not mixture.add(found):
+            return False
+    return False

@@ -1,0 +1,178 @@
+"""Column generation with exact pricing: closes the gap at one disclosure after another on one shared pool."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator
+
+from privfunnel.certificate import Certificate, Proof
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import Status
+
+from . import _tree
+from ._channel import build
+from ._columns import descend_all, distinct, pricing, sparse_starts, tidy
+from ._master import Master, Prices
+from .base import Listener, Progress
+
+#: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
+MARGIN = 1e-10
+#: Boxes that the first attempt at a proof may open.
+CHUNK = 100_000
+
+
+@dataclass
+class Limits:
+    """What a search may spend: wall-clock seconds and nodes, shared by all its points."""
+
+    seconds: float
+    nodes: int
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.seconds - (time.perf_counter() - self.started)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How work on one disclosure ended: the program's duals there, and why it stopped."""
+
+    duals: Prices
+    status: Status
+    message: str = ""
+
+
+class Search:
+    """Everything known about one problem's curve: posteriors, proved lines, nodes spent."""
+
+    def __init__(self, problem: Problem, rng: Generator, limits: Limits) -> None:
+        self.problem = problem
+        self.rng = rng
+        self.limits = limits
+        self.master = Master(problem)
+        self.lines: list[Certificate] = []
+        self.nodes = 0
+        self.rounds = 0
+        self.effort = CHUNK
+
+    def bound(self, disclosure: float) -> tuple[float, Certificate | None]:
+        """Best proved lower bound on L(R) in nats, and the certificate behind it (None for the closed forms)."""
+        best, line = float(self.problem.lower_bound(disclosure)), None
+        for certificate in self.lines:
+            value = certificate.lower_bound(disclosure)
+            if value > best:
+                best, line = value, certificate
+        return best, line
+
+    def improve(self, disclosure: float, rounds: int, threshold: float) -> None:
+        """A few rounds of local pricing at ``disclosure``: posteriors, no proof."""
+        for _ in range(rounds):
+            if self.limits.left <= 0.0 or not self._price_locally(self.master.solve(disclosure), threshold):
+                break
+
+    def channel(self, disclosure: float) -> Array:
+        """The best channel (M, N) of the pool with at least ``disclosure`` nats."""
+        channel = np.eye(self.problem.n_x)
+        for margin in (2e-10, 2e-9, 2e-8, 2e-7):
+            wanted = disclosure + margin
+            if wanted >= self.problem.disclosure_ceiling:
+                break
+            self.master.solve(wanted)
+            d, used = self.master.weights()
+            told = d / self.master.h_c if d > 0.0 else 0.0
+            channel = build(self.problem, self.master.parts, used, told, wanted)
+            if self.problem.evaluate(channel).disclosure >= disclosure:
+                return channel
+        return channel
+
+    def close(self, disclosure: float, gap: float, tell: Listener | None = None) -> Outcome:
+        """Add posteriors and proofs until value and bound at ``disclosure`` are within ``gap``, or limits stop it."""
+        allowed = self.nodes + self.limits.nodes
+        target = 0.85 * gap  # what a proof leaves; rounding and the asked-for margin take some of the rest
+        while True:
+            duals = self.master.solve(disclosure)
+            self.rounds += 1
+            bound = self.bound(disclosure)[0]
+            if tell is not None:
+                tell(Progress(value=duals.value, bound=bound))
+            if duals.value - bound <= 0.95 * gap:
+                return Outcome(duals=duals, status=Status.OPTIMAL)
+            if self.limits.left <= 0.0:
+                return Outcome(duals=duals, status=Status.TIME_LIMIT)
+            if self.nodes >= allowed:
+                return Outcome(duals=duals, status=Status.NODE_LIMIT)
+            if self._price_locally(duals, -0.5 * target):
+                continue
+            self._price_exactly(duals, target, allowed)
+
+    # --- pricing ------------------------------------------------------------------------------------------------
+
+    def _price_locally(self, duals: Prices, threshold: float) -> int:
+        """Descend F from the posteriors in use and from random ones; add those below ``threshold``."""
+        added = 0
+        _, used = self.master.weights()
+        many = len(self.master.parts) > 1
+        for c, (part, (_, active)) in enumerate(zip(self.master.parts, used, strict=True)):
+            n_x, n_s = part.columns.shape
+            fresh = sparse_starts(self.rng, 16 if many else 100, n_x, n_s + 1)
+            spread = 0.9 * active + 0.1 / n_x
+            starts = np.ascontiguousarray(np.concatenate([active, spread, fresh]))
+            prices = np.ascontiguousarray(duals.prices[part.x])
+            descend_all(part.columns, prices, duals.slope, starts, 60)
+            added += self._add(c, starts, prices, duals.slope, threshold, 20 if many else 100)
+        return added
+
+    def _add(self, c: int, posteriors: Array, prices: Array, slope: float, threshold: float, most: int) -> int:
+        part = self.master.parts[c]
+        posteriors = tidy(posteriors)
+        values = pricing(part.p_s_given_x, prices, slope, posteriors)
+        good = values < threshold
+        return self.master.add(c, distinct(posteriors[good], values[good], most))
+
+    def _price_exactly(self, duals: Prices, target: float, allowed: int) -> None:
+        """Prove that no posterior of any component has F below −target, or add some that have.
+
+        Where the boxes do not suffice for the target, a coarser line is proved instead, and the next attempt may open
+        twice as many.
+        """
+        prices = self.master.global_prices(duals)
+        cutoff = -target
+        while self.limits.left > 0.0 and self.nodes < allowed and cutoff > -100.0:
+            proofs, added, limited = self._explore(duals, prices, cutoff, allowed)
+            if added:
+                return
+            if not limited:
+                self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
+                return
+            if cutoff == -target:
+                self.effort *= 2
+            cutoff *= 4.0
+
+    def _explore(
+        self, duals: Prices, prices: Array, cutoff: float, allowed: int
+    ) -> tuple[list[Proof], int, bool]:
+        """Branch and bound in every component: the trees, posteriors added, and whether a tree was cut short."""
+        proofs: list[Proof] = []
+        added = 0
+        limited = False
+        for c, part in enumerate(self.master.parts):
+            own = np.ascontiguousarray(prices[part.x])
+            shift = float(duals.prices[part.x[0]] - own[0])
+            outcome, n, q, nu, variable, split, first, found, _ = _tree.branch_and_bound(
+                part.columns, own, duals.slope, cutoff + shift, max(min(self.effort, allowed - self.nodes), 1), 50, 0.2
+            )
+            self.nodes += int(n)
+            if outcome == _tree.FOUND:
+                descend_all(part.columns, own, duals.slope, found, 60)
+                added += self._add(c, found, own, duals.slope, cutoff + shift, 50)
+            limited |= outcome == _tree.LIMIT
+            proofs.append(
+                Proof(claim=cutoff + shift - MARGIN, q=q, nu=nu, variable=variable, split=split, first=first)
+            )
+        return proofs, added, limited

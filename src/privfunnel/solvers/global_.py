@@ -1,0 +1,202 @@
+"""The global solver: a channel and a proof of how close to optimal it is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfunnel import channels
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import Answer, Status
+
+from ._search import Limits, Outcome, Search
+from .base import Listener, Progress, Solver
+from .perfect import FreeDisclosure, free_disclosure, share_down
+
+#: The smallest gap that double precision and the checker's rounding allowance support, in nats.
+SMALLEST_GAP = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Global(Solver):
+    """Column generation over posteriors with exact pricing by spatial branch and bound.
+
+    Each answer carries a certificate of its lower bound. A trace shares posteriors and proved lines among all its points.
+
+    Attributes:
+        gap: Stop when leakage and proved bound are within this, in nats.
+        time_limit: Seconds a point may take.
+        node_limit: Boxes that branch and bound may open a point.
+    """
+
+    name: ClassVar[str] = "global"
+    gap: float = 1e-6
+    time_limit: float = 300.0
+    node_limit: int = 100_000_000
+
+    def __post_init__(self) -> None:
+        if not (self.gap >= SMALLEST_GAP and math.isfinite(self.gap)):
+            raise InvalidInputError(f"gap={self.gap!r} cannot be proved: give {SMALLEST_GAP:g} nats or more")
+        if not self.time_limit > 0.0:
+            raise InvalidInputError(f"time_limit={self.time_limit!r} is not a time: give seconds above 0")
+        if not self.node_limit > 0:
+            raise InvalidInputError(f"node_limit={self.node_limit!r} is not a number of nodes: give 1 or more")
+
+    def solve(
+        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """Least leakage at ``disclosure`` nats or more, with a certificate."""
+        return next(self.trace(problem, [disclosure], seed=seed, progress=progress))
+
+    def trace(
+        self,
+        problem: Problem,
+        disclosures: Iterable[float],
+        *,
+        seed: int = 0,
+        progress: Listener | None = None,
+    ) -> Iterator[Answer]:
+        """One answer a disclosure, in the order given."""
+        wanted = [float(r) for r in disclosures]
+        work = _Work(self, problem, seed, progress, len(wanted))
+        work.warm(wanted)
+        for disclosure in wanted:
+            yield work.answer(disclosure)
+
+    def solve_leakage(
+        self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """Most disclosure within ``leakage`` nats, with a certificate that no channel discloses much more."""
+        return _Work(self, problem, seed, progress, 1).within(leakage)
+
+
+class _Work:
+    """One run of the solver on one problem."""
+
+    def __init__(
+        self, options: Global, problem: Problem, seed: int, progress: Listener | None, total: int
+    ) -> None:
+        self.options, self.problem, self.progress, self.total = options, problem, progress, total
+        self.done = 0
+        self.free: FreeDisclosure = free_disclosure(
+            problem, seed=seed, seconds=0.2 * options.time_limit, nodes=0
+        )
+        self.search = Search(problem, np.random.default_rng(seed), self._limits())
+        for component, silent in enumerate(self.free.parts):
+            self.search.master.add(component, silent.posteriors)
+
+    def _limits(self) -> Limits:
+        return Limits(seconds=self.options.time_limit, nodes=self.options.node_limit)
+
+    def warm(self, disclosures: list[float]) -> None:
+        """Fill the pool from the easy end of the curve, so that the hard end starts with good posteriors."""
+        self.search.limits = self._limits()
+        if len(disclosures) > 1:
+            for disclosure in sorted(disclosures, reverse=True):
+                if self._open(disclosure):
+                    self.search.improve(disclosure, rounds=8, threshold=-self.options.gap)
+
+    def _open(self, disclosure: float) -> bool:
+        """Whether neither end of the curve nor perfect privacy answers for this disclosure."""
+        return self.free.disclosure + 1e-12 < disclosure < self.problem.disclosure_ceiling - 1e-9
+
+    def answer(self, disclosure: float) -> Answer:
+        """The answer for one disclosure."""
+        started = time.perf_counter()
+        before = self.search.nodes
+        if disclosure >= self.problem.disclosure_ceiling - 1e-9:
+            answer = Answer(channel=channels.identity(self.problem.n_x), status=Status.OPTIMAL)
+        elif not self._open(disclosure):
+            channel = share_down(self.problem, self.free.channel, disclosure)
+            answer = Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
+        else:
+            self.search.limits = self._limits()
+            outcome = self.search.close(disclosure, self.options.gap, self._tell(disclosure))
+            answer = self._finish(disclosure, outcome, self.search.nodes - before, started)
+        self.done += 1
+        self._report(disclosure, None, None)
+        return answer
+
+    def _finish(self, disclosure: float, outcome: Outcome, nodes: int, started: float) -> Answer:
+        _, certificate = self.search.bound(disclosure)
+        return Answer(
+            channel=self.search.channel(disclosure),
+            status=outcome.status,
+            slope=min(outcome.duals.slope, 1.0),
+            certificate=certificate,
+            steps=nodes,
+            seconds=time.perf_counter() - started,
+            message=f"{self.search.master.n_columns} posteriors, {nodes} boxes",
+        )
+
+    def _tell(self, disclosure: float) -> Listener | None:
+        if self.progress is None:
+            return None
+
+        def tell(news: Progress) -> None:
+            self._report(disclosure, news.value, news.bound)
+
+        return tell
+
+    def _report(self, disclosure: float, value: float | None, bound: float | None) -> None:
+        if self.progress is not None:
+            gap = "" if value is None or bound is None else f", gap {value - bound:.2g}"
+            message = f"R = {disclosure:.4f} nats{gap}"
+            self.progress(
+                Progress(done=self.done, total=self.total, value=value, bound=bound, message=message)
+            )
+
+    # --- leakage budgets ------------------------------------------------------------------------------------------
+
+    def within(self, budget: float) -> Answer:
+        """Newton's method on the convex L(R) = budget: each point is closed, its slope leads to the next."""
+        started = time.perf_counter()
+        gap = self.options.gap
+        low, high = self.free.disclosure, self.problem.disclosure_ceiling
+        best: Array = self.free.channel
+        guess = min(high, max(low, self.problem.h_x_given_s + budget)) - 1e-9
+        outcome: Outcome | None = None
+        self.search.limits = self._limits()
+        for _ in range(60):
+            guess = min(max(guess, low + 1e-10), high - 1e-9)
+            outcome = self.search.close(guess, gap, self._tell(guess))
+            value, slope = outcome.duals.value, outcome.duals.slope
+            if value <= budget:
+                low, best = guess, self.search.channel(guess)
+                if budget - value <= 0.05 * gap or guess >= high - 1e-9:
+                    break
+            else:
+                high = min(high, guess)
+            if high - low <= 1e-10 or outcome.status is not Status.OPTIMAL:
+                break
+            step = (budget - 0.01 * gap - value) / slope if slope > 0.0 else math.inf
+            guess += step
+            if not low < guess < high:
+                guess = 0.5 * (low + high)
+        assert outcome is not None
+        _, certificate = self.search.bound(low)
+        channel = self._trim(best, budget)
+        return Answer(
+            channel=channel,
+            status=outcome.status,
+            slope=min(certificate.slope if certificate is not None else 1.0, 1.0),
+            certificate=certificate,
+            steps=self.search.nodes,
+            seconds=time.perf_counter() - started,
+            message=f"{self.search.master.n_columns} posteriors, {self.search.nodes} boxes",
+        )
+
+    def _trim(self, channel: Array, budget: float) -> Array:
+        """Share the channel with releasing nothing until rounding cannot push its leakage above the budget."""
+        leakage = self.problem.evaluate(channel).leakage
+        if leakage <= budget or leakage <= 1e-15:
+            return channel
+        share = budget / leakage
+        return channels.time_share([channel, channels.constant(self.problem.n_x)], [share, 1.0 - share])
