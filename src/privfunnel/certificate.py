@@ -4,15 +4,15 @@ For any prices a (M,) and slope μ ≥ 0, writing F(w) = −H(Pw) + μ H(w) − 
 
     L(R) ≥ H(S) + a·p_x − μ (H(X) − R) + min_w F(w)      for every R  (nats).
 
-What has to be proved is a lower bound on min F. Where the bipartite graph of P's nonzeros falls into components, each has
-its own minimum f_c, and min F = −(1−μ) log Σ exp(−f_c/(1−μ)) for μ < 1, min f_c for μ ≥ 1. One component is proved by a
-tree of boxes l ≤ w ≤ u that covers its simplex. A node holds multipliers q (normalised here, so any q is safe) and ν:
-with Σ t log t ≥ q·t and e_i(w) = (p_i·q − a_i − ν) w − μ w log w, which is concave,
+What has to be proved is a lower bound on min F. Where the bipartite graph of P's nonzeros falls into components,
+each has its own minimum f_c, and min F = −(1−μ) log Σ exp(−f_c/(1−μ)) for μ < 1, min f_c for μ ≥ 1. One component is
+proved by a tree of boxes l ≤ w ≤ u that covers its simplex. A node holds multipliers q (normalised here, so any q is
+safe) and ν: with Σ t log t ≥ q·t and e_i(w) = (p_i·q − a_i − ν) w − μ w log w, which is concave,
 
     F(w) ≥ ν + Σ_i e_i(w_i) ≥ ν + Σ_i min(e_i(l_i), e_i(u_i)).
 
-If that reaches the claim the box is done. Otherwise the ends of [l_i, u_i] where e_i alone lifts the sum to the claim are cut
-off, and the rest is handed to the node's children. Every bound is lowered by a rounding allowance before it is used.
+If that reaches the claim the box is done. Otherwise the ends of [l_i, u_i] where e_i alone lifts the sum to the
+claim are cut off, and the rest is handed to the node's children. Every bound is lowered by a rounding allowance first.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ class Certificate:
             check(np.ascontiguousarray(p_s_given_x[np.ix_(s, x)].T), self.prices[x], self.slope, proof)
         proved = combine([proof.claim for proof in self.proofs], self.slope)
         if not self.value <= proved:
-            raise CertificateError(f"the certificate claims min F ≥ {self.value!r}, its trees prove {proved!r}")
+            raise CertificateError(
+                f"the certificate claims min F ≥ {self.value!r}, its trees prove {proved!r}"
+            )
         line = _intercept(problem, self.prices, self.slope, self.value, self.coarsening)
         if not self.intercept <= line:
             raise CertificateError(
@@ -210,7 +212,9 @@ class Certificate:
         """Read a certificate written by :meth:`save`; use :func:`load_bundle` for a file of several."""
         bundle = load_bundle(path)
         if len(bundle) != 1:
-            raise CertificateError(f"{str(path)!r} holds {len(bundle)} certificates: read it with load_bundle")
+            raise CertificateError(
+                f"{str(path)!r} holds {len(bundle)} certificates: read it with load_bundle"
+            )
         return bundle[0]
 
 
@@ -220,7 +224,8 @@ def _coarsen(p_s_given_x: Array, groups: NDArray[np.int32] | None) -> Array:
         return p_s_given_x
     merged = np.zeros((int(groups.max()) + 1, p_s_given_x.shape[1]))
     np.add.at(merged, groups, p_s_given_x)
-    return merged[merged.sum(axis=1) > 0.0]
+    kept: Array = merged[merged.sum(axis=1) > 0.0]
+    return kept
 
 
 def _intercept(
@@ -254,7 +259,10 @@ def check(columns: Array, prices: Array, slope: float, proof: Proof) -> None:
         nodes, lower, upper = pending.pop()
         if nodes.size > _BLOCK:
             half = nodes.size // 2
-            pending += [(nodes[:half], lower[:half], upper[:half]), (nodes[half:], lower[half:], upper[half:])]
+            pending += [
+                (nodes[:half], lower[:half], upper[:half]),
+                (nodes[half:], lower[half:], upper[half:]),
+            ]
             continue
         if np.any(seen[nodes]) or np.unique(nodes).size < nodes.size:
             raise CertificateError("the certificate's tree is damaged: a box has two parents")
@@ -329,7 +337,14 @@ def _check_block(
 
 
 def _shrink(
-    rates: Array, slope: float, excess: Array, noise: Array, lower: Array, upper: Array, e_low: Array, e_high: Array
+    rates: Array,
+    slope: float,
+    excess: Array,
+    noise: Array,
+    lower: Array,
+    upper: Array,
+    e_low: Array,
+    e_high: Array,
 ) -> tuple[Array, Array]:
     """Cut off the ends of the intervals where e_i alone lifts the bound to the claim, all arrays (nodes, M).
 
@@ -390,7 +405,9 @@ def _children(
     left_upper[both, variable[both]] = np.minimum(upper[both, variable[both]], proof.split[nodes[both], 0])
     right_lower = lower[both]
     place = np.arange(both.size)
-    right_lower[place, variable[both]] = np.maximum(right_lower[place, variable[both]], proof.split[nodes[both], 1])
+    right_lower[place, variable[both]] = np.maximum(
+        right_lower[place, variable[both]], proof.split[nodes[both], 1]
+    )
     return (
         np.concatenate([first, first[both] + 1]),
         np.concatenate([lower, right_lower]),
@@ -439,7 +456,16 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
             return tuple(_read(data, c) for c in range(int(data["count"])))
     except FileNotFoundError as error:
         raise InvalidInputError(f"cannot read {str(path)!r} ({error.strerror}): check the path") from error
-    except (OSError, KeyError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as e:
+    except (
+        OSError,
+        KeyError,
+        ValueError,
+        EOFError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as e:
         detail = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise CertificateError(f"{str(path)!r} is not a readable certificate file ({detail})") from e
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import highspy
 import numpy as np
 
 from privfunnel import channels
@@ -10,6 +9,7 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 
 from ._columns import entries
+from ._lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
 from ._master import Part
 
 
@@ -42,20 +42,17 @@ def align(parts: list[Part], used: list[tuple[Array, Array]], told: float) -> tu
 def reduce(problem: Problem, weights: Array, posteriors: Array, disclosure: float) -> tuple[Array, Array]:
     """At most M + 1 of the posteriors (n, M), reweighted to leak no more: a basic solution of the small program."""
     cost, resource = entries(problem.p_s_given_x, posteriors)
-    lp = highspy.Highs()
-    lp.silent()
-    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-        lp.setOptionValue(name, 1e-10)
+    lp = new_model()
     for j in range(weights.size):
-        lp.addCol(float(cost[j]), 0.0, highspy.kHighsInf, 0, np.array([], dtype=np.int32), np.array([]))
+        lp.addCol(float(cost[j]), 0.0, INFINITY, 0, NO_ROWS, NO_VALUES)
     everything = np.arange(weights.size, dtype=np.int32)
     for i, p in enumerate(problem.p_x):
         lp.addRow(float(p), float(p), weights.size, everything, np.ascontiguousarray(posteriors[:, i]))
     # The weights given are feasible; rounding must not make the program infeasible.
     room = max(problem.disclosure_ceiling - disclosure, float(weights @ resource))
-    lp.addRow(-highspy.kHighsInf, room, weights.size, everything, resource)
+    lp.addRow(-INFINITY, room, weights.size, everything, resource)
     lp.run()
-    if lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    if not is_optimal(lp):
         return weights, posteriors
     r = np.maximum(np.array(lp.getSolution().col_value), 0.0)
     return r[r > 1e-13], posteriors[r > 1e-13]

@@ -15,7 +15,7 @@ DUST = 1e-12
 
 
 @compiled
-def descend_all(columns, prices, slope, starts, steps):
+def descend_all(columns: Array, prices: Array, slope: float, starts: Array, steps: int) -> Array:
     """Descend F from every row of ``starts`` (n, M), in place; return the values (n,)."""
     values = np.empty(starts.shape[0])
     image = np.empty(columns.shape[1])

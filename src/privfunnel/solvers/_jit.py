@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -21,5 +21,4 @@ def compiled(function: Function) -> Function:
         import numba
     except ModuleNotFoundError:
         return function
-    kernel: Function = numba.njit(cache=True, error_model="numpy", fastmath=False)(function)
-    return kernel
+    return cast("Function", numba.njit(cache=True, error_model="numpy", fastmath=False)(function))

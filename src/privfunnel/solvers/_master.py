@@ -1,9 +1,9 @@
 """The linear program over posteriors, on one live HiGHS model that only ever gains columns.
 
-The columns are posteriors of single components (see :func:`privfunnel.certificate.components`). With C the component,
-which both S and X determine, I(S;Y) = I(C;Y) + I(S;Y|C) and I(X;Y) = I(C;Y) + I(X;Y|C): telling part of C costs a nat of
-leakage a nat of disclosure, which no better slope exceeds, and all else happens inside components that can be released side
-by side. So with weights r on component posteriors w and d = I(C;Y),
+The columns are posteriors of single components (see :func:`privfunnel.certificate.components`). With C the
+component, which both S and X determine, I(S;Y) = I(C;Y) + I(S;Y|C) and I(X;Y) = I(C;Y) + I(X;Y|C). Telling part of C
+costs a nat of leakage for a nat of disclosure, the steepest slope a curve can have; all else happens inside components,
+which can be released side by side. So with weights r on component posteriors w and d = I(C;Y),
 
     L(R) = H(S|C) + min  d + Σ r (−H(P_c w))   s.t.  Σ r w = p_x,  Σ r H(w) − d ≤ H(X|C) − R,  0 ≤ d ≤ H(C),  r ≥ 0.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +21,7 @@ from privfunnel.measures import Array, entropy
 from privfunnel.problem import Problem
 
 from ._columns import entries
-
-_NO_ROWS = np.array([], dtype=np.int32)
+from ._lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,19 +68,10 @@ class Master:
         self._pools: list[list[Array]] = [[] for _ in self.parts]
         self._known: list[set[bytes]] = [set() for _ in self.parts]
         self._owner: list[tuple[int, int]] = []
-        self._lp = highspy.Highs()
-        self._lp.silent()
-        for name, option in (
-            ("simplex_strategy", 4),
-            ("presolve", "off"),
-            ("primal_feasibility_tolerance", 1e-10),
-            ("dual_feasibility_tolerance", 1e-10),
-            ("threads", 1),
-        ):
-            self._lp.setOptionValue(name, option)
+        self._lp = new_model(primal=True)
         for p in problem.p_x:
-            self._lp.addRow(float(p), float(p), 0, _NO_ROWS, np.array([]))
-        self._lp.addRow(-highspy.kHighsInf, 0.0, 0, _NO_ROWS, np.array([]))
+            self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
+        self._lp.addRow(-INFINITY, 0.0, 0, NO_ROWS, NO_VALUES)
         row = np.array([problem.n_x], dtype=np.int32)
         self._lp.addCol(1.0, 0.0, self.h_c, 1, row, np.array([-1.0]))
         for c, part in enumerate(self.parts):
@@ -114,7 +103,7 @@ class Master:
             starts.append(starts[-1] + used.size + 1)
         n = len(new)
         self._lp.addCols(
-            n, cost, np.zeros(n), np.full(n, highspy.kHighsInf), starts[-1], np.array(starts[:-1], dtype=np.int32),
+            n, cost, np.zeros(n), np.full(n, INFINITY), starts[-1], np.array(starts[:-1], dtype=np.int32),
             np.concatenate(rows).astype(np.int32), np.concatenate(values),
         )  # fmt: skip
         place = len(self._pools[component])
@@ -126,12 +115,12 @@ class Master:
         """Solve for ``disclosure`` nats and return the duals."""
         n_x = self.problem.n_x
         room = self.problem.disclosure_ceiling - self.h_c - disclosure
-        self._lp.changeRowBounds(n_x, -highspy.kHighsInf, room)
+        self._lp.changeRowBounds(n_x, -INFINITY, room)
         self._lp.run()
-        if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if not is_optimal(self._lp):
             self._lp.clearSolver()  # a stalled basis: start over from scratch
             self._lp.run()
-            if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            if not is_optimal(self._lp):
                 status = self._lp.modelStatusToString(self._lp.getModelStatus())
                 raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
         duals = np.array(self._lp.getSolution().row_dual)

@@ -1,4 +1,4 @@
-"""The posteriors that say nothing about S: the polytope ``{w ≥ 0, P w = t}`` of one component and its cheapest vertices."""
+"""The posteriors that say nothing about S: the polytope ``{w ≥ 0, P w = t}`` of a component, its best vertices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import time
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 from numpy.random import Generator
 
@@ -15,6 +14,7 @@ from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy
 
 from ._columns import distinct, sparse_starts
+from ._lp import INFINITY, NO_ROWS, NO_VALUES, is_infeasible, is_optimal, new_model
 from ._relax import fill_chords, plogp
 from ._tree import propagate, shrink
 
@@ -22,8 +22,6 @@ from ._tree import propagate, shrink
 MOST_SUPPORTS = 200_000
 #: R0 counts as proved when no posterior could improve it by more than this, in nats.
 PROVED = 1e-7
-
-_NONE = np.array([], dtype=np.int32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,19 +86,6 @@ def polish(p_s_given_x: Array, target: Array, vertex: Array) -> Array:
     return np.asarray(out / out.sum())
 
 
-def _model() -> highspy.Highs:
-    lp = highspy.Highs()
-    lp.silent()
-    for name, option in (
-        ("presolve", "off"),
-        ("threads", 1),
-        ("primal_feasibility_tolerance", 1e-10),
-        ("dual_feasibility_tolerance", 1e-10),
-    ):
-        lp.setOptionValue(name, option)
-    return lp
-
-
 class Mixture:
     """Least ``Σ r H(w)`` with ``Σ r w = p_x``, ``r ≥ 0``, over a growing set of posteriors."""
 
@@ -108,10 +93,9 @@ class Mixture:
         self.p_x = p_x
         self.pool = np.zeros((0, p_x.size))
         self._keys: set[bytes] = set()
-        self._lp = _model()
-        self._lp.setOptionValue("simplex_strategy", 4)
+        self._lp = new_model(primal=True)
         for p in p_x:
-            self._lp.addRow(float(p), float(p), 0, _NONE, np.array([]))
+            self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
 
     def add(self, posteriors: Array) -> int:
         """Add posteriors (n, M) that are not there yet; return how many were new."""
@@ -122,7 +106,7 @@ class Mixture:
                 self._keys.add(key)
                 new.append(w)
                 rows = np.flatnonzero(w).astype(np.int32)
-                self._lp.addCol(float(entropy(w)), 0.0, highspy.kHighsInf, rows.size, rows, w[rows])
+                self._lp.addCol(float(entropy(w)), 0.0, INFINITY, rows.size, rows, w[rows])
         if new:
             self.pool = np.concatenate([self.pool, np.array(new)])
         return len(new)
@@ -130,8 +114,10 @@ class Mixture:
     def solve(self) -> tuple[float, Array, Array]:
         """Value, weights (n,) and prices (M,)."""
         self._lp.run()
-        if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            raise SolverError("the linear program over silent posteriors could not be solved: report the table")
+        if not is_optimal(self._lp):
+            raise SolverError(
+                "the linear program over silent posteriors could not be solved: report the table"
+            )
         solution = self._lp.getSolution()
         return (
             float(self._lp.getObjectiveValue()),
@@ -157,9 +143,9 @@ class Polytope:
         self.columns = np.ascontiguousarray(p_s_given_x.T)
         n_s, n_x = p_s_given_x.shape
         self._every = np.arange(n_x, dtype=np.int32)
-        self._lp = _model()
+        self._lp = new_model()
         for _ in range(n_x):
-            self._lp.addCol(0.0, 0.0, 1.0, 0, _NONE, np.array([]))
+            self._lp.addCol(0.0, 0.0, 1.0, 0, NO_ROWS, NO_VALUES)
         for k in range(n_s):
             used = np.flatnonzero(p_s_given_x[k]).astype(np.int32)
             self._lp.addRow(float(target[k]), float(target[k]), used.size, used, p_s_given_x[k, used])
@@ -170,7 +156,7 @@ class Polytope:
         self._lp.changeColsCost(n_x, self._every, cost)
         self._lp.changeColsBounds(n_x, self._every, lower, upper)
         self._lp.run()
-        if self._lp.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if not is_optimal(self._lp):
             return None
         solution = self._lp.getSolution()
         return np.maximum(np.array(solution.col_value), 0.0), np.array(solution.row_dual)
@@ -208,7 +194,7 @@ class Polytope:
             fill_chords(lower, upper, alpha, beta)
             step = self.minimise(beta - prices, lower, upper)
             if step is None:
-                if self._lp.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+                if is_infeasible(self._lp):
                     continue
                 return False, np.array(found).reshape(-1, n_x), opened
             w, y = step
@@ -256,7 +242,7 @@ def _generate(mixture: Mixture, polytope: Polytope, rng: Generator, deadline: fl
     """Add vertices until none improves (True) or the limits stop it (False)."""
     n_x = mixture.p_x.size
     while time.perf_counter() < deadline:
-        _, weights, prices = mixture.solve()
+        _, _, prices = mixture.solve()
         starts = sparse_starts(rng, 20, n_x, n_x // 2 + 1)
         settled = np.array([polytope.settle(prices, start) for start in starts])
         values = entropy(settled) - settled @ prices

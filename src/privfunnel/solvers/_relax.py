@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from privfunnel.measures import Array
+
 from ._jit import compiled
 
 TINY = 1e-300
 
 
 @compiled
-def plogp(p):
+def plogp(p: float) -> float:
     """``p log p`` of a scalar, 0 at 0."""
     if p > 0.0:
-        return p * np.log(p)
+        return float(p * np.log(p))
     return 0.0
 
 
 @compiled
-def fill_chords(lower, upper, alpha, beta):
+def fill_chords(lower: Array, upper: Array, alpha: Array, beta: Array) -> None:
     """Chords ``alpha_i + beta_i w`` of ``-w log w`` on ``[lower_i, upper_i]``; all arrays (M,)."""
     for i in range(lower.size):
         low = -plogp(lower[i])
@@ -40,7 +42,7 @@ def fill_chords(lower, upper, alpha, beta):
 
 
 @compiled
-def knapsack(cost, lower, upper, point):
+def knapsack(cost: Array, lower: Array, upper: Array, point: Array) -> tuple[float, float]:
     """Minimise ``cost·w`` over the box cut with the simplex; write the vertex into ``point``; return (value, price).
 
     The price ν is the cost of the last symbol filled, i.e. the multiplier of ``Σ w = 1``.
@@ -77,7 +79,7 @@ def knapsack(cost, lower, upper, point):
 
 
 @compiled
-def repair(point, lower, upper):
+def repair(point: Array, lower: Array, upper: Array) -> None:
     """Move ``point`` into the box and onto the simplex, keeping it near; all arrays (M,)."""
     total = 0.0
     for i in range(point.size):
@@ -96,7 +98,7 @@ def repair(point, lower, upper):
 
 
 @compiled
-def solve_spd(matrix, rhs, n, n_rhs):
+def solve_spd(matrix: Array, rhs: Array, n: int, n_rhs: int) -> bool:
     """Solve ``matrix[:n,:n] x = rhs[:n,:n_rhs]`` in place by Cholesky; False when not positive definite."""
     for j in range(n):
         diagonal = matrix[j, j]
@@ -126,7 +128,7 @@ def solve_spd(matrix, rhs, n, n_rhs):
 
 
 @compiled
-def line_search(image, change, linear, longest):
+def line_search(image: Array, change: Array, linear: float, longest: float) -> float:
     """Length in (0, longest] along which ``Σ t log t + linear`` decreases; t moves from ``image`` by ``change``."""
     low = 0.0
     high = longest
@@ -150,7 +152,16 @@ def line_search(image, change, linear, longest):
 
 
 @compiled
-def mix_atoms(images, linear, weights, n, tolerance, image, matrix, rhs):
+def mix_atoms(
+    images: Array,
+    linear: Array,
+    weights: Array,
+    n: int,
+    tolerance: float,
+    image: Array,
+    matrix: Array,
+    rhs: Array,
+) -> float:
     """Minimise ``Σ t log t + linear·weights``, ``t = weights·images``, over the simplex of ``n`` atoms, in place.
 
     ``images`` (n, K), ``linear`` and ``weights`` (n,). Returns the value. Newton steps on the support, Frank-Wolfe
@@ -244,7 +255,22 @@ def mix_atoms(images, linear, weights, n, tolerance, image, matrix, rhs):
 
 
 @compiled
-def relax(columns, linear, const, lower, upper, cutoff, tightness, point, q, cost, atoms, images, weights, values):
+def relax(
+    columns: Array,
+    linear: Array,
+    const: float,
+    lower: Array,
+    upper: Array,
+    cutoff: float,
+    tightness: float,
+    point: Array,
+    q: Array,
+    cost: Array,
+    atoms: Array,
+    images: Array,
+    weights: Array,
+    values: Array,
+) -> tuple[float, float, float]:
     """Bound φ over one box; improve ``q`` and ``point`` in place; return (bound, price ν, value of φ at ``point``).
 
     ``columns`` (M, K) is Pᵀ, ``linear`` (M,) and ``const`` describe φ. ``q`` (K,) and ``point`` (M,) come in as a warm

@@ -61,9 +61,10 @@ class Search:
         self.rounds = 0
         self.effort = CHUNK
 
-    def bound(self, disclosure: float) -> tuple[float, Certificate | None]:
+    def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
         """Best proved lower bound on L(R) in nats, and the certificate behind it (None for the closed forms)."""
-        best, line = float(self.problem.lower_bound(disclosure)), None
+        best = -np.inf if by_line else float(self.problem.lower_bound(disclosure))
+        line = None
         for certificate in self.lines:
             value = certificate.lower_bound(disclosure)
             if value > best:
@@ -91,14 +92,19 @@ class Search:
                 return channel
         return channel
 
-    def close(self, disclosure: float, gap: float, tell: Listener | None = None) -> Outcome:
-        """Add posteriors and proofs until value and bound at ``disclosure`` are within ``gap``, or limits stop it."""
+    def close(
+        self, disclosure: float, gap: float, tell: Listener | None = None, *, by_line: bool = False
+    ) -> Outcome:
+        """Add posteriors and proofs until value and bound at ``disclosure`` are within ``gap``, or limits stop it.
+
+        With ``by_line`` the closed forms do not count: the bound has to come from a certificate.
+        """
         allowed = self.nodes + self.limits.nodes
         target = 0.85 * gap  # what a proof leaves; rounding and the asked-for margin take some of the rest
         while True:
             duals = self.master.solve(disclosure)
             self.rounds += 1
-            bound = self.bound(disclosure)[0]
+            bound = self.bound(disclosure, by_line=by_line)[0]
             if tell is not None:
                 tell(Progress(value=duals.value, bound=bound))
             if duals.value - bound <= 0.95 * gap:
@@ -128,7 +134,9 @@ class Search:
             added += self._add(c, starts, prices, duals.slope, threshold, 20 if many else 100)
         return added
 
-    def _add(self, c: int, posteriors: Array, prices: Array, slope: float, threshold: float, most: int) -> int:
+    def _add(
+        self, c: int, posteriors: Array, prices: Array, slope: float, threshold: float, most: int
+    ) -> int:
         part = self.master.parts[c]
         posteriors = tidy(posteriors)
         values = pricing(part.p_s_given_x, prices, slope, posteriors)
@@ -165,7 +173,13 @@ class Search:
             own = np.ascontiguousarray(prices[part.x])
             shift = float(duals.prices[part.x[0]] - own[0])
             outcome, n, q, nu, variable, split, first, found, _ = _tree.branch_and_bound(
-                part.columns, own, duals.slope, cutoff + shift, max(min(self.effort, allowed - self.nodes), 1), 50, 0.2
+                part.columns,
+                own,
+                duals.slope,
+                cutoff + shift,
+                max(min(self.effort, allowed - self.nodes), 1),
+                50,
+                0.2,
             )
             self.nodes += int(n)
             if outcome == _tree.FOUND:

@@ -4,14 +4,17 @@ The proof is a binary tree of boxes. A node stores multipliers ``(q, ν)``; its 
 
     F(w) >= ν + Σ_i min(e_i(l_i), e_i(u_i)),    e_i(w) = (p_i·q - a_i - ν) w - μ w log w,
 
-because every ``e_i`` is concave. The same ``e_i`` shrink the box (a coordinate whose own ``e_i`` lifts the sum above the
-cutoff cannot be there) and drop the middle of a split. :mod:`privfunnel.certificate` redoes all of it from the stored
-numbers alone, so both must shrink boxes by the same rule.
+because every ``e_i`` is concave. The same ``e_i`` shrink the box (a coordinate whose own ``e_i`` lifts the sum above
+the cutoff cannot be there) and drop the middle of a split. :mod:`privfunnel.certificate` redoes all of it from the
+stored numbers alone, so both must shrink boxes by the same rule.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.measures import Array
 
 from ._jit import compiled
 from ._relax import fill_chords, plogp, relax
@@ -21,9 +24,11 @@ SHRINK = -2
 PROVED, FOUND, LIMIT = 0, 1, 2
 SLACK = 1e-12
 
+Tree = tuple[int, int, Array, Array, NDArray[np.int32], Array, NDArray[np.int32], Array, float]
+
 
 @compiled
-def shrink(rates, slope, excess, lower, upper):
+def shrink(rates: Array, slope: float, excess: float, lower: Array, upper: Array) -> None:
     """Cut off, in place, the ends of ``[lower_i, upper_i]`` where ``e_i`` alone lifts the bound by ``excess``.
 
     ``rates`` (M,) are ``p_i·q - a_i - ν``. Two secant steps on the concave ``e_i``: each lands on the safe side.
@@ -52,7 +57,7 @@ def shrink(rates, slope, excess, lower, upper):
 
 
 @compiled
-def propagate(lower, upper):
+def propagate(lower: Array, upper: Array) -> bool:
     """Use ``Σ w = 1`` on the box, in place; False when the box misses the simplex."""
     total_low = 0.0
     total_high = 0.0
@@ -72,7 +77,7 @@ def propagate(lower, upper):
 
 
 @compiled
-def pricing_value(columns, prices, slope, point, image):
+def pricing_value(columns: Array, prices: Array, slope: float, point: Array, image: Array) -> float:
     """``F(w)`` of a posterior (M,), in nats; ``image`` (K,) is scratch and leaves as ``Pw``."""
     image[:] = 0.0
     value = 0.0
@@ -87,7 +92,7 @@ def pricing_value(columns, prices, slope, point, image):
 
 
 @compiled
-def descend(columns, prices, slope, point, image, steps):
+def descend(columns: Array, prices: Array, slope: float, point: Array, image: Array, steps: int) -> float:
     """Local descent of F on the support of ``point``, in place; return F there.
 
     One step is ``w_i <- w_i^(1+μ) exp(a_i - p_i·log t)``, normalised: AEM's own update with fixed prices.
@@ -120,7 +125,9 @@ def descend(columns, prices, slope, point, image, steps):
 
 
 @compiled
-def split_hole(rate, slope, excess, low, high, middle):
+def split_hole(
+    rate: float, slope: float, excess: float, low: float, high: float, middle: float
+) -> tuple[float, float]:
     """Ends ``(s1, s2)`` of the part around ``middle`` where ``e_i`` alone lifts the bound by ``excess``.
 
     Both equal ``middle`` when there is no such part. Secants from inside keep to the safe side.
@@ -148,7 +155,15 @@ def split_hole(rate, slope, excess, low, high, middle):
 
 
 @compiled
-def branch_and_bound(columns, prices, slope, cutoff, node_limit, patience, tightness):
+def branch_and_bound(
+    columns: Array,
+    prices: Array,
+    slope: float,
+    cutoff: float,
+    node_limit: int,
+    patience: int,
+    tightness: float,
+) -> Tree:
     """Search one component's simplex for ``F(w) < cutoff``.
 
     Args:
@@ -217,15 +232,30 @@ def branch_and_bound(columns, prices, slope, cutoff, node_limit, patience, tight
         const = slope * alpha.sum()
         for i in range(n_x):
             linear[i] = slope * beta[i] - prices[i]
-        bound, price, value = relax(
-            columns, linear, const, lower, upper, cutoff, tightness, point, q[node], cost, atoms, images, weights, values
+        _, price, _ = relax(
+            columns,
+            linear,
+            const,
+            lower,
+            upper,
+            cutoff,
+            tightness,
+            point,
+            q[node],
+            cost,
+            atoms,
+            images,
+            weights,
+            values,
         )
         nu[node] = price
         # The bound as the checker computes it: the knapsack's value in another order of summation.
         bound = price
         for i in range(n_x):
             cost[i] -= slope * beta[i] + price
-            bound += min(cost[i] * lower[i] - slope * plogp(lower[i]), cost[i] * upper[i] - slope * plogp(upper[i]))
+            bound += min(
+                cost[i] * lower[i] - slope * plogp(lower[i]), cost[i] * upper[i] - slope * plogp(upper[i])
+            )
         if bound >= cutoff:
             continue
         candidate[:] = point

@@ -67,8 +67,8 @@ class Auto(Solver):
 def closed_form(problem: Problem, disclosure: float) -> Answer | None:
     """The answer where none has to be searched for: the ends of the curve, and where its two bounds coincide.
 
-    The bounds max(0, R − H(X|S)) and I(S;X) R / H(X) meet on the whole curve when S is independent of X (both are 0) and
-    when S determines X (H(X|S) = 0, both are R); time sharing X and nothing is then optimal.
+    The bounds max(0, R − H(X|S)) and I(S;X) R / H(X) meet on the whole curve when S is independent of X (both are 0)
+    and when S determines X (H(X|S) = 0, both are R); time sharing X and nothing is then optimal.
     """
     ceiling = problem.disclosure_ceiling
     if disclosure <= 0.0:

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfunnel import channels
+from privfunnel.certificate import Certificate
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -28,7 +29,7 @@ SMALLEST_GAP = 1e-8
 class Global(Solver):
     """Column generation over posteriors with exact pricing by spatial branch and bound.
 
-    Each answer carries a certificate of its lower bound. A trace shares posteriors and proved lines among all its points.
+    Each answer carries a certificate of its lower bound. A trace shares posteriors and lines among its points.
 
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
@@ -47,7 +48,9 @@ class Global(Solver):
         if not self.time_limit > 0.0:
             raise InvalidInputError(f"time_limit={self.time_limit!r} is not a time: give seconds above 0")
         if not self.node_limit > 0:
-            raise InvalidInputError(f"node_limit={self.node_limit!r} is not a number of nodes: give 1 or more")
+            raise InvalidInputError(
+                f"node_limit={self.node_limit!r} is not a number of nodes: give 1 or more"
+            )
 
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
@@ -159,39 +162,54 @@ class _Work:
         """Newton's method on the convex L(R) = budget: each point is closed, its slope leads to the next."""
         started = time.perf_counter()
         gap = self.options.gap
-        low, high = self.free.disclosure, self.problem.disclosure_ceiling
-        best: Array = self.free.channel
-        guess = min(high, max(low, self.problem.h_x_given_s + budget)) - 1e-9
-        outcome: Outcome | None = None
+        low, high = self.free.disclosure, self.problem.disclosure_ceiling - 1e-9
+        channel = self.free.channel
+        guess = min(high, max(low, self.problem.h_x_given_s + budget))
+        status = Status.OPTIMAL
         self.search.limits = self._limits()
         for _ in range(60):
-            guess = min(max(guess, low + 1e-10), high - 1e-9)
+            if high - low <= 1e-9 or budget <= 0.0:
+                break
             outcome = self.search.close(guess, gap, self._tell(guess))
-            value, slope = outcome.duals.value, outcome.duals.slope
+            value, slope, status = outcome.duals.value, outcome.duals.slope, outcome.status
             if value <= budget:
-                low, best = guess, self.search.channel(guess)
-                if budget - value <= 0.05 * gap or guess >= high - 1e-9:
+                low, channel = guess, self._trim(self.search.channel(guess), budget)
+                if budget - value <= 0.05 * gap:
                     break
             else:
-                high = min(high, guess)
-            if high - low <= 1e-10 or outcome.status is not Status.OPTIMAL:
+                high = guess
+            if status is not Status.OPTIMAL:
                 break
-            step = (budget - 0.01 * gap - value) / slope if slope > 0.0 else math.inf
-            guess += step
+            # Aim a hair below the budget, so that the last step ends inside it.
+            guess += (budget - 0.01 * gap - value) / slope if slope > 0.0 else math.inf
             if not low < guess < high:
                 guess = 0.5 * (low + high)
-        assert outcome is not None
-        _, certificate = self.search.bound(low)
-        channel = self._trim(best, budget)
+        certificate = self._ceiling(low, budget)
         return Answer(
             channel=channel,
-            status=outcome.status,
-            slope=min(certificate.slope if certificate is not None else 1.0, 1.0),
+            status=status,
+            slope=1.0 if certificate is None else certificate.slope,
             certificate=certificate,
             steps=self.search.nodes,
             seconds=time.perf_counter() - started,
             message=f"{self.search.master.n_columns} posteriors, {self.search.nodes} boxes",
         )
+
+    def _ceiling(self, disclosure: float, budget: float) -> Certificate | None:
+        """A line that rises through the budget next to ``disclosure``: L(R) ≥ c + μR gives R ≤ (budget − c)/μ."""
+        if (
+            disclosure
+            >= min(self.problem.disclosure_ceiling, self.problem.h_x_given_s + budget) - self.options.gap
+        ):
+            return None  # the closed form says it
+        step = 1e-6
+        while step < 0.1 and disclosure + step < self.problem.disclosure_ceiling:
+            outcome = self.search.close(disclosure + step, 0.9 * self.options.gap, by_line=True)
+            if outcome.status is not Status.OPTIMAL or outcome.duals.slope > 1e-6:
+                break
+            step *= 10.0
+        rising = [line for line in self.search.lines if line.slope > 0.0]
+        return min(rising, key=lambda line: (budget - line.intercept) / line.slope, default=None)
 
     def _trim(self, channel: Array, budget: float) -> Array:
         """Share the channel with releasing nothing until rounding cannot push its leakage above the budget."""

@@ -74,7 +74,11 @@ def share_down(problem: Problem, channel: Array, disclosure: float) -> Array:
     """``channel`` with just ``disclosure`` nats, the rest of the time releasing nothing."""
     have = problem.evaluate(channel).disclosure
     share = min(disclosure / have, 1.0) if have > 0.0 else 1.0
-    return channel if share >= 1.0 else channels.time_share([channel, channels.constant(problem.n_x)], [share, 1.0 - share])
+    return (
+        channel
+        if share >= 1.0
+        else channels.time_share([channel, channels.constant(problem.n_x)], [share, 1.0 - share])
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

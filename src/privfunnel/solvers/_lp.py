@@ -1,0 +1,43 @@
+"""One place that knows how a HiGHS model is set up here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+import numpy as np
+
+INFINITY = float(highspy.kHighsInf)
+NO_ROWS = np.array([], dtype=np.int32)
+NO_VALUES = np.array([], dtype=np.float64)
+
+
+def new_model(*, primal: bool = False) -> Any:
+    """A silent, single-threaded model with the tightest tolerances, warm-startable: presolve is off.
+
+    Args:
+        primal: Use the primal simplex method, which stays feasible when columns are added.
+    """
+    lp = highspy.Highs()  # type: ignore[no-untyped-call]
+    lp.silent()
+    options: list[tuple[str, float | str]] = [
+        ("presolve", "off"),
+        ("threads", 1),
+        ("primal_feasibility_tolerance", 1e-10),
+        ("dual_feasibility_tolerance", 1e-10),
+    ]
+    if primal:
+        options.append(("simplex_strategy", 4))
+    for name, value in options:
+        lp.setOptionValue(name, value)
+    return lp
+
+
+def is_optimal(lp: Any) -> bool:
+    """Whether the last run ended at an optimum."""
+    return bool(lp.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+
+def is_infeasible(lp: Any) -> bool:
+    """Whether the last run proved that there is no feasible point."""
+    return bool(lp.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
