@@ -115,7 +115,7 @@ def _haste(results: list[PanelResult]) -> str:
         return "No run of the published iteration met its stopping test."
     return (
         f"Half of the points that the published iteration kept met its stopping test within {np.median(steps):.0f} "
-        "steps: its two copies of the channel agree long before either is stationary, and many runs end near their start."
+        "steps: its two copies of the channel agree before either is stationary, and many runs end near their start."
     )
 
 
