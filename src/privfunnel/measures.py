@@ -89,7 +89,7 @@ def maximal_leakage(p_ab: ArrayLike) -> Array:
     p_ab = np.asarray(p_ab, dtype=np.float64)
     p_a = p_ab.sum(axis=-1, keepdims=True)
     conditional = np.where(p_a > 0.0, p_ab / np.where(p_a > 0.0, p_a, 1.0), 0.0)
-    return np.maximum(np.log(np.sum(np.max(conditional, axis=-2), axis=-1)), 0.0)
+    return np.asarray(np.maximum(np.log(np.sum(np.max(conditional, axis=-2), axis=-1)), 0.0))
 
 
 def lift(p_ab: ArrayLike) -> Array:

@@ -1,0 +1,113 @@
+"""``privfunnel explore``: the local page."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from privfunnel.errors import InvalidInputError
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+
+@click.command("explore", short_help="A local page: see the curve, choose a point, download the release.")
+@click.argument("data", required=False, type=click.Path(path_type=Path))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; a free one by default.")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A further host name under which the page may be opened; may be repeated.",
+)
+@click.option(
+    "--max-upload",
+    default="256M",
+    show_default=True,
+    metavar="SIZE",
+    help="Largest file to drop on the page.",
+)
+@click.option(
+    "--memory-limit",
+    default="4G",
+    show_default=True,
+    metavar="SIZE",
+    help="Memory of one working process; 0: none.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=1.0),
+    default=1800.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time for one curve.",
+)
+@click.option("--browser/--no-browser", default=True, help="Open the page in the default browser.")  # fmt: skip
+def command(
+    data: Path | None,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    max_upload: str,
+    memory_limit: str,
+    time_limit: float,
+    browser: bool,
+) -> None:
+    """Open a local page on DATA (CSV, Parquet, JSON lines, Arrow), or on a file or example chosen there.
+
+    The page is served by this computer to this computer: the address carries a key, nothing is sent anywhere, and
+    what is uploaded is removed when the command ends. Stop it with Ctrl-C.
+
+    \b
+    Examples:
+      privfunnel explore
+      privfunnel explore patients.csv --port 8765 --no-browser
+    """
+    from privfunnel.explorer import Limits, serve
+
+    limits = Limits(memory=parse_size(memory_limit, "--memory-limit"), trace=time_limit)
+    if host not in _LOOPBACK:
+        click.echo(
+            f"warning: on {host} the page can be reached from other machines, unencrypted; anyone with the address "
+            "can read what is loaded",
+            err=True,
+        )
+
+    def announce(address: str) -> None:
+        click.echo(f"privfunnel explorer: {address}")
+        click.echo("Stop it with Ctrl-C; what was uploaded is removed then.")
+
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(
+            data,
+            host=host,
+            port=port,
+            names=names,
+            max_upload=parse_size(max_upload, "--max-upload"),
+            limits=limits,
+            browser=browser and _has_screen(),
+            announce=announce,
+        )
+
+
+def parse_size(text: str, option: str) -> int:
+    """Read ``"256M"``, ``"4 GiB"`` or a number of bytes."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"{option} {text!r} is not a size: give e.g. 256M or 4G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def _has_screen() -> bool:
+    """Whether a graphical browser can be expected; without one Python might start one inside the terminal."""
+    if sys.platform in {"darwin", "win32"}:
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,334 @@
+"""The explorer's web application: routes only. Work is done by :mod:`.tasks` in other processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from privfunnel.errors import InvalidInputError, PrivFunnelError
+from privfunnel.explorer.examples import EXAMPLES
+from privfunnel.explorer.process import JobStoppedError, Limits
+from privfunnel.explorer.security import Gate
+from privfunnel.explorer.sessions import Session, Sessions
+from privfunnel.solvers import registry
+
+MAX_JSON = 1 << 20
+MEDIA = {".json": "application/json", ".csv": "text/csv", ".html": "text/html", ".py": "text/x-python",
+         ".parquet": "application/vnd.apache.parquet", ".txt": "text/plain"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the explorer was started.
+
+    Attributes:
+        token: Secret that the address carries.
+        hosts: Accepted ``Host`` headers.
+        cookie: Name of the cookie.
+        given: A table named on the command line, opened in place, or None.
+        max_upload: Largest upload in bytes.
+        limits: What one tab's processes may use.
+    """
+
+    token: str
+    hosts: frozenset[str]
+    cookie: str = "privfunnel"
+    given: Path | None = None
+    max_upload: int = 256 << 20
+    limits: Limits = field(default_factory=Limits)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def create(settings: Settings) -> ASGIApp:
+    """Build the application behind its gate."""
+    sessions = Sessions(settings.limits)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            sessions.shutdown()
+
+    assets = resources.files("privfunnel")
+    app = Starlette(
+        routes=[
+            Route("/", _page),
+            Mount("/static", StaticFiles(directory=str(assets / "explorer" / "static"))),
+            Mount("/assets", StaticFiles(directory=str(assets / "report" / "assets"))),
+            Route("/api/hello", _hello),
+            Route("/api/sessions", _plain(_open), methods=["POST"]),
+            Route("/api/sessions/{session}/upload", _in_session(_upload), methods=["POST"]),
+            Route("/api/sessions/{session}/example", _in_session(_example), methods=["POST"]),
+            Route("/api/sessions/{session}/given", _in_session(_given), methods=["POST"]),
+            Route("/api/sessions/{session}/roles", _in_session(_roles), methods=["POST"]),
+            Route("/api/sessions/{session}/trace", _in_session(_trace), methods=["POST"]),
+            Route("/api/sessions/{session}/refine", _in_session(_trace), methods=["POST"]),
+            Route("/api/sessions/{session}/cancel", _in_session(_cancel), methods=["POST"]),
+            Route("/api/sessions/{session}/close", _in_session(_close), methods=["POST"]),
+            Route("/api/sessions/{session}/events", _in_session(_events)),
+            Route("/api/sessions/{session}/curve", _in_session(_curve)),
+            Route("/api/sessions/{session}/point", _in_session(_point)),
+            Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
+        ],
+        lifespan=lifespan,
+    )
+    app.state.settings = settings
+    app.state.sessions = sessions
+    return Gate(app, settings.token, settings.hosts, settings.cookie)
+
+
+def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def _sessions(request: Request) -> Sessions:
+    sessions: Sessions = request.app.state.sessions
+    return sessions
+
+
+def _error(message: str, status: int) -> Response:
+    return JSONResponse({"error": message}, status_code=status)
+
+
+def _plain(handler: Handler) -> Handler:
+    """Turn errors into JSON that the page shows as it is."""
+
+    @wraps(handler)
+    async def wrapped(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except JobStoppedError as error:
+            return _error(str(error), 409)
+        except PrivFunnelError as error:
+            return _error(str(error), 400)
+
+    return wrapped
+
+
+def _in_session(handler: Callable[[Request, Session], Awaitable[Response]]) -> Handler:
+    """Find the tab's session, or say that it is gone."""
+
+    @_plain
+    async def wrapped(request: Request) -> Response:
+        session = _sessions(request).get(request.path_params["session"])
+        if session is None:
+            return _error("this tab's data is no longer there: reload the page", 410)
+        return await handler(request, session)
+
+    return wrapped
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > MAX_JSON:
+            raise InvalidInputError("the request is too large: reload the page and try again")
+    try:
+        data = json.loads(raw or b"{}")
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise InvalidInputError("the request is not a JSON object: reload the page and try again")
+    return data
+
+
+def _texts(data: dict[str, Any], name: str) -> list[str]:
+    value = data.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidInputError(f"{name} is not a list of column names: reload the page and try again")
+    return value
+
+
+def _number(request: Request, name: str) -> float | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InvalidInputError(f"{name} = {text!r} is not a number: type one")
+    return value
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+async def _page(_: Request) -> Response:
+    page = resources.files("privfunnel.explorer").joinpath("static", "index.html")
+    return Response(page.read_text("utf-8"), media_type="text/html")
+
+
+async def _hello(request: Request) -> Response:
+    settings = _settings(request)
+    return JSONResponse(
+        {
+            "max_upload": human_size(settings.max_upload),
+            "given": settings.given is not None,
+            "examples": [{"name": e.name, "title": e.title, "about": e.about} for e in EXAMPLES.values()],
+            "solvers": list(registry.names()),
+        }
+    )
+
+
+def human_size(size: int) -> str:
+    """Return a number of bytes in words."""
+    return f"{size / 2**30:.3g} GiB" if size >= 2**30 else f"{size / 2**20:.3g} MiB"
+
+
+async def _open(request: Request) -> Response:
+    session = _sessions(request).open()
+    session.desk.start()
+    return JSONResponse({"id": session.id})
+
+
+async def _close(request: Request, session: Session) -> Response:
+    _sessions(request).close(session.id)
+    return Response(status_code=204)
+
+
+# --- table ----------------------------------------------------------------------------------------------------------
+
+
+async def _upload(request: Request, session: Session) -> Response:
+    settings = _settings(request)
+    name = Path(request.query_params.get("name", "table.csv").replace("\\", "/")).name or "table.csv"
+    too_large = (
+        f"{name} is larger than {human_size(settings.max_upload)}: start `privfunnel explore FILE` instead"
+    )
+    if int(request.headers.get("content-length") or 0) > settings.max_upload:
+        return _error(too_large, 413)
+    # The name is the person's; the file's own name keeps only what tells its format.
+    suffix = "".join(re.findall(r"\.[A-Za-z0-9]{1,8}", name)[-2:]) or ".csv"
+    target = session.folder / f"upload{suffix}"
+    for old in session.folder.glob("upload*"):
+        old.unlink()
+    size = 0
+    try:
+        with target.open("wb") as file:
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > settings.max_upload:
+                    break
+                file.write(chunk)
+    except ClientDisconnect:
+        target.unlink(missing_ok=True)
+        return _error("the upload was interrupted: try again", 400)
+    if size > settings.max_upload:
+        target.unlink(missing_ok=True)
+        return _error(too_large, 413)
+    await session.cancel()
+    return JSONResponse(await _loaded(session, session.ask("inspect", path=str(target), name=name)))
+
+
+async def _example(request: Request, session: Session) -> Response:
+    data = await _json(request)
+    await session.cancel()
+    return JSONResponse(await _loaded(session, session.ask("example", name=str(data.get("name")))))
+
+
+async def _given(request: Request, session: Session) -> Response:
+    given = _settings(request).given
+    if given is None:
+        raise InvalidInputError("no table was named on the command line: drop a file or pick an example")
+    return JSONResponse(await _loaded(session, session.ask("inspect", path=str(given), name=given.name)))
+
+
+async def _loaded(session: Session, table: Awaitable[Any]) -> Any:
+    found = await table
+    session.solver.start()  # its imports are done by the time the roles are
+    return found
+
+
+async def _roles(request: Request, session: Session) -> Response:
+    data = await _json(request)
+    bins = data.get("bins", {})
+    if not isinstance(bins, dict) or not all(isinstance(rule, dict) for rule in bins.values()):
+        raise InvalidInputError("bins is not a table of rules: reload the page and try again")
+    private, public = _texts(data, "private"), _texts(data, "public")
+    await session.cancel()
+    return JSONResponse(await session.ask("roles", private=private, public=public, bins=bins))
+
+
+# --- curve ----------------------------------------------------------------------------------------------------------
+
+
+async def _trace(request: Request, session: Session) -> Response:
+    data = await _json(request)
+    refine = request.url.path.endswith("/refine")
+    await session.begin(points=data.get("points", 20), solver=str(data.get("solver", "auto")), refine=refine)
+    return JSONResponse({}, status_code=202)
+
+
+async def _cancel(_: Request, session: Session) -> Response:
+    return JSONResponse({"cancelled": await session.cancel()})
+
+
+async def _events(request: Request, session: Session) -> Response:
+    stream = session.stream
+    if stream is None:
+        return Response(status_code=204)  # tells an EventSource not to come back
+    try:
+        start = int(request.headers.get("last-event-id", "-1")) + 1
+    except ValueError:
+        start = 0
+    if stream.closed and start >= len(stream.events):
+        return Response(status_code=204)
+
+    async def lines() -> AsyncIterator[str]:
+        async for number, event in stream.read(start):
+            yield f"id: {number}\ndata: {json.dumps(event)}\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream")
+
+
+async def _curve(_: Request, session: Session) -> Response:
+    return JSONResponse(await session.ask("summary"))
+
+
+async def _point(request: Request, session: Session) -> Response:
+    width = _number(request, "width")
+    return JSONResponse(
+        await session.ask(
+            "point",
+            disclosure=_number(request, "disclosure"),
+            leakage=_number(request, "leakage"),
+            width=int(min(max(width or 520.0, 240.0), 1200.0)),
+            group=request.query_params.get("group", ""),
+        )
+    )
+
+
+async def _export(request: Request, session: Session) -> Response:
+    name = request.path_params["name"]
+    disclosure = _number(request, "disclosure")
+    if disclosure is None:
+        raise InvalidInputError("no point is chosen: choose one on the curve")
+    arguments = {"name": name, "disclosure": disclosure}
+    path = Path(await session.desk.call("export", arguments, seconds=session.limits.trace))
+    return FileResponse(
+        path,
+        media_type=MEDIA.get(path.suffix, "application/octet-stream"),
+        filename=name,
+    )

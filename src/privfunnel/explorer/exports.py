@@ -1,0 +1,89 @@
+"""What a chosen point can be taken home as: mechanism, sanitised table, report, and how to make them again."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privfunnel import release
+from privfunnel.curve import Curve
+from privfunnel.errors import InvalidInputError
+from privfunnel.explorer import recipes
+from privfunnel.mechanism import Mechanism
+from privfunnel.release import codebook
+from privfunnel.report import Report
+from privfunnel.report import write as write_report
+from privfunnel.solution import Solution
+
+if TYPE_CHECKING:
+    from privfunnel.explorer.tasks import Setting
+
+FOLDER = "exports"
+
+#: File to its title and what it is.
+DOWNLOADS = {
+    "release.csv": ("Sanitised table", "CSV with the public columns, values drawn from the release"),
+    "release.parquet": ("Sanitised table, Parquet", "the same columns in Parquet"),
+    "symbols.csv": ("Released symbols", "one column with the symbol itself, for use with the codebook"),
+    "codebook.json": ("Codebook", "what each released symbol says: p(y), p(x|y), p(s|y)"),
+    "mechanism.json": ("Mechanism", "the channel with its promise, to release further tables; holds no rows"),
+    "report.html": ("Report", "one file for a review board: curve, chosen point, provenance"),
+    "release.py": ("Python script", "makes the same again"),
+}
+
+
+def offer(setting: Setting, curve: Curve, solution: Solution) -> dict[str, Any]:
+    """Return the list of downloads, the command line and the script for a chosen point."""
+    return {
+        "downloads": [{"name": n, "title": t, "about": a} for n, (t, a) in DOWNLOADS.items()],
+        "command": recipes.command_line(setting, curve, solution),
+        "script": recipes.script(setting, curve, solution),
+    }
+
+
+def clear(folder: Path) -> None:
+    """Remove what was exported from a table that is no longer loaded."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+
+
+def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Solution) -> Path:
+    """Write one of the downloads into a folder and return its path.
+
+    A table is drawn once for a point: asking again gives the same file, since every further draw would tell more.
+
+    Raises:
+        InvalidInputError: There is no such download.
+    """
+    if name not in DOWNLOADS:
+        raise InvalidInputError(f"there is no export {name!r}: choose one of {', '.join(DOWNLOADS)}")
+    mechanism = Mechanism.from_solution(setting.counts, solution)
+    point = hashlib.sha256(mechanism.channel.tobytes()).hexdigest()[:16]
+    place = folder / FOLDER / point
+    place.mkdir(parents=True, exist_ok=True)
+    target = place / name
+    if name == "release.py":
+        target.write_text(recipes.script(setting, curve, solution), encoding="utf-8")
+    elif name == "mechanism.json":
+        mechanism.save(target)
+    elif name == "codebook.json":
+        target.write_text(codebook.render(mechanism, target), encoding="utf-8")
+    elif name == "report.html":
+        write_report(
+            target,
+            curve,
+            Report(
+                source=setting.name,
+                chosen=solution,
+                private=setting.private_axis,
+                public=setting.public_axis,
+                command=recipes.command_line(setting, curve, solution),
+            ),
+        )
+    elif not target.exists():
+        form = "symbols" if name == "symbols.csv" else "records"
+        release.write(
+            setting.source, mechanism, target, form=form, codebook=place / f"{name}.codebook.json", force=True
+        )
+    return target

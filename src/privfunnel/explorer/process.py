@@ -1,0 +1,206 @@
+"""Work done in a process of its own, so that no table can freeze the page or take the server down.
+
+A :class:`Worker` owns one child process, started with ``spawn``. The child runs the named tasks of
+:mod:`privfunnel.explorer.tasks` one after the other, under a limit on its memory; the server limits their time,
+and stops a task by ending the process. What has to survive that is in the session's folder, never only in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from privfunnel.errors import PrivFunnelError
+
+_SPAWN = multiprocessing.get_context("spawn")
+
+Event = dict[str, Any]
+
+
+class JobError(PrivFunnelError):
+    """A task failed; the message is fit for the page."""
+
+
+class JobStoppedError(PrivFunnelError):
+    """A task was cancelled, or its process ended before it did."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one process of one tab may use.
+
+    Attributes:
+        memory: Bytes of private memory; 0 for no limit.
+        quick: Seconds for a request that the page waits for.
+        trace: Seconds for tracing one curve.
+    """
+
+    memory: int = 4 << 30
+    quick: float = 120.0
+    trace: float = 1800.0
+
+
+class Worker:
+    """The server's end of one child process; started on first use and again after it was stopped."""
+
+    def __init__(self, folder: Path, limits: Limits, *, niceness: int = 0) -> None:
+        """Prepare a worker that keeps its files in ``folder``; no process is started yet."""
+        self._folder = folder
+        self._limits = limits
+        self._niceness = niceness
+        self._process: BaseProcess | None = None
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+        self._pending: asyncio.Future[Any] | None = None
+        self._on_event: Callable[[Event], None] | None = None
+
+    def start(self) -> None:
+        """Start the process if it is not running, so that its imports are done by the time it is needed."""
+        if self._process is not None and self._process.is_alive():
+            return
+        ours, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(
+            target=_child, args=(theirs, str(self._folder), self._limits.memory, self._niceness), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._connection = ours
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._listen, args=(ours, loop), daemon=True).start()
+
+    async def call(
+        self,
+        task: str,
+        arguments: dict[str, Any],
+        *,
+        seconds: float,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Any:
+        """Run one task and return its result.
+
+        Args:
+            task: Name of a function of :mod:`privfunnel.explorer.tasks`.
+            arguments: Its keyword arguments.
+            seconds: Wall-clock limit, after which the process is ended.
+            on_event: Called in the event loop with what the task reports on its way.
+
+        Raises:
+            JobError: The task refused its input or failed, or ran out of time or memory.
+            JobStoppedError: The process was stopped.
+        """
+        async with self._lock:
+            self.start()
+            loop = asyncio.get_running_loop()
+            self._pending = loop.create_future()
+            self._on_event = on_event
+            connection = self._connection
+            assert connection is not None
+            try:
+                await loop.run_in_executor(None, connection.send, (task, arguments))
+                return await asyncio.wait_for(self._pending, seconds)
+            except TimeoutError:
+                self.stop()
+                raise JobError(
+                    f"stopped after {seconds:.0f} s: make the problem smaller (fewer or coarser columns) "
+                    "or start the explorer with a larger --time-limit"
+                ) from None
+            except OSError:
+                raise JobStoppedError("the working process has ended") from None
+            finally:
+                self._pending = None
+                self._on_event = None
+
+    def stop(self) -> None:
+        """End the process at once; a task under way raises :class:`JobStoppedError`."""
+        process, self._process = self._process, None
+        if process is not None and process.is_alive():
+            process.kill()
+            process.join(5.0)
+
+    def _listen(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        """Pass the child's messages to the event loop until it hangs up (runs in a thread)."""
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by the time the child ends
+            try:
+                while True:
+                    message = connection.recv()
+                    loop.call_soon_threadsafe(self._receive, connection, message)
+            except (EOFError, OSError):
+                loop.call_soon_threadsafe(self._receive, connection, ("gone", None))
+        connection.close()
+
+    def _receive(self, connection: Connection, message: tuple[str, Any]) -> None:
+        if connection is not self._connection:
+            return  # the last words of a process that has been replaced
+        kind, payload = message
+        if kind == "event":
+            if self._on_event is not None:
+                self._on_event(payload)
+            return
+        if self._pending is None or self._pending.done():
+            return
+        if kind == "done":
+            self._pending.set_result(payload)
+        elif kind == "error":
+            self._pending.set_exception(JobError(payload))
+        else:
+            self._pending.set_exception(
+                JobStoppedError("the working process has ended: it was cancelled, or ran out of memory")
+            )
+
+
+def _child(connection: Connection, folder: str, memory: int, niceness: int) -> None:
+    """Run tasks until the server hangs up (the child's main function)."""
+    _limit(memory, niceness)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
+    from privfunnel.explorer import tasks  # only the child pays for the numerical libraries
+
+    desk = tasks.Desk(Path(folder), emit=lambda event: connection.send(("event", event)))
+    with contextlib.suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
+        while True:
+            task, arguments = connection.recv()
+            connection.send(_answer(desk, tasks.TASKS[task], arguments))
+
+
+def _answer(desk: Any, function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, Any]:
+    try:
+        return "done", function(desk, **arguments)
+    except PrivFunnelError as error:
+        return "error", str(error)
+    except MemoryError:
+        return "error", (
+            "this needs more memory than allowed: use fewer or coarser columns, "
+            "or start the explorer with a larger --memory-limit"
+        )
+    except Exception as error:
+        # The page must hear of it and the next task must still run; the terminal gets the details.
+        traceback.print_exc(file=sys.stderr)
+        return "error", f"internal error ({type(error).__name__}): {error}; details are in the terminal"
+
+
+def _limit(memory: int, niceness: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(niceness)
+    if memory:
+        with contextlib.suppress(ImportError, ValueError, OSError):
+            import resource  # absent on Windows
+
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+
+def _die_with(sentinel: int) -> None:
+    """End this process when the server's ends, even in the middle of a task."""
+    wait([sentinel])
+    os._exit(0)

@@ -1,0 +1,103 @@
+"""The same release without the page: as shell commands and as a Python script."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from privfunnel.curve import Curve
+from privfunnel.solution import Solution
+
+if TYPE_CHECKING:
+    from privfunnel.explorer.tasks import Setting
+
+
+def released_name(setting: Setting) -> str:
+    """Return the name of the released file: ``patients.csv`` becomes ``patients.released.csv``."""
+    return f"{PurePath(setting.name).stem}.released.csv"
+
+
+def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
+    """Return the shell commands that design the mechanism and release the table.
+
+    Column names are separated by commas on the command line, and a bin's name ends at its equals sign: where a name
+    holds one of them, the commands start from the downloaded mechanism instead.
+    """
+    design = "design/mechanism.json"
+    lines = []
+    names = (*setting.private, *setting.public)
+    if any("," in name or name != name.strip() for name in names) or any(
+        "=" in name for name in setting.bins
+    ):
+        design = "mechanism.json"
+        lines.append("# with mechanism.json from the downloads:")
+    else:
+        solve = ["privfunnel", "solve", setting.name]
+        solve += [part for column in setting.private for part in ("--private", column)]
+        solve += [part for column in setting.public for part in ("--public", column)]
+        solve += [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
+        solve += [
+            "--disclosure",
+            f"{solution.disclosure!r} nats",
+            "--solver",
+            curve.solver,
+            "--seed",
+            str(curve.seed),
+        ]
+        lines.append(_wrapped([*solve, "--out", "design"]))
+    release = ["privfunnel", "release", setting.name, "--mechanism", design, "--as", "records"]
+    lines.append(_wrapped([*release, "--out", released_name(setting)]))
+    return "\n".join(lines)
+
+
+def _wrapped(parts: list[str]) -> str:
+    """Return a command over several lines, an option a line."""
+    text = shlex.join(parts[:3])
+    for part in parts[3:]:
+        text += (" \\\n  " if part.startswith("--") else " ") + shlex.quote(part)
+    return text
+
+
+def script(setting: Setting, curve: Curve, solution: Solution) -> str:
+    """Return a Python script that counts, traces, chooses, releases and reports."""
+    grid = (
+        f"points={len(curve.solutions)}"
+        if _uniform(curve)
+        else f"disclosures={[float(r) for r in curve.disclosure]!r}"
+    )
+    return f'''"""Release {released_name(setting)} at the point chosen in the explorer."""
+
+import privfunnel as pf
+from privfunnel.mechanism import Mechanism
+from privfunnel.report import Report
+
+TABLE = {setting.name!r}
+
+
+def main() -> None:
+    counts = pf.tables.count(
+        TABLE,
+        private={list(setting.private)!r},
+        public={list(setting.public)!r},
+        bins={setting.bins!r},
+    )
+    curve = pf.trace(counts.problem(), {grid}, solver={curve.solver!r}, seed={curve.seed})
+    solution = curve.at({solution.disclosure!r})  # nats
+    mechanism = Mechanism.from_solution(counts, solution)
+    mechanism.save("mechanism.json")
+    pf.release.write(TABLE, mechanism, {released_name(setting)!r}, form="records")
+    pf.report.write("report.html", curve, Report(source=TABLE, chosen=solution))
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def _uniform(curve: Curve) -> bool:
+    """Whether the curve's points are those of an uninterrupted trace with evenly spaced points."""
+    steps = curve.disclosure[1:] - curve.disclosure[:-1]
+    return (
+        curve.complete and bool(steps.size) and float(steps.max() - steps.min()) <= 1e-9 * float(steps.max())
+    )

@@ -1,0 +1,142 @@
+"""Who may talk to the explorer: the gate in front of every request.
+
+The page works on private data, so it is closed to everything but the browser that was handed its address:
+
+- a random token in the address is traded for a cookie that scripts cannot read (``HttpOnly``) and other sites
+  cannot send (``SameSite=Strict``), and disappears from the address bar;
+- the ``Host`` header must be one we serve, so that a foreign name rebound to 127.0.0.1 gets nothing;
+- a request that changes something must come from our own origin, and no request may come from another one;
+- the answer forbids the page to load or send anything anywhere else.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
+}
+
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+
+
+def new_token() -> str:
+    """Return a fresh secret of 256 bits that is safe in a URL."""
+    return secrets.token_urlsafe(32)
+
+
+def allowed_hosts(host: str, port: int, extra: Iterable[str] = ()) -> frozenset[str]:
+    """Return the values of the ``Host`` header that are ours.
+
+    Args:
+        host: The address the server is bound to.
+        port: Its port.
+        extra: Further names under which the page may be reached.
+    """
+    names = {"127.0.0.1", "localhost", "[::1]", *extra}
+    if host not in {"0.0.0.0", "::", ""}:  # a wildcard is not a name anyone asks for
+        names.add(f"[{host}]" if ":" in host else host)
+    with_port = {f"{name}:{port}".lower() for name in names}
+    return frozenset(with_port | {name.lower() for name in names} if port == 80 else with_port)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """ASGI middleware that lets only the invited browser in.
+
+    Attributes:
+        app: The application behind the gate.
+        token: The secret that the printed address carries.
+        hosts: Accepted values of the ``Host`` header, port included.
+        cookie: Name of the cookie; it carries the port, since cookies are shared by all ports of a host.
+    """
+
+    app: ASGIApp
+    token: str = field(repr=False)
+    hosts: frozenset[str]
+    cookie: str = "privfunnel"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or pass on one request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        refusal = self._refuse(scope)
+        handler: ASGIApp = self.app if refusal is None else refusal
+        await handler(scope, receive, _with_headers(send))
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        """Return the answer for a request that goes no further, or None to let it pass."""
+        headers = Headers(scope=scope)
+        if headers.get("host", "").lower() not in self.hosts:
+            return PlainTextResponse("This host name is not served here.\n", status_code=421)
+        if not self._same_origin(scope, headers):
+            return PlainTextResponse("Requests from other sites are refused.\n", status_code=403)
+        if scope["path"] == "/" and scope["method"] in _SAFE_METHODS:
+            offered = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
+            if offered and self._is_token(offered[0]):
+                # Trade the token for the cookie and take it out of the address bar and the history.
+                answer = RedirectResponse("/", status_code=303)
+                answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
+                return answer
+        if not self._is_token(self._cookie_value(headers)):
+            return PlainTextResponse(
+                "Open the address that `privfunnel explore` printed: it carries the key to this page.\n",
+                status_code=403,
+            )
+        return None
+
+    def _same_origin(self, scope: Scope, headers: Headers) -> bool:
+        origin = headers.get("origin")
+        if origin is not None:
+            scheme, _, name = origin.partition("://")
+            return scheme in {"http", "https"} and name.lower() in self.hosts
+        if scope["method"] not in _SAFE_METHODS:
+            return False  # every browser names the origin of a request that changes something
+        site = headers.get("sec-fetch-site", "none")
+        # Following a link to the front page is harmless: without the token it shows nothing.
+        return site in {"none", "same-origin"} or (
+            scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
+        )
+
+    def _cookie_value(self, headers: Headers) -> str:
+        return cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+
+    def _is_token(self, offered: str) -> bool:
+        return hmac.compare_digest(offered.encode(), self.token.encode())
+
+
+def _with_headers(send: Send) -> Send:
+    """Add the protective headers to whatever answer goes out."""
+
+    async def wrapped(message: MutableMapping[str, Any] | Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return wrapped

@@ -1,0 +1,156 @@
+"""What one browser tab has loaded: its folder, its two processes and the curve being traced.
+
+A session is known by a random id that only its tab holds. Its files lie in a folder of their own inside one private
+folder (mode 0700) of the server, which is removed when the server ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.explorer.process import Event, JobError, JobStoppedError, Limits, Worker
+
+
+class Stream:
+    """The events of one trace, kept so that a reader who reconnects misses nothing."""
+
+    def __init__(self) -> None:
+        """Start an empty stream."""
+        self.events: list[Event] = []
+        self.closed = False
+        self._changed = asyncio.Event()
+
+    def put(self, event: Event) -> None:
+        """Append an event and wake the readers."""
+        self.events.append(event)
+        self._wake()
+
+    def close(self) -> None:
+        """Say that nothing follows."""
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def read(self, start: int) -> AsyncIterator[tuple[int, Event]]:
+        """Yield events from number ``start`` on, waiting for new ones until the stream is closed."""
+        while True:
+            changed = self._changed
+            while start < len(self.events):
+                yield start, self.events[start]
+                start += 1
+            if self.closed:
+                return
+            await changed.wait()
+
+
+class Session:
+    """One tab's data and processes."""
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        """Open a session whose files go to ``folder``."""
+        self.id = secrets.token_urlsafe(16)
+        self.folder = folder / self.id
+        self.folder.mkdir(mode=0o700)
+        self.limits = limits
+        self.desk = Worker(self.folder, limits)
+        self.solver = Worker(self.folder, limits, niceness=5)
+        self.stream: Stream | None = None
+        self.seen = time.monotonic()
+        self._trace: asyncio.Task[None] | None = None
+
+    async def ask(self, task: str, **arguments: Any) -> Any:
+        """Run a short task and return its answer."""
+        return await self.desk.call(task, arguments, seconds=self.limits.quick)
+
+    async def begin(self, **arguments: Any) -> None:
+        """Start tracing a curve; what it finds arrives in :attr:`stream`. A trace under way is stopped first."""
+        await self.cancel()
+        stream = self.stream = Stream()
+        self._trace = asyncio.create_task(self._run(stream, arguments))
+
+    async def _run(self, stream: Stream, arguments: dict[str, Any]) -> None:
+        try:
+            result = await self.solver.call(
+                "trace", arguments, seconds=self.limits.trace, on_event=stream.put
+            )
+            stream.put({"kind": "done", **result})
+        except JobStoppedError as error:
+            stream.put({"kind": "stopped", "message": str(error)})
+        except JobError as error:
+            stream.put({"kind": "failed", "message": str(error)})
+        finally:
+            stream.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a curve is being traced."""
+        return self._trace is not None and not self._trace.done()
+
+    async def cancel(self) -> bool:
+        """Stop the trace under way, keeping what it has found; return whether there was one."""
+        if not self.busy:
+            return False
+        assert self._trace is not None
+        self.solver.stop()
+        await asyncio.wait([self._trace], timeout=10.0)
+        return True
+
+    def close(self) -> None:
+        """End the processes and remove the files."""
+        self.desk.stop()
+        self.solver.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Sessions:
+    """All sessions of a server, at most ``most`` of them: the one idle for longest makes room."""
+
+    def __init__(self, limits: Limits, most: int = 8) -> None:
+        """Create the private folder."""
+        self.folder = Path(tempfile.mkdtemp(prefix="privfunnel-"))  # mkdtemp makes it 0700
+        self._limits = limits
+        self._most = most
+        self._open: dict[str, Session] = {}
+
+    def open(self) -> Session:
+        """Open a session for a new tab."""
+        while len(self._open) >= self._most:
+            idle = [session for session in self._open.values() if not session.busy]
+            if not idle:
+                raise InvalidInputError(
+                    f"{self._most} tabs are busy: close one, or cancel its curve, and reload"
+                )
+            self.close(min(idle, key=lambda session: session.seen).id)
+        session = Session(self.folder, self._limits)
+        self._open[session.id] = session
+        return session
+
+    def get(self, name: str) -> Session | None:
+        """Return the session with this id, or None."""
+        session = self._open.get(name)
+        if session is not None:
+            session.seen = time.monotonic()
+        return session
+
+    def close(self, name: str) -> None:
+        """Close one session if it is open."""
+        session = self._open.pop(name, None)
+        if session is not None:
+            session.close()
+
+    def shutdown(self) -> None:
+        """Close everything and remove the private folder."""
+        for name in list(self._open):
+            self.close(name)
+        shutil.rmtree(self.folder, ignore_errors=True)

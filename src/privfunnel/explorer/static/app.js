@@ -1,0 +1,36 @@
+// The explorer: one page, six steps. Each step is a module; this file only connects them.
+import { $, api, complain } from "./dom.js";
+import * as table from "./table.js";
+import * as curve from "./curve.js";
+import * as point from "./point.js";
+
+function watchSteps() {
+  const links = [...document.querySelectorAll(".steps a")];
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      for (const link of links) link.classList.toggle("now", link.hash === `#${entry.target.id}`);
+    }
+  }, { rootMargin: "-20% 0px -60% 0px" });
+  document.querySelectorAll("section.card").forEach((section) => seen.observe(section));
+}
+
+async function main() {
+  watchSteps();
+  try {
+    const hello = await api.hello();
+    await api.open();
+    addEventListener("pagehide", () => api.close());
+    curve.setUp(hello, { onPick: point.choose, onCurve: point.begin });
+    point.setUp();
+    table.setUp(hello, {
+      onProblem: () => {},
+      onReset: () => { curve.reset(); point.reset(); },
+    });
+    $("table").dataset.ready = "";
+  } catch (error) {
+    complain(error);
+  }
+}
+
+main();

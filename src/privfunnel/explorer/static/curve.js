@@ -1,0 +1,104 @@
+// Step 3: trace the curve in the background and draw what arrives.
+import { $, api, bits, complain, lock, say, unlock } from "./dom.js";
+
+let source = null;
+let chart = null;
+let onPick = () => {};
+let onCurve = () => {};
+
+export const current = () => chart;
+
+export function setUp(hello, callbacks) {
+  ({ onPick, onCurve } = callbacks);
+  for (const name of hello.solvers) $("solver").append(new Option(name, name));
+  $("trace").addEventListener("click", () => start("trace"));
+  $("refine").addEventListener("click", () => start("refine"));
+  $("cancel").addEventListener("click", async () => {
+    $("cancel").disabled = true;
+    try { await api.post("cancel"); } catch (error) { complain(error); }
+  });
+}
+
+export function reset() {
+  if (source) source.close();
+  source = null;
+  chart = null;
+  $("chart").replaceChildren();
+  $("curve-note").textContent = "";
+  $("refine").hidden = true;
+  busy(false);
+}
+
+function busy(running) {
+  $("trace").disabled = $("refine").disabled = running;
+  $("cancel").hidden = $("progress-row").hidden = !running;
+  $("cancel").disabled = false;
+}
+
+async function start(task) {
+  complain(null);
+  if (task === "trace") {
+    lock("point", "meaning", "export");
+    $("chart").replaceChildren();
+  }
+  busy(true);
+  $("progress").removeAttribute("value");
+  $("progress-text").textContent = "Starting…";
+  try {
+    await api.post(task, { points: Number($("points").value), solver: $("solver").value });
+  } catch (error) {
+    busy(false);
+    complain(error);
+    return;
+  }
+  if (source) source.close();
+  source = new EventSource(api.path("events"));
+  source.onmessage = (message) => handle(JSON.parse(message.data));
+  // The server ends the stream after the last event; a browser that reconnects gets nothing new.
+  source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) busy(false); };
+}
+
+function handle(event) {
+  if (event.kind === "progress") {
+    const text = [event.message];
+    if (event.value !== null && event.bound !== null) text.push(`gap ${bits(Math.max(event.value - event.bound, 0), 6)} bits`);
+    $("progress-text").textContent = text.filter(Boolean).join(" · ");
+    if (event.total) $("progress").value = event.done / event.total;
+  } else if (event.kind === "point") {
+    draw(event.figure);
+    if (event.total) $("progress").value = event.done / event.total;
+    $("progress-text").textContent =
+      `${event.done} of ${event.total} points · last: ${bits(event.leakage, 4)} bits leaked, gap ${bits(event.gap, 6)}`;
+  } else {
+    finish(event);
+  }
+}
+
+export function draw(figure) {
+  // Drawn by the server with every text escaped.
+  $("chart").innerHTML = figure;
+  chart = window.privfunnel.funnel($("chart").querySelector("figure"), { onPick });
+}
+
+async function finish(event) {
+  if (source) source.close();
+  source = null;
+  busy(false);
+  if (event.kind === "failed") complain({ message: event.message });
+  let curve;
+  try {
+    curve = await api.get("curve");
+  } catch (error) {
+    if (event.kind !== "stopped") complain(error);
+    $("chart").replaceChildren();
+    $("curve-note").textContent = event.kind === "stopped" ? "Cancelled before the first point was found." : "";
+    say("Cancelled.");
+    return;
+  }
+  draw(curve.figure);
+  $("curve-note").textContent = curve.note;
+  $("refine").hidden = false;
+  say(event.kind === "stopped" ? `Cancelled. ${curve.note}` : `The curve is complete. ${curve.note}`);
+  unlock("point");
+  onCurve(curve);
+}

@@ -1,0 +1,127 @@
+// Steps 4 to 6: choose a point, see what it means, download it.
+import { $, api, bits, complain, el, latest, percent, say, svg, unlock } from "./dom.js";
+import * as curve from "./curve.js";
+
+let ceiling = { disclosure: 1, leakage: 1, free: null };
+let chosen = null;
+const STEPS = 1000;
+
+export function setUp() {
+  $("slider").addEventListener("input", () => choose((ceiling.disclosure * Number($("slider").value)) / STEPS));
+  $("keep").addEventListener("change", () => {
+    const share = Number($("keep").value) / 100;
+    if (share >= 0 && share <= 1) choose(share * ceiling.disclosure);
+  });
+  $("budget").addEventListener("change", () => {
+    const leakage = Number($("budget").value) * window.privfunnel.BIT;
+    if (leakage >= 0) ask({ leakage: String(leakage) });
+  });
+  $("go-free").addEventListener("click", () => choose(ceiling.free));
+  $("group").addEventListener("change", () => { if (chosen !== null) ask({ disclosure: String(chosen) }); });
+  document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText($(button.dataset.copy).textContent);
+    say("Copied.");
+  }));
+}
+
+export function begin(summary) {
+  ceiling = { disclosure: summary.disclosure_ceiling, leakage: summary.leakage_ceiling, free: summary.free_disclosure };
+  $("go-free").hidden = !(ceiling.free > 0);
+  $("budget").max = ceiling.leakage / window.privfunnel.BIT;
+  const groups = summary.groups;
+  $("group-row").hidden = groups.length < 2;
+  $("group").replaceChildren(new Option("all combinations", ""), ...groups.map((g) => new Option(`${summary.group_name}: ${g}`, g)));
+  choose(chosen !== null && chosen <= ceiling.disclosure ? chosen : summary.suggested);
+}
+
+export function reset() { chosen = null; }
+
+// Move everything on the page that can follow at once, and ask the server for the rest.
+export function choose(disclosure) {
+  chosen = Math.min(Math.max(disclosure, 0), ceiling.disclosure);
+  follow(chosen);
+  ask({ disclosure: String(chosen) });
+}
+
+function follow(disclosure) {
+  const chart = curve.current();
+  $("slider").value = Math.round((STEPS * disclosure) / (ceiling.disclosure || 1));
+  $("slider").setAttribute("aria-valuetext", `${percent(disclosure / (ceiling.disclosure || 1))} of the information`);
+  if (document.activeElement !== $("keep")) $("keep").value = ((100 * disclosure) / (ceiling.disclosure || 1)).toFixed(1);
+  if (chart) chart.mark(disclosure, window.privfunnel.interpolate(chart.points(), disclosure));
+}
+
+const ask = latest(70, async (current, query) => {
+  const width = Math.floor($("heat").clientWidth || $("point").clientWidth - 40);
+  $("meaning").classList.add("busy");
+  try {
+    const group = $("group").value;
+    const columns = window.innerWidth > 760 ? 2 : 1;
+    const found = await api.get("point", { ...query, group, width: String(Math.floor((width - 36 * (columns - 1)) / columns)) });
+    if (current()) show(found);
+  } catch (error) {
+    if (current()) complain(error);
+  } finally {
+    if (current()) $("meaning").classList.remove("busy");
+  }
+});
+
+function show(found) {
+  complain(null);
+  chosen = found.disclosure;
+  follow(chosen);
+  const chart = curve.current();
+  if (chart) chart.mark(found.disclosure, found.leakage);
+  if (document.activeElement !== $("budget")) $("budget").value = (found.leakage / window.privfunnel.BIT).toFixed(4);
+  $("figures").replaceChildren(...[
+    ["Disclosed", `${bits(found.disclosure)} bits`, `${percent(found.disclosure_share)} of H(X)`],
+    ["Leaked", `${bits(found.leakage, 4)} bits`, `${percent(found.leakage_share)} of I(S;X)`],
+    ["No release leaks less than", `${bits(found.lower_bound, 4)} bits`, `proof: ${found.bound_source}`],
+    ["Gap", `${bits(found.gap, 6)} bits`, found.advice],
+  ].flatMap(([name, value, more]) => [el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)))]));
+  unlock("meaning");
+  unlock("export");
+  $("in-words").textContent = found.words;
+  guesses(found.guesses);
+  kept(found.kept);
+  $("worst").replaceChildren(head(["", "value", "in words"]), el("tbody", {}, ...found.worst.map((row) =>
+    el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, row.value), el("td", {}, row.words)))));
+  // Drawn by the server with every text escaped.
+  $("heat").innerHTML = found.heat;
+  window.privfunnel.heatmaps($("heat"));
+  exports(found);
+  say(found.words);
+}
+
+const head = (names) => el("thead", {}, el("tr", {}, ...names.map((name, i) =>
+  el("th", { scope: "col", class: i && i < names.length - 1 ? "num" : "" }, name))));
+
+function bar(parts, marks = []) {
+  return svg("svg", { class: "bar", viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "track", x: 0, y: 1, width: 100, height: 10 }),
+    ...parts.map(([cls, from, to]) => svg("rect", { class: cls, x: 100 * from, y: 1, width: Math.max(100 * (to - from), 0), height: 10 })),
+    ...marks.map((at) => svg("line", { class: "mark", x1: 100 * at, x2: 100 * at, y1: 0, y2: 12, "vector-effect": "non-scaling-stroke" })));
+}
+
+function guesses(rows) {
+  $("guesses").replaceChildren(head(["", "without", "with release", "original", ""]), el("tbody", {}, ...rows.map((row) =>
+    el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, percent(row.before)),
+      el("td", { class: "num" }, el("b", {}, percent(row.after))), el("td", { class: "num" }, percent(row.original)),
+      el("td", { class: "wide" }, bar([["prior", 0, row.before], ["gain", row.before, row.after]], [row.original]))))));
+}
+
+function kept(rows) {
+  $("kept").replaceChildren(head(["", "kept", "of bits", ""]), el("tbody", {}, ...rows.map((row) =>
+    el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, el("b", {}, percent(row.share))),
+      el("td", { class: "num" }, bits(row.entropy)), el("td", { class: "wide" }, bar([["fill", 0, row.share]]))))));
+}
+
+function exports(found) {
+  const query = new URLSearchParams({ disclosure: String(found.disclosure) });
+  $("export-point").textContent = `${percent(found.disclosure_share)} kept, ${bits(found.leakage, 4)} bits leaked`;
+  $("downloads").replaceChildren(...found.downloads.map((file) =>
+    el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name },
+      el("b", {}, file.title), el("small", {}, file.about)))));
+  $("command").textContent = found.command;
+  $("script").textContent = found.script;
+}

@@ -1,0 +1,155 @@
+// Steps 1 and 2: load a table, preview it, give its columns roles and bins.
+import { $, api, complain, el, latest, lock, say, svg, unlock } from "./dom.js";
+
+let columns = [];
+let onProblem = () => {};
+let onReset = () => {};
+
+export function setUp(hello, callbacks) {
+  ({ onProblem, onReset } = callbacks);
+  $("max-upload").textContent = hello.max_upload;
+  $("examples").replaceChildren(...hello.examples.map((example) =>
+    el("button", { type: "button", "data-example": example.name, onclick: () => load(() => api.post("example", { name: example.name })) },
+      example.title, el("small", {}, example.about))));
+  $("file").addEventListener("change", () => {
+    const file = $("file").files[0];
+    if (file) load(() => api.upload(file));
+    $("file").value = "";
+  });
+  const drop = $("drop");
+  for (const name of ["dragover", "drop", "dragleave"]) {
+    drop.addEventListener(name, (event) => {
+      event.preventDefault();
+      drop.classList.toggle("over", name === "dragover");
+      if (name === "drop" && event.dataTransfer.files.length) load(() => api.upload(event.dataTransfer.files[0]));
+    });
+  }
+  if (hello.given) load(() => api.post("given"));
+}
+
+async function load(request) {
+  complain(null);
+  say("Loading the table…");
+  $("table").classList.add("busy");
+  try {
+    show(await request());
+  } catch (error) {
+    complain(error);
+  } finally {
+    $("table").classList.remove("busy");
+  }
+}
+
+function show(table) {
+  onReset();
+  lock("curve", "point", "meaning", "export");
+  columns = table.columns;
+  const rows = table.rows.toLocaleString("en");
+  $("table-summary").replaceChildren(el("b", {}, table.name), ` · ${rows} rows · ${columns.length} columns`);
+  $("preview").replaceChildren(
+    el("thead", {}, el("tr", {}, ...columns.map((c) =>
+      el("th", { scope: "col" }, c.name, el("small", {}, `${c.type} · ${c.distinct.toLocaleString("en")} distinct`))))),
+    el("tbody", {}, ...table.preview.map((row) => el("tr", {}, ...row.map((value) =>
+      value === null ? el("td", { class: "null" }, "missing") : el("td", {}, value))))));
+  $("table-loaded").hidden = false;
+  $("columns").replaceChildren(...columns.map((column, i) => roleRow(column, i, table.roles)));
+  unlock("roles");
+  say(`${table.name} loaded: ${rows} rows, ${columns.length} columns.`);
+  check();
+}
+
+function roleRow(column, i, roles) {
+  const isPrivate = roles.private.includes(column.name);
+  const isPublic = roles.public.includes(column.name);
+  const now = isPrivate && isPublic ? "both" : isPrivate ? "private" : isPublic ? "public" : "ignore";
+  const nulls = column.nulls ? ` · ${column.nulls.toLocaleString("en")} missing` : "";
+  const buttons = [["ignore", "Ignore"], ["public", "Public"], ["private", "Private"], ["both", "Both"]].map(([value, text]) =>
+    el("label", {}, el("input", { type: "radio", name: `role-${i}`, value, checked: value === now, onchange: check }),
+      el("span", {}, text)));
+  return el("div", { class: "column", "data-column": column.name },
+    el("div", { class: "name" }, el("b", {}, column.name),
+      el("small", {}, `${column.type} · ${column.distinct.toLocaleString("en")} distinct${nulls}`)),
+    el("fieldset", { class: "roles" }, el("legend", { class: "visually-hidden" }, `Role of ${column.name}`), ...buttons),
+    column.histogram ? binControls(column, i, roles.bins[column.name]) : el("div", {}));
+}
+
+function binControls(column, i, suggested) {
+  const start = suggested || { rule: "none", number: 4 };
+  const rule = el("select", { id: `rule-${i}`, "aria-label": `Bins of ${column.name}`, onchange: check },
+    ...[["none", "each value"], ["width", "equal width"], ["quantiles", "quantiles"], ["edges", "edges"]].map(([value, text]) =>
+      el("option", { value, selected: value === start.rule }, text)));
+  const number = el("input", { type: "number", id: `number-${i}`, min: 2, max: 50, value: start.number || 4,
+    "aria-label": `Number of bins of ${column.name}`, oninput: check });
+  const edges = el("input", { type: "text", id: `edges-${i}`, placeholder: "e.g. 30, 45, 60", value: (start.edges || []).join(", "),
+    "aria-label": `Edges of the bins of ${column.name}`, oninput: check });
+  return el("div", { class: "bins" }, histogram(column, i), rule, number, edges);
+}
+
+function histogram(column, i) {
+  const { counts } = column.histogram;
+  const top = Math.max(...counts, 1);
+  const wide = 120 / counts.length;
+  return svg("svg", { class: "histogram", viewBox: "0 0 120 34", role: "img", id: `histogram-${i}`,
+    "aria-label": `Histogram of ${column.name}` },
+    ...counts.map((count, k) => svg("rect", {
+      x: k * wide + 0.5, width: Math.max(wide - 1, 0.5), y: 33 - (31 * count) / top, height: (31 * count) / top + 1 })));
+}
+
+function drawEdges(column, i, edges) {
+  const picture = $(`histogram-${i}`);
+  picture.querySelectorAll("line").forEach((line) => line.remove());
+  const { low, high } = column.histogram;
+  for (const edge of edges || []) {
+    const x = (120 * (edge - low)) / (high - low || 1);
+    if (x > 0 && x < 120) picture.append(svg("line", { x1: x, x2: x, y1: 0, y2: 34 }));
+  }
+}
+
+function readRoles() {
+  const roles = { private: [], public: [], bins: {} };
+  columns.forEach((column, i) => {
+    const role = document.querySelector(`input[name="role-${i}"]:checked`).value;
+    if (role === "private" || role === "both") roles.private.push(column.name);
+    if (role === "public" || role === "both") roles.public.push(column.name);
+    if (!column.histogram) return;
+    const rule = $(`rule-${i}`).value;
+    const used = role !== "ignore";
+    for (const id of ["rule", "number", "edges"]) $(`${id}-${i}`).hidden = !used;
+    $(`number-${i}`).hidden ||= rule !== "width" && rule !== "quantiles";
+    $(`edges-${i}`).hidden ||= rule !== "edges";
+    if (!used || rule === "none") return;
+    roles.bins[column.name] = rule === "edges"
+      ? { rule, edges: $(`edges-${i}`).value.split(/[,;\s]+/).filter(Boolean).map(Number) }
+      : { rule, number: Number($(`number-${i}`).value) };
+  });
+  return roles;
+}
+
+function check() {
+  const roles = readRoles();
+  onReset();
+  lock("curve", "point", "meaning", "export");
+  if (!roles.private.length || !roles.public.length) {
+    $("size").textContent = "";
+    return;
+  }
+  count(roles);
+}
+
+const count = latest(200, async (current, roles) => {
+  $("size").textContent = "Counting…";
+  let problem;
+  try {
+    problem = await api.post("roles", roles);
+  } catch (error) {
+    if (current()) $("size").replaceChildren(el("span", { class: "bad" }, error.message));
+    return;
+  }
+  if (!current()) return;
+  columns.forEach((column, i) => { if (column.histogram) drawEdges(column, i, problem.edges[column.name]); });
+  $("size").replaceChildren(
+    el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.n.toLocaleString("en")} rows. `,
+    problem.estimate, ...problem.warnings.map((warning) => el("span", { class: "warn" }, warning)));
+  unlock("curve");
+  onProblem(problem);
+});

@@ -1,0 +1,341 @@
+"""What the working processes of a tab do: read a table, count it, trace its curve, describe and export a point.
+
+Each task is a function of a :class:`Desk`. Desk and solver are two processes that share the session's folder: what one
+needs from the other lies there, written in one piece.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privfunnel.curve import Curve, assemble
+from privfunnel.engines import Column, Cut, open_table
+from privfunnel.errors import InvalidInputError, PrivFunnelWarning
+from privfunnel.explorer import examples, exports, profile
+from privfunnel.explorer.process import Event
+from privfunnel.problem import Problem
+from privfunnel.report import chart, view
+from privfunnel.report.axes import Axis
+from privfunnel.solution import Answer, Solution
+from privfunnel.solve import DEFAULT_GAP, judge
+from privfunnel.solvers import registry
+from privfunnel.solvers.base import Progress
+from privfunnel.tables import Counts, count
+
+MANY_VALUES = 12  # a number with more different values gets bins suggested
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The loaded table with its roles, counted.
+
+    Attributes:
+        source: Path of the table.
+        name: What the person calls it: the name of the uploaded file.
+        private: Names of the private columns.
+        public: Names of the public columns.
+        bins: Column to a rule such as ``"width:5"``.
+        counts: The counted table.
+        problem: Its funnel problem.
+    """
+
+    source: str
+    name: str
+    private: tuple[str, ...]
+    public: tuple[str, ...]
+    bins: dict[str, str]
+    counts: Counts
+    problem: Problem
+
+    @property
+    def private_axis(self) -> Axis:
+        """The private symbols."""
+        return axis(self.counts.private, self.counts.s_codes)
+
+    @property
+    def public_axis(self) -> Axis:
+        """The public symbols."""
+        return axis(self.counts.public, self.counts.x_codes)
+
+
+class Desk:
+    """One process's view of the session's folder."""
+
+    def __init__(self, folder: Path, emit: Callable[[Event], None]) -> None:
+        """Work in ``folder`` and report through ``emit``."""
+        self.folder = folder
+        self.emit = emit
+        self._cache: dict[str, tuple[int, Any]] = {}
+
+    def put(self, name: str, value: Any) -> None:
+        """Store a value for both processes, in one piece."""
+        temporary = self.folder / f"{name}.{os.getpid()}.part"
+        temporary.write_bytes(pickle.dumps(value))
+        temporary.replace(self.folder / f"{name}.pickle")
+
+    def get(self, name: str) -> Any:
+        """Return a stored value, or None; it is read again only when it has changed."""
+        path = self.folder / f"{name}.pickle"
+        if not path.exists():
+            return None
+        stamp = path.stat().st_mtime_ns
+        if name not in self._cache or self._cache[name][0] != stamp:
+            # The folder is private to this user and its files are written by put() alone.
+            self._cache[name] = (stamp, pickle.loads(path.read_bytes()))
+        return self._cache[name][1]
+
+    def drop(self, *names: str) -> None:
+        """Forget stored values."""
+        for name in names:
+            (self.folder / f"{name}.pickle").unlink(missing_ok=True)
+
+    def setting(self) -> Setting:
+        """Return the counted table, or say that there is none yet."""
+        found = self.get("setting")
+        if not isinstance(found, Setting):
+            raise InvalidInputError("no table with roles yet: load one and mark private and public columns")
+        return found
+
+
+def axis(columns: tuple[Column, ...], codes: Any) -> Axis:
+    """Return the symbols of counted columns as attribute values."""
+    texts = [[c.label(code)[len(c.name) + 1 :] for code in range(c.n_values)] for c in columns]
+    values = tuple(tuple(texts[j][code] for j, code in enumerate(row)) for row in codes.tolist())
+    return Axis(tuple(c.name for c in columns), values, tuple(tuple(levels) for levels in texts))
+
+
+# --- table and roles ------------------------------------------------------------------------------------------------
+
+
+def example(desk: Desk, name: str) -> dict[str, Any]:
+    """Write a packaged example into the folder and inspect it."""
+    path = examples.write(name, desk.folder)
+    return inspect(desk, str(path), path.name, roles=dict(examples.EXAMPLES[name].roles))
+
+
+def inspect(desk: Desk, path: str, name: str, roles: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Look at a table: columns, types, distinct values, histograms and the first rows."""
+    with open_table(path) as table:
+        rows = table.n_rows()
+        if rows == 0:
+            raise InvalidInputError(f"{name} has no rows: choose a table with data")
+        preview = profile.preview(table)
+        columns = profile.columns(table)
+    desk.drop("setting", "found", "curve")
+    desk.put("source", (path, name))
+    exports.clear(desk.folder)
+    suggested = {
+        c["name"]: {"rule": "quantiles", "number": 4}
+        for c in columns
+        if c["histogram"] and c["distinct"] > MANY_VALUES
+    }
+    empty: dict[str, Any] = {"private": [], "public": [], "bins": suggested}
+    return {
+        "name": name,
+        "rows": rows,
+        "columns": columns,
+        "preview": preview,
+        "roles": empty if roles is None else {**roles, "bins": {**suggested, **roles["bins"]}},
+    }
+
+
+def roles(desk: Desk, private: list[str], public: list[str], bins: dict[str, Any]) -> dict[str, Any]:
+    """Count the table by its roles and say how large the problem is."""
+    loaded: tuple[str, str] | None = desk.get("source")
+    if loaded is None:
+        raise InvalidInputError("no table is loaded: drop a file or pick an example")
+    source, name = loaded
+    rules = {column: _rule(column, rule) for column, rule in bins.items()}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivFunnelWarning)
+        counts = count(source, private=private, public=public, bins=rules)
+        problem = counts.problem()
+    desk.drop("found", "curve")
+    desk.put("setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem))
+    return {
+        "n_s": counts.n_s,
+        "n_x": counts.n_x,
+        "n": counts.n,
+        "estimate": _estimate(counts),
+        "warnings": [str(w.message) for w in caught if issubclass(w.category, PrivFunnelWarning)],
+        "edges": {c: list(b.edges) for c, b in counts.bins.items() if isinstance(b, Cut)},
+    }
+
+
+def _rule(column: str, rule: dict[str, Any]) -> str:
+    kind = rule.get("rule")
+    if kind == "edges":
+        edges = rule.get("edges") or []
+        if not edges or any(not isinstance(e, int | float) or e != e for e in edges):
+            raise InvalidInputError(f"the edges of {column!r} are not numbers: write e.g. 30, 45, 60")
+        # People name the cuts; what lies outside belongs to the first and the last bin.
+        return "edges:" + ",".join(f"{e:.12g}" for e in (float("-inf"), *sorted(set(edges)), float("inf")))
+    if kind not in {"width", "quantiles"}:
+        raise InvalidInputError(
+            f"unknown rule {kind!r} for the bins of {column!r}: use width, quantiles or edges"
+        )
+    number = rule.get("number")
+    if not isinstance(number, int) or not 2 <= number <= 50:
+        raise InvalidInputError(f"{number!r} bins for {column!r} cannot be made: give a number from 2 to 50")
+    return f"{kind}:{number}"
+
+
+def _estimate(counts: Counts) -> str:
+    size = counts.size
+    if size.seconds < 1:
+        return "A small problem: seconds for a curve."
+    if size.seconds < 60:
+        return "A medium problem: a minute or a few for a curve."
+    return (
+        f"A large problem: about {size.memory / 2**20:.0f} MiB, many minutes for a curve; coarser bins help."
+    )
+
+
+# --- curve ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run has found so far.
+
+    Attributes:
+        answers: The solver's answers.
+        wanted: Disclosures of the whole curve, in nats.
+        solver: Name of the solver.
+        complete: Whether the answers cover the whole range: so it is once a first run has ended.
+    """
+
+    answers: tuple[Answer, ...]
+    wanted: tuple[float, ...]
+    solver: str
+    complete: bool
+
+
+def trace(desk: Desk, points: int, solver: str, refine: bool = False) -> dict[str, Any]:
+    """Trace the curve, or add points to it where the least is known, reporting each point as it is found."""
+    problem = desk.setting().problem
+    if not isinstance(points, int) or not 2 <= points <= 200:
+        raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
+    engine = registry.get(solver)
+    if refine:
+        before: Found = desk.get("found")
+        new = _between(curve_of(desk), max(points // 4, 3))
+    else:
+        desk.drop("found", "curve")
+        before = Found((), (0.0, problem.disclosure_ceiling), solver, complete=False)
+        new = np.linspace(0.0, problem.disclosure_ceiling, points)[1:-1].tolist()
+    wanted = tuple(sorted({*before.wanted, *new}))
+    _say(desk, "looking for what leaks nothing")
+    free = problem.free_disclosure
+    answers = list(before.answers)
+    gap = float(getattr(engine, "gap", DEFAULT_GAP))
+    judged = [judge(problem, replace(answer, certificate=None), solver, SEED) for answer in answers]
+
+    def listen(news: Progress) -> None:
+        desk.emit({"kind": "progress", **vars(news)})
+
+    _say(desk, "starting the solver")
+    for done, answer in enumerate(engine.trace(problem, new, seed=SEED, progress=listen), start=1):
+        answers.append(answer)
+        judged.append(judge(problem, answer, solver, SEED, gap=gap))
+        desk.put("found", Found(tuple(answers), wanted, solver, before.complete))
+        picture = view.picture(problem, sorted(judged, key=lambda s: s.disclosure), free_disclosure=free)
+        desk.emit(
+            {
+                "kind": "point",
+                "done": done,
+                "total": max(len(new), done),
+                "leakage": judged[-1].leakage,
+                "gap": judged[-1].gap,
+                "figure": chart.figure(picture),
+            }
+        )
+    desk.put("found", Found(tuple(answers), wanted, solver, complete=True))
+    curve_of(desk)
+    return {}
+
+
+def _say(desk: Desk, message: str) -> None:
+    desk.emit({"kind": "progress", **vars(Progress(message=message))})
+
+
+def _between(curve: Curve, number: int) -> list[float]:
+    """Return the middles of the intervals where the distance between what is achieved and what is proved is largest."""
+    ends = curve.disclosure
+    middles = [float(middle) for middle in (ends[:-1] + ends[1:]) / 2.0]
+    return sorted(sorted(middles, key=lambda middle: -curve.at(middle).gap)[:number])
+
+
+def curve_of(desk: Desk) -> Curve:
+    """Return the traced curve, or what an interrupted run has left of it.
+
+    Raises:
+        InvalidInputError: Nothing has been found yet.
+    """
+    found: Found | None = desk.get("found")
+    if found is None:
+        raise InvalidInputError("no point of the curve has been found yet: draw the curve first")
+    stored = desk.get("curve")
+    if stored is None or stored[0] != len(found.answers):
+        engine = registry.get(found.solver)
+        problem = desk.setting().problem
+        answers, wanted = list(found.answers), list(found.wanted)
+        stored = len(answers), assemble(problem, answers, wanted, engine, SEED, complete=found.complete)
+        desk.put("curve", stored)
+    curve: Curve = stored[1]
+    return curve
+
+
+def summary(desk: Desk) -> dict[str, Any]:
+    """Return the finished curve as the page shows it."""
+    setting, curve = desk.setting(), curve_of(desk)
+    return view.curve_summary(curve, setting.public_axis)
+
+
+def point(
+    desk: Desk,
+    disclosure: float | None = None,
+    leakage: float | None = None,
+    width: int = 520,
+    group: str = "",
+) -> dict[str, Any]:
+    """Describe the curve at a disclosure or within a leakage budget, in nats."""
+    setting, curve = desk.setting(), curve_of(desk)
+    solution = chosen(curve, disclosure, leakage)
+    return {
+        **view.point(solution, setting.private_axis, setting.public_axis, width=width, group=group),
+        **exports.offer(setting, curve, solution),
+    }
+
+
+def chosen(curve: Curve, disclosure: float | None, leakage: float | None) -> Solution:
+    """Return the curve's solution at a disclosure, or the one that spends a leakage budget, in nats."""
+    if (disclosure is None) == (leakage is None):
+        raise InvalidInputError("choose a point by disclosure or by leakage: give exactly one")
+    return curve.at(disclosure) if disclosure is not None else curve.within(leakage)  # type: ignore[arg-type]
+
+
+def export(desk: Desk, name: str, disclosure: float) -> str:
+    """Write one of the files of a chosen point into the folder and return its path."""
+    setting, curve = desk.setting(), curve_of(desk)
+    return str(exports.write(name, desk.folder, setting, curve, curve.at(disclosure)))
+
+
+TASKS: dict[str, Callable[..., Any]] = {
+    "example": example,
+    "inspect": inspect,
+    "roles": roles,
+    "trace": trace,
+    "summary": summary,
+    "point": point,
+    "export": export,
+}

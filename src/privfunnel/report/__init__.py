@@ -1,0 +1,17 @@
+"""Reports: a curve, the point chosen on it, and how to check both, as one HTML file.
+
+>>> import privfunnel as pf
+>>> curve = pf.trace(pf.instances.load("synthetic-uniform"), solver="aem", points=5)
+>>> pf.report.render(curve).startswith("<!DOCTYPE html>")
+True
+"""
+
+from __future__ import annotations
+
+from privfunnel.report.axes import Axis
+from privfunnel.report.chart import Mark, Picture, Series, figure
+from privfunnel.report.html import Report, Section, render, write
+from privfunnel.report.meaning import Guess, Kept, Meaning, explain
+
+__all__ = ["Axis", "Guess", "Kept", "Mark", "Meaning", "Picture", "Report", "Section", "Series", "explain", "figure",
+           "render", "write"]  # fmt: skip

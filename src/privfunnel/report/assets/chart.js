@@ -1,0 +1,174 @@
+// What moves in a funnel chart and in a heat map. The drawings themselves are made by Python (chart.py, heat.py);
+// without this script they are complete, only still. Shared by the report (inlined) and the explorer.
+(function () {
+  "use strict";
+  const BIT = Math.LN2;
+
+  function number(value, digits) {
+    if (!isFinite(value)) return "∞";
+    if (value !== 0 && Math.abs(value) < 0.5 * Math.pow(10, -digits)) return value.toExponential(1);
+    return value.toFixed(digits);
+  }
+
+  function pointOf(circle) {
+    return {
+      disclosure: Number(circle.dataset.r),
+      leakage: Number(circle.dataset.l),
+      bound: Number(circle.dataset.b),
+      status: circle.dataset.status,
+    };
+  }
+
+  // Nats on the curve at any disclosure: straight lines between neighbours, which time sharing achieves.
+  function interpolate(points, disclosure) {
+    let left = { disclosure: 0, leakage: 0 };
+    for (const point of points) {
+      if (point.disclosure >= disclosure) {
+        const width = point.disclosure - left.disclosure;
+        const share = width > 0 ? (disclosure - left.disclosure) / width : 1;
+        return left.leakage + share * (point.leakage - left.leakage);
+      }
+      left = point;
+    }
+    return left.leakage;
+  }
+
+  function scales(svg) {
+    const d = svg.dataset;
+    const [left, right, top, bottom, xmax, ymax] =
+      [d.left, d.right, d.top, d.bottom, d.xmax, d.ymax].map(Number);
+    return {
+      x: (nats) => left + ((right - left) * nats) / BIT / xmax,
+      y: (nats) => bottom - ((bottom - top) * nats) / BIT / ymax,
+      disclosure: (px) => Math.min(Math.max((px - left) / (right - left), 0), 1) * xmax * BIT,
+    };
+  }
+
+  function funnel(figure, options) {
+    const tip = figure.querySelector(".tip");
+    const drawings = [...figure.querySelectorAll("svg.chart")];
+
+    function show(svg, circle) {
+      const point = pointOf(circle);
+      const gap = point.leakage - point.bound;
+      tip.replaceChildren();
+      for (const line of [
+        `disclosed ${number(point.disclosure / BIT, 3)} bits`,
+        `leaked ${number(point.leakage / BIT, 4)} bits`,
+        `proved at least ${number(point.bound / BIT, 4)} bits`,
+        `gap ${number(gap / BIT, 6)} bits${point.status ? " · " + point.status : ""}`,
+      ]) {
+        tip.appendChild(Object.assign(document.createElement("div"), { textContent: line }));
+      }
+      const frame = figure.getBoundingClientRect();
+      const spot = circle.getBoundingClientRect();
+      tip.hidden = false;
+      const x = spot.left - frame.left + spot.width / 2;
+      const room = frame.width - tip.offsetWidth;
+      tip.style.left = Math.max(0, Math.min(x - tip.offsetWidth / 2, room)) + "px";
+      const above = spot.top - frame.top - tip.offsetHeight - 10;
+      tip.style.top = (above >= 0 ? above : spot.bottom - frame.top + 10) + "px";
+      for (const other of svg.querySelectorAll(".point.near")) other.classList.remove("near");
+      circle.classList.add("near");
+    }
+
+    function hide() {
+      tip.hidden = true;
+      for (const other of figure.querySelectorAll(".point.near")) other.classList.remove("near");
+    }
+
+    for (const svg of drawings) {
+      const circles = [...svg.querySelectorAll(".point")];
+      const scale = scales(svg);
+      const toDisclosure = (event) => {
+        const box = svg.getBoundingClientRect();
+        return scale.disclosure(((event.clientX - box.left) * svg.viewBox.baseVal.width) / box.width);
+      };
+      const nearest = (disclosure) =>
+        circles.reduce((best, c) =>
+          Math.abs(Number(c.dataset.r) - disclosure) < Math.abs(Number(best.dataset.r) - disclosure) ? c : best);
+      svg.addEventListener("pointermove", (event) => {
+        if (!circles.length) return;
+        const disclosure = toDisclosure(event);
+        show(svg, nearest(disclosure));
+        if (event.buttons === 1 && options.onPick) options.onPick(disclosure);
+      });
+      svg.addEventListener("pointerleave", hide);
+      svg.addEventListener("click", (event) => {
+        if (options.onPick && circles.length) options.onPick(toDisclosure(event));
+      });
+      circles.forEach((circle, i) => {
+        circle.addEventListener("focus", () => show(svg, circle));
+        circle.addEventListener("blur", hide);
+        circle.addEventListener("keydown", (event) => {
+          const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 };
+          const to = event.key === "Home" ? 0 : event.key === "End" ? circles.length - 1 : i + (steps[event.key] || 0);
+          if ((event.key === "Enter" || event.key === " ") && options.onPick) {
+            event.preventDefault();
+            options.onPick(Number(circle.dataset.r));
+          } else if (to !== i && circles[to]) {
+            event.preventDefault();
+            circle.setAttribute("tabindex", "-1");
+            circles[to].setAttribute("tabindex", "0");
+            circles[to].focus();
+          }
+        });
+      });
+    }
+
+    return {
+      points: () => (drawings.length ? [...drawings[0].querySelectorAll(".point")].map(pointOf) : []),
+      // Put the chosen point on the curve at a disclosure in nats.
+      mark(disclosure, leakage) {
+        for (const svg of drawings) {
+          const scale = scales(svg);
+          const spot = svg.querySelector(".chosen");
+          spot.setAttribute("transform", `translate(${scale.x(disclosure)} ${scale.y(leakage)})`);
+          spot.setAttribute("visibility", "visible");
+        }
+      },
+    };
+  }
+
+  function heatmap(figure) {
+    const svg = figure.querySelector("svg.heat");
+    const data = JSON.parse(figure.querySelector("script").textContent);
+    const readout = figure.querySelector(".readout");
+    const cursor = svg.querySelector(".cursor");
+    const [left, top, cell, row, cols, rows] = ["left", "top", "cell", "row", "cols", "rows"]
+      .map((name) => Number(svg.dataset[name]));
+    const at = { row: 0, col: 0 };
+
+    function read() {
+      const value = data.cells[at.row * cols + at.col] / 10;
+      readout.textContent = `${data.rows[at.row]} → ${data.columns[at.col]}: ${value.toFixed(1)} %`;
+      cursor.setAttribute("x", left + at.col * cell);
+      cursor.setAttribute("y", top + at.row * row);
+      cursor.setAttribute("visibility", "visible");
+    }
+    function move(r, c) {
+      if (r < 0 || c < 0 || r >= rows || c >= cols) return;
+      Object.assign(at, { row: r, col: c });
+      read();
+    }
+    svg.addEventListener("pointermove", (event) => {
+      const box = svg.getBoundingClientRect();
+      const zoom = svg.viewBox.baseVal.width / box.width;
+      move(Math.floor(((event.clientY - box.top) * zoom - top) / row),
+        Math.floor(((event.clientX - box.left) * zoom - left) / cell));
+    });
+    svg.addEventListener("pointerleave", () => cursor.setAttribute("visibility", "hidden"));
+    svg.addEventListener("focus", read);
+    svg.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      move(at.row + step[0], at.col + step[1]);
+    });
+  }
+
+  window.privfunnel = {
+    BIT, number, interpolate, funnel,
+    heatmaps: (root) => root.querySelectorAll("figure.heatmap").forEach(heatmap),
+  };
+})();

@@ -1,0 +1,221 @@
+"""The trade-off drawn as SVG: one drawing for the report and for the explorer.
+
+Python draws, so that the picture is there without scripts, on paper and in a mail client; ``chart.js`` only adds what
+moves (hover, keyboard, the chosen point). Colours are classes, so that the style sheet decides on light and dark.
+Each figure holds the drawing twice, wide and narrow, and the style sheet shows the one that fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from privfunnel.measures import to_bits
+
+Line = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One computed point of the curve, in nats."""
+
+    disclosure: float
+    leakage: float
+    lower_bound: float
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Another method's curve, drawn for comparison, in nats."""
+
+    name: str
+    points: Line
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything the drawing shows, in nats.
+
+    Attributes:
+        disclosure_ceiling: H(X), the right end of the horizontal axis.
+        leakage_ceiling: I(S;X), the top of the vertical axis.
+        h_x_given_s: H(X|S), where the closed-form lower bound leaves zero.
+        marks: Computed points by increasing disclosure.
+        proved: Proved lower bound as a polyline, or empty where nothing beyond the closed form is proved.
+        free_disclosure: The largest disclosure known to leak nothing, or None where it is not known.
+        chosen: Disclosure and leakage of the chosen point, or None.
+        others: Curves of other methods.
+    """
+
+    disclosure_ceiling: float
+    leakage_ceiling: float
+    h_x_given_s: float
+    marks: Sequence[Mark] = ()
+    proved: Line = ()
+    free_disclosure: float | None = None
+    chosen: tuple[float, float] | None = None
+    others: Sequence[Series] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Pixel geometry of one drawing and its map from bits."""
+
+    name: str
+    width: int
+    height: int
+    left: int
+    right: int
+    top: int
+    bottom: int
+    x_max: float
+    y_max: float
+
+    def x(self, nats: float) -> float:
+        return self.left + (self.width - self.left - self.right) * to_bits(nats) / self.x_max
+
+    def y(self, nats: float) -> float:
+        return self.height - self.bottom - (self.height - self.top - self.bottom) * to_bits(nats) / self.y_max
+
+    def path(self, line: Line) -> str:
+        return "M" + "L".join(f"{self.x(a):.1f} {self.y(b):.1f}" for a, b in line)
+
+
+def ticks(top: float, about: int) -> list[float]:
+    """Round numbers from 0 to ``top``, roughly ``about`` of them."""
+    if not top > 0.0:
+        return [0.0]
+    raw = top / max(about, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= raw * 0.999)
+    return [i * step for i in range(int(top / step * 1.0001) + 1)]
+
+
+def figure(picture: Picture, *, label: str = "Privacy funnel: leakage against disclosure") -> str:
+    """Return the ``<figure>`` with both drawings and the legend."""
+    x_max = to_bits(picture.disclosure_ceiling) or 1.0
+    y_max = to_bits(picture.leakage_ceiling) * 1.06 or 1.0
+    frames = (
+        _Frame("wide", 760, 400, 66, 22, 20, 54, x_max, y_max),
+        _Frame("narrow", 360, 300, 50, 14, 18, 50, x_max, y_max),
+    )
+    drawings = "".join(_drawing(picture, frame, label) for frame in frames)
+    return (
+        f'<figure class="funnel">{drawings}<div class="tip" hidden=""></div>'
+        f'<figcaption class="legend">{_legend(picture)}</figcaption></figure>'
+    )
+
+
+def _drawing(picture: Picture, f: _Frame, label: str) -> str:
+    parts = [
+        f'<svg class="chart {f.name}" viewBox="0 0 {f.width} {f.height}" role="group" aria-label="{escape(label)}" '
+        f'data-left="{f.left}" data-right="{f.width - f.right}" data-top="{f.top}" '
+        f'data-bottom="{f.height - f.bottom}" data-xmax="{f.x_max:.9g}" data-ymax="{f.y_max:.9g}">',
+        *_axes(f),
+        *_bounds(picture, f),
+        *_others(picture, f),
+        *_curve(picture, f),
+    ]
+    x, y = picture.chosen if picture.chosen is not None else (0.0, 0.0)
+    hidden = "" if picture.chosen is not None else ' visibility="hidden"'
+    parts.append(
+        f'<g class="chosen"{hidden} transform="translate({f.x(x):.1f} {f.y(y):.1f})">'
+        '<circle class="halo" r="11"/><circle class="dot" r="6"/></g></svg>'
+    )
+    return "".join(parts)
+
+
+def _axes(f: _Frame) -> list[str]:
+    base, end = f.height - f.bottom, f.width - f.right
+    out = ['<g class="axis" aria-hidden="true">']
+    for value in ticks(f.y_max, 5 if f.name == "wide" else 4):
+        y = base - (base - f.top) * value / f.y_max
+        out.append(f'<line class="grid" x1="{f.left}" x2="{end}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        out.append(f'<text x="{f.left - 8}" y="{y + 4:.1f}" text-anchor="end">{value:.4g}</text>')
+    for value in ticks(f.x_max, 8 if f.name == "wide" else 4):
+        x = f.left + (end - f.left) * value / f.x_max
+        out.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{base}" y2="{base + 5}"/>')
+        out.append(f'<text x="{x:.1f}" y="{base + 19}" text-anchor="middle">{value:.4g}</text>')
+    out.append(f'<line class="base" x1="{f.left}" x2="{end}" y1="{base}" y2="{base}"/>')
+    middle = (f.left + end) / 2
+    narrow = f.name == "narrow"
+    what = (
+        ("disclosed, bits", "leaked, bits") if narrow else ("disclosure I(X;Y), bits", "leakage I(S;Y), bits")
+    )
+    out.append(
+        f'<text class="title" x="{middle:.1f}" y="{f.height - 8}" text-anchor="middle">{what[0]}</text>'
+    )
+    across = (f.top + base) / 2
+    out.append(
+        f'<text class="title" transform="translate(14 {across:.1f}) rotate(-90)" text-anchor="middle">{what[1]}</text>'
+    )
+    out.append("</g>")
+    return out
+
+
+def _bounds(picture: Picture, f: _Frame) -> list[str]:
+    """Draw what no funnel can be under, what none needs to be over, and what leaks nothing."""
+    top = (picture.disclosure_ceiling, picture.leakage_ceiling)
+    knee = (min(picture.h_x_given_s, picture.disclosure_ceiling), 0.0)
+    out = [
+        f'<path class="possible" d="{f.path([(0.0, 0.0), top, knee])}Z"/>',
+        f'<path class="closed" d="{f.path([(0.0, 0.0), top])}"/>',
+        f'<path class="closed" d="{f.path([knee, top])}"/>',
+    ]
+    if picture.proved and picture.marks:
+        achieved = [(0.0, 0.0), *((m.disclosure, m.leakage) for m in picture.marks)]
+        out.append(f'<path class="band" d="{f.path([*achieved, *reversed(list(picture.proved))])}Z"/>')
+        out.append(f'<path class="proved" d="{f.path(picture.proved)}"/>')
+    free = picture.free_disclosure
+    if free is not None and free > 0.0:
+        x, base = f.x(free), f.height - f.bottom
+        anchor, offset = ("end", -6) if x > (f.left + f.width) / 2 else ("start", 6)
+        text = "free" if f.name == "narrow" else f"free up to {to_bits(free):.3g} bits"
+        out.append(
+            f'<g class="free"><line x1="{f.left}" x2="{x:.1f}" y1="{base}" y2="{base}"/>'
+            f'<line class="post" x1="{x:.1f}" x2="{x:.1f}" y1="{base}" y2="{base - 26}"/>'
+            f'<text x="{x + offset:.1f}" y="{base - 14}" text-anchor="{anchor}">{text}</text></g>'
+        )
+    return out
+
+
+def _others(picture: Picture, f: _Frame) -> list[str]:
+    return [
+        f'<path class="other o{i % 5}" d="{f.path(series.points)}"><title>{escape(series.name)}</title></path>'
+        for i, series in enumerate(picture.others)
+        if series.points
+    ]
+
+
+def _curve(picture: Picture, f: _Frame) -> list[str]:
+    if not picture.marks:
+        return []
+    line = [(m.disclosure, m.leakage) for m in picture.marks]
+    if line[0][0] > 0.0:
+        line.insert(0, (0.0, 0.0))
+    out = [f'<path class="curve" d="{f.path(line)}"/>', '<g class="points">']
+    for i, mark in enumerate(picture.marks):
+        r, v, b = to_bits(mark.disclosure), to_bits(mark.leakage), to_bits(mark.lower_bound)
+        said = f"disclosure {r:.3f} bits, leakage {v:.4f} bits, proved at least {b:.4f}"
+        out.append(
+            f'<circle class="point" r="{4 if f.name == "wide" else 3.2}" cx="{f.x(mark.disclosure):.1f}" '
+            f'cy="{f.y(mark.leakage):.1f}" tabindex="{0 if i == 0 else -1}" role="button" aria-label="{said}" '
+            f'data-r="{mark.disclosure!r}" data-l="{mark.leakage!r}" data-b="{mark.lower_bound!r}" '
+            f'data-status="{escape(mark.status)}"/>'
+        )
+    out.append("</g>")
+    return out
+
+
+def _legend(picture: Picture) -> str:
+    entries = [("curve", "least leakage found")] if picture.marks else []
+    if picture.proved and picture.marks:
+        entries.append(("proved", "proved: no release leaks less"))
+    entries.append(("possible", "between the closed-form bounds"))
+    if picture.free_disclosure:
+        entries.append(("free", "leaks nothing"))
+    entries += [(f"other o{i % 5}", series.name) for i, series in enumerate(picture.others) if series.points]
+    return "".join(f'<span><i class="key {cls}"></i>{escape(text)}</span>' for cls, text in entries)

@@ -1,0 +1,129 @@
+"""What a chosen point means to the attacker and to the user, as numbers ready for the page.
+
+Everything here follows from p(s, x) and the channel alone; formulas are in :mod:`privfunnel.measures`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfunnel import measures
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.report.axes import Axis
+
+
+@dataclass(frozen=True)
+class Guess:
+    """How often the best guess of a private attribute is right (probabilities).
+
+    Attributes:
+        name: The attribute, or the combination of all of them.
+        before: Without the release.
+        after: From the released symbol.
+        original: From the public data itself.
+    """
+
+    name: str
+    before: float
+    after: float
+    original: float
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Information about one public attribute that survives, in nats: I(X_a;Y) of H(X_a)."""
+
+    name: str
+    kept: float
+    entropy: float
+
+    @property
+    def share(self) -> float:
+        """Share of the attribute's entropy that the release keeps; 1 for a constant, which needs none."""
+        return self.kept / self.entropy if self.entropy > 0.0 else 1.0
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a release does, on average and at worst.
+
+    Attributes:
+        disclosure: I(X;Y) in nats.
+        leakage: I(S;Y) in nats.
+        guesses: One entry a private attribute, and one for all together if there are several.
+        kept: One entry a public attribute.
+        maximal_leakage: log Σ_y max_s p(y|s), in nats.
+        max_lift: Largest p(s|y)/p(s).
+        min_lift: Smallest p(s|y)/p(s).
+        most_telling: The private symbol and the released symbol where the largest lift occurs, and its p(y).
+    """
+
+    disclosure: float
+    leakage: float
+    guesses: tuple[Guess, ...]
+    kept: tuple[Kept, ...]
+    maximal_leakage: float
+    max_lift: float
+    min_lift: float
+    most_telling: tuple[int, int, float]
+
+    @property
+    def epsilon(self) -> float:
+        """Local information privacy ε: the largest |log lift|, in nats; infinite where a private value is excluded."""
+        low = math.inf if self.min_lift <= 0.0 else -math.log(self.min_lift)
+        return max(math.log(self.max_lift), low)
+
+
+def explain(problem: Problem, channel: Array, private: Axis, public: Axis) -> Meaning:
+    """Describe what a channel, shape (M, N), releases about a problem.
+
+    Args:
+        problem: p(s, x), shape (K, M).
+        channel: p(y|x); outputs that never occur are left out of the worst case.
+        private: The K private symbols.
+        public: The M public symbols.
+    """
+    point = problem.evaluate(channel)
+    p_sy = problem.p_sx @ channel
+    used = np.flatnonzero(p_sy.sum(axis=0) > 0.0)
+    p_sy = p_sy[:, used]
+    p_xy = (problem.p_x[:, None] * channel)[:, used]
+    lift = measures.lift(p_sy)
+    s, y = (int(i) for i in np.unravel_index(int(np.argmax(lift)), lift.shape))
+    return Meaning(
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        guesses=_guesses(problem, p_sy, private),
+        kept=tuple(
+            _kept(name, public.collapse(p_xy, attribute)) for attribute, name in enumerate(public.names)
+        ),
+        maximal_leakage=float(measures.maximal_leakage(p_sy)),
+        max_lift=float(lift[s, y]),
+        min_lift=float(lift.min()),
+        most_telling=(s, int(used[y]), float(p_sy[:, y].sum())),
+    )
+
+
+def _guesses(problem: Problem, p_sy: Array, private: Axis) -> tuple[Guess, ...]:
+    def guess(name: str, p_sx: Array, p_sy: Array) -> Guess:
+        before = float(p_sx.sum(axis=1).max())
+        # Guessing well from Y can never do worse than ignoring it; what rounding says otherwise is not real.
+        after = max(float(measures.guessing_accuracy(p_sy)), before)
+        return Guess(name, before, after, max(float(measures.guessing_accuracy(p_sx)), after))
+
+    found = [
+        guess(name, private.collapse(problem.p_sx, attribute), private.collapse(p_sy, attribute))
+        for attribute, name in enumerate(private.names)
+    ]
+    if len(found) > 1:
+        found.append(guess("all together", problem.p_sx, p_sy))
+    return tuple(found)
+
+
+def _kept(name: str, p_ay: Array) -> Kept:
+    entropy = float(measures.entropy(p_ay.sum(axis=1)))
+    return Kept(name, min(float(measures.mutual_information(p_ay)), entropy), entropy)

@@ -1,0 +1,69 @@
+"""A real explorer in a thread of the test, spoken to over a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import uvicorn
+
+from privfunnel.explorer import app, security
+from privfunnel.explorer.sessions import Sessions
+
+TOKEN = "the-secret"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running explorer."""
+
+    port: int
+    gate: Any
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def address(self) -> str:
+        return f"{self.origin}/?token={TOKEN}"
+
+    @property
+    def sessions(self) -> Sessions:
+        found: Sessions = self.gate.app.state.sessions
+        return found
+
+    @contextlib.contextmanager
+    def client(self, *, invited: bool = True) -> Iterator[httpx.Client]:
+        with httpx.Client(base_url=self.origin, timeout=60.0, trust_env=False) as client:
+            if invited:
+                client.get("/", params={"token": TOKEN}, follow_redirects=True).raise_for_status()
+            yield client
+
+
+@contextlib.contextmanager
+def running(**settings: Any) -> Iterator[Server]:
+    """Serve until the block ends."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        hosts = security.allowed_hosts("127.0.0.1", port)
+        gate = app.create(app.Settings(token=TOKEN, hosts=hosts, **settings))
+        config = uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            deadline = time.monotonic() + 30.0
+            while not server.started and time.monotonic() < deadline:
+                time.sleep(0.01)
+            yield Server(port, gate)
+        finally:
+            server.should_exit = True
+            thread.join(30.0)

@@ -1,0 +1,178 @@
+"""The report: what it says equals the library, and the file stands alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel import report
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import to_bits
+from privfunnel.report import view
+
+
+@pytest.fixture(scope="module")
+def curve() -> pf.Curve:
+    problem = pf.instances.load("heart-failure")
+    return pf.trace(problem, points=7, solver="aem", restarts=2, max_steps=60, throw=False)
+
+
+@pytest.fixture(scope="module")
+def text(curve: pf.Curve) -> str:
+    chosen = curve.at(0.7 * curve.problem.disclosure_ceiling)
+    other = pf.trace(curve.problem, points=5, solver="greedy", throw=False)
+    audit = report.Section(
+        title="Audit", words=["A sentence."], tables=[("Numbers", ("what", "#value"), [("leakage", "0.1")])]
+    )
+    options = report.Report(
+        title="For the <board>",
+        source="heart-failure",
+        chosen=chosen,
+        others={"greedy": other},
+        sections=[audit],
+        command="privfunnel curve heart-failure",
+        created=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+    )
+    return report.render(curve, options)
+
+
+class Tags(HTMLParser):
+    """Collects tags and checks that they nest."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def parse(text: str) -> Tags:
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    return tags
+
+
+def test_the_file_is_well_formed_and_loads_nothing(text: str) -> None:
+    tags = parse(text)
+    for tag, attributes in tags.seen:
+        for name in ("src", "href", "srcset", "action", "data"):
+            value = attributes.get(name)
+            assert value is None or value.startswith("data:image/png;base64,"), (tag, value)
+    assert not any(tag == "link" for tag, _ in tags.seen)
+    outside_namespaces = re.sub(r"http://www\.w3\.org/\S+", "", text)
+    assert "http://" not in outside_namespaces
+    assert "https://" not in outside_namespaces
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_a_policy_forbids_every_request(text: str) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert policy[1].startswith("default-src 'none'")
+    assert "connect-src" not in policy[1]
+
+
+def test_it_is_small(text: str) -> None:
+    assert len(text.encode()) < 300 * 1024
+
+
+def test_the_census_report_stays_a_few_hundred_kib() -> None:
+    problem = pf.instances.load("census-income")
+    curve = pf.trace(problem, points=4, solver="greedy", throw=False)
+    whole = report.render(curve, report.Report(chosen=curve.at(2.0)))
+    assert len(whole.encode()) < 600 * 1024
+
+
+def test_every_point_is_in_the_table_and_the_chart(curve: pf.Curve, text: str) -> None:
+    for solution in curve.solutions:
+        assert f"<td class=num>{to_bits(solution.leakage):.6f}</td>" in text
+        assert text.count(f'data-r="{solution.disclosure!r}"') == 2  # the wide drawing and the narrow one
+
+
+def test_the_chosen_point_is_described_with_the_librarys_numbers(curve: pf.Curve, text: str) -> None:
+    chosen = curve.at(0.7 * curve.problem.disclosure_ceiling)
+    assert f"{to_bits(chosen.disclosure):.3f} bits" in text
+    assert view.bits(chosen.leakage) in text
+    problem = curve.problem
+    p_sy = problem.p_sx @ chosen.channel
+    sex = np.array([[label.startswith("sex=woman") for label in problem.s_labels]]).ravel()
+    after = np.maximum(p_sy[sex].sum(axis=0), p_sy[~sex].sum(axis=0)).sum()
+    assert f"<td>sex</td><td class=num>64.9 %</td><td class=num>{100 * after:.1f} %</td>" in text
+
+
+def test_text_from_outside_is_escaped(text: str) -> None:
+    assert "For the &lt;board&gt;" in text
+    assert "<board>" not in text
+
+
+def test_hostile_labels_cannot_leave_their_places() -> None:
+    nasty = ['</script><script>alert("1")</script>', '"><img src=x onerror=alert(1)>']
+    problem = pf.Problem([[4, 1], [2, 5]], [f"s={n}" for n in nasty], [f"x={n}" for n in nasty])
+    curve = pf.trace(problem, points=3, solver="aem", restarts=2, max_steps=30, throw=False)
+    whole = report.render(curve, report.Report(source=nasty[0], title=nasty[1], chosen=curve.at(0.3)))
+    tags = parse(whole)
+    assert not any(tag == "img" for tag, _ in tags.seen)
+    scripts = [a for tag, a in tags.seen if tag == "script"]
+    assert sum(a.get("type") is None for a in scripts) == 1
+    for block in re.findall(r'<script type="application/json">(.*?)</script>', whole, re.DOTALL):
+        assert json.loads(block)["rows"]
+
+
+def test_it_says_where_it_comes_from_and_how_to_verify(curve: pf.Curve, text: str) -> None:
+    for wanted in (curve.problem.fingerprint, pf.__version__, "aem, 0", "2026-01-02 03:04 UTC", "privfunnel verify",
+                   "privfunnel curve heart-failure", "not differential privacy"):  # fmt: skip
+        assert wanted in text
+
+
+def test_further_sections_and_other_methods_are_shown(curve: pf.Curve, text: str) -> None:
+    assert "<h2>Audit</h2><p>A sentence.</p>" in text
+    assert 'class="other o0"' in text
+    assert "<h2>Other methods</h2>" in text
+
+
+def test_the_same_input_gives_the_same_file(curve: pf.Curve) -> None:
+    options = report.Report(created=datetime(2026, 1, 2, tzinfo=UTC))
+    assert report.render(curve, options) == report.render(curve, options)
+
+
+def test_without_a_chosen_point_there_is_no_such_section(curve: pf.Curve) -> None:
+    whole = report.render(curve)
+    assert "The chosen point" not in whole
+    assert "<h2>The trade-off</h2>" in whole
+    parse(whole)
+
+
+def test_write_makes_the_whole_file_or_none(curve: pf.Curve, tmp_path: Path) -> None:
+    report.write(tmp_path / "report.html", curve)
+    assert (tmp_path / "report.html").read_text("utf-8").endswith("</html>\n")
+    with pytest.raises(InvalidInputError, match=r"cannot write .*: choose a folder"):
+        report.write(tmp_path / "nowhere" / "report.html", curve)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html"]
+
+
+@pytest.mark.parametrize("table", [[[1.0]], [[0.5, 0.5]], [[0.5], [0.5]], [[0.25, 0.25], [0.25, 0.25]]])
+def test_trivial_problems_have_reports_too(table: list[list[float]]) -> None:
+    problem = pf.Problem(table)
+    curve = pf.trace(problem, points=3, solver="aem", throw=False)
+    parse(report.render(curve, report.Report(chosen=curve.solutions[-1])))
