@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 import privfunnel as pf
 from privfunnel import instances
+from privfunnel.certificate import load_bundle
 from privfunnel.cli import main
 from privfunnel.cli._common import Units, parse_options, parse_quantity
 from privfunnel.cli._source import load_source, parse_bands, read_joint
@@ -178,6 +179,20 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(curve.solutions) == 6
 
 
+def test_the_default_solver_proves_its_curve(tmp_path: Path) -> None:
+    result = run("curve", "synthetic-skewed", "--points", "4", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "4 of 4 points proved optimal" in result.stdout
+    assert "Free disclosure: 0.000000 nats (nothing)" in result.stdout
+    certificates = load_bundle(tmp_path / "certificates.npz")
+    problem, curve = instances.load("synthetic-skewed"), pf.Curve.load(tmp_path / "curve.json")
+    for certificate in certificates:
+        certificate.verify(problem)
+    for disclosure, leakage in zip(curve.disclosure[1:3], curve.leakage[1:3], strict=True):
+        best = max(certificate.lower_bound(float(disclosure)) for certificate in certificates)
+        assert leakage - 1e-6 <= best <= leakage + 1e-12
+
+
 # --- solve --------------------------------------------------------------------------------------------------------
 
 AEM = ("--solver", "aem", "--restarts", "3")
@@ -212,8 +227,17 @@ def test_solve_shows_and_writes(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "50.00 % of H(X)" in result.stdout
     assert "proved lower bound" in result.stdout
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["solution.json"]
     solution = pf.Solution.load(tmp_path / "one" / "solution.json")
     assert solution.leakage == pytest.approx(0.120947, abs=2e-4)
+
+
+def test_a_proved_solution_comes_with_its_certificate(tmp_path: Path) -> None:
+    result = run("solve", "synthetic-uniform", "--disclosure", "50%", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert f"Files are in {tmp_path}: certificate.npz, solution.json" in result.stdout
+    (certificate,) = load_bundle(tmp_path / "certificate.npz")
+    certificate.verify(instances.load("synthetic-uniform"))
 
 
 def test_solve_within_a_leakage_budget() -> None:

@@ -36,6 +36,15 @@ def test_the_figure_shows_curve_bounds_band_and_ends(curve: pf.Curve) -> None:
     np.testing.assert_array_equal(drawn.get_ydata(), curve.leakage)
 
 
+def test_the_free_disclosure_is_marked() -> None:
+    heart = pf.trace(instances.load("heart-failure"), points=3, solver=Mixer(), throw=False)
+    (ax,) = plot.curve(heart).axes
+    (mark,) = [line for line in ax.lines if str(line.get_label()).startswith("free disclosure")]
+    assert np.asarray(mark.get_xdata())[0] == pytest.approx(1.5626336, abs=1e-6)
+    (ax,) = plot.curve(heart, free=False).axes
+    assert not [line for line in ax.lines if str(line.get_label()).startswith("free disclosure")]
+
+
 def test_bits_rescale_everything(curve: pf.Curve) -> None:
     (ax,) = plot.curve(curve, units="bits").axes
     assert "[bits]" in ax.get_xlabel()

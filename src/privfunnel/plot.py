@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfunnel.curve import Curve
-from privfunnel.errors import InvalidInputError, SolverError, need
+from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import NATS_PER_BIT, Array
+from privfunnel.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,6 +85,7 @@ def curve(
     label: str | None = None,
     ax: Axes | None = None,
     legend: bool = True,
+    free: bool | None = None,
 ) -> Figure:
     """Draw a traced curve on the information plane.
 
@@ -98,6 +100,7 @@ def curve(
         label: What to call the curve; its solver by default.
         ax: Draw here instead of on a new figure.
         legend: If True, add a legend.
+        free: Whether to mark the free disclosure; by default where it is known already or quick to compute.
 
     Returns:
         The figure; see :func:`save`.
@@ -124,7 +127,8 @@ def curve(
                     marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
         ax.plot(curve.disclosure * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
                 label=label or f"achieved ({curve.solver})", zorder=3)  # fmt: skip
-        _free(ax, curve, unit)
+        if _affordable(curve.problem) if free is None else free:
+            _free(ax, curve.problem, unit)
         ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
         ax.set_ylabel(f"leakage $I(S;Y)$ [{units}]")
         ax.set_xlim(left=0.0)
@@ -168,14 +172,16 @@ def _bounds(ax: Axes, curve: Curve, unit: float) -> None:
             ms=9, color="black", clip_on=False, zorder=4, label="$(0, 0)$ and $(H(X), I(S;X))$")  # fmt: skip
 
 
-def _free(ax: Axes, curve: Curve, unit: float) -> None:
-    """Mark the largest disclosure that leaks nothing, where it can be computed."""
-    try:
-        free = curve.problem.free_disclosure
-    except SolverError:
-        return
-    if free > 1e-9:
-        ax.axvline(free * unit, color=GREEN, lw=0.9, ls="-.", label=f"free disclosure {free * unit:.4g}")
+def _affordable(problem: Problem) -> bool:
+    """Whether the free disclosure is cached, or the table is small enough to find it within a second or two."""
+    return "free_disclosure" in vars(problem) or problem.n_s * problem.n_x <= 1000
+
+
+def _free(ax: Axes, problem: Problem, unit: float) -> None:
+    """Mark the largest disclosure that leaks nothing."""
+    if problem.free_disclosure > 1e-9:
+        free = problem.free_disclosure * unit
+        ax.axvline(free, color=GREEN, lw=0.9, ls="-.", label=f"free disclosure {free:.4g}")
 
 
 def save(figure: Figure, *paths: str | os.PathLike[str]) -> None:

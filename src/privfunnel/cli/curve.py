@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
 INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
 
+#: Solvers that know the free disclosure anyway; for others it might cost more than their own work.
+PROVERS = ("auto", "global", "perfect")
+
 
 @click.command("curve", short_help="The whole curve: least leakage for every disclosure.")
 @source_options
@@ -40,7 +43,7 @@ INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for curve.csv, curve.json (in nats), curve.png and curve.svg.")  # fmt: skip
+              help="Folder for curve.csv, .json (in nats), .png and .svg, and the certificates.")  # fmt: skip
 def command(
     source: str,
     points: int,
@@ -122,8 +125,9 @@ def to_json(curve: Curve, units: Units) -> dict[str, Any]:
 
 
 def write_files(curve: Curve, folder: Path, *, units: Units, title: str) -> None:
-    """Write curve.csv, curve.json, curve.png and curve.svg."""
+    """Write curve.csv, curve.json, curve.png, curve.svg and the proofs, if there are any."""
     from privfunnel import plot
+    from privfunnel.certificate import save_bundle
 
     rows = curve.rows()
     with (folder / "curve.csv").open("w", encoding="utf-8", newline="") as file:
@@ -134,6 +138,9 @@ def write_files(curve: Curve, folder: Path, *, units: Units, title: str) -> None
                 {**row, **{name: units.of(row[name]) for name in INFORMATION}, "units": units.name}
             )
     curve.save(folder / "curve.json")
+    certificates = list({id(s.certificate): s.certificate for s in curve.solutions if s.certificate}.values())
+    if certificates:
+        save_bundle(folder / "certificates.npz", certificates)
     figure = plot.curve(curve, units=units.name, title=title)
     plot.save(figure, folder / "curve.png", folder / "curve.svg")
 
@@ -142,6 +149,8 @@ def show(curve: Curve, *, units: Units, title: str) -> None:
     """Print the curve as a table, with what it means below it."""
     from rich import box
     from rich.table import Table
+
+    from privfunnel.solution import Status
 
     problem = curve.problem
     table = Table(title=f"Privacy funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
@@ -164,5 +173,15 @@ def show(curve: Curve, *, units: Units, title: str) -> None:
     ceiling, leak = units.of(problem.disclosure_ceiling), units.of(problem.leakage_ceiling)
     sizes = f"{problem.n_s} private × {problem.n_x} public symbols"
     out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
+    if curve.solver in PROVERS:
+        free = problem.free_disclosure
+        share = f"{100 * free / problem.disclosure_ceiling:.1f} % of H(X)" if free > 0.0 else "nothing"
+        out.print(
+            f"Free disclosure: {units.of(free):.6f} {units.name} ({share}) can be released without any leakage."
+        )
     worst = f"{units.of(float(curve.gap.max())):.1e} {units.name}"
-    out.print(f"Solver {curve.solver}, seed {curve.seed}; largest gap to the proved bound {worst}.")
+    proved = sum(status is Status.OPTIMAL for status in curve.status)
+    out.print(
+        f"Solver {curve.solver}, seed {curve.seed}: {proved} of {len(curve.solutions)} points proved optimal, "
+        f"largest gap to the proved bound {worst}."
+    )

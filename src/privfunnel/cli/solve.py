@@ -46,7 +46,7 @@ INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "requested", "budg
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder for solution.json (in nats) and, for a table of records, mechanism.json.",
+    help="Folder for solution.json (in nats), its certificate and, for a table of records, mechanism.json.",
 )
 def command(
     source: str,
@@ -103,6 +103,8 @@ def command(
             )
         if folder is not None:
             solution.save(folder / "solution.json")
+            if solution.certificate is not None:
+                solution.certificate.save(folder / "certificate.npz")
             if opened.counts is not None:
                 from privfunnel.mechanism import Mechanism
 
@@ -112,8 +114,7 @@ def command(
         return
     show(solution, units=units, title=source)
     if out is not None:
-        names = ["solution.json"] if opened.counts is None else ["mechanism.json", "solution.json"]
-        click.echo(f"Written: {', '.join(str(out / name) for name in names)}")
+        click.echo(f"Files are in {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
 
 
 def to_json(solution: Solution, units: Units) -> dict[str, Any]:
