@@ -15,10 +15,22 @@ from privfunnel.solvers import registry
 #: Options that keep a solver quick here; quality is tested where the solver's own tests are.
 QUICK: dict[str, dict[str, Any]] = {
     "aem": {"restarts": 3, "max_steps": 60},
+    "drs": {"runs": 1, "betas": (1.5, 3.0, 10.0), "refine": 1, "max_steps": 2000, "time_limit": 20.0},
+    "dca": {
+        "betas": (1.5, 5.0),
+        "alphas": (0.05, 0.5),
+        "runs": 1,
+        "max_steps": 30,
+        "refine": 1,
+        "time_limit": 10.0,
+    },
+    "ipopt": {"restarts": 2},
+    "slsqp": {"restarts": 1, "max_steps": 15},
+    "submodular": {"slopes": (0.05, 0.2, 0.5), "starts": 4, "refine": 2},
 }
 
 #: Solvers whose cost forbids a public alphabet of this size, with the largest one they accept.
-LARGEST: dict[str, int] = {}
+LARGEST: dict[str, int] = {"deterministic": 10, "ipopt": 49, "slsqp": 38}
 
 SOLVERS = registry.names()
 INSTANCES = ("synthetic-uniform", "synthetic-skewed", "heart-failure", "census-income")

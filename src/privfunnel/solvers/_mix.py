@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,7 @@ class Pool:
         self.runs = 0
         self.converged = 0
 
-    def add(self, channels: Array, statuses: list[Status], steps: Array, multipliers: Array) -> None:
+    def add(self, channels: Array, statuses: list[Status], steps: NDArray[Any], multipliers: Array) -> None:
         """Offer a batch of channels (runs, M, N) with their statuses, step counts and multipliers λ."""
         if not len(channels):
             return

@@ -17,9 +17,12 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "perfect": ("privfunnel.solvers.perfect", "Perfect"),
     "aem": ("privfunnel.solvers.aem", "AEM"),
     "drs": ("privfunnel.solvers.drs", "DRS"),
+    "dca": ("privfunnel.solvers.dca", "DCA"),
     "greedy": ("privfunnel.solvers.greedy", "Greedy"),
     "submodular": ("privfunnel.solvers.submodular", "Submodular"),
     "deterministic": ("privfunnel.solvers.deterministic", "Deterministic"),
+    "slsqp": ("privfunnel.solvers.slsqp", "SLSQP"),
+    "ipopt": ("privfunnel.solvers.ipopt", "IPOPT"),
     "control-maps": ("privfunnel.solvers.controls", "RandomMaps"),
     "control-starts": ("privfunnel.solvers.controls", "RandomStarts"),
 }
