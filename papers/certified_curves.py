@@ -2,7 +2,8 @@
 
     python papers/certified_curves.py [--out out/certified] [--only heart-failure]
 
-Also draws the picture of the README. Each curve is saved when it is finished; an interrupted run goes on where it stopped.
+Also draws the picture of the README. Each curve is saved when it is finished, and an interrupted run goes on where it
+stopped.
 """
 
 from __future__ import annotations
