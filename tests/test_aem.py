@@ -33,7 +33,7 @@ def test_every_iterate_is_feasible_and_descends(seed: int, share: float) -> None
     problem = random_problem(seed)
     tables = Tables.of(problem.p_sx)
     disclosure = share * problem.disclosure_ceiling
-    log_u = log_of(tables.p_x[:, None] * Starts(tables, 6, seed).channel(0, disclosure))[None]
+    log_u = log_of(tables.p_x[:, None] * Starts(tables, 6, seed).channels([0], np.array([disclosure])))
     slope, target = np.array([0.5]), np.array([disclosure - tables.h_x])
     before = problem.evaluate(channel_of(tables, log_u[0])).leakage
     for _ in range(30):
@@ -166,8 +166,7 @@ def test_degenerate_problems(table: list[list[float]]) -> None:
 
 def test_fewer_outputs_than_symbols() -> None:
     balanced = anchor(HEART.p_x, 4, np.random.default_rng(0))
-    assert balanced.shape == (16, 4)
-    assert np.all(balanced.sum(axis=1) == 1.0)
+    assert sorted(set(balanced)) == [0, 1, 2, 3]
     answer = AEM(n_y=4, restarts=3, max_steps=100).solve(HEART, 1.2)
     assert answer.channel.shape[1] <= 4
     assert HEART.evaluate(answer.channel).disclosure >= 1.2 - 1e-9

@@ -1,13 +1,14 @@
 """The engines that advance AEM runs: plain NumPy, compiled code on the CPU's cores, and PyTorch on any device.
 
-All take the same state and make the same step; they differ in speed and in the last digits. An engine's answer
-for a run never depends on the other runs of the batch, nor on the number of threads.
+All take the same state and make the same step; they differ in speed and in the last digits. An engine's answer for a
+run never depends on the other runs of the batch, nor on the number of threads.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
+from privfunnel.solvers import _aem_batch as batched
 from privfunnel.solvers import _aem_step as reference
 from privfunnel.solvers._aem_step import Tables
 
@@ -24,22 +26,65 @@ Integers = NDArray[np.int64]
 
 # NumPy works through a batch in pieces of about this size, so that the temporaries of a step stay in cache.
 CACHE_BYTES = 1 << 21
+CPU_MEMORY = 1 << 29
+
+
+class Pace(NamedTuple):
+    """What a run carries from one call to the next besides its points; all shape (B,).
+
+    Attributes:
+        slope: λ of the last iteration.
+        eta: Length η of the next step (accelerated runs).
+        age: Steps since momentum began (accelerated runs).
+    """
+
+    slope: Array
+    eta: Array
+    age: Array
+
+    @classmethod
+    def first(cls, size: int, slope: float) -> Pace:
+        """The pace of ``size`` runs that have not begun."""
+        return cls(np.full(size, slope), np.ones(size), np.zeros(size))
+
+    def take(self, runs: NDArray[np.intp]) -> Pace:
+        """The pace of some of the runs."""
+        return Pace(*(values[runs] for values in self))
+
+    def put(self, runs: NDArray[np.intp], pace: Pace) -> None:
+        """Overwrite the pace of some of the runs."""
+        for mine, theirs in zip(self, pace, strict=True):
+            mine[runs] = theirs
 
 
 class Progressed(NamedTuple):
     """What became of each of B runs; all shape (B,).
 
     Attributes:
-        slope: λ of the last iteration.
+        pace: λ, η, momentum.
         residual: The last stationarity residual seen.
         steps: Iterations done.
         alive: False where the run cannot go on from where it stands.
+        leakage: I(S;Y) of the point (accelerated runs; not a number otherwise).
     """
 
-    slope: Array
+    pace: Pace
     residual: Array
     steps: Integers
     alive: NDArray[np.bool_]
+    leakage: Array
+
+    @classmethod
+    def blank(cls, pace: Pace) -> Progressed:
+        """Nothing has happened yet."""
+        size = len(pace.slope)
+        return cls(
+            Pace(*(values.copy() for values in pace)),
+            np.full(size, np.inf),
+            np.zeros(size, dtype=np.int64),
+            np.ones(size, dtype=bool),
+            np.full(size, np.nan),
+        )
 
 
 class Engine(Protocol):
@@ -49,8 +94,17 @@ class Engine(Protocol):
     def arrays_a_run(self) -> int:
         """How many (M, N) arrays of doubles a run needs at once."""
 
-    def advance(self, log_u: Array, slope: Array, target: Array, steps: int, tolerance: float) -> Progressed:
-        """Advance each run by ``steps`` iterations, or until its residual is ``tolerance``; ``log_u`` in place."""
+    @property
+    def memory(self) -> int:
+        """Bytes that the runs in work may take unless the caller says otherwise."""
+
+    def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
+        """Advance each run by ``steps`` plain iterations, or until its residual is ``tolerance``; in place."""
+
+    def hasten(
+        self, now: Array, before: Array, pace: Pace, target: Array, steps: int, tolerance: float
+    ) -> Progressed:
+        """The same with accelerated iterations; ``now`` and ``before`` are the last two points, in place."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +112,21 @@ class NumpyEngine:
     """The reference step on batches that fit the cache."""
 
     tables: Tables
-    arrays_a_run: int = 10
+    arrays_a_run: int = 12
+    memory: int = CPU_MEMORY
 
-    def advance(self, log_u: Array, slope: Array, target: Array, steps: int, tolerance: float) -> Progressed:
+    def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
         """See :meth:`Engine.advance`."""
-        size = len(log_u)
-        result = Progressed(
-            slope.copy(), np.full(size, np.inf), np.zeros(size, dtype=np.int64), np.ones(size, dtype=bool)
-        )
-        piece = max(1, CACHE_BYTES // max(1, self.arrays_a_run * log_u[0].nbytes)) if size else 1
-        for begin in range(0, size, piece):
-            self._advance_piece(
-                log_u, target, np.arange(begin, min(size, begin + piece)), result, steps, tolerance
-            )
+        result = Progressed.blank(pace)
+        for runs in self._pieces(log_u):
+            self._advance_piece(log_u, target, runs, result, steps, tolerance)
         return result
+
+    def _pieces(self, points: Array) -> Iterable[NDArray[np.intp]]:
+        if not len(points):
+            return []
+        piece = max(1, CACHE_BYTES // (self.arrays_a_run * points[0].nbytes))
+        return [np.arange(begin, min(len(points), begin + piece)) for begin in range(0, len(points), piece)]
 
     def _advance_piece(
         self,
@@ -85,13 +140,38 @@ class NumpyEngine:
         for _ in range(steps):
             if not len(runs):
                 return
-            made = reference.step(self.tables, log_u[runs], result.slope[runs], target[runs])
+            made = reference.step(self.tables, log_u[runs], result.pace.slope[runs], target[runs])
             log_u[runs] = made.log_u
-            result.slope[runs] = made.slope
+            result.pace.slope[runs] = made.slope
             result.residual[runs] = np.where(made.moved, made.residual, result.residual[runs])
             result.steps[runs] += made.moved
             result.alive[runs] = made.moved
             runs = runs[made.moved & (made.residual > tolerance)]
+
+    def hasten(
+        self, now: Array, before: Array, pace: Pace, target: Array, steps: int, tolerance: float
+    ) -> Progressed:
+        """See :meth:`Engine.hasten`."""
+        result = Progressed.blank(pace)
+        batch = batched.Batch.of(self.tables)
+        for runs in self._pieces(now):
+            state = batched.begin(batch, now[runs], before[runs], *pace.take(runs))
+            for _ in range(steps):
+                state = batched.fast_step(batch, state, target[runs], tolerance)
+                if not state.going.any():
+                    break
+            now[runs], before[runs] = state.now, state.before
+            _note(result, runs, state)
+        return result
+
+
+def _note(result: Progressed, runs: NDArray[np.intp], state: batched.State) -> None:
+    """Write the end of a batch of accelerated runs (NumPy arrays) into the result."""
+    result.pace.put(runs, Pace(state.slope, state.eta, state.age))
+    result.residual[runs] = state.residual
+    result.steps[runs] = state.steps
+    result.alive[runs] = state.alive
+    result.leakage[runs] = state.leakage
 
 
 def nonzeros(p_s_given_x: Array) -> tuple[Integers, Integers, Integers, Array]:
@@ -113,30 +193,109 @@ class KernelEngine:
     tables: Tables
     threads: int
     arrays_a_run: int = 4
+    memory: int = CPU_MEMORY
 
-    def advance(self, log_u: Array, slope: Array, target: Array, steps: int, tolerance: float) -> Progressed:
+    def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
         """See :meth:`Engine.advance`."""
         kernel: Any = need("privfunnel.solvers._aem_kernel", extra="fast")
-        tables, sparse = self.tables, nonzeros(self.tables.p_s_given_x)
-        size = len(log_u)
-        result = Progressed(
-            slope.copy(), np.full(size, np.inf), np.zeros(size, dtype=np.int64), np.ones(size, dtype=bool)
-        )
+        tables, result = self.tables, Progressed.blank(pace)
+        shared = (*nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, len(tables.log_p_s))
 
         def one(run: int) -> None:
-            made = kernel.run(
-                *sparse, tables.p_x, tables.log_p_x, len(tables.p_s_given_x), log_u[run], float(slope[run]),
+            slope, residual, done, alive = kernel.run(
+                *shared, log_u[run], float(pace.slope[run]), float(target[run]), steps, tolerance,
+                tables.root_tolerance(),
+            )  # fmt: skip
+            result.pace.slope[run], result.residual[run] = slope, residual
+            result.steps[run], result.alive[run] = done, alive
+
+        self._each(one, range(len(log_u)))
+        return result
+
+    def hasten(
+        self, now: Array, before: Array, pace: Pace, target: Array, steps: int, tolerance: float
+    ) -> Progressed:
+        """See :meth:`Engine.hasten`."""
+        kernel: Any = need("privfunnel.solvers._aem_fast", extra="fast")
+        tables, result = self.tables, Progressed.blank(pace)
+        shared = (*nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, tables.log_p_s)
+
+        def one(run: int) -> None:
+            slope, residual, age, eta, done, alive, leakage = kernel.run(
+                *shared, now[run], before[run], float(pace.slope[run]), float(pace.eta[run]), int(pace.age[run]),
                 float(target[run]), steps, tolerance, tables.root_tolerance(),
             )  # fmt: skip
-            result.slope[run], result.residual[run], result.steps[run], _, result.alive[run] = made
+            result.pace.slope[run], result.pace.eta[run], result.pace.age[run] = slope, eta, age
+            result.residual[run], result.leakage[run] = residual, leakage
+            result.steps[run], result.alive[run] = done, alive
 
-        if self.threads == 1 or size == 1:
-            for run in range(size):
-                one(run)
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                for _ in pool.map(one, range(size)):
-                    pass
+        self._each(one, range(len(now)))
+        return result
+
+    def _each(self, do: Callable[[int], None], items: Iterable[int]) -> None:
+        if self.threads == 1:
+            for item in items:
+                do(item)
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
+            for _ in pool.map(do, items):
+                pass
+
+
+@dataclass(frozen=True)
+class TorchEngine:
+    """The batched step in PyTorch, in double precision, on any of its devices."""
+
+    tables: Tables
+    device: str
+    memory: int = CPU_MEMORY
+    arrays_a_run: int = 14
+
+    def _batch(self) -> tuple[Any, batched.Batch]:
+        torch = need("torch", extra="gpu")
+        return torch, batched.Batch.of(self.tables, torch, device=self.device)
+
+    def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
+        """See :meth:`Engine.advance`."""
+        torch, batch = self._batch()
+        result = Progressed.blank(pace)
+        runs = np.arange(len(log_u))
+        points, slope, goal = (torch.asarray(a, device=self.device) for a in (log_u, pace.slope, target))
+        residual = slope * 0.0 + np.inf
+        done, alive, going = slope * 0.0, slope >= 0.0, slope >= 0.0
+        for _ in range(steps):
+            new, new_slope, change, moved = batched.plain_step(batch, points, slope, goal)
+            take = going & moved
+            points = torch.where(take[:, None, None], new, points)
+            slope = torch.where(take, new_slope, slope)
+            residual = torch.where(take, change, residual)
+            done = done + take
+            alive = alive & (moved | ~going)
+            going = take & (residual > tolerance)
+            if not bool(going.any()):
+                break
+        log_u[...] = points.cpu().numpy()
+        result.pace.slope[runs] = slope.cpu().numpy()
+        result.residual[runs] = residual.cpu().numpy()
+        result.steps[runs] = done.cpu().numpy()
+        result.alive[runs] = alive.cpu().numpy()
+        return result
+
+    def hasten(
+        self, now: Array, before: Array, pace: Pace, target: Array, steps: int, tolerance: float
+    ) -> Progressed:
+        """See :meth:`Engine.hasten`."""
+        torch, batch = self._batch()
+        result = Progressed.blank(pace)
+        state = batched.begin(batch, *(torch.asarray(a, device=self.device) for a in (now, before, *pace)))
+        goal = torch.asarray(target, device=self.device)
+        for _ in range(steps):
+            state = batched.fast_step(batch, state, goal, tolerance)
+            if not bool(state.going.any()):
+                break
+        state = batched.State(*(values.cpu().numpy() for values in state))
+        now[...], before[...] = state.now, state.before
+        _note(result, np.arange(len(now)), state)
         return result
 
 
@@ -151,8 +310,8 @@ def make_engine(tables: Tables, device: str, threads: int | None) -> Engine:
     Args:
         tables: The problem's tables.
         device: ``"cpu"`` (compiled if numba is installed, else NumPy), ``"numba"``, ``"numpy"``, ``"torch"``
-            (PyTorch on the CPU), ``"cuda"`` or ``"cuda:<index>"``, or ``"auto"`` (a GPU if PyTorch sees one,
-            else ``"cpu"``).
+            (PyTorch on the CPU), ``"cuda"`` or ``"cuda:1"``, or ``"auto"`` (a GPU if PyTorch sees one, else
+            ``"cpu"``).
         threads: Threads of the compiled engine; None means all cores this process may use.
 
     Raises:
@@ -168,6 +327,17 @@ def make_engine(tables: Tables, device: str, threads: int | None) -> Engine:
     if device == "numba":
         need("numba", extra="fast")
         return KernelEngine(tables, threads or available_threads())
+    if device == "torch":
+        need("torch", extra="gpu")
+        return TorchEngine(tables, "cpu")
+    if device == "cuda" or device.startswith("cuda:"):
+        torch = need("torch", extra="gpu")
+        if not torch.cuda.is_available():
+            raise InvalidInputError(
+                f"device={device!r}, but PyTorch sees no GPU here: use device='cpu' or 'auto'"
+            )
+        free, _ = torch.cuda.mem_get_info(device)
+        return TorchEngine(tables, device, memory=int(0.7 * free))
     raise InvalidInputError(f"unknown device {device!r}: use cpu, auto, numpy, numba, torch or cuda")
 
 

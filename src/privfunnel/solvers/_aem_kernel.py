@@ -262,7 +262,7 @@ def run(
     steps: int,
     tolerance: float,
     root_tolerance: float,
-) -> tuple[float, float, int, int, bool]:
+) -> tuple[float, float, int, bool]:
     """Advance one run by at most ``steps`` iterations, in place.
 
     Args:
@@ -281,7 +281,7 @@ def run(
         root_tolerance: How far above 0 the accepted G may lie.
 
     Returns:
-        λ, the last residual seen, iterations done, evaluations of G, whether the run can go on.
+        λ, the last residual seen, iterations done, whether the run can go on.
     """
     n_x, n_y = log_u.shape
     base = np.empty((n_x, n_y))
@@ -297,7 +297,6 @@ def run(
         for j in range(n_y):
             weight[i, j] = np.exp(log_u[i, j])
     residual = np.inf
-    evaluations = 0
     for n in range(steps):
         _outputs(first, count, index, s_value, weight, scale, p_sy, log_t, log_r)
         _exponents(first, count, index, s_value, log_t, log_r, log_u, base, log_w)
@@ -308,7 +307,6 @@ def run(
         at = -1.0
         for _ in range(ROOT_EVALUATIONS):
             value, gain = _evaluate(base, log_w, trial, p_x, weight, top, total)
-            evaluations += 1
             value -= target
             at = trial
             if value >= 0.0:
@@ -323,7 +321,7 @@ def run(
                 break
             trial = following
         if best < 0.0:
-            return slope, residual, n, evaluations, False
+            return slope, residual, n, False
         if at != best:
             _evaluate(base, log_w, best, p_x, weight, top, total)
         slope = best
@@ -331,7 +329,7 @@ def run(
         if n % _STEPS_A_CHECK == 0 or n == steps - 1:
             residual = _residual(log_w, log_r, log_u, weight, total, p_x)
             if residual <= tolerance:
-                return slope, residual, n + 1, evaluations, True
+                return slope, residual, n + 1, True
         for i in range(n_x):
             scale[i] = p_x[i] / total[i]
-    return slope, residual, steps, evaluations, True
+    return slope, residual, steps, True

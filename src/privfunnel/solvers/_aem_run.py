@@ -1,4 +1,4 @@
-"""Best of many restarts at many disclosures, as one batch of bounded memory."""
+"""Best of many restarts at many disclosures, as one batch of bounded memory: plain and accelerated."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, mutual_information
-from privfunnel.solvers._aem_engines import Engine
+from privfunnel.solvers._aem_engines import Engine, Pace
+from privfunnel.solvers._aem_rules import KEPT_AT_R, KEPT_TO_THE_END, RAMP, REVIVAL, kept, level_steps
 from privfunnel.solvers._aem_starts import Starts
 from privfunnel.solvers._aem_step import Tables, channel_of, log_of
 
 # Iterations between two looks at the batch: finished runs leave it, progress is reported, interrupts are served.
 STEPS_A_LOOK = 64
 FIRST_SLOPE = 0.5
+# A leakage this close to a proved bound, in nats, cannot be beaten.
+UNBEATABLE = 1.0e-13
+
+Look = Callable[[int, int], None]
+Job = tuple[int, int]  # (point of the curve, restart)
 
 
 @dataclass(frozen=True)
@@ -38,96 +45,222 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How the runs are to be made: see the options of :class:`privfunnel.solvers.aem.AEM`."""
+class Work:
+    """What is to be done: see the options of :class:`privfunnel.solvers.aem.AEM`.
 
+    Attributes:
+        tables: The problem's tables.
+        disclosures: R of each point, nats, strictly between 0 and H(X).
+        floors: A proved lower bound on the leakage at each point, nats.
+        starts: Where the runs start.
+        engine: What advances them.
+        restarts: Runs a point.
+        max_steps: Iterations of a run at most.
+        tolerance: Residual at which a run stops.
+        memory: Bytes that the runs in work may take.
+    """
+
+    tables: Tables
+    disclosures: Sequence[float]
+    floors: Sequence[float]
+    starts: Starts
+    engine: Engine
     restarts: int
     max_steps: int
     tolerance: float
     memory: int
 
+    def block(self) -> int:
+        """How many runs may be in work at one time."""
+        entry = 8 * len(self.tables.p_x) * self.starts.n_y
+        return max(1, self.memory // (entry * self.engine.arrays_a_run))
 
-def best_runs(
-    tables: Tables,
-    disclosures: Sequence[float],
-    starts: Starts,
-    engine: Engine,
-    plan: Plan,
-    look: Callable[[int, int], None],
-) -> Iterator[Run]:
+    def targets(self, jobs: Sequence[Job], share: float = 1.0) -> Array:
+        """``share``·R − H(X) of each job."""
+        return np.array([share * self.disclosures[point] - self.tables.h_x for point, _ in jobs])
+
+    def finish(self, job: Job, log_u: Array, slope: float, steps: int) -> Run:
+        """The run that ended at ``log_u`` (M, N)."""
+        channel = channel_of(self.tables, log_u)
+        leakage = float(mutual_information(self.tables.p_s_given_x @ (self.tables.p_x[:, None] * channel)))
+        if not np.isfinite(leakage):
+            raise SolverError(
+                f"restart {job[1]} ended in numbers that are not finite: check the table for extremes"
+            )
+        return Run(channel, leakage, slope, steps, job[1])
+
+
+def best_runs(work: Work, look: Look, *, accelerate: bool) -> Iterator[Run]:
     """The run of least leakage for each disclosure, in order.
 
+    Runs are made in blocks that keep to ``work.memory`` bytes. Plain runs do not know of each other.
+    Accelerated restarts of a point compete with each other; they do so in smaller groups where the memory does
+    not hold all of them.
+
     Args:
-        tables: The problem's tables.
-        disclosures: R of each point, nats, strictly between 0 and H(X).
-        starts: Where the runs start.
-        engine: What advances them.
-        plan: Restarts, steps, tolerance and memory.
+        work: What is to be done.
         look: Called with (iterations done, iterations at most) after every few.
+        accelerate: Whether to ramp up, take longer steps and retire restarts that fall behind.
 
     Yields:
-        One :class:`Run` a disclosure. Runs are made in blocks that keep to ``plan.memory`` bytes.
+        One run a disclosure.
     """
-    entry = 8 * len(tables.p_x) * starts.n_y
-    block = max(1, plan.memory // (entry * engine.arrays_a_run))
-    jobs = [(point, restart) for point in range(len(disclosures)) for restart in range(plan.restarts)]
+    restarts = range(work.restarts)
+    block = work.block()
+    if accelerate and block < work.restarts:
+        groups = [restarts[begin : begin + block] for begin in range(0, work.restarts, block)]
+        blocks = [[(point, r) for r in group] for point in range(len(work.disclosures)) for group in groups]
+    else:
+        jobs = [(point, restart) for point in range(len(work.disclosures)) for restart in restarts]
+        length = block // work.restarts * work.restarts if accelerate else block
+        blocks = [jobs[begin : begin + length] for begin in range(0, len(jobs), length)]
+    run_block = _run_accelerated if accelerate else _run_plain
+    total = len(work.disclosures) * work.restarts * work.max_steps
     best: dict[int, Run] = {}
-    following = 0
-    for begin in range(0, len(jobs), block):
-        part = jobs[begin : begin + block]
+    following = begun = 0
+    for number, jobs in enumerate(blocks):
 
-        def seen(done: int, begin: int = begin, size: int = len(part)) -> None:
-            look(begin * plan.max_steps + done * size, len(jobs) * plan.max_steps)
+        def seen(done: int, begun: int = begun, size: int = len(jobs)) -> None:
+            look(begun * work.max_steps + done * size, total)
 
-        for (point, _), run in zip(
-            part, _run_block(tables, disclosures, starts, engine, plan, part, seen), strict=True
-        ):
+        for (point, _), run in run_block(work, jobs, seen):
             if point not in best or run.leakage < best[point].leakage:
                 best[point] = run
-        finished = len(disclosures) if begin + block >= len(jobs) else jobs[begin + block][0]
+        begun += len(jobs)
+        finished = blocks[number + 1][0][0] if number + 1 < len(blocks) else len(work.disclosures)
         for point in range(following, finished):
             yield best.pop(point)
         following = finished
 
 
-def _run_block(
-    tables: Tables,
-    disclosures: Sequence[float],
-    starts: Starts,
-    engine: Engine,
-    plan: Plan,
-    jobs: Sequence[tuple[int, int]],
-    seen: Callable[[int], None],
-) -> Iterator[Run]:
-    """Run a block of (point, restart) pairs to their ends."""
-    p_x = tables.p_x[:, None]
-    log_u = np.empty((len(jobs), len(tables.p_x), starts.n_y))
-    # Restart by restart, so that each random channel is drawn once for all points of the block.
-    for run in sorted(range(len(jobs)), key=lambda run: jobs[run][::-1]):
-        point, restart = jobs[run]
-        log_u[run] = log_of(p_x * starts.channel(restart, disclosures[point]))
-    target = np.array([disclosures[point] for point, _ in jobs]) - tables.h_x
-    slope = np.full(len(jobs), FIRST_SLOPE)
+def _begin(work: Work, jobs: Sequence[Job], share: float) -> Array:
+    """Log p(x, y) (B, M, N) of the starts of some jobs, at ``share`` of their disclosure."""
+    disclosures = np.array([share * work.disclosures[point] for point, _ in jobs])
+    return _logarithm(work.tables, work.starts.channels([restart for _, restart in jobs], disclosures))
+
+
+def _logarithm(tables: Tables, channels: Array) -> Array:
+    """Log p(x, y) of channels (B, M, N), written over them run by run."""
+    for channel in channels:
+        channel *= tables.p_x[:, None]
+        channel[...] = log_of(channel)
+    return channels
+
+
+def _run_plain(work: Work, jobs: Sequence[Job], seen: Callable[[int], None]) -> Iterator[tuple[Job, Run]]:
+    """Run plain Algorithm 1 for some jobs to their ends."""
+    log_u = _begin(work, jobs, 1.0)
+    target = work.targets(jobs)
+    pace = Pace.first(len(jobs), FIRST_SLOPE)
     steps = np.zeros(len(jobs), dtype=np.int64)
     going = np.arange(len(jobs))
-    for begin in range(0, plan.max_steps, STEPS_A_LOOK):
-        length = min(STEPS_A_LOOK, plan.max_steps - begin)
+    for begin in range(0, work.max_steps, STEPS_A_LOOK):
+        length = min(STEPS_A_LOOK, work.max_steps - begin)
         whole = len(going) == len(jobs)
         part = log_u if whole else log_u[going]
-        made = engine.advance(part, slope[going], target[going], length, plan.tolerance)
+        made = work.engine.advance(part, pace.take(going), target[going], length, work.tolerance)
         if not whole:
             log_u[going] = part
-        slope[going] = made.slope
+        pace.put(going, made.pace)
         steps[going] += made.steps
-        going = going[made.alive & (made.residual > plan.tolerance)]
+        going = going[made.alive & (made.residual > work.tolerance)]
         seen(begin + length)
         if not len(going):
             break
-    for run, (_, restart) in enumerate(jobs):
-        channel = channel_of(tables, log_u[run])
-        leakage = float(mutual_information(tables.p_s_given_x @ (p_x * channel)))
-        if not np.isfinite(leakage):
-            raise SolverError(
-                f"restart {restart} ended in numbers that are not finite: check the table for extremes"
-            )
-        yield Run(channel, leakage, float(slope[run]), int(steps[run]), restart)
+    for run, job in enumerate(jobs):
+        yield job, work.finish(job, log_u[run], float(pace.slope[run]), int(steps[run]))
+
+
+def _run_accelerated(
+    work: Work, jobs: Sequence[Job], seen: Callable[[int], None]
+) -> Iterator[tuple[Job, Run]]:
+    """Ramp up some jobs, retire those that fall behind, and run the rest to their ends."""
+    field = _Field(work, jobs)
+    length = level_steps(work.max_steps)
+    for level in RAMP:
+        field.climb(level)
+        field.run(length, level)
+        seen(int(field.steps.max()))
+    field.retire(KEPT_AT_R)
+    field.climb(1.0)
+    field.run(length, 1.0)
+    seen(int(field.steps.max()))
+    field.retire(KEPT_TO_THE_END)
+    while len(field.going):
+        field.run(min(STEPS_A_LOOK, work.max_steps - int(field.steps[field.going].max())), 1.0)
+        field.drop_finished()
+        seen(int(field.steps.max()))
+    seen(work.max_steps)
+    for run in np.flatnonzero(field.leakage < np.inf).tolist():
+        yield (
+            jobs[run],
+            work.finish(jobs[run], field.now[run], float(field.pace.slope[run]), int(field.steps[run])),
+        )
+
+
+class _Field:
+    """Accelerated runs that compete: their points, paces and leakages, and who is still going."""
+
+    def __init__(self, work: Work, jobs: Sequence[Job]) -> None:
+        """Set up the runs at their starts, at the first level of the ramp."""
+        self.work = work
+        self.jobs = jobs
+        self.now = _begin(work, jobs, RAMP[0])
+        self.before = self.now.copy()
+        self.pace = Pace.first(len(jobs), FIRST_SLOPE)
+        self.steps = np.zeros(len(jobs), dtype=np.int64)
+        self.leakage = np.full(len(jobs), np.inf)
+        self.stopped = np.zeros(len(jobs), dtype=bool)
+        self.going = np.arange(len(jobs))
+        self.points = np.array([point for point, _ in jobs])
+
+    def climb(self, level: float) -> None:
+        """Raise the runs to ``level`` times their disclosure; at the first level they are there already."""
+        self.pace.age[self.going] = 0.0
+        if level == RAMP[0]:
+            return
+        tables, starts = self.work.tables, self.work.starts
+        jobs = [self.jobs[run] for run in self.going.tolist()]
+        restarts = [restart for _, restart in jobs]
+        channels = self.now[self.going]
+        for channel, restart in zip(channels, restarts, strict=True):
+            channel[...] = (1.0 - REVIVAL) * channel_of(tables, channel) + REVIVAL * starts.draw(restart)[0]
+        disclosures = np.array([level * self.work.disclosures[point] for point, _ in jobs])
+        points = _logarithm(tables, starts.lift(channels, restarts, disclosures))
+        self.now[self.going] = self.before[self.going] = points
+
+    def run(self, steps: int, level: float) -> None:
+        """Advance the runs that are going."""
+        runs = self.going
+        whole = len(runs) == len(self.jobs)
+        now, before = (self.now, self.before) if whole else (self.now[runs], self.before[runs])
+        target = self.work.targets([self.jobs[run] for run in runs.tolist()], level)
+        made = self.work.engine.hasten(now, before, self.pace.take(runs), target, steps, self.work.tolerance)
+        if not whole:
+            self.now[runs], self.before[runs] = now, before
+        self.pace.put(runs, made.pace)
+        self.steps[runs] += made.steps
+        self.leakage[runs] = made.leakage
+        self.stopped[runs] = ~made.alive | (made.residual <= self.work.tolerance)
+
+    def retire(self, divisor: int) -> None:
+        """Keep the best of each point; ties go to the lower restart. The others are out of the race."""
+        best = []
+        for point in np.unique(self.points[self.going]):
+            runs = self.going[self.points[self.going] == point]
+            total = int((self.points == point).sum())
+            best.append(runs[np.argsort(self.leakage[runs], kind="stable")][: kept(total, divisor)])
+        remaining = np.sort(np.concatenate(best))
+        out = np.setdiff1d(self.going, remaining)
+        self.leakage[out] = np.inf
+        self.going = remaining
+        if divisor == KEPT_TO_THE_END:
+            self.drop_finished()
+
+    def drop_finished(self) -> None:
+        """Runs that converged, or used up their steps, or whose point is settled, need no more work."""
+        floors = np.array([self.work.floors[point] for point in self.points[self.going]])
+        settled = self.leakage[self.going] <= floors + UNBEATABLE
+        done: NDArray[np.bool_] = np.isin(self.points[self.going], self.points[self.going][settled])
+        done |= self.stopped[self.going] | (self.steps[self.going] >= self.work.max_steps)
+        self.going = self.going[~done]

@@ -38,19 +38,22 @@ class Tables:
         p_s_given_x: p(s|x), shape (K, M).
         p_x: p(x), shape (M,).
         log_p_x: log p(x), shape (M,).
+        log_p_s: log p(s), shape (K,).
         h_x: H(X) in nats.
     """
 
     p_s_given_x: Array
     p_x: Array
     log_p_x: Array
+    log_p_s: Array
     h_x: float
 
     @classmethod
     def of(cls, p_sx: Array) -> Tables:
         """Tables of the joint distribution ``p_sx`` (K, M), whose columns all have positive mass."""
         p_x = p_sx.sum(axis=0)
-        return cls(np.ascontiguousarray(p_sx / p_x), p_x, np.log(p_x), float(entropy(p_x)))
+        p_s_given_x = np.ascontiguousarray(p_sx / p_x)
+        return cls(p_s_given_x, p_x, np.log(p_x), np.log(p_sx.sum(axis=1)), float(entropy(p_x)))
 
     def root_tolerance(self) -> float:
         """How far above 0 the accepted G(λ) may lie, in nats: a few hundred roundings of H(X)."""

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from privfunnel import channels
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
 from privfunnel.solvers._aem_engines import make_engine
 from privfunnel.solvers._aem_record import record_run
-from privfunnel.solvers._aem_run import FIRST_SLOPE, Plan, Run, best_runs
+from privfunnel.solvers._aem_run import FIRST_SLOPE, Run, Work, best_runs
 from privfunnel.solvers._aem_starts import Starts
 from privfunnel.solvers._aem_step import Tables, log_of
 from privfunnel.solvers.base import Listener, Progress, Solver
@@ -39,8 +41,10 @@ class AEM(Solver):
         device: ``"cpu"`` (compiled if numba is installed, else NumPy), ``"numba"``, ``"numpy"``, ``"torch"``,
             ``"cuda"``, or ``"auto"``: a GPU if there is one.
         threads: Threads of the compiled code; None means all cores this process may use. Answers do not depend on it.
-        memory: Bytes the runs in work at one time may take; the batch is cut into blocks accordingly.
-        accelerate: Take longer steps where they keep the guarantees; False is plain Algorithm 1.
+        memory: Bytes the runs in work at one time may take; the batch is cut into blocks accordingly. None means
+            512 MiB, or most of what is free on a GPU.
+        accelerate: Take longer steps that keep the guarantees, ramp up the disclosure, and retire restarts that fall
+            behind (:mod:`privfunnel.solvers._aem_rules`); False is plain Algorithm 1 from independent starts.
         record: Keep the history of the best run (:func:`privfunnel.solvers._aem_record.record_run`).
     """
 
@@ -52,17 +56,17 @@ class AEM(Solver):
     n_y: int | None = None
     device: str = "cpu"
     threads: int | None = None
-    memory: int = 1 << 29
+    memory: int | None = None
     record: bool = False
     accelerate: bool = True
 
     def __post_init__(self) -> None:
         """Check the options."""
-        for option, least in (("restarts", 1), ("max_steps", 1), ("memory", 1)):
+        for option, least in (("restarts", 1), ("max_steps", 1)):
             value = getattr(self, option)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ {least}")
-        for option in ("n_y", "threads"):
+        for option in ("n_y", "threads", "memory"):
             value = getattr(self, option)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ 1, or None")
@@ -112,10 +116,20 @@ class AEM(Solver):
     ) -> Iterator[Answer]:
         tables = Tables.of(problem.p_sx)
         n_y = problem.n_x + 1 if self.n_y is None else self.n_y
-        starts = Starts(tables, n_y, seed)
         engine = make_engine(tables, "numpy" if self.record else self.device, self.threads)
-        # The runs stop on an estimate of the residual; half of it leaves room for the difference.
-        plan = Plan(self.restarts, self.max_steps, 0.5 * self.tolerance, self.memory)
+        starts = Starts(tables, n_y, seed)
+        work = Work(
+            tables=tables,
+            disclosures=disclosures,
+            floors=[float(problem.lower_bound(value)) for value in disclosures],
+            starts=starts,
+            engine=engine,
+            restarts=self.restarts,
+            max_steps=self.max_steps,
+            # The runs stop on an estimate of the residual; half of it leaves room for the difference.
+            tolerance=0.5 * self.tolerance,
+            memory=engine.memory if self.memory is None else self.memory,
+        )
 
         def look(done: int, total: int) -> None:
             if progress is not None:
@@ -123,7 +137,7 @@ class AEM(Solver):
 
         began = time.perf_counter()
         for disclosure, run in zip(
-            disclosures, best_runs(tables, disclosures, starts, engine, plan, look), strict=True
+            disclosures, best_runs(work, look, accelerate=self.accelerate), strict=True
         ):
             yield self._answer(problem, tables, starts, disclosure, run, time.perf_counter() - began)
             began = time.perf_counter()
@@ -134,7 +148,7 @@ class AEM(Solver):
         residual = kkt_residual(problem, run.channel)
         record = None
         if self.record:
-            start = log_of(tables.p_x[:, None] * starts.channel(run.restart, disclosure))
+            start = log_of(tables.p_x[:, None] * starts.channels([run.restart], np.array([disclosure]))[0])
             record = record_run(problem, tables, start, FIRST_SLOPE, disclosure, run.steps)
         return Answer(
             channel=run.channel,
