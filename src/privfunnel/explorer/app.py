@@ -277,7 +277,12 @@ async def _roles(request: Request, session: Session) -> Response:
 async def _trace(request: Request, session: Session) -> Response:
     data = await _json(request)
     refine = request.url.path.endswith("/refine")
-    await session.begin(points=data.get("points", 20), solver=str(data.get("solver", "auto")), refine=refine)
+    at = data.get("at")
+    if at is not None and not isinstance(at, int | float):
+        raise InvalidInputError(f"{at!r} is not a disclosure: choose a point on the curve")
+    await session.begin(
+        points=data.get("points", 20), solver=str(data.get("solver", "auto")), refine=refine, at=at
+    )
     return JSONResponse({}, status_code=202)
 
 

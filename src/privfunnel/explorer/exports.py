@@ -11,6 +11,7 @@ from privfunnel import release
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import recipes
+from privfunnel.explorer.recipes import Grid
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
 from privfunnel.report import Report
@@ -34,12 +35,12 @@ DOWNLOADS = {
 }
 
 
-def offer(setting: Setting, curve: Curve, solution: Solution) -> dict[str, Any]:
+def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> dict[str, Any]:
     """Return the list of downloads, the command line and the script for a chosen point."""
     return {
         "downloads": [{"name": n, "title": t, "about": a} for n, (t, a) in DOWNLOADS.items()],
         "command": recipes.command_line(setting, curve, solution),
-        "script": recipes.script(setting, curve, solution),
+        "script": recipes.script(setting, curve, solution, grid),
     }
 
 
@@ -48,7 +49,7 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
-def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Solution) -> Path:
+def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> Path:
     """Write one of the downloads into a folder and return its path.
 
     A table is drawn once for a point: asking again gives the same file, since every further draw would tell more.
@@ -64,7 +65,7 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
     place.mkdir(parents=True, exist_ok=True)
     target = place / name
     if name == "release.py":
-        target.write_text(recipes.script(setting, curve, solution), encoding="utf-8")
+        target.write_text(recipes.script(setting, curve, solution, grid), encoding="utf-8")
     elif name == "mechanism.json":
         mechanism.save(target)
     elif name == "codebook.json":

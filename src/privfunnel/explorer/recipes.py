@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from privfunnel.explorer.tasks import Setting
 
 
+#: How many disclosures are evenly spaced, and which ones lie beside them, in nats.
+Grid = tuple[int, tuple[float, ...]]
+
+
 def released_name(setting: Setting) -> str:
     """Return the name of the released file: ``patients.csv`` becomes ``patients.released.csv``."""
     return f"{PurePath(setting.name).stem}.released.csv"
@@ -59,14 +63,14 @@ def _wrapped(parts: list[str]) -> str:
     return text
 
 
-def script(setting: Setting, curve: Curve, solution: Solution) -> str:
+def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> str:
     """Return a Python script that counts, traces, chooses, releases and reports."""
-    grid = (
-        f"points={len(curve.solutions)}"
-        if _uniform(curve)
-        else f"disclosures={[float(r) for r in curve.disclosure]!r}"
-    )
+    points, extra = grid
+    others = [r for r in extra if r != curve.problem.free_disclosure]
+    further = "".join(f", {r!r}" for r in others)
     return f'''"""Release {released_name(setting)} at the point chosen in the explorer."""
+
+import numpy as np
 
 import privfunnel as pf
 from privfunnel.mechanism import Mechanism
@@ -82,7 +86,10 @@ def main() -> None:
         public={list(setting.public)!r},
         bins={setting.bins!r},
     )
-    curve = pf.trace(counts.problem(), {grid}, solver={curve.solver!r}, seed={curve.seed})
+    problem = counts.problem()
+    even = np.linspace(0.0, problem.disclosure_ceiling, {points})
+    disclosures = [*even, problem.free_disclosure{further}]
+    curve = pf.trace(problem, disclosures=disclosures, solver={curve.solver!r}, seed={curve.seed})
     solution = curve.at({solution.disclosure!r})  # nats
     mechanism = Mechanism.from_solution(counts, solution)
     mechanism.save("mechanism.json")
@@ -93,11 +100,3 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 '''
-
-
-def _uniform(curve: Curve) -> bool:
-    """Whether the curve's points are those of an uninterrupted trace with evenly spaced points."""
-    steps = curve.disclosure[1:] - curve.disclosure[:-1]
-    return (
-        curve.complete and bool(steps.size) and float(steps.max() - steps.min()) <= 1e-9 * float(steps.max())
-    )

@@ -25,7 +25,7 @@ from privfunnel.problem import Problem
 from privfunnel.report import chart, view
 from privfunnel.report.axes import Axis
 from privfunnel.solution import Answer, Solution
-from privfunnel.solve import DEFAULT_GAP, judge
+from privfunnel.solve import DEFAULT_GAP, check_disclosure, judge
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
 from privfunnel.tables import Counts, count
@@ -209,33 +209,54 @@ class Found:
 
     Attributes:
         answers: The solver's answers.
-        wanted: Disclosures of the whole curve, in nats.
+        points: Number of evenly spaced disclosures.
+        extra: Further disclosures, in nats.
         solver: Name of the solver.
         complete: Whether the answers cover the whole range: so it is once a first run has ended.
     """
 
     answers: tuple[Answer, ...]
-    wanted: tuple[float, ...]
+    points: int
+    extra: tuple[float, ...]
     solver: str
     complete: bool
 
+    def wanted(self, problem: Problem) -> list[float]:
+        """Return the disclosures of the whole curve, in nats."""
+        return sorted({*_even(problem, self.points), *self.extra})
 
-def trace(desk: Desk, points: int, solver: str, refine: bool = False) -> dict[str, Any]:
-    """Trace the curve, or add points to it where the least is known, reporting each point as it is found."""
+
+def _even(problem: Problem, points: int) -> list[float]:
+    return [float(r) for r in np.linspace(0.0, problem.disclosure_ceiling, points)]
+
+
+def trace(
+    desk: Desk, points: int, solver: str, refine: bool = False, at: float | None = None
+) -> dict[str, Any]:
+    """Trace the curve, or add points to it, reporting each point as it is found.
+
+    Args:
+        desk: Where the counted table is.
+        points: Number of evenly spaced points of a new curve; the free limit is added to them.
+        solver: Name of the solver.
+        refine: Keep what has been found and add points: a quarter as many, where the least is known, or one at ``at``.
+        at: A disclosure in nats.
+    """
     problem = desk.setting().problem
     if not isinstance(points, int) or not 2 <= points <= 200:
         raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
     engine = registry.get(solver)
-    if refine:
-        before: Found = desk.get("found")
-        new = _between(curve_of(desk), max(points // 4, 3))
-    else:
-        desk.drop("found", "curve")
-        before = Found((), (0.0, problem.disclosure_ceiling), solver, complete=False)
-        new = np.linspace(0.0, problem.disclosure_ceiling, points)[1:-1].tolist()
-    wanted = tuple(sorted({*before.wanted, *new}))
     _say(desk, "looking for what leaks nothing")
     free = problem.free_disclosure
+    if refine:
+        curve = curve_of(desk)
+        before: Found = desk.get("found")
+        new = _between(curve, max(points // 4, 3)) if at is None else [check_disclosure(problem, at)]
+    else:
+        desk.drop("found", "curve")
+        before = Found((), points, (free,) if 0.0 < free < problem.disclosure_ceiling else (), solver, False)
+        new = before.wanted(problem)[1:-1]
+    extra = tuple(sorted({*before.extra, *new} - {*_even(problem, before.points)}))
     answers = list(before.answers)
     gap = float(getattr(engine, "gap", DEFAULT_GAP))
     judged = [judge(problem, replace(answer, certificate=None), solver, SEED) for answer in answers]
@@ -247,7 +268,7 @@ def trace(desk: Desk, points: int, solver: str, refine: bool = False) -> dict[st
     for done, answer in enumerate(engine.trace(problem, new, seed=SEED, progress=listen), start=1):
         answers.append(answer)
         judged.append(judge(problem, answer, solver, SEED, gap=gap))
-        desk.put("found", Found(tuple(answers), wanted, solver, before.complete))
+        desk.put("found", replace(before, answers=tuple(answers), extra=extra, solver=solver))
         picture = view.picture(problem, sorted(judged, key=lambda s: s.disclosure), free_disclosure=free)
         desk.emit(
             {
@@ -259,7 +280,8 @@ def trace(desk: Desk, points: int, solver: str, refine: bool = False) -> dict[st
                 "figure": chart.figure(picture),
             }
         )
-    desk.put("found", Found(tuple(answers), wanted, solver, complete=True))
+    found = replace(before, answers=tuple(answers), extra=extra, solver=solver, complete=True)
+    desk.put("found", found)
     curve_of(desk)
     return {}
 
@@ -288,11 +310,18 @@ def curve_of(desk: Desk) -> Curve:
     if stored is None or stored[0] != len(found.answers):
         engine = registry.get(found.solver)
         problem = desk.setting().problem
-        answers, wanted = list(found.answers), list(found.wanted)
-        stored = len(answers), assemble(problem, answers, wanted, engine, SEED, complete=found.complete)
+        wanted = found.wanted(problem)
+        made = assemble(problem, list(found.answers), wanted, engine, SEED, complete=found.complete)
+        stored = len(found.answers), made
         desk.put("curve", stored)
     curve: Curve = stored[1]
     return curve
+
+
+def grid_of(desk: Desk) -> tuple[int, tuple[float, ...]]:
+    """Return how the curve's disclosures were chosen: how many evenly spaced, and which ones beside them."""
+    found: Found = desk.get("found")
+    return found.points, found.extra
 
 
 def summary(desk: Desk) -> dict[str, Any]:
@@ -313,7 +342,7 @@ def point(
     solution = chosen(curve, disclosure, leakage)
     return {
         **view.point(solution, setting.private_axis, setting.public_axis, width=width, group=group),
-        **exports.offer(setting, curve, solution),
+        **exports.offer(setting, curve, solution, grid_of(desk)),
     }
 
 
@@ -327,7 +356,7 @@ def chosen(curve: Curve, disclosure: float | None, leakage: float | None) -> Sol
 def export(desk: Desk, name: str, disclosure: float) -> str:
     """Write one of the files of a chosen point into the folder and return its path."""
     setting, curve = desk.setting(), curve_of(desk)
-    return str(exports.write(name, desk.folder, setting, curve, curve.at(disclosure)))
+    return str(exports.write(name, desk.folder, setting, curve, curve.at(disclosure), grid_of(desk)))
 
 
 TASKS: dict[str, Callable[..., Any]] = {

@@ -171,7 +171,7 @@ def _chosen_section(chosen: Solution, report: Report) -> str:
             _fact("Leaked", f"{to_bits(chosen.leakage):.4f} bits",
                   f"{view.percent(view.share(chosen.leakage, problem.leakage_ceiling, 0.0))} of I(S;X)"),
             _fact("No release leaks less than", f"{to_bits(chosen.lower_bound):.4f} bits",
-                  f"proof: {chosen.bound_source}"),
+                  view.proof_text(chosen)),
             _fact("Gap", f"{to_bits(chosen.gap):.2g} bits", view.status_text(chosen.status)),
         )
     )  # fmt: skip

@@ -21,6 +21,7 @@ from privfunnel.report.meaning import Guess, Meaning, explain
 from privfunnel.solution import Solution, Status
 
 GRID = 120  # intervals of the drawn lower bound
+ZERO = 1e-9  # what rounding leaves of nothing
 SHOWN = 1e-4  # a change of an attacker's accuracy below this is written as none
 
 
@@ -63,8 +64,18 @@ def proved_line(problem: Problem, solutions: Sequence[Solution]) -> tuple[tuple[
 
 def status_text(status: Status) -> str:
     """Return a status in a word or two."""
-    return {Status.OPTIMAL: "proved optimal", Status.CONVERGED: "stationary point"}.get(
-        status, status.value.replace("_", " ")
+    words = {
+        Status.OPTIMAL: "proved optimal",
+        Status.CONVERGED: "stationary point",
+        Status.FEASIBLE: "achieved, not proved best",
+    }
+    return words.get(status, status.value.replace("_", " "))
+
+
+def proof_text(solution: Solution) -> str:
+    """Return what proves the lower bound."""
+    return (
+        "leakage is never negative" if solution.bound_source == "zero" else f"proof: {solution.bound_source}"
     )
 
 
@@ -112,7 +123,7 @@ def point(
         "leakage": solution.leakage,
         "leakage_share": share(solution.leakage, problem.leakage_ceiling, 0.0),
         "lower_bound": solution.lower_bound,
-        "bound_source": solution.bound_source,
+        "bound_source": proof_text(solution),
         "gap": solution.gap,
         "status": solution.status.value,
         "advice": status_text(solution.status),
@@ -127,7 +138,7 @@ def point(
 def bits(nats: float) -> str:
     """Return an amount of information as people read it: ``0.0123 bits``, or less than the smallest number shown."""
     value = to_bits(nats)
-    return "less than 0.0001 bits" if 0.0 < value < 0.5e-4 else f"{value:.4f} bits"
+    return "less than 0.0001 bits" if ZERO < value < 0.5e-4 else f"{value:.4f} bits"
 
 
 def share(part: float, whole: float, empty: float) -> float:
@@ -145,7 +156,7 @@ def in_words(solution: Solution, meaning: Meaning) -> str:
     problem = solution.problem
     kept = share(meaning.disclosure, problem.disclosure_ceiling, 1.0)
     first = f"This release keeps {percent(kept)} of what the public columns say"
-    if meaning.leakage <= 1e-9:
+    if meaning.leakage <= ZERO:
         first += " and tells nothing about the private ones."
     else:
         first += (
@@ -186,20 +197,24 @@ def worst_case(meaning: Meaning, private: Axis) -> list[dict[str, str]]:
         {
             "name": "Maximal leakage",
             "value": bits(meaning.maximal_leakage),
-            "words": f"no question about the private values becomes more than {factor:.4g} times as easy to guess",
+            "words": (
+                "no question about the private values becomes easier to guess"
+                if factor < 1.0 + ZERO
+                else f"no question about the private values becomes more than {factor:.4g} times as easy to guess"
+            ),
         },
         {
             "name": "Largest lift",
             "value": f"× {meaning.max_lift:.3g}",
             "words": (
                 "no symbol changes any belief"
-                if meaning.max_lift < 1.0 + 1e-6
+                if meaning.max_lift < 1.0 + ZERO
                 else f"one symbol, released {p_y:.2%} of the time, makes {who} that much more likely"
             ),
         },
         {
             "name": "Local information privacy ε",
-            "value": "∞" if math.isinf(epsilon) else f"{epsilon:.3g}",
+            "value": "∞" if math.isinf(epsilon) else f"{epsilon if epsilon > ZERO else 0.0:.3g}",
             "words": (
                 "some symbol rules a private value out"
                 if math.isinf(epsilon)
@@ -230,6 +245,6 @@ def heat_maps(solution: Solution, public: Axis, *, width: int, group: str = "") 
     def one(title: str, matrix: Array) -> str:
         return heat.draw(heat.Heat(title, matrix[np.ix_(rows, columns)], axis, labels), width=width)
 
-    return one("p(y|x): what is released for each combination", solution.channel) + one(
-        "p(x|y): what a reader infers from a symbol", solution.p_x_given_y
+    return one("p(y|x): what is released", solution.channel) + one(
+        "p(x|y): what a reader infers", solution.p_x_given_y
     )

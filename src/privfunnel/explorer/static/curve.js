@@ -30,12 +30,12 @@ export function reset() {
 }
 
 function busy(running) {
-  $("trace").disabled = $("refine").disabled = running;
+  for (const id of ["trace", "refine", "sharpen"]) $(id).disabled = running;
   $("cancel").hidden = $("progress-row").hidden = !running;
   $("cancel").disabled = false;
 }
 
-async function start(task) {
+export async function start(task, options = {}) {
   complain(null);
   if (task === "trace") {
     lock("point", "meaning", "export");
@@ -45,7 +45,7 @@ async function start(task) {
   $("progress").removeAttribute("value");
   $("progress-text").textContent = "Starting…";
   try {
-    await api.post(task, { points: Number($("points").value), solver: $("solver").value });
+    await api.post(task, { points: Number($("points").value), solver: $("solver").value, ...options });
   } catch (error) {
     busy(false);
     complain(error);

@@ -16,6 +16,7 @@ export function setUp() {
     const leakage = Number($("budget").value) * window.privfunnel.BIT;
     if (leakage >= 0) ask({ leakage: String(leakage) });
   });
+  $("sharpen").addEventListener("click", () => curve.start("refine", { at: chosen }));
   $("go-free").addEventListener("click", () => choose(ceiling.free));
   $("group").addEventListener("change", () => { if (chosen !== null) ask({ disclosure: String(chosen) }); });
   document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
@@ -76,9 +77,10 @@ function show(found) {
   $("figures").replaceChildren(...[
     ["Disclosed", `${bits(found.disclosure)} bits`, `${percent(found.disclosure_share)} of H(X)`],
     ["Leaked", `${bits(found.leakage, 4)} bits`, `${percent(found.leakage_share)} of I(S;X)`],
-    ["No release leaks less than", `${bits(found.lower_bound, 4)} bits`, `proof: ${found.bound_source}`],
+    ["No release leaks less than", `${bits(found.lower_bound, 4)} bits`, found.bound_source],
     ["Gap", `${bits(found.gap, 6)} bits`, found.advice],
   ].flatMap(([name, value, more]) => [el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)))]));
+  $("sharpen").hidden = found.status === "optimal";
   unlock("meaning");
   unlock("export");
   $("in-words").textContent = found.words;

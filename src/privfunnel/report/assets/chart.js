@@ -6,6 +6,7 @@
 
   function number(value, digits) {
     if (!isFinite(value)) return "∞";
+    if (Math.abs(value) < 1e-9) return (0).toFixed(digits); // what rounding leaves of nothing
     if (value !== 0 && Math.abs(value) < 0.5 * Math.pow(10, -digits)) return value.toExponential(1);
     return value.toFixed(digits);
   }

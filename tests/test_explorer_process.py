@@ -1,0 +1,166 @@
+"""The working processes: they answer, fail, time out, run out of memory and are stopped without harm to the page."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.explorer.process import JobError, JobStoppedError, Limits, Worker
+from privfunnel.explorer.sessions import Session, Sessions, Stream
+
+CENSUS = {"private": ["age", "income"], "public": ["age", "sex", "education"],
+          "bins": {"age": {"rule": "width", "number": 5}}}  # fmt: skip
+
+
+def with_worker(folder: Path, work: Callable[[Worker], Coroutine[Any, Any, None]], **limits: Any) -> None:
+    async def main() -> None:
+        worker = Worker(folder, Limits(**limits))
+        try:
+            await work(worker)
+        finally:
+            worker.stop()
+
+    asyncio.run(main())
+
+
+def test_a_worker_answers_and_outlives_its_errors(tmp_path: Path) -> None:
+    async def work(worker: Worker) -> None:
+        with pytest.raises(JobError, match="choose one of heart-failure"):
+            await worker.call("example", {"name": "nothing"}, seconds=60)
+        with pytest.raises(JobError, match=r"internal error .TypeError"):
+            await worker.call("example", {"no": "such argument"}, seconds=60)
+        table = await worker.call("example", {"name": "heart-failure"}, seconds=60)
+        assert table["rows"] == 299
+
+    with_worker(tmp_path, work)
+
+
+def test_a_task_that_takes_too_long_is_ended_and_the_next_one_runs(tmp_path: Path) -> None:
+    async def work(worker: Worker) -> None:
+        await worker.call("example", {"name": "census-income"}, seconds=60)
+        await worker.call("roles", CENSUS, seconds=60)
+        started = time.monotonic()
+        with pytest.raises(JobError, match=r"stopped after 1 s.*--time-limit"):
+            await worker.call("trace", {"points": 200, "solver": "drs"}, seconds=1)
+        assert time.monotonic() - started < 15
+        assert (await worker.call("example", {"name": "heart-failure"}, seconds=60))["rows"] == 299
+
+    with_worker(tmp_path, work)
+
+
+def test_stopping_a_worker_stops_its_task(tmp_path: Path) -> None:
+    async def work(worker: Worker) -> None:
+        await worker.call("example", {"name": "census-income"}, seconds=60)
+        await worker.call("roles", CENSUS, seconds=60)
+        running = asyncio.create_task(worker.call("trace", {"points": 200, "solver": "drs"}, seconds=600))
+        await asyncio.sleep(0.3)
+        worker.stop()
+        with pytest.raises(JobStoppedError, match="has ended"):
+            await asyncio.wait_for(running, 20)
+
+    with_worker(tmp_path, work)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits on memory are POSIX")
+def test_too_much_memory_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    async def work(worker: Worker) -> None:
+        rows = 200_000
+        text = "a,b\n" + "".join(f"{i},{i % 7}\n" for i in range(rows))
+        (tmp_path / "wide.csv").write_text(text)
+        with pytest.raises((JobError, JobStoppedError)) as caught:
+            await worker.call("inspect", {"path": str(tmp_path / "wide.csv"), "name": "wide.csv"}, seconds=60)
+        assert "\n" not in str(caught.value)
+
+    with_worker(tmp_path, work, memory=64 << 20)
+
+
+def test_tasks_wait_for_each_other(tmp_path: Path) -> None:
+    async def work(worker: Worker) -> None:
+        names = ["heart-failure", "census-income", "heart-failure"]
+        tables = await asyncio.gather(*(worker.call("example", {"name": n}, seconds=60) for n in names))
+        assert [t["rows"] for t in tables] == [299, 32561, 299]
+
+    with_worker(tmp_path, work)
+
+
+def test_a_session_streams_cancels_and_keeps_what_it_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        session = Session(tmp_path, Limits())
+        try:
+            await session.ask("example", name="heart-failure")
+            roles = {"private": ["sex"], "public": ["smoking", "diabetes", "anaemia"], "bins": {}}
+            await session.ask("roles", **roles)
+            assert not await session.cancel()
+            await session.begin(points=5, solver="aem")
+            assert session.busy
+            assert session.stream is not None
+            events = [event async for _, event in session.stream.read(0)]
+            assert [e["kind"] for e in events if e["kind"] != "progress"][-1] == "done"
+            assert not session.busy
+            assert (await session.ask("summary"))["disclosure_ceiling"] > 0
+
+            await session.begin(points=200, solver="drs")
+            stream = session.stream
+            async for _, event in stream.read(0):
+                if event["kind"] == "progress":
+                    break
+            assert await session.cancel()
+            assert stream.closed
+            assert stream.events[-1]["kind"] == "stopped"
+
+            await session.begin(points=1, solver="aem")
+            events = [event async for _, event in session.stream.read(0)]
+            assert events[-1]["kind"] == "failed"
+            assert "from 2 to 200" in events[-1]["message"]
+        finally:
+            session.close()
+        assert not session.folder.exists()
+
+    asyncio.run(main())
+
+
+def test_a_stream_replays_to_late_readers() -> None:
+    async def main() -> None:
+        stream = Stream()
+        for i in range(3):
+            stream.put({"i": i})
+        reading = asyncio.create_task(_collect(stream, 1))
+        await asyncio.sleep(0)
+        stream.put({"i": 3})
+        stream.close()
+        assert await reading == [(1, {"i": 1}), (2, {"i": 2}), (3, {"i": 3})]
+
+    asyncio.run(main())
+
+
+async def _collect(stream: Stream, start: int) -> list[tuple[int, dict[str, Any]]]:
+    return [item async for item in stream.read(start)]
+
+
+def test_busy_tabs_are_not_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        sessions = Sessions(Limits(), most=2)
+        try:
+            first, second = sessions.open(), sessions.open()
+            monkeypatch.setattr(Session, "busy", property(lambda self: self is first))
+            third = sessions.open()
+            assert sessions.get(second.id) is None
+            assert sessions.get(first.id) is first
+            monkeypatch.setattr(Session, "busy", property(lambda self: True))
+            with pytest.raises(InvalidInputError, match="2 tabs are busy"):
+                sessions.open()
+            assert sessions.get(third.id) is third
+        finally:
+            sessions.shutdown()
+        assert not sessions.folder.exists()
+
+    asyncio.run(main())

@@ -1,0 +1,376 @@
+"""The explorer's tasks, run in this process: what the page is told equals what the library says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
+
+import privfunnel as pf
+from privfunnel.errors import InvalidInputError
+from privfunnel.explorer import examples, tasks
+from privfunnel.mechanism import Mechanism
+
+AWKWARD = Path(__file__).parent / "data" / "awkward.csv"
+CENSUS_ROLES: dict[str, Any] = dict(examples.EXAMPLES["census-income"].roles)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> tasks.Desk:
+    return tasks.Desk(tmp_path, emit=events.append)
+
+
+events: list[dict[str, Any]] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_events() -> None:
+    events.clear()
+
+
+def heart(desk: tasks.Desk) -> dict[str, Any]:
+    table = tasks.example(desk, "heart-failure")
+    return tasks.roles(desk, **table["roles"])
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tasks.Desk:
+    desk = tasks.Desk(tmp_path_factory.mktemp("traced"), emit=lambda event: None)
+    heart(desk)
+    tasks.trace(desk, points=6, solver="auto")
+    return desk
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_heart_example_is_the_instance(desk: tasks.Desk) -> None:
+    table = tasks.example(desk, "heart-failure")
+    assert table["rows"] == 299
+    assert [c["distinct"] for c in table["columns"]] == [2] * 6
+    found = tasks.roles(desk, **table["roles"])
+    assert (found["n_s"], found["n_x"], found["n"]) == (4, 16, 299)
+    instance = pf.instances.load("heart-failure")
+    problem = desk.setting().problem
+    assert problem.disclosure_ceiling == pytest.approx(instance.disclosure_ceiling, abs=1e-12)
+    assert problem.leakage_ceiling == pytest.approx(instance.leakage_ceiling, abs=1e-12)
+
+
+def test_the_census_example_is_the_instance(desk: tasks.Desk) -> None:
+    table = tasks.example(desk, "census-income")
+    assert table["rows"] == 32561
+    found = tasks.roles(desk, **CENSUS_ROLES)
+    assert (found["n_s"], found["n_x"]) == (10, 156)
+    instance = pf.instances.load("census-income")
+    assert desk.setting().problem.leakage_ceiling == pytest.approx(instance.leakage_ceiling, abs=1e-12)
+    assert found["edges"]["age"][0] == 17
+
+
+def test_unknown_examples_are_refused(desk: tasks.Desk) -> None:
+    with pytest.raises(InvalidInputError, match="choose one of heart-failure"):
+        tasks.example(desk, "nothing")
+
+
+def test_an_awkward_table_is_described(desk: tasks.Desk) -> None:
+    table = tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+    by_name = {c["name"]: c for c in table["columns"]}
+    assert table["rows"] == 400
+    assert by_name["score"]["type"] == "integer"
+    assert by_name["score"]["distinct"] == 40
+    assert sum(by_name["score"]["histogram"]["counts"]) == 400
+    assert by_name["town, region"]["nulls"] == 25
+    assert by_name["naïve Größe"]["type"] == "text"
+    assert any("Wells, Somerset" in (value or "") for row in table["preview"] for value in row)
+    assert any(value is None for row in table["preview"] for value in row)
+    suggested = {"rule": "quantiles", "number": 4}
+    assert table["roles"]["bins"] == {"score": suggested, "weight": suggested}
+
+
+def test_a_table_without_rows_is_refused(desk: tasks.Desk, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    with pytest.raises(InvalidInputError, match="no rows"):
+        tasks.inspect(desk, str(tmp_path / "empty.csv"), "empty.csv")
+
+
+def test_infinite_numbers_have_no_histogram(desk: tasks.Desk, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="writes the table")
+    pandas.DataFrame({"v": [1.0, 2.0, 3.0, math.inf, math.nan]}).to_parquet(tmp_path / "t.parquet")
+    table = tasks.inspect(desk, str(tmp_path / "t.parquet"), "t.parquet")
+    assert table["columns"][0]["histogram"] is None
+    assert table["columns"][0]["nulls"] == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels"),
+    [
+        ({"rule": "edges", "edges": [20, 10]}, ["<=9", "10-19", ">=20"]),
+        ({"rule": "width", "number": 2}, ["0-19", "20-39"]),
+    ],
+)
+def test_bins_are_what_was_asked_for(desk: tasks.Desk, rule: dict[str, Any], labels: list[str]) -> None:
+    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+    tasks.roles(desk, private=["naïve Größe"], public=["score"], bins={"score": rule})
+    assert desk.setting().public_axis.levels(0) == tuple(labels)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"rule": "edges", "edges": []}, {"rule": "edges", "edges": [None]}, {"rule": "width", "number": 1},
+     {"rule": "width", "number": "x"}, {"rule": "magic"}, {}],
+)  # fmt: skip
+def test_bins_that_cannot_be_are_refused(desk: tasks.Desk, rule: dict[str, Any]) -> None:
+    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+    with pytest.raises(InvalidInputError, match="'score'"):
+        tasks.roles(desk, private=["naïve Größe"], public=["score"], bins={"score": rule})
+
+
+def test_too_many_values_are_explained(desk: tasks.Desk) -> None:
+    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+    with pytest.raises(InvalidInputError, match="40 different values"):
+        tasks.roles(desk, private=["naïve Größe"], public=["score"], bins={})
+
+
+def test_few_rows_are_warned_of(desk: tasks.Desk) -> None:
+    assert "299 rows" in heart(desk)["warnings"][0]
+
+
+def test_roles_before_a_table_and_curves_before_roles_are_refused(desk: tasks.Desk) -> None:
+    with pytest.raises(InvalidInputError, match="no table is loaded"):
+        tasks.roles(desk, private=["a"], public=["b"], bins={})
+    with pytest.raises(InvalidInputError, match="no table with roles"):
+        tasks.trace(desk, points=5, solver="auto")
+    heart(desk)
+    with pytest.raises(InvalidInputError, match="draw the curve first"):
+        tasks.summary(desk)
+
+
+# --- curves ---------------------------------------------------------------------------------------------------------
+
+
+def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(desk: tasks.Desk) -> None:
+    heart(desk)
+    tasks.trace(desk, points=5, solver="aem")
+    points = [event for event in events if event["kind"] == "point"]
+    problem = desk.setting().problem
+    assert [p["done"] for p in points] == [1, 2, 3, 4]  # three evenly spaced, and the free limit
+    assert all("<figure" in p["figure"] for p in points)
+    free = problem.free_disclosure
+    grid = [*np.linspace(0.0, problem.disclosure_ceiling, 5), free]
+    curve = pf.trace(problem, disclosures=grid, solver="aem", throw=False)
+    np.testing.assert_array_equal(tasks.curve_of(desk).leakage, curve.leakage)
+    np.testing.assert_array_equal(tasks.curve_of(desk).disclosure, curve.disclosure)
+
+
+def test_the_summary_has_the_ceilings_and_the_free_limit(traced: tasks.Desk) -> None:
+    summary = tasks.summary(traced)
+    problem = traced.setting().problem
+    assert summary["disclosure_ceiling"] == problem.disclosure_ceiling
+    assert summary["free_disclosure"] == summary["suggested"] == problem.free_disclosure
+    assert summary["groups"] == []
+    assert "7 of 7 points proved optimal" in summary["note"]
+
+
+def test_the_free_limit_leaks_nothing(traced: tasks.Desk) -> None:
+    found = tasks.point(traced, disclosure=traced.setting().problem.free_disclosure)
+    assert found["leakage"] == pytest.approx(0.0, abs=1e-12)
+    assert found["status"] == "optimal"
+    assert "tells nothing about the private ones" in found["words"]
+
+
+def test_a_point_says_what_the_library_says(traced: tasks.Desk) -> None:
+    curve = tasks.curve_of(traced)
+    found = tasks.point(traced, disclosure=2.2)
+    solution = curve.at(2.2)
+    for name in ("disclosure", "leakage", "lower_bound", "gap"):
+        assert found[name] == getattr(solution, name)
+    assert found["disclosure_share"] == solution.disclosure / curve.problem.disclosure_ceiling
+    assert [g["name"] for g in found["guesses"]] == ["sex", "death", "all together"]
+    mechanism = Mechanism.from_solution(traced.setting().counts, solution)
+    for page, design in zip(found["guesses"], mechanism.guesses, strict=True):
+        assert page["after"] == pytest.approx(design.after)
+        assert page["original"] == pytest.approx(design.original)
+    for label in mechanism.y_labels:
+        assert f'"{label}"' in found["heat"]
+
+
+def test_a_budget_is_spent(traced: tasks.Desk) -> None:
+    found = tasks.point(traced, leakage=0.02)
+    assert found["leakage"] <= 0.02 + 1e-9
+    assert found["disclosure"] == pytest.approx(tasks.curve_of(traced).within(0.02).disclosure)
+
+
+def test_a_point_needs_one_of_the_two(traced: tasks.Desk) -> None:
+    with pytest.raises(InvalidInputError, match="exactly one"):
+        tasks.point(traced)
+    with pytest.raises(InvalidInputError, match="exactly one"):
+        tasks.point(traced, disclosure=1.0, leakage=0.1)
+
+
+def test_refining_adds_points_where_least_is_known(desk: tasks.Desk) -> None:
+    heart(desk)
+    tasks.trace(desk, points=4, solver="aem")
+    before = tasks.curve_of(desk)
+    tasks.trace(desk, points=4, solver="aem", refine=True)
+    after = tasks.curve_of(desk)
+    assert len(after.solutions) == len(before.solutions) + 3
+    assert set(before.disclosure) <= set(after.disclosure)
+    for r in np.linspace(0.0, before.problem.disclosure_ceiling, 11):
+        assert after.at(float(r)).leakage <= before.at(float(r)).leakage + 1e-9
+
+
+def test_sharpening_solves_the_very_point(desk: tasks.Desk) -> None:
+    heart(desk)
+    tasks.trace(desk, points=4, solver="auto")
+    mixed = tasks.point(desk, disclosure=2.3)
+    assert mixed["status"] != "optimal"
+    tasks.trace(desk, points=4, solver="auto", refine=True, at=2.3)
+    sharp = tasks.point(desk, disclosure=2.3)
+    assert sharp["status"] == "optimal"
+    assert sharp["leakage"] < mixed["leakage"]
+
+
+def test_what_an_interrupted_run_has_found_is_kept(desk: tasks.Desk) -> None:
+    heart(desk)
+
+    class StopError(Exception):
+        pass
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["kind"] == "point" and event["done"] == 2:
+            raise StopError
+
+    desk.emit = stop
+    with pytest.raises(StopError):
+        tasks.trace(desk, points=8, solver="auto")
+    fresh = tasks.Desk(desk.folder, emit=events.append)
+    curve = tasks.curve_of(fresh)
+    assert not curve.complete
+    assert 2 <= len(curve.solutions) < 9
+    assert "The run was stopped" in tasks.summary(fresh)["note"]
+
+
+@pytest.mark.parametrize("points", [1, 201, "x", None, 2.5])
+def test_senseless_numbers_of_points_are_refused(desk: tasks.Desk, points: Any) -> None:
+    heart(desk)
+    with pytest.raises(InvalidInputError, match="from 2 to 200"):
+        tasks.trace(desk, points=points, solver="aem")
+
+
+def test_new_roles_forget_the_old_curve(desk: tasks.Desk) -> None:
+    heart(desk)
+    tasks.trace(desk, points=3, solver="aem")
+    tasks.roles(desk, private=["sex"], public=["smoking"], bins={})
+    with pytest.raises(InvalidInputError, match="draw the curve first"):
+        tasks.summary(desk)
+
+
+def test_large_tables_are_shown_group_by_group(desk: tasks.Desk) -> None:
+    tasks.example(desk, "census-income")
+    tasks.roles(desk, **CENSUS_ROLES)
+    tasks.trace(desk, points=3, solver="greedy")
+    summary = tasks.summary(desk)
+    assert summary["group_name"] == "age"
+    assert summary["groups"] == ["17-31", "32-46", "47-60", "61-75", "76-90"]
+    whole = tasks.point(desk, disclosure=2.0)["heat"]
+    part = tasks.point(desk, disclosure=2.0, group="32-46")["heat"]
+    assert whole.count("education=Masters") == 2 * 10
+    assert part.count("education=Masters") == 2 * 2
+    assert ">Masters<" in part  # there is room for each label now
+
+
+# --- exports --------------------------------------------------------------------------------------------------------
+
+
+def test_every_download_is_made(traced: tasks.Desk) -> None:
+    found = tasks.point(traced, disclosure=2.0)
+    names = [d["name"] for d in found["downloads"]]
+    assert names == ["release.csv", "release.parquet", "symbols.csv", "codebook.json", "mechanism.json", "report.html",
+                     "release.py"]  # fmt: skip
+    paths = {name: Path(tasks.export(traced, name, 2.0)) for name in names}
+    assert paths["release.csv"].read_text().splitlines()[0] == "anaemia,high blood pressure,diabetes,smoking"
+    assert len(paths["release.csv"].read_text().splitlines()) == 300
+    symbols = paths["symbols.csv"].read_text().splitlines()
+    mechanism = Mechanism.load(paths["mechanism.json"])
+    assert set(symbols[1:]) <= set(mechanism.y_labels)
+    assert mechanism.leakage == found["leakage"]
+    assert json.loads(paths["codebook.json"].read_text())["schema"] == "privfunnel/codebook"
+    assert mechanism.provenance["problem"] in paths["report.html"].read_text()
+    with pytest.raises(InvalidInputError, match="no export"):
+        tasks.export(traced, "../../secret", 2.0)
+
+
+def test_a_table_is_drawn_once_for_a_point(traced: tasks.Desk) -> None:
+    first = Path(tasks.export(traced, "release.csv", 2.1)).read_bytes()
+    assert Path(tasks.export(traced, "release.csv", 2.1)).read_bytes() == first
+    assert Path(tasks.export(traced, "release.csv", 2.2)).read_bytes() != first
+
+
+def test_private_columns_are_never_written(traced: tasks.Desk) -> None:
+    for name in ("release.csv", "symbols.csv"):
+        text = Path(tasks.export(traced, name, 2.0)).read_text()
+        assert "sex" not in text.splitlines()[0]
+        assert "woman" not in text
+
+
+def run(command: list[str], folder: Path) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "PYTHONWARNINGS": "ignore",
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_script_makes_the_same_again(traced: tasks.Desk, tmp_path: Path) -> None:
+    found = tasks.point(traced, disclosure=2.0)
+    examples.write("heart-failure", tmp_path)
+    (tmp_path / "release.py").write_text(found["script"])
+    ast.parse(found["script"])
+    run([sys.executable, "release.py"], tmp_path)
+    made = Mechanism.load(tmp_path / "mechanism.json")
+    assert made.disclosure == pytest.approx(found["disclosure"], abs=1e-9)
+    assert made.leakage == pytest.approx(found["leakage"], abs=1e-6)
+    assert len((tmp_path / "heart-failure.released.csv").read_text().splitlines()) == 300
+    assert (tmp_path / "report.html").exists()
+
+
+def test_the_commands_make_the_same_again(traced: tasks.Desk, tmp_path: Path) -> None:
+    found = tasks.point(traced, disclosure=2.0)
+    examples.write("heart-failure", tmp_path)
+    commands = found["command"].replace("\\\n", "").splitlines()
+    assert [c.split()[1] for c in commands] == ["solve", "release"]
+    for command in commands:
+        run([sys.executable, "-m", *shlex.split(command)], tmp_path)
+    made = Mechanism.load(tmp_path / "design" / "mechanism.json")
+    assert made.disclosure >= found["disclosure"] - 1e-9
+    assert found["lower_bound"] - 1e-6 <= made.leakage <= found["leakage"] + 1e-6
+    assert len((tmp_path / "heart-failure.released.csv").read_text().splitlines()) == 300
+
+
+def test_names_the_command_line_cannot_say_start_from_the_mechanism(desk: tasks.Desk, tmp_path: Path) -> None:
+    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+    tasks.roles(desk, private=["naïve Größe"], public=["town, region"], bins={})
+    tasks.trace(desk, points=3, solver="aem")
+    found = tasks.point(desk, disclosure=0.5)
+    assert found["command"].startswith("# with mechanism.json")
+    place = tmp_path / "again"
+    place.mkdir()
+    (place / "awkward.csv").write_bytes(AWKWARD.read_bytes())
+    (place / "mechanism.json").write_bytes(Path(tasks.export(desk, "mechanism.json", 0.5)).read_bytes())
+    command = found["command"].partition("\n")[2].replace("\\\n", "")
+    run([sys.executable, "-m", *shlex.split(command)], place)
+    assert len((place / "awkward.released.csv").read_text("utf-8").splitlines()) == 401
