@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
 from privfunnel import instances, tables
+from privfunnel.cli import main
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import SmallSampleWarning
 
@@ -62,3 +65,43 @@ def test_census_income_is_the_instance_up_to_the_order_of_its_labels() -> None:
     np.testing.assert_array_equal(
         problem.counts[:, [ours.index(x) for x in instance.x_labels]], instance.counts
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "rows"),
+    [
+        (HEART, ["--private", "sex,DEATH_EVENT", "--public", "anaemia,high_blood_pressure,diabetes,smoking"], 299),
+        (CENSUS, ["--columns", ",".join(CENSUS_COLUMNS), "--private", "age,income", "--public", "age,sex,education",
+                  "--bin", "age=5"], 32561),
+    ],
+    ids=["heart failure", "census income"],
+)  # fmt: skip
+def test_the_four_commands_run_by_column_names(
+    path: Path, arguments: list[str], rows: int, tmp_path: Path
+) -> None:
+    """The promise for a real table lies in the interval of the audit of a real release of it."""
+    pytest.importorskip("sklearn")
+    solver = ["--solver", "aem", "--restarts", "1", "--option", "max_steps=100"]
+    done = run("curve", path, *arguments, "--points", 3, *solver, "--json")
+    assert done.exit_code == 0, done.output
+    done = run("solve", path, *arguments, "--disclosure", "60%", *solver, "--out", tmp_path / "design")
+    assert done.exit_code == 0, done.output
+    reading = arguments[:2] if arguments[0] == "--columns" else []
+    mechanism = tmp_path / "design" / "mechanism.json"
+    done = run("release", path, *reading, "--mechanism", mechanism, "-o", tmp_path / "r.csv", "--seed", 1)
+    assert done.exit_code == 0, done.output
+    done = run("audit", path, tmp_path / "r.csv", *reading, "--mechanism", mechanism, "--bootstrap", 200,
+               "--attacker-rows", 2000, "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["rows"] == rows
+    assert found["passed"]
+    assert found["recount"]["same_table"]
+    promised = json.loads(mechanism.read_text())["promise"]
+    whole = found["attributes"][-1]["leakage"]
+    assert whole["low"] <= promised["leakage"] <= whole["high"]
+    assert found["disclosure"]["low"] <= promised["disclosure"] <= found["disclosure"]["high"]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])

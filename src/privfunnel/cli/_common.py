@@ -32,6 +32,7 @@ __all__ = [
     "parse_quantity",
     "progress_on_terminal",
     "read_options",
+    "record_options",
     "solver_options",
     "source_options",
     "text_file_options",
@@ -72,16 +73,26 @@ def source_options(function: Function) -> Function:
     """SOURCE and the options that say how to read it; hand them all to :func:`load_source`."""
     decorators: Sequence[Callable[[Function], Function]] = (
         click.argument("source"),
+        record_options,
+        text_file_options,
+        click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
+                     help="Packaged tables: add 1e-3 to every probability, or to every count."),
+        click.option("--bands", metavar="BANDS", help="census-income: age bands, as a number or as 17-40,41-90."),
+    )  # fmt: skip
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def record_options(function: Function) -> Function:
+    """``--private``, ``--public`` and ``--bin``: the roles of the columns of a table of records."""
+    decorators: Sequence[Callable[[Function], Function]] = (
         click.option("--private", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Private column of a table of records; repeat it, or separate names by commas."),
         click.option("--public", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Column that may be published; repeat it, or separate names by commas."),
         click.option("--bin", "bins", multiple=True, metavar="COLUMN=RULE", callback=_bins,
                      help="How to bin a column: age=5, age=quantiles:4, age=edges:0,18,65,inf, town=top:10."),
-        text_file_options,
-        click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
-                     help="Packaged tables: add 1e-3 to every probability, or to every count."),
-        click.option("--bands", metavar="BANDS", help="census-income: age bands, as a number or as 17-40,41-90."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)

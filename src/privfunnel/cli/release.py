@@ -132,5 +132,5 @@ def show(report: Report, mechanism: Mechanism) -> None:
         click.echo(f"  {rows:,} rows with {what}: rule {report.unseen_rule!r}")
     click.echo(
         f"Promise: disclosure {to_bits(mechanism.disclosure):.4f} bits of X, leakage "
-        f"{to_bits(mechanism.leakage):.4f} bits about {', '.join(mechanism.private_names)}. Check it with: privfunnel audit."
+        f"{to_bits(mechanism.leakage):.4f} bits about {', '.join(mechanism.private_names)}; see privfunnel audit."
     )

@@ -1,0 +1,117 @@
+"""What a joint table of private and released symbols says: about attributes, in single symbols, to an attacker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from privfunnel import measures
+from privfunnel.audit import attacker
+from privfunnel.audit.align import Sample
+from privfunnel.audit.attacker import Attack
+from privfunnel.audit.estimates import (
+    Information,
+    Interval,
+    Statistic,
+    intervals,
+    local_information_privacy,
+    max_log_lift,
+    spread,
+)
+from privfunnel.audit.result import Attribute, Symbol
+from privfunnel.measures import Array
+
+#: A table with the same table from resampled rows.
+Resampled = tuple[Array, Sequence[Array]]
+
+WORST: dict[str, Statistic] = {
+    "maximal": measures.maximal_leakage,
+    "lift": max_log_lift,
+    "privacy": local_information_privacy,
+}
+GUESSES: dict[str, Statistic] = {
+    "before": lambda p: np.asarray(p.sum(axis=1).max()),
+    "after": measures.guessing_accuracy,
+}
+
+
+def attributes(
+    leakage: Mapping[str, Information],
+    guesses: Mapping[str, Resampled],
+    worst: Mapping[str, Resampled],
+    original: Mapping[str, Resampled],
+    attacks: Mapping[str, Attack],
+) -> tuple[Attribute, ...]:
+    """One entry a private attribute.
+
+    Args:
+        leakage: Estimated I(attribute; Y) by name.
+        guesses: p(attribute, y) for the best guess.
+        worst: p(attribute, y) for the worst-case measures: the mechanism's own where it is known.
+        original: p(attribute, x), where the original is at hand.
+        attacks: Trained attackers.
+    """
+    found = []
+    for name, information in leakage.items():
+        guess, extreme = intervals(*guesses[name], GUESSES), intervals(*worst[name], WORST)
+        from_x = intervals(*original[name], GUESSES)["after"] if name in original else None
+        found.append(
+            Attribute(
+                name=name,
+                leakage=information,
+                before=guess["before"],
+                after=guess["after"],
+                original=from_x,
+                maximal_leakage=extreme["maximal"],
+                max_log_lift=extreme["lift"],
+                local_information_privacy=extreme["privacy"],
+                attack=attacks.get(name),
+            )
+        )
+    return tuple(found)
+
+
+def symbols(joint: Resampled, y_labels: Sequence[str], s_labels: Sequence[str]) -> tuple[Symbol, ...]:
+    """What each released symbol says about all private attributes together, the most telling first."""
+    p_sy, draws = joint
+    value, sample = _told(p_sy), [_told(draw) for draw in draws]
+    lift, p_y = measures.lift(p_sy), p_sy.sum(axis=0)
+    return tuple(
+        Symbol(
+            label=y_labels[j],
+            share=float(p_y[j]),
+            information=spread(value[j], np.array([told[j] for told in sample])),
+            lift=float(lift[:, j].max()),
+            about=s_labels[int(lift[:, j].argmax())],
+        )
+        for j in np.argsort(-value, kind="stable").tolist()
+        if p_y[j] > 0.0
+    )
+
+
+def _told(p_sy: Array) -> Array:
+    """D(p(s|y) ‖ p(s)) of every y, in nats; 0 for one that does not occur."""
+    p_y = p_sy.sum(axis=0)
+    posterior = np.divide(p_sy, p_y, out=np.zeros_like(p_sy), where=p_y > 0.0)
+    p_s = np.broadcast_to(p_sy.sum(axis=1, keepdims=True), p_sy.shape)
+    return np.where(p_y > 0.0, measures.kl_divergence(posterior, p_s, axis=0), 0.0)
+
+
+def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, Attack]:
+    """One trained attacker an attribute; their combination is covered by the best guess."""
+    counts, found = sample.counts, {}
+    from_x = counts.table()
+    for j, column in enumerate(counts.private):
+        target = counts.s_codes[:, j]
+        found[column.name] = Attack(
+            prior=attacker.prior(sample.sy, target),
+            release=attacker.accuracy(sample.sy, sample.y_codes, target, size=rows, rng=rng),
+            original=attacker.accuracy(from_x, counts.x_codes, target, size=rows, rng=rng),
+        )
+    return found
+
+
+def exact(share: float) -> Interval:
+    """A number that is known, not estimated."""
+    return Interval(share, share, share)

@@ -1,0 +1,139 @@
+"""Whether a mechanism keeps what it promises: on the table it was designed on, and in the rows it released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel import measures
+from privfunnel.audit.align import Sample
+from privfunnel.audit.estimates import TAIL, Interval
+from privfunnel.engines.columns import labels
+from privfunnel.measures import Array
+from privfunnel.mechanism import AGREEMENT, Mechanism
+from privfunnel.tables import Counts
+
+#: Standard deviations from the mean beyond which released rows are not believed to be the mechanism's.
+ALARM = 4.0
+
+
+@dataclass(frozen=True)
+class Recount:
+    """What the mechanism claims, and what counting the given table again gives for its channel; nats.
+
+    Attributes:
+        same_table: The table is the one the mechanism was designed on, category by category and count by count.
+        claimed_disclosure: Promised I(X;Y); ``claimed_leakage`` the promised I(S;Y).
+        disclosure: I(X;Y) recomputed from the table; ``leakage`` I(S;Y).
+        new_rows: Rows whose public values were not seen at design time; they count as drawn from p(y).
+        holds: On the design table: claims and recount agree. On another one: it leaks no more than claimed.
+    """
+
+    same_table: bool
+    claimed_disclosure: float
+    claimed_leakage: float
+    disclosure: float
+    leakage: float
+    new_rows: int
+    holds: bool
+
+
+def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Array, NDArray[np.bool_]]:
+    """The mechanism's channel for the symbols of other counts, and which of them it does not know.
+
+    Returns:
+        p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, and their mask.
+    """
+    known = {label: i for i, label in enumerate(mechanism.x_labels)}
+    places = np.array(
+        [known.get(label, -1) for label in labels(counts.public, counts.x_codes)], dtype=np.int64
+    )
+    new = places < 0
+    channel = np.where(new[:, None], mechanism.p_y[None, :], mechanism.channel[np.where(new, 0, places)])
+    return np.asarray(channel, dtype=np.float64), new
+
+
+def recount(mechanism: Mechanism, counts: Counts) -> Recount:
+    """Check the promise against a table."""
+    channel, new = channel_for(mechanism, counts)
+    p_sx = counts.table() / counts.n
+    disclosure = float(measures.mutual_information(channel * p_sx.sum(axis=0)[:, None]))
+    leakage = float(measures.mutual_information(p_sx @ channel))
+    same = mechanism.provenance.get("data") == counts.fingerprint
+    agree = max(abs(disclosure - mechanism.disclosure), abs(leakage - mechanism.leakage)) <= AGREEMENT
+    return Recount(
+        same_table=same,
+        claimed_disclosure=mechanism.disclosure,
+        claimed_leakage=mechanism.leakage,
+        disclosure=disclosure,
+        leakage=leakage,
+        new_rows=int(counts.table()[:, new].sum()),
+        holds=agree if same else leakage <= mechanism.leakage + AGREEMENT,
+    )
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Whether released rows look as if this mechanism had drawn them.
+
+    Attributes:
+        leakage: Plug-in I(S;Y) of the released rows, with the 95 % range of what fresh draws for the same rows give.
+        disclosure: The same for I(X;Y).
+        impossible: Rows whose released symbol has probability 0 given their public values.
+        misfit: Σ counts · log(frequency / p(y|x)) of the rows, with its 95 % range under the mechanism.
+        surprise: The largest distance of the three from their means under the mechanism, in standard deviations.
+        agrees: Nothing impossible was released and the surprise is at most 4, which honest draws exceed about once in
+            ten thousand releases; one honest release in ten leaves some 95 % range.
+    """
+
+    leakage: Interval
+    disclosure: Interval
+    impossible: int
+    misfit: Interval
+    surprise: float
+    agrees: bool
+
+
+def draws(mechanism: Mechanism, sample: Sample, *, size: int, rng: np.random.Generator) -> Draws:
+    """Compare released rows with fresh draws of the mechanism for the same original rows.
+
+    A release of records holds x' drawn from p(x'|y); it is compared through the channel Σ_y p(y|x) p(x'|y).
+    """
+    channel = channel_of(mechanism, sample)
+    impossible = int(sample.xy[channel <= 0.0].sum())
+    cells = sample.counts
+    observed = _statistics(sample.sy, sample.xy, channel)
+    drawn = []
+    for _ in range(size):
+        y = rng.multinomial(cells.cell_n, channel[cells.cell_x])
+        sy, xy = np.zeros_like(sample.sy), np.zeros_like(sample.xy)
+        np.add.at(sy, cells.cell_s, y)
+        np.add.at(xy, cells.cell_x, y)
+        drawn.append(_statistics(sy, xy, channel))
+    found, surprise = [], 0.0
+    for value, sampled in zip(observed, np.array(drawn).T, strict=True):
+        low, high = np.quantile(sampled, [TAIL, 1.0 - TAIL])
+        found.append(Interval(value, float(low), float(high)))
+        # A statistic that cannot vary (a deterministic channel) may still differ by rounding.
+        scale = max(float(sampled.std()), 1e-9 * max(abs(value), 1.0))
+        surprise = max(surprise, abs(value - float(sampled.mean())) / scale)
+    agrees = impossible == 0 and surprise <= ALARM
+    return Draws(found[0], found[1], impossible, found[2], surprise, agrees)
+
+
+def channel_of(mechanism: Mechanism, sample: Sample) -> Array:
+    """The channel from the symbols of the original to those of the release, of symbols or of records."""
+    channel, _ = channel_for(mechanism, sample.counts)
+    if sample.y_columns[0].values != mechanism.y_labels:
+        channel = channel @ mechanism.p_x_given_y.T
+    return np.asarray(channel / channel.sum(axis=1, keepdims=True))
+
+
+def _statistics(sy: Array, xy: Array, channel: Array) -> tuple[float, float, float]:
+    expected = xy.sum(axis=1, keepdims=True) * channel
+    possible = (xy > 0.0) & (expected > 0.0)
+    misfit = float(np.sum(xy[possible] * np.log(xy[possible] / expected[possible])))
+    n = sy.sum()
+    return float(measures.mutual_information(sy / n)), float(measures.mutual_information(xy / n)), misfit

@@ -1,0 +1,267 @@
+"""``privfunnel audit``: what a release says about the private columns, with intervals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfunnel.cli._common import (
+    Units,
+    console,
+    parse_options,
+    parse_quantity,
+    read_options,
+    record_options,
+    solver_options,
+    text_file_options,
+)
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import to_bits
+
+if TYPE_CHECKING:
+    from privfunnel.audit import Audit, Information, Interval
+    from privfunnel.engines import ReadOptions
+    from privfunnel.mechanism import Mechanism
+
+SHOWN_SYMBOLS = 8
+
+
+@click.command("audit", short_help="Check a release or a mechanism: leakage, attackers, worst case, promise.")
+@click.argument("tables", nargs=-1, metavar="[ORIGINAL [RELEASED]]")
+@click.option("--mechanism", "path", type=click.Path(path_type=Path), metavar="FILE",
+              help="The mechanism.json; brings columns and bins, and has its promise checked.")  # fmt: skip
+@record_options
+@click.option("--on", metavar="COLUMN", help="Match rows by this key instead of by their order.")
+@click.option("--holdout", type=float, metavar="SHARE",
+              help="Design on this share of ORIGINAL's rows, audit on the others.")  # fmt: skip
+@click.option("--disclosure", metavar="R", help="Holdout: what to keep, e.g. 60% or '0.9 bits'.")
+@click.option("--leakage", metavar="BUDGET", help="Holdout: what may leak, e.g. 5% or '0.01 bits'.")
+@click.option("--bootstrap", type=click.IntRange(20, 100_000), default=400, show_default=True,
+              help="Resampled tables behind an interval.")  # fmt: skip
+@click.option("--permutations", type=click.IntRange(0, 100_000), default=199, show_default=True,
+              help="Permuted pairings behind the null.")  # fmt: skip
+@click.option("--attacker-rows", type=click.IntRange(0), default=20_000, show_default=True,
+              help="Most rows an attacker trains on; 0 for no attacker.")  # fmt: skip
+@solver_options
+@text_file_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a report.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Also write the JSON here.")
+def command(
+    tables: tuple[str, ...],
+    path: Path | None,
+    private: tuple[str, ...],
+    public: tuple[str, ...],
+    bins: dict[str, str],
+    on: str | None,
+    holdout: float | None,
+    disclosure: str | None,
+    leakage: str | None,
+    bootstrap: int,
+    permutations: int,
+    attacker_rows: int,
+    solver: str,
+    restarts: int | None,
+    options: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+    **reading: Any,
+) -> None:
+    """Audit a mechanism alone, a mechanism on a table, or a released table against its original.
+
+    Ends with exit code 1 where a promise is not kept. Reading options are for ORIGINAL.
+
+    \b
+    Examples:
+      privfunnel audit --mechanism design/mechanism.json
+      privfunnel audit patients.csv --mechanism design/mechanism.json
+      privfunnel audit patients.csv release.csv --mechanism design/mechanism.json
+      privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.5 --disclosure 60%
+    """
+    from privfunnel import audit
+    from privfunnel.files import write_json
+    from privfunnel.mechanism import Mechanism
+
+    if len(tables) > 2:
+        raise InvalidInputError(f"{len(tables)} tables are too many: give the original and the released one")
+    mechanism = None if path is None else Mechanism.load(path)
+    if mechanism is not None and (private or public or bins):
+        raise InvalidInputError(
+            "the mechanism brings its own columns and bins: leave --private, --public and --bin out"
+        )
+    read = read_options(**reading)
+    if holdout is not None:
+        if len(tables) != 1 or mechanism is not None:
+            raise InvalidInputError(
+                "--holdout designs by itself: give one table, --private and --public, no mechanism"
+            )
+        asked = {"disclosure": disclosure, "leakage": leakage}
+        solving = {"solver": solver, "seed": seed, "bootstrap": bootstrap, **parse_options(options, restarts)}
+        _held_out(tables[0], private, public, bins, read, holdout, asked, solving, as_json=as_json, out=out)
+        return
+    if disclosure or leakage:
+        raise InvalidInputError(
+            "--disclosure and --leakage are for --holdout: leave them out, or give it a share"
+        )
+    if len(tables) == 2:
+        found = audit.release(
+            tables[0],
+            tables[1],
+            mechanism=mechanism,
+            private=private or None,
+            public=public or None,
+            bins=bins,
+            on=on,
+            read=read,
+            bootstrap=bootstrap,
+            permutations=permutations,
+            attacker_rows=attacker_rows,
+            seed=seed,
+        )
+    else:
+        found = _without_release(tables, mechanism, read, bootstrap, seed)
+    if out is not None:
+        write_json(out, found.to_dict())
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        show(found)
+    if not found.passed:
+        click.get_current_context().exit(1)
+
+
+def _without_release(
+    tables: tuple[str, ...], mechanism: Mechanism | None, read: ReadOptions, bootstrap: int, seed: int
+) -> Audit:
+    from privfunnel import audit
+
+    if mechanism is None:
+        raise InvalidInputError(
+            "there is nothing to audit: give --mechanism, or an original and a released table"
+        )
+    if tables:
+        return audit.table(tables[0], mechanism, read=read, bootstrap=bootstrap, seed=seed)
+    return audit.mechanism(mechanism)
+
+
+def _held_out(
+    source: str,
+    private: tuple[str, ...],
+    public: tuple[str, ...],
+    bins: Mapping[str, str],
+    read: ReadOptions,
+    share: float,
+    asked: dict[str, str | None],
+    solving: dict[str, Any],
+    *,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    import dataclasses
+
+    from privfunnel import audit, tables
+    from privfunnel.audit.result import holdout_words
+    from privfunnel.files import write_json
+
+    if (asked["disclosure"] is None) == (asked["leakage"] is None):
+        raise InvalidInputError(
+            "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
+        )
+    counts = tables.count(source, private=private, public=public, bins=bins, read=read)
+    problem = counts.problem()
+    ceilings = {
+        "disclosure": (problem.disclosure_ceiling, "H(X)"),
+        "leakage": (problem.leakage_ceiling, "I(S;X)"),
+    }
+    wanted: dict[str, Any] = {
+        name: parse_quantity(
+            text, ceiling=ceilings[name][0], whole=ceilings[name][1], option=f"--{name}", units=Units("nats")
+        )
+        for name, text in asked.items()
+        if text is not None
+    }
+    found = audit.holdout(counts, share=share, **wanted, **solving)
+    document = {"units": "nats", "words": [holdout_words(found)], **dataclasses.asdict(found)}
+    if out is not None:
+        write_json(out, document)
+    click.echo(json.dumps(document, indent=1) if as_json else document["words"][0])
+
+
+def show(found: Audit) -> None:
+    """Print the words first, then the numbers behind them, then what the audit is not."""
+    from rich import box
+    from rich.table import Table
+
+    screen = console()
+    for line in found.words():
+        screen.print(f"• {line}", soft_wrap=True)
+    table = Table(
+        title=f"Private attributes, {found.rows:,} rows (bits; 95 % intervals)", box=box.SIMPLE_HEAD
+    )
+    for name in (
+        "attribute",
+        "leakage",
+        "chance gives",
+        "best guess",
+        "trained attacker",
+        "without",
+        "from original",
+    ):
+        table.add_column(
+            name, justify="left" if name == "attribute" else "right", no_wrap=name != "attribute"
+        )
+    for each in found.attributes:
+        attack = each.attack
+        table.add_row(
+            each.name,
+            _information(each.leakage, exact=found.exact),
+            "" if each.leakage.null_high is None else f"≤ {to_bits(each.leakage.null_high):.4f}",
+            _percent(each.after),
+            "" if attack is None else _percent(attack.release),
+            _percent(each.before),
+            _percent(attack.original if attack is not None else each.original),
+        )
+    screen.print(table)
+    table = Table(title="Worst case (bits)", box=box.SIMPLE_HEAD)
+    for name in ("attribute", "maximal leakage", "largest log-lift", "local information privacy"):
+        table.add_column(name, justify="left" if name == "attribute" else "right")
+    for each in found.attributes:
+        table.add_row(
+            each.name,
+            _bits(each.maximal_leakage),
+            _bits(each.max_log_lift),
+            _bits(each.local_information_privacy),
+        )
+    screen.print(table)
+    table = Table(title=f"Most telling of {found.n_y} released symbols (bits)", box=box.SIMPLE_HEAD)
+    for name in ("symbol", "share", "says", "lift", "towards"):
+        table.add_column(name, justify="left" if name in {"symbol", "towards"} else "right")
+    for symbol in found.symbols[:SHOWN_SYMBOLS]:
+        share = f"{100 * symbol.share:.2f} %"
+        table.add_row(symbol.label, share, _bits(symbol.information), f"{symbol.lift:.2f}", symbol.about)
+    screen.print(table)
+    screen.print("What this is not:")
+    for line in found.limits:
+        screen.print(f"• {line}", soft_wrap=True)
+
+
+def _information(found: Information, *, exact: bool) -> str:
+    value = found.plug_in if exact else found.corrected
+    ends = "" if found.low == found.high else f"\n({to_bits(found.low):.4f}–{to_bits(found.high):.4f})"
+    return f"{to_bits(value):.4f}{ends}"
+
+
+def _bits(found: Interval) -> str:
+    ends = "" if found.low == found.high else f" ({to_bits(found.low):.3f}–{to_bits(found.high):.3f})"
+    return f"{to_bits(found.value):.3f}{ends}".replace("inf", "∞")
+
+
+def _percent(found: Interval | None) -> str:
+    if found is None:
+        return ""
+    ends = "" if found.low == found.high else f"\n({100 * found.low:.1f}–{100 * found.high:.1f})"
+    return f"{100 * found.value:.1f} %{ends}"

@@ -1,0 +1,411 @@
+"""Audits: estimates against known truths, promises checked, rows matched, words said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from funnels import ROLES, count_people, people, random_mechanism
+from privfunnel import audit, measures, release, tables
+from privfunnel.audit import attacker, estimates
+from privfunnel.audit.result import holdout_words
+from privfunnel.errors import GuaranteeWarning, InvalidInputError
+from privfunnel.mechanism import Mechanism
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("narwhals")
+pytest.importorskip("sklearn")
+
+ROWS = people(6000, seed=1)
+
+
+@pytest.fixture(scope="module")
+def counts() -> tables.Counts:
+    return count_people(pa.table(ROWS))
+
+
+@pytest.fixture(scope="module")
+def mechanism(counts: tables.Counts) -> Mechanism:
+    return random_mechanism(counts, n_y=5)
+
+
+@pytest.fixture(scope="module")
+def released(mechanism: Mechanism) -> Any:
+    return draw(mechanism)
+
+
+def draw(mechanism: Mechanism, **options: Any) -> Any:
+    """A release that is the same in every run, so that no honest one is ever taken for unlucky."""
+    with pytest.warns(GuaranteeWarning, match="seed=0"):
+        return release.frame(pa.table(ROWS), mechanism, seed=0, **options)
+
+
+@pytest.fixture(scope="module")
+def found(mechanism: Mechanism, released: Any) -> audit.Audit:
+    return audit.release(
+        pa.table(ROWS), released, mechanism=mechanism, bootstrap=200, permutations=99, attacker_rows=3000
+    )
+
+
+# --- estimates --------------------------------------------------------------------------------------------------
+
+
+def test_corrected_information_and_its_interval_cover_the_truth() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(24, 1.0)).reshape(4, 6)
+    truth = float(measures.mutual_information(p))
+    covered, plug_in, corrected = 0, [], []
+    for _ in range(100):
+        counts = rng.multinomial(2000, p.ravel()).reshape(p.shape).astype(float)
+        draws = estimates.resample(counts, 2000, 100, rng)
+        estimate = estimates.information(counts, draws, permutations=0, rng=rng)
+        covered += truth in estimate
+        plug_in.append(estimate.plug_in)
+        corrected.append(estimate.corrected)
+    assert covered >= 88  # 95 on average; below 88 once in a thousand
+    assert abs(np.mean(corrected) - truth) < abs(np.mean(plug_in) - truth)
+
+
+def test_independent_columns_show_no_leakage_beyond_chance() -> None:
+    rng = np.random.default_rng(1)
+    p = np.outer(rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(8)))
+    small, above = 0, 0
+    for _ in range(40):
+        counts = rng.multinomial(1000, p.ravel()).reshape(p.shape).astype(float)
+        estimate = estimates.information(
+            counts, estimates.resample(counts, 1000, 50, rng), permutations=99, rng=rng
+        )
+        above += estimate.low > 0.0
+        assert estimate.null_mean == pytest.approx(measures.miller_madow_bias(5, 8, 1000), rel=0.25)
+        small += estimate.p_value is not None and estimate.p_value <= 0.05
+    # 2 of each on average; more than 7 once in a thousand.
+    assert small <= 7
+    assert above <= 7
+
+
+def test_wilson_interval_matches_a_known_value() -> None:
+    share = estimates.proportion(50, 100)
+    assert (share.low, share.high) == pytest.approx((0.4038, 0.5962), abs=1e-4)
+    assert estimates.proportion(0, 10).low == 0.0
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.integers(0, 50), min_size=3, max_size=3), min_size=2, max_size=4))
+def test_worst_case_measures_bound_the_average(rows: list[list[int]]) -> None:
+    counts = np.array(rows, dtype=float)
+    counts = counts[counts.sum(axis=1) > 0]
+    if counts.size == 0:
+        return
+    p = counts / counts.sum()
+    information = float(measures.mutual_information(p))
+    assert information <= float(measures.maximal_leakage(p)) + 1e-12
+    assert information <= float(estimates.max_log_lift(p)) + 1e-12
+    assert float(estimates.max_log_lift(p)) <= float(estimates.local_information_privacy(p))
+
+
+def test_a_symbol_that_rules_a_value_out_has_infinite_epsilon() -> None:
+    p = np.array([[0.5, 0.0], [0.25, 0.25]])
+    assert np.isinf(estimates.local_information_privacy(p))
+    assert float(estimates.max_log_lift(p)) == pytest.approx(np.log(2.0))
+
+
+# --- the attacker -----------------------------------------------------------------------------------------------
+
+
+def test_the_attacker_finds_what_is_there_and_nothing_that_is_not() -> None:
+    rng = np.random.default_rng(2)
+    target = np.array([0, 1])
+    features = np.arange(4)[:, None]
+    telling = np.array([[400.0, 50.0, 40.0, 10.0], [10.0, 40.0, 50.0, 400.0]])
+    best = float(measures.guessing_accuracy(telling / telling.sum()))
+    assert best in attacker.accuracy(telling, features, target, size=5000, rng=rng)
+    silent = np.full((2, 4), 250.0)
+    assert attacker.accuracy(silent, features, target, size=5000, rng=rng).low < 0.5
+    assert attacker.prior(telling, target).value == 0.5
+
+
+def test_the_attacker_copes_with_rare_and_single_classes() -> None:
+    rng = np.random.default_rng(3)
+    counts = np.array([[30.0, 30.0], [1.0, 1.0]])
+    assert attacker.accuracy(counts, np.arange(2)[:, None], np.array([0, 1]), size=1000, rng=rng).value > 0.9
+    assert attacker.accuracy(counts, np.arange(2)[:, None], np.array([0, 0]), size=1000, rng=rng).value == 1.0
+
+
+def test_sampled_rows_keep_the_counts_or_their_share() -> None:
+    rng = np.random.default_rng(4)
+    counts = np.array([[3.0, 0.0], [1.0, 2.0]])
+    a, b = attacker.sample_rows(counts, 100, rng)
+    table = np.zeros((2, 2))
+    np.add.at(table, (a, b), 1.0)
+    np.testing.assert_array_equal(table, counts)
+    assert len(attacker.sample_rows(counts * 100, 50, rng)[0]) == 50
+
+
+# --- a release and its mechanism --------------------------------------------------------------------------------
+
+
+def test_an_honest_release_agrees_with_its_promise(found: audit.Audit, mechanism: Mechanism) -> None:
+    assert found.passed
+    assert found.recount is not None
+    assert found.recount.same_table
+    assert found.recount.leakage == pytest.approx(mechanism.leakage, abs=1e-12)
+    assert found.draws is not None
+    assert found.draws.agrees
+    assert mechanism.leakage in found.leakage
+    assert mechanism.disclosure in found.disclosure
+    assert found.rows == 6000
+    assert [each.name for each in found.attributes] == ["sick", "smoker", "sick and smoker"]
+    known = {guess.attribute: guess for guess in mechanism.guesses}
+    for each in found.attributes:
+        assert known[each.name].after == pytest.approx(each.after.value, abs=0.03)
+        assert each.original is not None
+        assert each.original.value == pytest.approx(known[each.name].original)
+        assert each.leakage.plug_in >= each.leakage.corrected
+    attack = found.attributes[0].attack
+    assert attack is not None
+    assert attack.original is not None
+    assert attack.prior.value <= attack.original.high
+    assert attack.release.value <= attack.original.high
+
+
+def test_symbols_add_up_to_the_leakage(found: audit.Audit, mechanism: Mechanism) -> None:
+    assert sum(s.share * s.information.value for s in found.symbols) == pytest.approx(
+        mechanism.leakage, abs=1e-9
+    )
+    assert [s.information.value for s in found.symbols] == sorted(
+        (s.information.value for s in found.symbols), reverse=True
+    )
+    assert set(found.symbols[0].about) <= set("".join(mechanism.s_labels))
+
+
+def test_the_words_come_first_and_the_limits_last(found: audit.Audit) -> None:
+    words = found.words()
+    assert words[0].startswith("A trained attacker who guesses sick from the release is right ")
+    assert "% without it; " in words[0]
+    assert "from the original data)." in words[0]
+    assert any(line.startswith("The designed promise holds: leakage") for line in words)
+    assert any("not differential privacy" in line for line in found.limits)
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert data["words"] == words
+    assert data["attributes"][0]["leakage"]["plug_in"] == found.attributes[0].leakage.plug_in
+
+
+def test_the_same_seed_gives_the_same_audit(mechanism: Mechanism, released: Any) -> None:
+    options: dict[str, Any] = {
+        "mechanism": mechanism,
+        "bootstrap": 20,
+        "permutations": 5,
+        "attacker_rows": 100,
+    }
+    first = audit.release(pa.table(ROWS), released, **options)
+    assert first.to_dict() == audit.release(pa.table(ROWS), released, **options).to_dict()
+    assert first.to_dict() != audit.release(pa.table(ROWS), released, seed=1, **options).to_dict()
+
+
+def test_a_release_by_another_mechanism_is_found_out(counts: tables.Counts, mechanism: Mechanism) -> None:
+    other = random_mechanism(counts, n_y=5, seed=9)
+    forged = draw(other)
+    found = audit.release(
+        pa.table(ROWS), forged, mechanism=mechanism, bootstrap=50, permutations=0, attacker_rows=0
+    )
+    assert found.draws is not None
+    assert found.draws.impossible > 0
+    assert not found.passed
+    assert any("NOT THIS MECHANISM'S" in line for line in found.words())
+    strange = pa.table({"released": ["y9"] * 6000})
+    with pytest.raises(InvalidInputError, match="released='y9', which the mechanism never releases"):
+        audit.release(pa.table(ROWS), strange, mechanism=mechanism)
+
+
+def test_a_subtly_biased_release_is_found_out(mechanism: Mechanism) -> None:
+    """Rows that keep their most likely symbol leak more than draws would, without any impossible symbol."""
+    from privfunnel.release.sampler import Sampler
+
+    sampler = Sampler(mechanism)
+    x = sampler.recognise(sampler.encode(pa.table(ROWS)))
+    honest = draw(mechanism)["released"].to_pylist()
+    cheat = [mechanism.y_labels[int(mechanism.channel[i].argmax())] if k % 4 == 0 else y
+             for k, (i, y) in enumerate(zip(x, honest, strict=True))]  # fmt: skip
+    found = audit.release(pa.table(ROWS), pa.table({"released": cheat}), mechanism=mechanism, bootstrap=100,
+                          permutations=0, attacker_rows=0)  # fmt: skip
+    assert found.draws is not None
+    assert found.draws.impossible == 0
+    assert not found.passed
+
+
+@pytest.mark.parametrize("binned", ["midpoint", "uniform", "label"])
+def test_records_are_audited_through_both_draws(mechanism: Mechanism, binned: str) -> None:
+    records = draw(mechanism, form="records", binned=binned)
+    found = audit.release(
+        pa.table(ROWS), records, mechanism=mechanism, bootstrap=100, permutations=0, attacker_rows=0
+    )
+    assert found.passed
+    assert found.leakage.low <= mechanism.leakage
+    assert found.disclosure.low <= mechanism.disclosure
+
+
+def test_rows_may_be_matched_by_key(mechanism: Mechanism, found: audit.Audit) -> None:
+    with pytest.warns(GuaranteeWarning, match="kept"):
+        kept = draw(mechanism, keep=["id"])
+    shuffled = kept.take(np.random.default_rng(0).permutation(6000))
+    options: dict[str, Any] = {
+        "mechanism": mechanism,
+        "on": "id",
+        "bootstrap": 50,
+        "permutations": 0,
+        "attacker_rows": 0,
+    }
+    by_key = audit.release(pa.table(ROWS), shuffled, **options)
+    by_order = audit.release(pa.table(ROWS), kept.drop(["id"]), **{**options, "on": None})
+    assert by_key.leakage.plug_in == pytest.approx(by_order.leakage.plug_in, abs=1e-12)
+    assert by_key.passed
+    part = audit.release(pa.table(ROWS), shuffled.slice(0, 5000), **options)
+    assert part.unmatched == 1000
+    assert part.draws is None
+    assert any("1000 rows have no partner" in line for line in part.words())
+
+
+def test_tables_that_cannot_be_matched_are_refused(mechanism: Mechanism, released: Any) -> None:
+    original = pa.table(ROWS)
+    with pytest.raises(
+        InvalidInputError, match=r"original has 6000 rows and the release 5999: match them by a kept key"
+    ):
+        audit.release(original, released.slice(1), mechanism=mechanism)
+    with pytest.raises(InvalidInputError, match="original has 5999 rows and the release 6000"):
+        audit.release(original.slice(1), released, mechanism=mechanism)
+    with pytest.raises(InvalidInputError, match="no column 'id' to match rows on"):
+        audit.release(original, released, mechanism=mechanism, on="id")
+    twice = pa.table({"released": released["released"], "id": ["a"] * 6000})
+    with pytest.raises(InvalidInputError, match="'id' is not unique in the release"):
+        audit.release(original, twice, mechanism=mechanism, on="id")
+    alien = pa.table({"released": released["released"], "id": list(range(6000))})
+    with pytest.raises(InvalidInputError, match="no value of 'id' is in both"):
+        audit.release(original, alien, mechanism=mechanism, on="id")
+    with pytest.raises(InvalidInputError, match="was not released by this mechanism"):
+        audit.release(original, pa.table({"u": [1], "v": [2]}), mechanism=mechanism)
+    with pytest.raises(InvalidInputError, match="name the private and the public"):
+        audit.release(original, released)
+
+
+def test_any_release_can_be_audited_without_a_mechanism() -> None:
+    """Releasing X itself leaks I(S;X); a constant column leaks nothing."""
+    original = pa.table({"s": ["a", "b"] * 500, "x": ["u", "v"] * 450 + ["v", "u"] * 50})
+    same = audit.release(
+        original, original.select(["x"]), private="s", public="x", bootstrap=50, permutations=20
+    )
+    assert same.leakage.plug_in == pytest.approx(same.leakage_ceiling)
+    assert same.disclosure.plug_in == pytest.approx(same.disclosure_ceiling)
+    assert same.passed
+    assert same.recount is None
+    assert any("among these rows" in line for line in same.words())
+    attack = same.attributes[0].attack
+    assert attack is not None
+    assert attack.release.value == pytest.approx(0.9, abs=0.02)
+    constant = pa.table({"y": [1] * 1000})
+    nothing = audit.release(original, constant, private=["s"], public=["x"], bootstrap=50, permutations=20)
+    assert nothing.leakage.plug_in == 0.0
+    assert nothing.attributes[0].after.value == nothing.attributes[0].before.value
+    numbers = pa.table({"y": np.arange(1000) / 7.0})
+    binned = audit.release(
+        original, numbers, private="s", public="x", bins={"y": 3}, bootstrap=50, permutations=0
+    )
+    assert binned.n_y == 3
+
+
+# --- mechanism alone, on its table, on another one, held out ----------------------------------------------------
+
+
+def test_a_mechanism_alone_reports_its_own_numbers(mechanism: Mechanism) -> None:
+    found = audit.mechanism(mechanism)
+    assert found.exact
+    assert found.leakage.plug_in == pytest.approx(mechanism.leakage, abs=1e-12)
+    assert found.disclosure.plug_in == pytest.approx(mechanism.disclosure, abs=1e-12)
+    assert [each.after.value for each in found.attributes] == pytest.approx(
+        [g.after for g in mechanism.guesses]
+    )
+    assert found.words()[0].startswith("An attacker who guesses sick from the release is right")
+    assert found.rows == 6000
+
+
+def test_the_promise_is_recounted_on_its_table(mechanism: Mechanism) -> None:
+    found = audit.table(pa.table(ROWS), mechanism, bootstrap=100)
+    assert found.passed
+    assert found.recount is not None
+    assert found.recount.same_table
+    assert found.leakage.plug_in == pytest.approx(mechanism.leakage, abs=1e-12)
+    assert found.leakage.low <= found.leakage.corrected <= found.leakage.high
+    lie = replace(mechanism, promise={**mechanism.promise, "leakage": mechanism.leakage / 2})
+    caught = audit.table(pa.table(ROWS), lie, bootstrap=20)
+    assert not caught.passed
+    assert any("DOES NOT HOLD" in line for line in caught.words())
+
+
+def test_another_table_is_told_apart(mechanism: Mechanism) -> None:
+    rows = people(3000, seed=8)
+    rows["town"][5] = "mars"
+    found = audit.table(pa.table(rows), mechanism, bootstrap=20)
+    assert found.recount is not None
+    assert not found.recount.same_table
+    assert found.recount.new_rows >= 1
+    assert any("designed on another table" in line for line in found.words())
+
+
+def test_a_promise_is_held_out(counts: tables.Counts) -> None:
+    ceiling = counts.problem().disclosure_ceiling
+    options: dict[str, Any] = {
+        "solver": "aem",
+        "restarts": 1,
+        "max_steps": 50,
+        "throw": False,
+        "bootstrap": 100,
+    }
+    held = audit.holdout(counts, disclosure=0.7 * ceiling, share=0.25, **options)
+    assert (held.design_rows, held.held_out_rows) == (1500, 4500)
+    assert held.leakage.low <= held.leakage.value <= held.leakage.high
+    assert "Designed on 1500 rows" in holdout_words(held)
+    assert held == audit.holdout(counts, disclosure=0.7 * ceiling, share=0.25, **options)
+    for share in (0.0, 1.0, float("nan")):
+        with pytest.raises(InvalidInputError, match="leaves no rows on one side"):
+            audit.holdout(counts, disclosure=0.1, share=share)
+
+
+def test_the_bias_of_a_design_shows_on_held_out_rows() -> None:
+    """S and X are independent: a design on few rows believes in structure that the others do not have."""
+    rng = np.random.default_rng(0)
+    table = pa.table({"s": rng.integers(0, 3, 400), "x": rng.integers(0, 10, 400)})
+    counts = count_people_like(table)
+    held = audit.holdout(
+        counts, disclosure=counts.problem().disclosure_ceiling, bootstrap=100, solver="greedy"
+    )
+    assert held.promised_leakage > 0.01
+    assert held.leakage.value < held.promised_leakage
+    assert held.leakage.low == 0.0
+
+
+def count_people_like(table: Any) -> tables.Counts:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tables.count(table, private="s", public="x")
+
+
+def test_files_are_audited_like_frames(mechanism: Mechanism, released: Any, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table(ROWS), tmp_path / "o.parquet")
+    parquet.write_table(released, tmp_path / "r.parquet")
+    options: dict[str, Any] = {"mechanism": mechanism, "bootstrap": 20, "permutations": 0, "attacker_rows": 0}
+    by_file = audit.release(tmp_path / "o.parquet", tmp_path / "r.parquet", **options)
+    assert by_file.to_dict() == audit.release(pa.table(ROWS), released, **options).to_dict()
+
+
+def test_roles_are_those_of_the_mechanism(mechanism: Mechanism) -> None:
+    assert list(mechanism.private_names) == ROLES["private"]

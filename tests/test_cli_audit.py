@@ -1,0 +1,110 @@
+"""The audit command: its four ways, its exit codes, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from funnels import count_people, people, random_mechanism
+from privfunnel import release
+from privfunnel.cli import main
+from privfunnel.errors import GuaranteeWarning
+
+pa = pytest.importorskip("pyarrow")
+pa_csv = pytest.importorskip("pyarrow.csv")
+pytest.importorskip("duckdb")
+pytest.importorskip("sklearn")
+
+QUICK = ("--bootstrap", 20, "--permutations", 9, "--attacker-rows", 300)
+ROLES = ("--private", "sick,smoker", "--public", "age,town,member", "--bin", "age=edges:18,40,60,80")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audit")
+    table = pa.table(people())
+    pa_csv.write_csv(table, folder / "people.csv")
+    mechanism = random_mechanism(count_people(folder / "people.csv"))
+    mechanism.save(folder / "m.json")
+    with pytest.warns(GuaranteeWarning, match="seed=0"):
+        release.write(folder / "people.csv", mechanism, folder / "r.csv", seed=0)
+    return folder
+
+
+def test_a_release_is_audited(folder: Path, tmp_path: Path) -> None:
+    done = run("audit", folder / "people.csv", folder / "r.csv", "--mechanism", folder / "m.json", *QUICK, "--out",
+               tmp_path / "a.json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("• A trained attacker who guesses sick from the release is right")
+    assert "The designed promise holds" in done.stdout
+    assert "not differential privacy" in done.stdout
+    assert "Worst case" in done.stdout
+    data = json.loads((tmp_path / "a.json").read_text())
+    assert data["passed"] is True
+    assert data["recount"]["same_table"] is True
+
+
+def test_a_mechanism_alone_and_on_its_table(folder: Path) -> None:
+    done = run("audit", "--mechanism", folder / "m.json")
+    assert done.exit_code == 0, done.output
+    assert "in the table it was designed on" in done.stdout
+    done = run("audit", folder / "people.csv", "--mechanism", folder / "m.json", "--bootstrap", 20, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["recount"]["holds"] is True
+
+
+def test_a_broken_promise_ends_with_one(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "r.csv").read_text().splitlines()
+    (tmp_path / "r.csv").write_text("\n".join([text[0], *sorted(text[1:])]) + "\n")
+    done = run("audit", folder / "people.csv", tmp_path / "r.csv", "--mechanism", folder / "m.json", *QUICK)
+    assert done.exit_code == 1
+    assert "NOT THIS MECHANISM'S" in done.stdout or "DO NOT AGREE" in done.stdout
+
+
+def test_a_release_without_a_mechanism(folder: Path) -> None:
+    done = run("audit", folder / "people.csv", folder / "r.csv", *ROLES, *QUICK, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["recount"] is None
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_holdout(folder: Path, tmp_path: Path, as_json: bool) -> None:
+    extra = ["--json"] if as_json else []
+    done = run("audit", folder / "people.csv", *ROLES, "--holdout", 0.5, "--leakage", "50%", "--solver", "greedy",
+               "--bootstrap", 20, "--out", tmp_path / "h.json", *extra)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "Designed on 1000 rows" in done.stdout
+    assert json.loads((tmp_path / "h.json").read_text())["held_out_rows"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "there is nothing to audit"),
+        (("a", "b", "c"), "3 tables are too many"),
+        (("{people}",), "there is nothing to audit"),
+        (("{people}", "{r}"), "name the private and the public columns"),
+        (("{people}", "{r}", "--mechanism", "{m}", "--private", "sick"), "brings its own columns"),
+        (("{people}", "--holdout", "0.5", "--mechanism", "{m}"), "--holdout designs by itself"),
+        (("{people}", *ROLES, "--holdout", "0.5"), "exactly one of --disclosure"),
+        (("{people}", *ROLES, "--holdout", "2", "--disclosure", "10%"), "leaves no rows on one side"),
+        (("--mechanism", "{m}", "--disclosure", "10%"), "are for --holdout"),
+        (("{people}", "{people}", "--mechanism", "{r}"), "is not a JSON file"),
+        (("{people}", "none.csv", "--mechanism", "{m}"), "there is no file 'none.csv'"),
+        (("{people}", "{r}", "--mechanism", "{m}", "--on", "id"), "no column 'id' to match rows on"),
+    ],
+)
+def test_bad_requests_end_with_one_line(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    names = {"{people}": folder / "people.csv", "{r}": folder / "r.csv", "{m}": folder / "m.json"}
+    done = run("audit", *(names.get(argument, argument) for argument in arguments))
+    assert done.exit_code == 2
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
