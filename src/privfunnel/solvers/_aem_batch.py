@@ -72,7 +72,7 @@ class Outputs(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where accelerated runs stand: the last two points (B, M, N); λ, η, steps since momentum began and more, (B,)."""
+    """Where accelerated runs stand: the last two points (B, M, N), and what they carry along, all (B,)."""
 
     now: Tensor
     before: Tensor
@@ -171,7 +171,8 @@ def change(batch: Batch, old: Tensor, new: Tensor, made: Evaluation) -> tuple[Te
     mean = part.sum(axis=-1) / made.total
     part *= growth
     spread = xp.clip(part.sum(axis=-1) / made.total - mean * mean, 0.0, None)
-    return xp.sqrt((spread * batch.p_x).sum(axis=-1)), (mean * batch.p_x).sum(axis=-1)
+    divergence = xp.clip((mean * batch.p_x).sum(axis=-1), 0.0, None)
+    return xp.sqrt((spread * batch.p_x).sum(axis=-1)), divergence
 
 
 def begin(batch: Batch, now: Tensor, before: Tensor, slope: Tensor, eta: Tensor, age: Tensor) -> State:

@@ -24,8 +24,6 @@ from privfunnel.solvers._aem_step import Tables
 
 Integers = NDArray[np.int64]
 
-# NumPy works through a batch in pieces of about this size, so that the temporaries of a step stay in cache.
-CACHE_BYTES = 1 << 21
 CPU_MEMORY = 1 << 29
 
 
@@ -118,15 +116,10 @@ class NumpyEngine:
     def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
         """See :meth:`Engine.advance`."""
         result = Progressed.blank(pace)
-        for runs in self._pieces(log_u):
+        for part in reference.pieces(len(log_u), self.arrays_a_run * log_u[0].nbytes):
+            runs = np.arange(part.start, part.stop)
             self._advance_piece(log_u, target, runs, result, steps, tolerance)
         return result
-
-    def _pieces(self, points: Array) -> Iterable[NDArray[np.intp]]:
-        if not len(points):
-            return []
-        piece = max(1, CACHE_BYTES // (self.arrays_a_run * points[0].nbytes))
-        return [np.arange(begin, min(len(points), begin + piece)) for begin in range(0, len(points), piece)]
 
     def _advance_piece(
         self,
@@ -154,7 +147,8 @@ class NumpyEngine:
         """See :meth:`Engine.hasten`."""
         result = Progressed.blank(pace)
         batch = batched.Batch.of(self.tables)
-        for runs in self._pieces(now):
+        for part in reference.pieces(len(now), self.arrays_a_run * now[0].nbytes):
+            runs = np.arange(part.start, part.stop)
             state = batched.begin(batch, now[runs], before[runs], *pace.take(runs))
             for _ in range(steps):
                 state = batched.fast_step(batch, state, target[runs], tolerance)

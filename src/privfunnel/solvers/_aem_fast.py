@@ -131,7 +131,7 @@ def _accept(
         spread = second / total[i] - mean * mean
         failure += p_x[i] * (spread if spread > 0.0 else 0.0)
         divergence += p_x[i] * mean
-    return np.sqrt(failure), divergence
+    return np.sqrt(failure), max(divergence, 0.0)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)

@@ -17,8 +17,9 @@ plain step. When that does not lower the leakage either, the run has converged t
 
 Where a run starts matters more than how fast it goes. Accelerated runs *ramp up* the disclosure: they spend a
 while at each of :data:`RAMP` times R, and between two levels the channel is mixed with a little of its random
-start (entries that died may come back) and with its anchor until the next level is met. Restarts whose leakage
-ranks low are retired.
+start (entries that died may come back) and with its anchor until the next level is met. One run in
+:data:`DIRECT` starts at R itself: where the best channels at R are unlike those below it, the ramp leads
+astray. Restarts whose leakage ranks low are retired.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ INEXACT = 0.1
 
 #: Levels of the disclosure, as shares of R, before R itself.
 RAMP = (0.9, 0.95, 0.975)
+#: Every so many restarts one goes to R directly.
+DIRECT = 2
 #: Share of the random start that is mixed in between two levels.
 REVIVAL = 0.1
 #: Iterations at a level: at most this, and at most this share of ``max_steps``.
@@ -52,3 +55,8 @@ def level_steps(max_steps: int) -> int:
 def kept(restarts: int, divisor: int) -> int:
     """How many of ``restarts`` go on."""
     return min(restarts, max(LEAST_KEPT, -(-restarts // divisor)))
+
+
+def level_of(restart: int, level: float) -> float:
+    """The level at which a restart runs when the ramp is at ``level``."""
+    return 1.0 if restart % DIRECT == 0 else level

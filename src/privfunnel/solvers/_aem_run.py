@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, mutual_information
 from privfunnel.solvers._aem_engines import Engine, Pace
-from privfunnel.solvers._aem_rules import KEPT_AT_R, KEPT_TO_THE_END, RAMP, REVIVAL, kept, level_steps
+from privfunnel.solvers._aem_rules import (
+    KEPT_AT_R,
+    KEPT_TO_THE_END,
+    RAMP,
+    REVIVAL,
+    kept,
+    level_of,
+    level_steps,
+)
 from privfunnel.solvers._aem_starts import Starts
-from privfunnel.solvers._aem_step import Tables, channel_of, log_of
+from privfunnel.solvers._aem_step import Tables, channel_of, log_of, pieces
 
 # Iterations between two looks at the batch: finished runs leave it, progress is reported, interrupts are served.
 STEPS_A_LOOK = 64
@@ -75,9 +83,9 @@ class Work:
         entry = 8 * len(self.tables.p_x) * self.starts.n_y
         return max(1, self.memory // (entry * self.engine.arrays_a_run))
 
-    def targets(self, jobs: Sequence[Job], share: float = 1.0) -> Array:
-        """``share``·R − H(X) of each job."""
-        return np.array([share * self.disclosures[point] - self.tables.h_x for point, _ in jobs])
+    def targets(self, jobs: Sequence[Job], levels: Array) -> Array:
+        """``levels``·R − H(X) of each job, shape (B,)."""
+        return np.asarray(levels * np.array([self.disclosures[point] for point, _ in jobs]) - self.tables.h_x)
 
     def finish(self, job: Job, log_u: Array, slope: float, steps: int) -> Run:
         """The run that ended at ``log_u`` (M, N)."""
@@ -133,24 +141,23 @@ def best_runs(work: Work, look: Look, *, accelerate: bool) -> Iterator[Run]:
         following = finished
 
 
-def _begin(work: Work, jobs: Sequence[Job], share: float) -> Array:
-    """Log p(x, y) (B, M, N) of the starts of some jobs, at ``share`` of their disclosure."""
-    disclosures = np.array([share * work.disclosures[point] for point, _ in jobs])
+def _begin(work: Work, jobs: Sequence[Job], levels: Array) -> Array:
+    """Log p(x, y) (B, M, N) of the starts of some jobs, at these shares (B,) of their disclosure."""
+    disclosures = levels * np.array([work.disclosures[point] for point, _ in jobs])
     return _logarithm(work.tables, work.starts.channels([restart for _, restart in jobs], disclosures))
 
 
 def _logarithm(tables: Tables, channels: Array) -> Array:
-    """Log p(x, y) of channels (B, M, N), written over them run by run."""
-    for channel in channels:
-        channel *= tables.p_x[:, None]
-        channel[...] = log_of(channel)
+    """Log p(x, y) of channels (B, M, N), written over them."""
+    for part in pieces(len(channels), 4 * channels[0].nbytes):
+        channels[part] = log_of(tables.p_x[:, None] * channels[part])
     return channels
 
 
 def _run_plain(work: Work, jobs: Sequence[Job], seen: Callable[[int], None]) -> Iterator[tuple[Job, Run]]:
     """Run plain Algorithm 1 for some jobs to their ends."""
-    log_u = _begin(work, jobs, 1.0)
-    target = work.targets(jobs)
+    log_u = _begin(work, jobs, np.ones(len(jobs)))
+    target = work.targets(jobs, np.ones(len(jobs)))
     pace = Pace.first(len(jobs), FIRST_SLOPE)
     steps = np.zeros(len(jobs), dtype=np.int64)
     going = np.arange(len(jobs))
@@ -179,15 +186,16 @@ def _run_accelerated(
     length = level_steps(work.max_steps)
     for level in RAMP:
         field.climb(level)
-        field.run(length, level)
+        field.run(length)
         seen(int(field.steps.max()))
     field.retire(KEPT_AT_R)
     field.climb(1.0)
-    field.run(length, 1.0)
+    field.run(length)
     seen(int(field.steps.max()))
     field.retire(KEPT_TO_THE_END)
+    field.drop_finished()
     while len(field.going):
-        field.run(min(STEPS_A_LOOK, work.max_steps - int(field.steps[field.going].max())), 1.0)
+        field.run(min(STEPS_A_LOOK, work.max_steps - int(field.steps[field.going].max())))
         field.drop_finished()
         seen(int(field.steps.max()))
     seen(work.max_steps)
@@ -205,36 +213,47 @@ class _Field:
         """Set up the runs at their starts, at the first level of the ramp."""
         self.work = work
         self.jobs = jobs
-        self.now = _begin(work, jobs, RAMP[0])
+        self.points = np.array([point for point, _ in jobs])
+        self.restarts = np.array([restart for _, restart in jobs])
+        self.levels = self._levels(RAMP[0])
+        self.now = _begin(work, jobs, self.levels)
         self.before = self.now.copy()
         self.pace = Pace.first(len(jobs), FIRST_SLOPE)
         self.steps = np.zeros(len(jobs), dtype=np.int64)
         self.leakage = np.full(len(jobs), np.inf)
         self.stopped = np.zeros(len(jobs), dtype=bool)
         self.going = np.arange(len(jobs))
-        self.points = np.array([point for point, _ in jobs])
+
+    def _levels(self, level: float) -> Array:
+        return np.array([level_of(restart, level) for restart in self.restarts.tolist()])
 
     def climb(self, level: float) -> None:
-        """Raise the runs to ``level`` times their disclosure; at the first level they are there already."""
-        self.pace.age[self.going] = 0.0
-        if level == RAMP[0]:
+        """Raise the runs to ``level`` times their disclosure; those that are there already go on as they are."""
+        levels = self._levels(level)
+        low = self.going[levels[self.going] > self.levels[self.going]]
+        self.levels = levels
+        if not len(low):
             return
         tables, starts = self.work.tables, self.work.starts
-        jobs = [self.jobs[run] for run in self.going.tolist()]
-        restarts = [restart for _, restart in jobs]
-        channels = self.now[self.going]
+        restarts = self.restarts[low].tolist()
+        channels = self.now[low]
+        for part in pieces(len(low), 4 * channels[0].nbytes):
+            channels[part] = (1.0 - REVIVAL) * channel_of(tables, channels[part])
         for channel, restart in zip(channels, restarts, strict=True):
-            channel[...] = (1.0 - REVIVAL) * channel_of(tables, channel) + REVIVAL * starts.draw(restart)[0]
-        disclosures = np.array([level * self.work.disclosures[point] for point, _ in jobs])
-        points = _logarithm(tables, starts.lift(channels, restarts, disclosures))
-        self.now[self.going] = self.before[self.going] = points
+            channel += REVIVAL * starts.draw(restart)[0]
+        disclosures = levels[low] * np.array([self.work.disclosures[point] for point in self.points[low]])
+        self.now[low] = self.before[low] = _logarithm(tables, starts.lift(channels, restarts, disclosures))
+        self.pace.age[low] = 0.0
+        self.stopped[low] = False
 
-    def run(self, steps: int, level: float) -> None:
-        """Advance the runs that are going."""
-        runs = self.going
+    def run(self, steps: int) -> None:
+        """Advance the runs that are going and have not stopped."""
+        runs = self.going[~self.stopped[self.going]]
+        if not len(runs):
+            return
         whole = len(runs) == len(self.jobs)
         now, before = (self.now, self.before) if whole else (self.now[runs], self.before[runs])
-        target = self.work.targets([self.jobs[run] for run in runs.tolist()], level)
+        target = self.work.targets([self.jobs[run] for run in runs.tolist()], self.levels[runs])
         made = self.work.engine.hasten(now, before, self.pace.take(runs), target, steps, self.work.tolerance)
         if not whole:
             self.now[runs], self.before[runs] = now, before
@@ -244,18 +263,18 @@ class _Field:
         self.stopped[runs] = ~made.alive | (made.residual <= self.work.tolerance)
 
     def retire(self, divisor: int) -> None:
-        """Keep the best of each point; ties go to the lower restart. The others are out of the race."""
+        """Keep the best of each point among those at the same level; ties go to the lower restart."""
         best = []
         for point in np.unique(self.points[self.going]):
-            runs = self.going[self.points[self.going] == point]
-            total = int((self.points == point).sum())
-            best.append(runs[np.argsort(self.leakage[runs], kind="stable")][: kept(total, divisor)])
+            for level in np.unique(self.levels):
+                rivals = (self.points == point) & (self.levels == level)
+                runs = self.going[rivals[self.going]]
+                best.append(
+                    runs[np.argsort(self.leakage[runs], kind="stable")][: kept(int(rivals.sum()), divisor)]
+                )
         remaining = np.sort(np.concatenate(best))
-        out = np.setdiff1d(self.going, remaining)
-        self.leakage[out] = np.inf
+        self.leakage[np.setdiff1d(self.going, remaining)] = np.inf
         self.going = remaining
-        if divisor == KEPT_TO_THE_END:
-            self.drop_finished()
 
     def drop_finished(self) -> None:
         """Runs that converged, or used up their steps, or whose point is settled, need no more work."""

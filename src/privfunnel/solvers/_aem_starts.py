@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from privfunnel.errors import InfeasibleError
 from privfunnel.measures import Array, xlogx
-from privfunnel.solvers._aem_step import Tables
+from privfunnel.solvers._aem_step import Tables, pieces
 
-CONCENTRATIONS = (1.0, 0.3)
+CONCENTRATIONS = (1.0, 0.3, 0.1, 1.0)
 # The start may disclose more than R by this share of H(X): the first iterations take up the slack.
 SLACK = 1.0e-3
 # Random channels kept for later use, in bytes.
@@ -80,9 +80,9 @@ class Starts:
             if short.max() > 0.0:
                 worst = int(np.argmax(short))
                 raise InfeasibleError(
-                    f"n_y={self.n_y} outputs reach a disclosure of {disclosures[worst] - short[worst]:.6g} nats, less "
-                    f"than the {disclosures[worst]:.6g} asked for: raise n_y (M + 1 = {outputs.shape[1] + 1} always "
-                    "suffices)"
+                    f"n_y={self.n_y} outputs reach a disclosure of {disclosures[worst] - short[worst]:.6g} nats, "
+                    f"less than the {disclosures[worst]:.6g} asked for: raise n_y "
+                    f"(M + 1 = {outputs.shape[1] + 1} always suffices)"
                 )
         weights = mixture.weights(disclosures, SLACK * self.tables.h_x)
         channels *= 1.0 - weights[:, None, None]
@@ -116,7 +116,9 @@ class Mixture:
         """Mixtures of channels (B, M, N) with the anchors that send symbol i of run b to ``outputs[b, i]``."""
         runs, symbols = np.indices(outputs.shape)
         own = channels[runs, symbols, outputs]
-        rest = np.stack([xlogx(channel).sum(axis=1) for channel in channels]) - xlogx(own)
+        rest = -xlogx(own)
+        for part in pieces(len(channels), 4 * channels[0].nbytes):
+            rest[part] += xlogx(channels[part]).sum(axis=-1)
         q_y = np.zeros((len(channels), channels.shape[2]))
         np.add.at(q_y, (runs, outputs), np.broadcast_to(p_x, outputs.shape))
         return cls(p_x, own, rest, (channels * p_x[:, None]).sum(axis=1), q_y)

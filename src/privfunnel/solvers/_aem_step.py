@@ -28,6 +28,7 @@ ZERO = -1.0e30
 CUT = -660.0
 SLOPE_LIMIT = 2.0**40
 ROOT_EVALUATIONS = 120
+CACHE_BYTES = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,12 @@ class StepResult(NamedTuple):
     slope: Array
     residual: Array
     moved: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+
+def pieces(size: int, item_bytes: int) -> list[slice]:
+    """Cut a batch of ``size`` items into slices whose work stays in cache: one call for many small, few large each."""
+    length = max(1, CACHE_BYTES // max(1, item_bytes))
+    return [slice(begin, min(size, begin + length)) for begin in range(0, size, length)]
 
 
 def log_of(p_xy: Array) -> Array:
