@@ -153,8 +153,8 @@ def section(
         f"{problem.leakage_ceiling:.6f}, free disclosure {problem.free_disclosure:.6f} nats. "
         f"Target gap {case.gap:g}; largest gap reached **{float(proved.gap.max()):.1e}**, at "
         f"{sum(proved.gap <= case.gap)} of {len(proved.gap)} points within the target. "
-        f"Time (wall clock / CPU seconds): certified {seconds['certified'][0]:.0f} / {seconds['certified'][1]:.0f}, "
-        + ", ".join(f"{name} {seconds[name][0]:.0f} / {seconds[name][1]:.0f}" for name in others)
+        f"Time (wall clock / CPU seconds): certified {seconds['certified'][0]:.1f} / {seconds['certified'][1]:.1f}, "
+        + ", ".join(f"{name} {seconds[name][0]:.1f} / {seconds[name][1]:.1f}" for name in others)
         + ".\n",
         f"![{case.title}](figures/certified-{case.key}.png)\n",
         "| R | R / H(X) | proved lower bound | certified leakage | gap | "

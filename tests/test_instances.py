@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import privfunnel as pf
 from privfunnel import instances
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import entropy
@@ -120,6 +121,22 @@ def test_bad_names_and_options() -> None:
     for amount in (0.0, -1e-3, float("nan")):
         with pytest.raises(InvalidInputError, match="positive number"):
             instances.load("heart-failure", perturbation="counts", amount=amount)
+
+
+KNOWN = [(name, answer) for name in instances.names() for answer in instances.describe(name).known]
+
+
+@pytest.mark.parametrize(("name", "known"), KNOWN, ids=lambda value: getattr(value, "disclosure", value))
+def test_known_answers(name: str, known: instances.KnownAnswer) -> None:
+    """What is proved today meets what was proved before, and the paper's algorithm does not get below it."""
+    problem = instances.load(name, perturbation=known.perturbation)
+    proved = pf.solve(problem, disclosure=known.disclosure, throw=False)
+    assert known.low <= proved.leakage + 1e-12
+    assert proved.lower_bound <= known.high + 1e-12
+    found = pf.solve(
+        problem, disclosure=known.disclosure, solver="aem", restarts=3, max_steps=100, throw=False
+    )
+    assert found.leakage >= known.low - 1e-12
 
 
 def derive_script() -> ModuleType:

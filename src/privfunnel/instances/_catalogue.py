@@ -19,7 +19,9 @@ Labelled = tuple[Array, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class KnownAnswer:
-    """A proved statement about the curve: ``low ≤ L(disclosure) ≤ high``, in nats.
+    """A proved statement about the curve: ``low ≤ L(disclosure) ≤ high``, in nats, rounded outwards.
+
+    ``low`` was proved by a certificate or a closed form, ``high`` is the leakage of a channel.
 
     ``perturbation`` says for which form of the instance it holds; see :func:`privfunnel.instances.load`.
     """
@@ -127,8 +129,9 @@ CATALOGUE: dict[str, Instance] = {
             leakage_ceiling=0.4541057,
             table=_synthetic((1 / 3, 1 / 3, 1 / 3)),
             known=(
-                KnownAnswer(0.109806, 0.0195707, 0.0195727),
-                KnownAnswer(0.548752, 0.1208438, 0.1208458),
+                KnownAnswer(0.109806, 0.0195715, 0.0195724),
+                KnownAnswer(0.548752, 0.1208286, 0.1208295),
+                KnownAnswer(0.9, 0.3272878, 0.3272887),
             ),
         ),
         Instance(
@@ -141,6 +144,11 @@ CATALOGUE: dict[str, Instance] = {
             disclosure_ceiling=0.8979457,
             leakage_ceiling=0.3677968,
             table=_synthetic((0.1, 0.3, 0.6)),
+            known=(
+                KnownAnswer(0.2, 0.0258407, 0.0258416),
+                KnownAnswer(0.45, 0.1192147, 0.1192156),
+                KnownAnswer(0.7, 0.2473168, 0.2473177),
+            ),
         ),
         Instance(
             name="heart-failure",
@@ -155,10 +163,15 @@ CATALOGUE: dict[str, Instance] = {
             leakage_ceiling=0.203302,
             table=_heart_failure,
             known=(
-                KnownAnswer(1.5785220, 0.0, 0.0, "probabilities"),
-                KnownAnswer(1.6943, 0.000191, 0.000201, "probabilities"),
-                KnownAnswer(1.8245, 0.001404, 0.001414, "probabilities"),
-                KnownAnswer(2.0850, 0.015941, 0.015951, "probabilities"),
+                KnownAnswer(1.5626, 0.0, 0.0),
+                KnownAnswer(1.7, 0.0003221, 0.0003230),
+                KnownAnswer(2.0, 0.0113245, 0.0113255),
+                KnownAnswer(2.3, 0.0598589, 0.0598599),
+                KnownAnswer(1.5785, 0.0, 0.0, "probabilities"),
+                KnownAnswer(1.6943, 0.0002005, 0.0002014, "probabilities"),
+                KnownAnswer(1.8245, 0.0014127, 0.0014137, "probabilities"),
+                KnownAnswer(2.085, 0.0159503, 0.0159512, "probabilities"),
+                KnownAnswer(2.6059, 0.1448603, 0.1448613, "probabilities"),
             ),
         ),
         Instance(
@@ -174,7 +187,12 @@ CATALOGUE: dict[str, Instance] = {
             disclosure_ceiling=3.892298,
             leakage_ceiling=1.351233,
             table=_census_income,
-            known=(KnownAnswer(0.6 * 3.892298, 0.0065317, 0.0065345),),
+            known=(
+                KnownAnswer(2.1548, 0.0, 0.0),
+                KnownAnswer(2.3353788, 0.0065327, 0.0065336),
+                KnownAnswer(2.7246086, 0.1835436, 0.1835437),
+                KnownAnswer(3.5030682, 0.9620032, 0.9620033),
+            ),
         ),
     )
 }
