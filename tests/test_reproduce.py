@@ -22,7 +22,13 @@ SMALL = tuple(panel for panel in reproduce.PANELS if panel.key.startswith("synth
 
 
 def small_runs(self: Plan, panel: panels.Panel) -> dict[str, tuple[str, dict[str, Any]]]:
-    published = {"runs": 2, "betas": (1.0, 2.0, 4.0), "time_limit": 20.0, "variant": "published"}
+    published = {
+        "runs": 2,
+        "betas": (1.0, 2.0, 4.0),
+        "time_limit": 20.0,
+        "clock": "cpu",
+        "variant": "published",
+    }
     repaired = {**published, "variant": "repaired"}
     return {
         AEM: ("aem", {"restarts": 3, "max_steps": 60, "n_y": panel.n_y, "accelerate": False}),

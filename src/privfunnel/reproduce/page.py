@@ -78,8 +78,8 @@ AEM is the plain algorithm (`accelerate=False`), one independent problem for eac
   thirty combinations that were tried on the synthetic and heart-failure problems;
 - *repaired*: this project's own variant (line search, stationarity as stopping test).
 
-A DRS sweep was stopped after {limit:g} s of wall-clock time at most, which the smaller tables do not need; the last
-table says which did. As its authors do, the DRS curves show the best run in each tenth of a nat; for the published
+A DRS sweep was stopped after {limit:g} s of CPU time at most, which the smaller tables do not need; the last table says
+which did. As its authors do, the DRS curves show the best run in each tenth of a nat; for the published
 iteration only runs that met its own stopping test count.
 """
 

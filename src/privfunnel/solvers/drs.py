@@ -54,6 +54,7 @@ class DRS(Solver):
         refine: How many times :meth:`solve` runs again at the slope of the chord around the asked disclosure.
         time_limit: Seconds after which no further run is started and running ones are cut; None for no limit. The
             answer depends on the machine only when the limit is met.
+        clock: Which seconds the limit counts: ``"wall"``, or ``"cpu"`` for a fair share on a busy machine.
     """
 
     name: ClassVar[str] = "drs"
@@ -71,10 +72,12 @@ class DRS(Solver):
     max_steps: int | None = None
     refine: int = 3
     time_limit: float | None = 60.0
+    clock: str = "wall"
 
     def __post_init__(self) -> None:
         """Check the options."""
         check_choice("drs", "variant", self.variant, ("published", "repaired"))
+        check_choice("drs", "clock", self.clock, ("wall", "cpu"))
         check_positive(
             "drs", penalty=self.penalty, tolerance=self.tolerance, step=self.step, relaxation=self.relaxation,
             time_limit=self.time_limit,
@@ -101,7 +104,7 @@ class DRS(Solver):
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """Sweep, then search the multiplier around ``disclosure`` and time-share the two neighbours."""
-        deadline = Deadline(self.time_limit)
+        deadline = Deadline(self.time_limit, self.clock)
         pool = Pool(problem.p_sx)
         self._sweep(problem, pool, self._betas(), seed, deadline, progress)
         for round_ in range(self.refine):
@@ -124,7 +127,7 @@ class DRS(Solver):
         progress: Listener | None = None,
     ) -> Iterator[Answer]:
         """The native sweep: the envelope of all runs, and the best run in each 0.1 nat of disclosure."""
-        deadline = Deadline(self.time_limit)
+        deadline = Deadline(self.time_limit, self.clock)
         pool = Pool(problem.p_sx)
         self._sweep(problem, pool, self._betas(), seed, deadline, progress)
         yield from pool.answers(message=self._message(pool, deadline))
