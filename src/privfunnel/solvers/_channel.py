@@ -65,7 +65,19 @@ def build(
     weights, posteriors = align(parts, used, told)
     if weights.size > problem.n_x + 1:
         weights, posteriors = reduce(problem, weights, posteriors, disclosure)
-    return tidy_channel(channels.from_posteriors(weights, posteriors.T, problem.p_x))
+    return release(problem, weights, posteriors)
+
+
+def release(problem: Problem, weights: Array, posteriors: Array) -> Array:
+    """The clean channel (M, N) of weights (n,) on posteriors (n, M).
+
+    A symbol rarer than the program's tolerance may have been left out of every posterior: it releases Y drawn from p(y).
+    """
+    p_xy = (weights[:, None] * posteriors).T
+    p_y = p_xy.sum(axis=0)
+    lost = p_xy.sum(axis=1) < 0.1 * problem.p_x
+    p_xy[lost] = p_y
+    return tidy_channel(p_xy / p_xy.sum(axis=1, keepdims=True))
 
 
 def tidy_channel(channel: Array) -> Array:

@@ -14,7 +14,7 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 
-from ._channel import align, tidy_channel
+from ._channel import align, release
 from ._master import split_problem
 from ._polytope import Silent, most_silent
 from .base import Listener, Solver
@@ -61,7 +61,7 @@ def free_disclosure(
         silent.append(most_silent(part.p_s_given_x, own, rng, left, nodes))
     used = [(part.mass * s.weights, s.posteriors) for part, s in zip(parts, silent, strict=True)]
     weights, posteriors = align(parts, used, 0.0)
-    channel = tidy_channel(channels.from_posteriors(weights, posteriors.T, problem.p_x))
+    channel = release(problem, weights, posteriors)
     return FreeDisclosure(
         disclosure=problem.evaluate(channel).disclosure,
         channel=channel,

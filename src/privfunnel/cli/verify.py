@@ -1,0 +1,95 @@
+"""``privfunnel verify``: prove the bounds of a certificate file again, without the solver that made it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfunnel.cli._common import (
+    Units,
+    console,
+    load_source,
+    parse_quantity,
+    source_options,
+    units_option,
+)
+
+if TYPE_CHECKING:
+    from privfunnel.certificate import Certificate
+
+
+@click.command("verify", short_help="Check a certificate: prove its lower bound again by plain arithmetic.")
+@click.argument("certificate", type=click.Path(path_type=Path))
+@source_options
+@click.option("--disclosure", metavar="R", help="Also show the proved bound at R: 60% (of H(X)), '0.9 bits', 1.2.")
+@units_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def command(
+    certificate: Path,
+    source: str,
+    disclosure: str | None,
+    units: Units,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Prove the lines of CERTIFICATE, a .npz file, for the table SOURCE.
+
+    Each line L(R) ≥ c + μ R holds for every disclosure R. Exit code 0: every line is proved. Exit code 2: the file is
+    damaged, belongs to another table, or does not prove what it claims.
+
+    \b
+    Examples:
+      privfunnel solve heart-failure --disclosure 70% --out design
+      privfunnel verify design/certificate.npz heart-failure --disclosure 70%
+    """
+    from privfunnel.certificate import load_bundle
+
+    problem = load_source(source, **reading)
+    at = None
+    if disclosure is not None:
+        at = parse_quantity(
+            disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units
+        )
+    lines = load_bundle(certificate)
+    for line in lines:
+        line.verify(problem)
+    if as_json:
+        click.echo(json.dumps([_summary(line, units, at) for line in lines], indent=1))
+    else:
+        _show(lines, units, at, certificate.name)
+
+
+def _summary(line: Certificate, units: Units, at: float | None) -> dict[str, Any]:
+    summary: dict[str, Any] = {
+        "verified": True,
+        "units": units.name,
+        "intercept": units.of(line.intercept),
+        "slope": line.slope,
+        "coarsened": line.coarsening is not None,
+        "boxes": line.n_nodes,
+    }
+    if at is not None:
+        summary["disclosure"] = units.of(at)
+        summary["lower_bound"] = units.of(line.lower_bound(at))
+    return summary
+
+
+def _show(lines: tuple[Certificate, ...], units: Units, at: float | None, name: str) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=f"{name}: {len(lines)} proved lines ({units.name})", box=box.SIMPLE_HEAD)
+    table.add_column("proved for every R", no_wrap=True)
+    if at is not None:
+        table.add_column(f"at R = {units.of(at):.6g}", justify="right", no_wrap=True)
+    table.add_column("boxes", justify="right")
+    for line in lines:
+        sign = "+" if line.slope >= 0.0 else "-"
+        cells = [f"L(R) ≥ {units.of(line.intercept):.9f} {sign} {line.slope:.9f} R"]
+        if at is not None:
+            cells.append(f"{units.of(line.lower_bound(at)):.9f}")
+        table.add_row(*cells, str(line.n_nodes))
+    console().print(table)
