@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.command("verify", short_help="Check a certificate: prove its lower bound again by plain arithmetic.")
 @click.argument("certificate", type=click.Path(path_type=Path))
 @source_options
-@click.option("--disclosure", metavar="R", help="Also show the proved bound at R: 60% (of H(X)), '0.9 bits', 1.2.")
+@click.option(
+    "--disclosure", metavar="R", help="Also show the proved bound at R: 60% (of H(X)), '0.9 bits', 1.2."
+)
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(

@@ -86,7 +86,7 @@ class Master:
         """Add posteriors (n, M_c) of a component that are not there yet; return how many were new."""
         new = []
         for w in posteriors:
-            key = np.round(w, 8).tobytes()
+            key = np.round(w, 11).tobytes()
             if key not in self._known[component]:
                 self._known[component].add(key)
                 new.append(w)

@@ -23,6 +23,8 @@ from .base import Listener, Progress
 MARGIN = 1e-10
 #: Boxes that the first attempt at a proof may open.
 CHUNK = 100_000
+#: Boxes of a component for the coarse proof that is made when the limits came first.
+LAST_BOXES = 20_000
 
 
 @dataclass
@@ -60,6 +62,7 @@ class Search:
         self.nodes = 0
         self.rounds = 0
         self.effort = CHUNK
+        self.rate = 0.0  # boxes a second, as measured
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
         """Best proved lower bound on L(R) in nats, and the certificate behind it (None for the closed forms)."""
@@ -109,10 +112,10 @@ class Search:
                 tell(Progress(value=duals.value, bound=bound))
             if duals.value - bound <= 0.95 * gap:
                 return Outcome(duals=duals, status=Status.OPTIMAL)
-            if self.limits.left <= 0.0:
-                return Outcome(duals=duals, status=Status.TIME_LIMIT)
-            if self.nodes >= allowed:
-                return Outcome(duals=duals, status=Status.NODE_LIMIT)
+            if self.limits.left <= 0.0 or self.nodes >= allowed:
+                self._prove_something(duals, target)
+                status = Status.NODE_LIMIT if self.limits.left > 0.0 else Status.TIME_LIMIT
+                return Outcome(duals=duals, status=status)
             if self._price_locally(duals, -0.5 * target):
                 continue
             self._price_exactly(duals, target, allowed)
@@ -146,28 +149,33 @@ class Search:
     def _price_exactly(self, duals: Prices, target: float, allowed: int) -> None:
         """Prove that no posterior of any component has F below −target, or add some that have.
 
-        Where the boxes do not suffice for the target, a coarser line is proved instead, and the next attempt may open
-        twice as many.
+        An attempt that runs out of boxes doubles what the next one may open.
         """
-        prices = self.master.global_prices(duals)
-        cutoff = -target
-        while self.limits.left > 0.0 and self.nodes < allowed and cutoff > -100.0:
-            proofs, added, limited = self._explore(duals, prices, cutoff, allowed)
-            if added:
-                return
-            if not limited:
-                self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
-                return
-            if cutoff == -target:
-                self.effort *= 2
+        in_time = max(int(self.rate * self.limits.left), LAST_BOXES)
+        _, limited = self._prove(duals, -target, min(self.effort, allowed - self.nodes, in_time))
+        if limited:
+            self.effort *= 2
+
+    def _prove_something(self, duals: Prices, target: float) -> None:
+        """When the limits came first: prove the best line that a few boxes allow, coarser and coarser."""
+        cutoff = -4.0 * target
+        while cutoff > -100.0 and not self._prove(duals, cutoff, LAST_BOXES)[0]:
             cutoff *= 4.0
 
-    def _explore(
-        self, duals: Prices, prices: Array, cutoff: float, allowed: int
-    ) -> tuple[list[Proof], int, bool]:
-        """Branch and bound in every component: the trees, posteriors added, and whether a tree was cut short."""
+    def _prove(self, duals: Prices, cutoff: float, boxes: int) -> tuple[bool, bool]:
+        """Try to prove F ≥ cutoff, or else to add posteriors below it: (a line was proved, the boxes ran out)."""
+        prices = self.master.global_prices(duals)
+        started, before = time.perf_counter(), self.nodes
+        proofs, limited = self._explore(duals, prices, cutoff, boxes)
+        self.rate = max(self.rate, (self.nodes - before) / max(time.perf_counter() - started, 1e-3))
+        proved = len(proofs) == len(self.master.parts)
+        if proved:
+            self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
+        return proved, limited
+
+    def _explore(self, duals: Prices, prices: Array, cutoff: float, boxes: int) -> tuple[list[Proof], bool]:
+        """Branch and bound in every component: the trees that prove it, and whether one was cut short."""
         proofs: list[Proof] = []
-        added = 0
         limited = False
         for c, part in enumerate(self.master.parts):
             own = np.ascontiguousarray(prices[part.x])
@@ -177,16 +185,17 @@ class Search:
                 own,
                 duals.slope,
                 cutoff + shift,
-                max(min(self.effort, allowed - self.nodes), 1),
+                boxes,
                 50,
                 0.2,
             )
             self.nodes += int(n)
             if outcome == _tree.FOUND:
                 descend_all(part.columns, own, duals.slope, found, 60)
-                added += self._add(c, found, own, duals.slope, cutoff + shift, 50)
-            limited |= outcome == _tree.LIMIT
-            proofs.append(
-                Proof(claim=cutoff + shift - MARGIN, q=q, nu=nu, variable=variable, split=split, first=first)
-            )
-        return proofs, added, limited
+                self._add(c, found, own, duals.slope, cutoff + shift, 50)
+            elif outcome == _tree.LIMIT:
+                limited = True
+            else:
+                claim = cutoff + shift - MARGIN
+                proofs.append(Proof(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first))
+        return proofs, limited

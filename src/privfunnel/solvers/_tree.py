@@ -215,7 +215,7 @@ def branch_and_bound(
     opened = 0
     outcome = PROVED
     while height > 0:
-        if opened >= node_limit or n + 2 > node_limit:
+        if opened >= node_limit:
             outcome = LIMIT
             break
         if n_found > 0:

@@ -1,0 +1,78 @@
+"""``privfunnel verify`` and the certificate files that other commands write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from privfunnel.cli import main
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("design") / "out"
+    result = run("solve", "heart-failure", "--disclosure", "80%", "--solver", "global", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "certificate.npz" in result.output
+    return out
+
+
+def test_a_certificate_verifies(folder: Path) -> None:
+    result = run("verify", folder / "certificate.npz", "heart-failure", "--disclosure", "80%")
+    assert result.exit_code == 0, result.output
+    assert "L(R) ≥" in result.output
+    solution = json.loads((folder / "solution.json").read_text())
+    assert f"{solution['lower_bound']:.9f}" in result.output
+
+
+def test_json_and_bits(folder: Path) -> None:
+    nats, bits = (
+        json.loads(
+            run(
+                "verify",
+                folder / "certificate.npz",
+                "heart-failure",
+                "--disclosure",
+                "80%",
+                "--json",
+                "--units",
+                unit,
+            ).output
+        )  # fmt: skip
+        for unit in ("nats", "bits")
+    )
+    assert nats[0]["verified"] is True
+    assert bits[0]["lower_bound"] * np.log(2) == pytest.approx(nats[0]["lower_bound"])
+    assert bits[0]["slope"] == nats[0]["slope"]
+
+
+def test_the_wrong_table_exits_with_2(folder: Path) -> None:
+    result = run("verify", folder / "certificate.npz", "heart-failure", "--perturbation", "probabilities")
+    assert result.exit_code == 2
+    assert "another problem" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_damaged_file_exits_with_2(folder: Path, tmp_path: Path) -> None:
+    data = (folder / "certificate.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(data[:200])
+    for path in (tmp_path / "cut.npz", tmp_path / "absent.npz"):
+        result = run("verify", path, "heart-failure")
+        assert result.exit_code == 2
+        assert path.name in result.stderr
+
+
+def test_a_curve_comes_with_its_bundle(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert run("curve", "synthetic-uniform", "--points", "5", "--out", tmp_path / "c").exit_code == 0
+    result = run("verify", tmp_path / "c" / "certificates.npz", "synthetic-uniform")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("L(R) ≥") == 3
