@@ -16,7 +16,7 @@ import privfunnel as pf
 from privfunnel.certificate import Certificate, combine, components, load_bundle, save_bundle
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
-from tests.strategies import problems
+from strategies import problems
 
 
 def certified(problem: pf.Problem, share: float = 0.8, **options: Any) -> tuple[pf.Solution, Certificate]:

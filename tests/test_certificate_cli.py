@@ -46,7 +46,7 @@ def test_json_and_bits(folder: Path) -> None:
                 "--units",
                 unit,
             ).output
-        )  # fmt: skip
+        )
         for unit in ("nats", "bits")
     )
     assert nats[0]["verified"] is True

@@ -18,7 +18,7 @@ from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
 from privfunnel.solvers import _columns, _relax, _tree
 from privfunnel.solvers.base import Progress
-from tests.strategies import problems
+from strategies import problems
 
 Table = np.ndarray[Any, Any]
 
@@ -308,7 +308,7 @@ def test_budgets_are_met_and_closed(name: str, share: float) -> None:
     assert back.leakage <= solution.leakage + 2e-6
 
 
-# --- the kernels, compiled and as plain Python -------------------------------------------------------------------------
+# --- the kernels, compiled and as plain Python ---------------------------------------------------------------
 
 
 def plain(function: Any) -> Any:

@@ -15,7 +15,7 @@ from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.measures import entropy
 from privfunnel.solvers import _polytope
 from privfunnel.solvers.perfect import free_disclosure
-from tests.strategies import problems
+from strategies import problems
 
 
 def brute_force(problem: pf.Problem) -> float:
@@ -122,7 +122,7 @@ def test_too_many_vertices_to_list() -> None:
 
 def test_more_than_r0_is_told() -> None:
     problem = pf.instances.load("heart-failure")
-    with pytest.raises(SolverError, match="R0 = 1.56263359"):
+    with pytest.raises(SolverError, match=r"R0 = 1\.56263359"):
         pf.solve(problem, disclosure=2.0, solver="perfect")
     solution = pf.solve(problem, disclosure=2.0, solver="perfect", throw=False)
     assert solution.status is pf.Status.INFEASIBLE

@@ -71,7 +71,7 @@ def build(
 def release(problem: Problem, weights: Array, posteriors: Array) -> Array:
     """The clean channel (M, N) of weights (n,) on posteriors (n, M).
 
-    A symbol rarer than the program's tolerance may have been left out of every posterior: it releases Y drawn from p(y).
+    A symbol rarer than the program's tolerance may have been left out of every posterior: it gets Y drawn from p(y).
     """
     p_xy = (weights[:, None] * posteriors).T
     p_y = p_xy.sum(axis=0)

@@ -151,7 +151,7 @@ class Search:
 
         An attempt that runs out of boxes doubles what the next one may open.
         """
-        in_time = max(int(self.rate * self.limits.left), LAST_BOXES)
+        in_time = int(min(max(self.rate * min(self.limits.left, 1e6), LAST_BOXES), 1e12))
         _, limited = self._prove(duals, -target, min(self.effort, allowed - self.nodes, in_time))
         if limited:
             self.effort *= 2
