@@ -49,16 +49,17 @@ __all__ = [
 #: Parts that are loaded when they are first used, so that starting the command line stays quick.
 _LAZY_MODULES = ("bottleneck", "estimator", "explorer", "instances", "measures", "mechanism", "plot", "release",
                  "report", "tables", "audit", "errors")  # fmt: skip
+_LAZY_CLASSES = {"Mechanism": "privfunnel.mechanism", "PrivacyFunnel": "privfunnel.estimator"}
 _SOLVER_CLASSES = {attribute: module for module, attribute in _SOLVERS.values()}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SOLVER_CLASSES:
-        return getattr(importlib.import_module(_SOLVER_CLASSES[name]), name)
+    if name in _SOLVER_CLASSES or name in _LAZY_CLASSES:
+        return getattr(importlib.import_module((_SOLVER_CLASSES | _LAZY_CLASSES)[name]), name)
     if name in _LAZY_MODULES:
         return importlib.import_module(f"privfunnel.{name}")
     raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SOLVER_CLASSES, *_LAZY_MODULES})
+    return sorted({*globals(), *_SOLVER_CLASSES, *_LAZY_CLASSES, *_LAZY_MODULES})

@@ -1,0 +1,277 @@
+"""A scikit-learn transformer: fit a privacy funnel, then release rows through it inside a pipeline."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privfunnel import tables
+from privfunnel.engines import bins as binning
+from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
+from privfunnel.mechanism import Mechanism
+from privfunnel.problem import Problem
+from privfunnel.release.columns import Output
+from privfunnel.release.randomness import Uniforms, secure, seeded
+from privfunnel.release.sampler import Sampler, Tally
+from privfunnel.solve import solve
+
+need("sklearn", "sklearn")  # told before the imports below would fail without advice
+
+from sklearn.base import BaseEstimator, TransformerMixin  # noqa: E402
+from sklearn.utils import validation as _validation  # noqa: E402
+
+OUTPUTS = ("symbols", "onehot", "records")
+TARGET = "y"
+
+
+class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Release X so that it says as little as possible about private attributes.
+
+    Private is either ``y`` (``private=None``) or named columns of X, which ``transform`` then leaves out. Every other
+    column is public. ``transform`` draws: two calls give different releases of the same rows, and drawing the same rows
+    twice tells more than drawing them once.
+
+    Args:
+        private: Names or positions of the private columns of X; ``None`` if ``y`` is private.
+        public: Names or positions of the public columns; all others by default.
+        disclosure: What to keep: nats, or a share of H(X) such as ``"60%"``.
+        leakage: Or what may leak: nats, or a share of I(S;X). Neither means ``"60%"`` of H(X).
+        bins: A rule for every number with more than ``max_levels`` values, or column to rule; see
+            :func:`privfunnel.tables.count`.
+        max_levels: Most different values of a number that is not binned.
+        solver: A solver's name.
+        solver_options: Options of the solver.
+        output: ``"symbols"``, one column with the number of the released symbol; ``"onehot"``, one column a symbol; or
+            ``"records"``, the public columns with values drawn from p(x|y).
+        unseen: What to do with values not seen in ``fit``: ``"error"``, ``"nearest"`` or ``"marginal"``.
+        random_state: For experiments only: a whole number that makes the draws reproducible. Secure randomness of the
+            operating system by default.
+
+    Attributes:
+        mechanism_: The mechanism that ``transform`` applies.
+        solution_: The solution it comes from, with its bound and gap.
+        n_features_in_: Number of columns seen in ``fit``; ``feature_names_in_`` their names, if they have any.
+    """
+
+    def __init__(
+        self,
+        private: Sequence[str | int] | str | int | None = None,
+        *,
+        public: Sequence[str | int] | str | int | None = None,
+        disclosure: float | str | None = None,
+        leakage: float | str | None = None,
+        bins: Any = "quantiles:4",
+        max_levels: int = tables.MAX_LEVELS,
+        solver: str = "auto",
+        solver_options: dict[str, Any] | None = None,
+        output: str = "symbols",
+        unseen: str = "error",
+        random_state: int | None = None,
+    ) -> None:
+        """Keep the parameters; everything is checked in ``fit``."""
+        self.private = private
+        self.public = public
+        self.disclosure = disclosure
+        self.leakage = leakage
+        self.bins = bins
+        self.max_levels = max_levels
+        self.solver = solver
+        self.solver_options = solver_options
+        self.output = output
+        self.unseen = unseen
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> PrivacyFunnel:
+        """Count X (and ``y``), solve the funnel, and keep the mechanism.
+
+        Args:
+            X: Table of shape (rows, columns): an array or a frame; numbers, texts, booleans; NaN is a category.
+            y: The private attribute of each row, where ``private`` is None.
+        """
+        if self.output not in OUTPUTS:
+            raise InvalidInputError(f"output={self.output!r} is unknown: use one of {', '.join(OUTPUTS)}")
+        if self.unseen == "drop":
+            raise InvalidInputError(
+                "unseen='drop' would change the number of rows: use 'nearest' or 'marginal'"
+            )
+        if self.private is None and y is None:
+            raise InvalidInputError(
+                "requires y to be passed, but the target y is None: or name private columns"
+            )
+        X = _validation.validate_data(self, X, dtype=None, ensure_all_finite="allow-nan")
+        columns = self._columns(X)
+        private = self._positions(self.private, "private")
+        public = self._positions(self.public, "public")
+        if self.public is None:
+            public = [j for j in range(self.n_features_in_) if j not in private]
+        names = list(columns)
+        private_names = [names[j] for j in private]
+        if self.private is None:
+            columns[self._target_name(names)] = _as_column(np.asarray(_validation.column_or_1d(y)))
+            private_names = [self._target_name(names)]
+            _validation.check_consistent_length(X, y)
+        table = need("pyarrow", "tables").table(columns)
+        public_names = [names[j] for j in public]
+        counts = tables.count(
+            table,
+            private=private_names,
+            public=public_names,
+            bins=self._bins(columns, {*private_names, *public_names}),
+            max_levels=max(self.max_levels, 1),
+        )
+        problem = counts.problem()
+        self.solution_ = solve(
+            problem, solver=self.solver, **self._asked(problem), **(self.solver_options or {})
+        )
+        self.mechanism_ = Mechanism.from_solution(counts, self.solution_)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Draw a release of the rows of X.
+
+        Args:
+            X: Table with the columns of ``fit``; private ones are not looked at.
+
+        Returns:
+            Array of shape (rows, outputs); see ``output``.
+        """
+        _validation.check_is_fitted(self)
+        X = _validation.validate_data(self, X, dtype=None, ensure_all_finite="allow-nan", reset=False)
+        table = need("pyarrow", "tables").table(self._columns(X))
+        uniforms = self._uniforms()
+        y, _ = Sampler(self.mechanism_, self.unseen).draw(table, uniforms, Tally())
+        if self.output == "symbols":
+            return y[:, None]
+        if self.output == "onehot":
+            return np.eye(self.mechanism_.n_y)[y]
+        arrays = Output(self.mechanism_, "records", TARGET).arrays(y, uniforms)
+        parts = [array.to_numpy(zero_copy_only=False) for array in arrays]
+        numeric = all(part.dtype.kind in "iuf" for part in parts)
+        return np.stack([part if numeric else part.astype(object) for part in parts], axis=1)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """Names of the columns that ``transform`` gives.
+
+        Args:
+            input_features: Checked against the names of ``fit``; the result does not depend on them.
+        """
+        _validation.check_is_fitted(self)
+        if input_features is not None:
+            given = np.asarray(input_features, dtype=object)
+            known = getattr(self, "feature_names_in_", None)
+            if known is not None and not np.array_equal(known, given):
+                raise InvalidInputError("input_features is not equal to feature_names_in_")
+            if len(given) != self.n_features_in_:
+                raise InvalidInputError(
+                    f"input_features should have length equal to number of features "
+                    f"({self.n_features_in_}), got {len(given)}"
+                )
+        if self.output == "symbols":
+            return np.array(["released"], dtype=object)
+        if self.output == "onehot":
+            return np.array([f"released_{label}" for label in self.mechanism_.y_labels], dtype=object)
+        return np.array(self.mechanism_.public_names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what to expect: categories, NaN, and a different draw each time."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.target_tags.required = self.private is None
+        tags.transformer_tags.preserves_dtype = []  # what comes out is categories, whatever went in
+        tags.non_deterministic = True
+        return tags
+
+    def _uniforms(self) -> Uniforms:
+        if self.random_state is None:
+            return secure
+        warnings.warn(
+            f"random_state={self.random_state!r} makes the draws predictable: for experiments only",
+            GuaranteeWarning,
+            stacklevel=3,
+        )
+        whole = isinstance(self.random_state, np.integer)
+        return seeded(int(self.random_state) if whole else self.random_state)
+
+    def _columns(self, X: NDArray[Any]) -> dict[str, Any]:
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{j}" for j in range(X.shape[1])]
+        return {str(name): _as_column(X[:, j]) for j, name in enumerate(names)}
+
+    @staticmethod
+    def _target_name(names: Sequence[str]) -> str:
+        name = TARGET
+        while name in names:
+            name += "_"
+        return name
+
+    def _positions(self, chosen: Any, role: str) -> list[int]:
+        if chosen is None:
+            return []
+        listed = [chosen] if isinstance(chosen, str | int) else list(chosen)
+        known = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        found = []
+        for each in listed:
+            if isinstance(each, str) and each in known:
+                found.append(known.index(each))
+            elif isinstance(each, int | np.integer) and -self.n_features_in_ <= each < self.n_features_in_:
+                found.append(int(each) % self.n_features_in_)
+            else:
+                have = ", ".join(known) or f"positions 0 to {self.n_features_in_ - 1}"
+                raise InvalidInputError(f"the {role} column {each!r} is not in X: it has {have}")
+        return found
+
+    def _bins(self, columns: dict[str, Any], used: set[str]) -> dict[str, Any]:
+        if isinstance(self.bins, dict):
+            return dict(self.bins)
+        pa = need("pyarrow", "tables")
+        numbers = {
+            name
+            for name in used
+            if pa.types.is_floating(columns[name].type) or pa.types.is_integer(columns[name].type)
+        }
+        many = sorted(name for name in numbers if len(columns[name].unique()) > self.max_levels)
+        return {name: binning.parse(name, self.bins) for name in many} if self.bins is not None else {}
+
+    def _asked(self, problem: Problem) -> dict[str, Any]:
+        if self.disclosure is not None and self.leakage is not None:
+            raise InvalidInputError("give disclosure or leakage, not both")
+        if self.leakage is not None:
+            return {"leakage": _amount(self.leakage, problem.leakage_ceiling, "leakage")}
+        asked = "60%" if self.disclosure is None else self.disclosure
+        return {"disclosure": _amount(asked, problem.disclosure_ceiling, "disclosure")}
+
+
+def _amount(value: float | str, ceiling: float, what: str) -> float:
+    try:
+        if isinstance(value, str):
+            if not value.strip().endswith("%"):
+                raise ValueError
+            return float(value.strip()[:-1]) / 100.0 * ceiling
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{what}={value!r} is neither nats nor a share such as '60%'") from None
+
+
+def _as_column(values: NDArray[Any]) -> Any:
+    """One column as an Arrow array; a column of mixed types is refused."""
+    pa = need("pyarrow", "tables")
+    if values.dtype.kind not in "OUS":
+        return pa.array(values, from_pandas=True)
+    try:
+        return pa.array([_plain(value) for value in values.tolist()], from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        detail = str(error).partition("\n")[0]
+        raise InvalidInputError(f"a column of X mixes types ({detail}): give each column one type") from error
+
+
+def _plain(value: Any) -> Any:
+    if value is None or value != value:  # None, NaN, NaT
+        return None
+    return value

@@ -1,0 +1,138 @@
+"""A real local Spark: the same counts as DuckDB, and the same sampler on its executors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from funnels import count_people, people, random_mechanism
+from privfunnel import release, tables
+from privfunnel.errors import GuaranteeWarning, InvalidInputError
+from privfunnel.mechanism import Mechanism
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("duckdb")
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(shutil.which("java") is None, reason="no Java: Spark cannot start"),
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::privfunnel.errors.SmallSampleWarning"),
+]
+
+ROWS = people(4000, seed=3)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    sql = pytest.importorskip(
+        "pyspark.sql", reason="pyspark is not installed: pip install 'privfunnel[spark]'"
+    )
+    folder = tmp_path_factory.mktemp("spark")
+    here = str(Path(__file__).resolve().parents[1] / "src")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        sql.SparkSession.builder.master("local[2]")
+        .appName("privfunnel tests")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.executorEnv.PYTHONPATH", here)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def frame(spark: Any) -> Any:
+    return spark.createDataFrame(pa.table(ROWS)).repartition(3)
+
+
+@pytest.fixture(scope="module")
+def mechanism() -> Mechanism:
+    return random_mechanism(count_people(pa.table(ROWS)))
+
+
+def test_spark_and_duckdb_count_alike(frame: Any, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table(ROWS), tmp_path / "people.parquet")
+    expected = count_people(tmp_path / "people.parquet")
+    found = count_people(frame)
+    assert found.fingerprint == expected.fingerprint
+    assert found.n == 4000
+    options: dict[str, Any] = {
+        "private": "sick",
+        "public": ["age", "town"],
+        "bins": {"age": "quantiles:4", "town": "top:1"},
+    }
+    assert (
+        tables.count(frame, **options).fingerprint
+        == tables.count(tmp_path / "people.parquet", **options).fingerprint
+    )
+
+
+def test_spark_refuses_like_the_others(frame: Any) -> None:
+    with pytest.raises(InvalidInputError, match="'age' is a number with 62 different values"):
+        tables.count(frame, private="sick", public="age")
+    with pytest.raises(InvalidInputError, match="did you mean 'town'"):
+        tables.count(frame, private="sick", public="twon")
+
+
+def test_rows_are_drawn_on_the_executors(spark: Any, frame: Any, mechanism: Mechanism) -> None:
+    released = release.frame(frame, mechanism)
+    assert released.columns == ["released"]
+    counted = {row["released"]: row["count"] for row in released.groupBy("released").count().collect()}
+    assert sum(counted.values()) == 4000
+    frequency = np.array([counted.get(label, 0) for label in mechanism.y_labels]) / 4000
+    assert np.abs(frequency - mechanism.p_y).max() < 6 * np.sqrt(0.25 / 4000)
+
+
+def test_records_keep_their_schema_and_named_columns(frame: Any, mechanism: Mechanism) -> None:
+    with pytest.warns(GuaranteeWarning, match="kept"):
+        records = release.frame(frame, mechanism, form="records", keep=["id"])
+    assert [(field.name, field.dataType.typeName()) for field in records.schema] == [
+        ("age", "long"), ("town", "string"), ("member", "boolean"), ("id", "string"),
+    ]  # fmt: skip
+    rows = records.collect()
+    assert sorted(row["id"] for row in rows) == sorted(ROWS["id"])
+    assert {row["age"] for row in rows} == {28, 49, 70}
+
+
+def test_a_seed_repeats_the_draws_partition_by_partition(frame: Any, mechanism: Mechanism) -> None:
+    fixed = frame.coalesce(1).orderBy("id")
+    draws = []
+    for _ in range(2):
+        with pytest.warns(GuaranteeWarning, match="seed=4"):
+            draws.append([row["released"] for row in release.frame(fixed, mechanism, seed=4).collect()])
+    assert draws[0] == draws[1]
+
+
+def test_unseen_rows_are_counted_by_an_accumulator(spark: Any, mechanism: Mechanism) -> None:
+    strange = spark.createDataFrame(
+        pa.table({"age": [20, 99, 30], "town": ["north", "north", "mars"], "member": [True, False, True]})
+    )
+    counter = spark.sparkContext.accumulator(0)
+    out = release.frame(strange, mechanism, unseen="drop", on_unseen=counter.add).collect()
+    assert len(out) == 1
+    assert counter.value == 2
+
+
+def test_rows_of_a_cluster_do_not_come_to_the_driver(
+    frame: Any, mechanism: Mechanism, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInputError, match="stay on its cluster"):
+        release.write(frame, mechanism, tmp_path / "o.csv")
+    assert list(tmp_path.iterdir()) == []
