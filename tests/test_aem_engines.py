@@ -16,7 +16,7 @@ from privfunnel.problem import Problem
 from privfunnel.solvers import _aem_batch as batched
 from privfunnel.solvers import _aem_engines as engines
 from privfunnel.solvers import _aem_step as reference
-from privfunnel.solvers._aem_engines import KernelEngine, NumpyEngine, Pace, TorchEngine, make_engine
+from privfunnel.solvers._aem_engines import KernelEngine, NumpyEngine, Pace, make_engine
 from privfunnel.solvers._aem_rules import kept, level_steps
 from privfunnel.solvers._aem_starts import Mixture, Starts, anchor, random_channel
 from privfunnel.solvers._aem_step import Tables, channel_of, log_of
@@ -236,7 +236,7 @@ def test_a_missing_gpu_is_named() -> None:
     with pytest.raises(InvalidInputError, match="PyTorch sees no GPU"):
         AEM(device="cuda").solve(HEART, 1.0)
     tables = Tables.of(HEART.p_sx)
-    assert not isinstance(make_engine(tables, "auto", None), TorchEngine)
+    assert isinstance(make_engine(tables, "auto", None), (KernelEngine, NumpyEngine))
 
 
 @given(seed=st.integers(0, 10**6), share=st.floats(0.01, 0.99))

@@ -100,12 +100,17 @@ def test_curve_writes_its_files(tmp_path: Path, joint: Path) -> None:
         "curve.json",
         "curve.png",
         "curve.svg",
+        "problem.json",
+        "report.html",
     ]
+    report = (out / "report.html").read_text()
+    assert f"privfunnel curve {joint} --solver aem" in report
+    assert pf.Problem.load(out / "problem.json").s_labels == ("yes", "no")
     curve = pf.Curve.load(out / "curve.json")
     assert curve.problem.s_labels == ("yes", "no")
     with (out / "curve.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["leakage"]) for row in rows] == curve.leakage.tolist()
+    assert [float(row["leakage"]) for row in rows] == pytest.approx(curve.leakage.tolist(), abs=1e-12)
     assert {row["units"] for row in rows} == {"nats"}
     assert (out / "curve.png").read_bytes().startswith(b"\x89PNG")
     svg = (out / "curve.svg").read_text()

@@ -16,7 +16,7 @@ for module in ("starlette", "uvicorn", "httpx"):
 import httpx  # noqa: E402
 
 from explorer_server import TOKEN, Server, running  # noqa: E402
-from privfunnel.explorer import security  # noqa: E402
+from privfunnel.explorer import app, security  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def test_too_large_an_upload_is_refused_and_removed(
     answer = post(invited, url, params={"name": "big.csv"}, content=body)
     assert answer.status_code == 413
     assert "big.csv is larger than" in answer.json()["error"]
-    assert list(folder.iterdir()) == []
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize(
@@ -234,3 +234,20 @@ def test_numbers_that_are_none_are_refused(invited: httpx.Client, query: str) ->
     answer = invited.get(f"/api/sessions/{opened(invited)}/point?{query}")
     assert answer.status_code == 400
     assert "is not a number" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("patients.csv", "patients.csv"),
+        ("größe 2.parquet", "größe 2.parquet"),
+        ("a/b\\c.csv", "a_b_c.csv"),
+        ("..", "table.csv"),
+        ("", "table.csv"),
+        ("x" * 300 + ".csv", "x" * 96 + ".csv"),
+        (".hidden.csv", "hidden.csv"),
+        ("n\0l\n.csv", "n_l_.csv"),
+    ],
+)
+def test_uploads_keep_their_names_where_that_is_safe(name: str, safe: str) -> None:
+    assert app.file_name(name) == safe

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import shlex
 import warnings
 from typing import Any, TextIO
 
@@ -16,7 +17,10 @@ import click
 from privfunnel import __version__
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
+
+#: Where a command finds the line that the user typed, in ``click.get_current_context().meta``.
+COMMAND = "privfunnel.command"
 
 EPILOG = """
 \b
@@ -38,6 +42,10 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[COMMAND] = shlex.join(["privfunnel", *args])
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privfunnel.cli import COMMAND
 from privfunnel.cli._common import (
     Units,
     console,
@@ -43,7 +44,7 @@ PROVERS = ("auto", "global", "perfect")
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for curve.csv, .json (in nats), .png and .svg, and the certificates.")  # fmt: skip
+              help="Folder for curve.csv, .json (in nats), .png, .svg, report.html and the proofs.")  # fmt: skip
 def command(
     source: str,
     points: int,
@@ -125,8 +126,8 @@ def to_json(curve: Curve, units: Units) -> dict[str, Any]:
 
 
 def write_files(curve: Curve, folder: Path, *, units: Units, title: str) -> None:
-    """Write curve.csv, curve.json, curve.png, curve.svg and the proofs, if there are any."""
-    from privfunnel import plot
+    """Write the curve as table, JSON, figures and report, and what it takes to check it: the problem and the proofs."""
+    from privfunnel import plot, report
     from privfunnel.certificate import save_bundle
 
     rows = curve.rows()
@@ -138,11 +139,15 @@ def write_files(curve: Curve, folder: Path, *, units: Units, title: str) -> None
                 {**row, **{name: units.of(row[name]) for name in INFORMATION}, "units": units.name}
             )
     curve.save(folder / "curve.json")
+    curve.problem.save(folder / "problem.json")
     certificates = list({id(s.certificate): s.certificate for s in curve.solutions if s.certificate}.values())
     if certificates:
         save_bundle(folder / "certificates.npz", certificates)
     figure = plot.curve(curve, units=units.name, title=title)
     plot.save(figure, folder / "curve.png", folder / "curve.svg")
+    command = click.get_current_context().meta.get(COMMAND, "")
+    details = report.Report(title=f"Privacy funnel of {title}", source=title, command=command)
+    report.write(folder / "report.html", curve, details)
 
 
 def show(curve: Curve, *, units: Units, title: str) -> None:

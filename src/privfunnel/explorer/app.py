@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from starlette.types import ASGIApp
 
 from privfunnel.errors import InvalidInputError, PrivFunnelError
 from privfunnel.explorer.examples import EXAMPLES
-from privfunnel.explorer.process import JobStoppedError, Limits
+from privfunnel.explorer.process import JobError, JobStoppedError, Limits
 from privfunnel.explorer.security import Gate
 from privfunnel.explorer.sessions import Session, Sessions
 from privfunnel.solvers import registry
@@ -116,8 +117,10 @@ def _plain(handler: Handler) -> Handler:
     async def wrapped(request: Request) -> Response:
         try:
             return await handler(request)
-        except JobStoppedError as error:
-            return _error(str(error), 409)
+        except (JobError, JobStoppedError) as error:
+            # The request was in order, the data was not: that is an answer for the page, not a failure of HTTP, which
+            # a browser would write to its console.
+            return _error(str(error), 200)
         except PrivFunnelError as error:
             return _error(str(error), 400)
 
@@ -185,6 +188,7 @@ async def _hello(request: Request) -> Response:
     return JSONResponse(
         {
             "max_upload": human_size(settings.max_upload),
+            "max_bytes": settings.max_upload,
             "given": settings.given is not None,
             "examples": [{"name": e.name, "title": e.title, "about": e.about} for e in EXAMPLES.values()],
             "solvers": list(registry.names()),
@@ -219,11 +223,10 @@ async def _upload(request: Request, session: Session) -> Response:
     )
     if int(request.headers.get("content-length") or 0) > settings.max_upload:
         return _error(too_large, 413)
-    # The name is the person's; the file's own name keeps only what tells its format.
-    suffix = "".join(re.findall(r"\.[A-Za-z0-9]{1,8}", name)[-2:]) or ".csv"
-    target = session.folder / f"upload{suffix}"
-    for old in session.folder.glob("upload*"):
-        old.unlink()
+    folder = session.folder / "upload"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    target = folder / file_name(name)
     size = 0
     try:
         with target.open("wb") as file:
@@ -240,6 +243,11 @@ async def _upload(request: Request, session: Session) -> Response:
         return _error(too_large, 413)
     await session.cancel()
     return JSONResponse(await _loaded(session, session.ask("inspect", path=str(target), name=name)))
+
+
+def file_name(name: str) -> str:
+    """Return a name that is safe for a file and still the person's: messages show it."""
+    return re.sub(r"[^\w .()+-]", "_", name)[-100:].lstrip(". ") or "table.csv"
 
 
 async def _example(request: Request, session: Session) -> Response:
@@ -331,7 +339,10 @@ async def _export(request: Request, session: Session) -> Response:
     if disclosure is None:
         raise InvalidInputError("no point is chosen: choose one on the curve")
     arguments = {"name": name, "disclosure": disclosure}
-    path = Path(await session.desk.call("export", arguments, seconds=session.limits.trace))
+    try:
+        path = Path(await session.desk.call("export", arguments, seconds=session.limits.trace))
+    except (JobError, JobStoppedError) as error:
+        return _error(str(error), 400)  # a download has no page to show the message
     return FileResponse(
         path,
         media_type=MEDIA.get(path.suffix, "application/octet-stream"),

@@ -6,6 +6,7 @@ needs from the other lies there, written in one piece.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import warnings
@@ -167,7 +168,11 @@ def roles(desk: Desk, private: list[str], public: list[str], bins: dict[str, Any
         "n": counts.n,
         "estimate": _estimate(counts),
         "warnings": [str(w.message) for w in caught if issubclass(w.category, PrivFunnelWarning)],
-        "edges": {c: list(b.edges) for c, b in counts.bins.items() if isinstance(b, Cut)},
+        "edges": {
+            column: [edge for edge in cut.edges if math.isfinite(edge)]
+            for column, cut in counts.bins.items()
+            if isinstance(cut, Cut)
+        },
     }
 
 

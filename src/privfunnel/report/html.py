@@ -259,7 +259,7 @@ def _verify_section(curve: Curve) -> str:
     certified = any(s.certificate is not None for s in curve.solutions)
     how = (
         "A certificate is a list of dual prices and boxes; checking it is plain arithmetic and needs neither the "
-        'solver nor an optimiser. Save one with <code>solution.certificate.save("proof.json")</code> and check it '
+        'solver nor an optimiser. Save one with <code>solution.certificate.save("proof.npz")</code> and check it '
         "against the problem:"
         if certified
         else "The bounds of this curve are closed forms: they follow from the table alone. For certificates, trace "
@@ -268,7 +268,7 @@ def _verify_section(curve: Curve) -> str:
     return (
         "<section><h2>How to verify</h2><p>Leakage and disclosure follow from the table and the channel by the "
         f"definition of mutual information. Each lower bound is proved for the whole curve. {how}</p>"
-        "<pre>privfunnel verify proof.json problem.json</pre></section>"
+        "<pre>privfunnel verify proof.npz problem.json</pre></section>"
     )
 
 

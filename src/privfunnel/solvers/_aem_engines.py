@@ -25,6 +25,7 @@ from privfunnel.solvers._aem_step import Tables
 Integers = NDArray[np.int64]
 
 CPU_MEMORY = 1 << 29
+STEPS_A_LOOK = 64
 
 
 class Pace(NamedTuple):
@@ -96,6 +97,10 @@ class Engine(Protocol):
     def memory(self) -> int:
         """Bytes that the runs in work may take unless the caller says otherwise."""
 
+    @property
+    def steps_a_look(self) -> int:
+        """Iterations between two looks at the batch: then finished runs leave it and progress is told."""
+
     def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
         """Advance each run by ``steps`` plain iterations, or until its residual is ``tolerance``; in place."""
 
@@ -112,6 +117,7 @@ class NumpyEngine:
     tables: Tables
     arrays_a_run: int = 12
     memory: int = CPU_MEMORY
+    steps_a_look: int = STEPS_A_LOOK
 
     def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
         """See :meth:`Engine.advance`."""
@@ -155,11 +161,11 @@ class NumpyEngine:
                 if not state.going.any():
                     break
             now[runs], before[runs] = state.now, state.before
-            _note(result, runs, state)
+            note(result, runs, state)
         return result
 
 
-def _note(result: Progressed, runs: NDArray[np.intp], state: batched.State) -> None:
+def note(result: Progressed, runs: NDArray[np.intp], state: batched.State) -> None:
     """Write the end of a batch of accelerated runs (NumPy arrays) into the result."""
     result.pace.put(runs, Pace(state.slope, state.eta, state.age))
     result.residual[runs] = state.residual
@@ -188,6 +194,7 @@ class KernelEngine:
     threads: int
     arrays_a_run: int = 4
     memory: int = CPU_MEMORY
+    steps_a_look: int = STEPS_A_LOOK
 
     def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
         """See :meth:`Engine.advance`."""
@@ -236,63 +243,6 @@ class KernelEngine:
                 pass
 
 
-@dataclass(frozen=True)
-class TorchEngine:
-    """The batched step in PyTorch, in double precision, on any of its devices."""
-
-    tables: Tables
-    device: str
-    memory: int = CPU_MEMORY
-    arrays_a_run: int = 14
-
-    def _batch(self) -> tuple[Any, batched.Batch]:
-        torch = need("torch", extra="gpu")
-        return torch, batched.Batch.of(self.tables, torch, device=self.device)
-
-    def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
-        """See :meth:`Engine.advance`."""
-        torch, batch = self._batch()
-        result = Progressed.blank(pace)
-        runs = np.arange(len(log_u))
-        points, slope, goal = (torch.asarray(a, device=self.device) for a in (log_u, pace.slope, target))
-        residual = slope * 0.0 + np.inf
-        done, alive, going = slope * 0.0, slope >= 0.0, slope >= 0.0
-        for _ in range(steps):
-            new, new_slope, change, moved = batched.plain_step(batch, points, slope, goal)
-            take = going & moved
-            points = torch.where(take[:, None, None], new, points)
-            slope = torch.where(take, new_slope, slope)
-            residual = torch.where(take, change, residual)
-            done = done + take
-            alive = alive & (moved | ~going)
-            going = take & (residual > tolerance)
-            if not bool(going.any()):
-                break
-        log_u[...] = points.cpu().numpy()
-        result.pace.slope[runs] = slope.cpu().numpy()
-        result.residual[runs] = residual.cpu().numpy()
-        result.steps[runs] = done.cpu().numpy()
-        result.alive[runs] = alive.cpu().numpy()
-        return result
-
-    def hasten(
-        self, now: Array, before: Array, pace: Pace, target: Array, steps: int, tolerance: float
-    ) -> Progressed:
-        """See :meth:`Engine.hasten`."""
-        torch, batch = self._batch()
-        result = Progressed.blank(pace)
-        state = batched.begin(batch, *(torch.asarray(a, device=self.device) for a in (now, before, *pace)))
-        goal = torch.asarray(target, device=self.device)
-        for _ in range(steps):
-            state = batched.fast_step(batch, state, goal, tolerance)
-            if not bool(state.going.any()):
-                break
-        state = batched.State(*(values.cpu().numpy() for values in state))
-        now[...], before[...] = state.now, state.before
-        _note(result, np.arange(len(now)), state)
-        return result
-
-
 def available_threads() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -322,17 +272,16 @@ def make_engine(tables: Tables, device: str, threads: int | None) -> Engine:
         need("numba", extra="fast")
         return KernelEngine(tables, threads or available_threads())
     if device == "torch":
-        need("torch", extra="gpu")
-        return TorchEngine(tables, "cpu")
+        return _torch_engine(tables, "cpu")
     if device == "cuda" or device.startswith("cuda:"):
-        torch = need("torch", extra="gpu")
-        if not torch.cuda.is_available():
-            raise InvalidInputError(
-                f"device={device!r}, but PyTorch sees no GPU here: use device='cpu' or 'auto'"
-            )
-        free, _ = torch.cuda.mem_get_info(device)
-        return TorchEngine(tables, device, memory=int(0.7 * free))
+        return _torch_engine(tables, device)
     raise InvalidInputError(f"unknown device {device!r}: use cpu, auto, numpy, numba, torch or cuda")
+
+
+def _torch_engine(tables: Tables, device: str) -> Engine:
+    from privfunnel.solvers import _aem_torch  # it needs this module
+
+    return _aem_torch.torch_engine(tables, device)
 
 
 def _torch_sees_cuda() -> bool:

@@ -23,8 +23,6 @@ from privfunnel.solvers._aem_rules import (
 from privfunnel.solvers._aem_starts import Starts
 from privfunnel.solvers._aem_step import Tables, channel_of, log_of, pieces
 
-# Iterations between two looks at the batch: finished runs leave it, progress is reported, interrupts are served.
-STEPS_A_LOOK = 64
 FIRST_SLOPE = 0.5
 # A leakage this close to a proved bound, in nats, cannot be beaten.
 UNBEATABLE = 1.0e-13
@@ -161,8 +159,9 @@ def _run_plain(work: Work, jobs: Sequence[Job], seen: Callable[[int], None]) -> 
     pace = Pace.first(len(jobs), FIRST_SLOPE)
     steps = np.zeros(len(jobs), dtype=np.int64)
     going = np.arange(len(jobs))
-    for begin in range(0, work.max_steps, STEPS_A_LOOK):
-        length = min(STEPS_A_LOOK, work.max_steps - begin)
+    look = work.engine.steps_a_look
+    for begin in range(0, work.max_steps, look):
+        length = min(look, work.max_steps - begin)
         whole = len(going) == len(jobs)
         part = log_u if whole else log_u[going]
         made = work.engine.advance(part, pace.take(going), target[going], length, work.tolerance)
@@ -195,7 +194,7 @@ def _run_accelerated(
     field.retire(KEPT_TO_THE_END)
     field.drop_finished()
     while len(field.going):
-        field.run(min(STEPS_A_LOOK, work.max_steps - int(field.steps[field.going].max())))
+        field.run(min(work.engine.steps_a_look, work.max_steps - int(field.steps[field.going].max())))
         field.drop_finished()
         seen(int(field.steps.max()))
     seen(work.max_steps)

@@ -56,7 +56,7 @@ export function latest(wait, action) {
 async function answer(response) {
   const type = response.headers.get("content-type") || "";
   const body = type.includes("json") ? await response.json() : { error: (await response.text()).trim() };
-  if (!response.ok) throw new Error(body.error || `the server answered ${response.status}`);
+  if (!response.ok || body.error) throw new Error(body.error || `the server answered ${response.status}`);
   return body;
 }
 

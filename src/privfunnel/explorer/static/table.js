@@ -4,16 +4,18 @@ import { $, api, complain, el, latest, lock, say, svg, unlock } from "./dom.js";
 let columns = [];
 let onProblem = () => {};
 let onReset = () => {};
+let limit = { bytes: Infinity, text: "" };
 
 export function setUp(hello, callbacks) {
   ({ onProblem, onReset } = callbacks);
-  $("max-upload").textContent = hello.max_upload;
+  limit = { bytes: hello.max_bytes, text: hello.max_upload };
+  $("max-upload").textContent = limit.text;
   $("examples").replaceChildren(...hello.examples.map((example) =>
     el("button", { type: "button", "data-example": example.name, onclick: () => load(() => api.post("example", { name: example.name })) },
       example.title, el("small", {}, example.about))));
   $("file").addEventListener("change", () => {
     const file = $("file").files[0];
-    if (file) load(() => api.upload(file));
+    if (file) upload(file);
     $("file").value = "";
   });
   const drop = $("drop");
@@ -21,10 +23,18 @@ export function setUp(hello, callbacks) {
     drop.addEventListener(name, (event) => {
       event.preventDefault();
       drop.classList.toggle("over", name === "dragover");
-      if (name === "drop" && event.dataTransfer.files.length) load(() => api.upload(event.dataTransfer.files[0]));
+      if (name === "drop" && event.dataTransfer.files.length) upload(event.dataTransfer.files[0]);
     });
   }
   if (hello.given) load(() => api.post("given"));
+}
+
+function upload(file) {
+  if (file.size > limit.bytes) {
+    complain(new Error(`${file.name} is larger than ${limit.text}: start “privfunnel explore FILE” instead`));
+  } else {
+    load(() => api.upload(file));
+  }
 }
 
 async function load(request) {

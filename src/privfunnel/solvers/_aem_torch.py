@@ -1,0 +1,101 @@
+"""AEM in PyTorch, in double precision, on any of its devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privfunnel.errors import InvalidInputError, need
+from privfunnel.measures import Array
+from privfunnel.solvers import _aem_batch as batched
+from privfunnel.solvers._aem_engines import CPU_MEMORY, Pace, Progressed, note
+from privfunnel.solvers._aem_step import Tables
+
+# Runs that are done are taken out of the device's arrays when they make up this share of them.
+COMPACT_AT = 0.25
+COMPACT_EVERY = 8
+
+
+def torch_engine(tables: Tables, device: str) -> TorchEngine:
+    """The engine for a PyTorch device; on a GPU it may use most of the memory that is free there."""
+    torch = need("torch", extra="gpu")
+    if device == "cpu":
+        return TorchEngine(tables, device)
+    if not torch.cuda.is_available():
+        raise InvalidInputError(
+            f"device={device!r}, but PyTorch sees no GPU here: use device='cpu' or 'auto'"
+        )
+    free, _ = torch.cuda.mem_get_info(device)
+    return TorchEngine(tables, device, memory=int(0.7 * free))
+
+
+@dataclass(frozen=True)
+class TorchEngine:
+    """The batched step on one of PyTorch's devices."""
+
+    tables: Tables
+    device: str
+    memory: int = CPU_MEMORY
+    arrays_a_run: int = 14
+    steps_a_look: int = 256  # each look moves the batch to the host and back
+
+    def _place(self, *arrays: Array) -> tuple[Any, ...]:
+        torch = need("torch", extra="gpu")
+        return tuple(torch.asarray(array, device=self.device) for array in arrays)
+
+    def _batch(self) -> batched.Batch:
+        return batched.Batch.of(self.tables, need("torch", extra="gpu"), device=self.device)
+
+    def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
+        """See :meth:`privfunnel.solvers._aem_engines.Engine.advance`."""
+        batch, xp = self._batch(), need("torch", extra="gpu")
+        result = Progressed.blank(pace)
+        runs = np.arange(len(log_u))
+        points, slope, goal = self._place(log_u, pace.slope, target)
+        residual, done = slope * 0.0 + np.inf, slope * 0.0
+        alive = going = slope >= 0.0
+        for n in range(steps):
+            new, new_slope, change, moved = batched.plain_step(batch, points, slope, goal)
+            take = going & moved
+            points = xp.where(take[:, None, None], new, points)
+            slope = xp.where(take, new_slope, slope)
+            residual = xp.where(take, change, residual)
+            done = done + take
+            alive = alive & (moved | ~going)
+            going = take & (residual > tolerance)
+            last = n == steps - 1 or not bool(going.any())
+            if not last and (n % COMPACT_EVERY or float((~going).sum()) < COMPACT_AT * len(runs)):
+                continue
+            leaving = ~going | last
+            home = runs[leaving.cpu().numpy()]
+            for out, values in (
+                (log_u, points), (result.pace.slope, slope), (result.residual, residual), (result.steps, done),
+                (result.alive, alive),
+            ):  # fmt: skip
+                out[home] = values[leaving].cpu().numpy()
+            if last:
+                break
+            runs = runs[going.cpu().numpy()]
+            points, slope, goal, residual, done, alive, going = (
+                values[going] for values in (points, slope, goal, residual, done, alive, going)
+            )
+        return result
+
+    def hasten(
+        self, now: Array, before: Array, pace: Pace, target: Array, steps: int, tolerance: float
+    ) -> Progressed:
+        """See :meth:`privfunnel.solvers._aem_engines.Engine.hasten`."""
+        batch = self._batch()
+        result = Progressed.blank(pace)
+        state = batched.begin(batch, *self._place(now, before, *pace))
+        (goal,) = self._place(target)
+        for _ in range(steps):
+            state = batched.fast_step(batch, state, goal, tolerance)
+            if not bool(state.going.any()):
+                break
+        home = batched.State(*(values.cpu().numpy() for values in state))
+        now[...], before[...] = home.now, home.before
+        note(result, np.arange(len(now)), home)
+        return result

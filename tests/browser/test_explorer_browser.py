@@ -1,0 +1,339 @@
+"""The explorer in a real browser: the whole flow, from a table to its sanitised copy."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.measures import to_bits
+
+pytestmark = pytest.mark.browser
+
+AWKWARD = Path(__file__).parents[1] / "data" / "awkward.csv"
+
+
+def load_heart(page: Any) -> None:
+    page.get_by_role("button", name="Heart failure").click()
+    page.locator("#size", has_text="4 private × 16 public").wait_for()
+    page.wait_for_selector("#curve:not([data-locked])")
+
+
+def draw(page: Any, points: str = "10", solver: str = "auto") -> None:
+    page.get_by_label("Points").select_option(points)
+    page.get_by_label("Solver").select_option(solver)
+    page.get_by_role("button", name="Draw the curve").click()
+    page.wait_for_selector("#export:not([data-locked])")
+    settled(page)
+
+
+def settled(page: Any) -> None:
+    """Wait until neither a curve nor a point is being worked on."""
+    page.wait_for_function(
+        "() => !document.querySelector('#meaning').classList.contains('busy')"
+        " && !document.querySelector('#trace').disabled"
+    )
+
+
+def figures(page: Any) -> dict[str, str]:
+    names = page.locator("#figures dt").all_inner_texts()
+    values = page.locator("#figures dd").all_inner_texts()
+    return {name: value.split("\n")[0] for name, value in zip(names, values, strict=True)}
+
+
+def keep(page: Any, percent: str) -> None:
+    """Type how much to keep and wait for the numbers to follow."""
+    with page.expect_response(lambda r: "/point?" in r.url):
+        page.locator("#keep").fill(percent)
+        page.keyboard.press("Tab")
+    settled(page)
+
+
+def download(page: Any, name: str) -> Path:
+    with page.expect_download() as waiting:
+        page.locator(f'#downloads a[download="{name}"]').click()
+    assert waiting.value.suggested_filename == name
+    return Path(waiting.value.path())
+
+
+@pytest.fixture(scope="module")
+def curve() -> pf.Curve:
+    problem = pf.instances.load("heart-failure")
+    grid = [*np.linspace(0.0, problem.disclosure_ceiling, 10), problem.free_disclosure]
+    return pf.trace(problem, disclosures=grid, throw=False)
+
+
+def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, curve: pf.Curve) -> None:
+    page = open_page()
+    load_heart(page)
+    assert "299 rows" in page.locator("#table-summary").inner_text()
+    assert page.locator("#preview tbody tr").count() == 6
+    assert "4 private × 16 public combinations" in page.locator("#size").inner_text()
+    draw(page)
+
+    # The curve is the library's.
+    circles = page.locator("#chart svg.wide .point")
+    assert circles.count() == len(curve.solutions) == 11
+    for i, solution in enumerate(curve.solutions):
+        assert float(circles.nth(i).get_attribute("data-r")) == pytest.approx(solution.disclosure, abs=1e-9)
+        assert float(circles.nth(i).get_attribute("data-l")) == pytest.approx(solution.leakage, abs=2e-6)
+    assert "11 of 11 points proved optimal" in page.locator("#curve-note").inner_text()
+
+    # It begins at the free limit, which leaks nothing.
+    free = curve.problem.free_disclosure
+    shown = figures(page)
+    assert shown["Disclosed"] == f"{to_bits(free):.3f} bits"
+    assert shown["Leaked"] == "0.0000 bits"
+    assert "tells nothing about the private ones" in page.locator("#in-words").inner_text()
+
+    # Any other point says what the library says.
+    keep(page, "80")
+    solution = curve.at(0.8 * curve.problem.disclosure_ceiling)
+    shown = figures(page)
+    assert shown["Disclosed"] == f"{to_bits(solution.disclosure):.3f} bits"
+    assert float(shown["Leaked"].split()[0]) == pytest.approx(to_bits(solution.leakage), abs=1e-4)
+    sex = page.locator("#guesses tr", has_text="sex").first.locator("td").all_inner_texts()
+    assert sex[0] == "64.9 %"
+    assert sex[2] == "68.6 %"
+    assert page.locator("#kept tbody tr").count() == 4
+    assert page.locator("#worst tbody tr").count() == 4
+    assert page.locator("#heat svg.heat").count() == 2
+
+    # The downloads belong to that point.
+    with download(page, "release.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 299
+    assert list(rows[0]) == ["anaemia", "high blood pressure", "diabetes", "smoking"]
+    assert {value for row in rows for value in row.values()} <= {"yes", "no"}
+    mechanism = pf.mechanism.Mechanism.load(download(page, "mechanism.json"))
+    assert to_bits(mechanism.leakage) == pytest.approx(float(shown["Leaked"].split()[0]), abs=6e-5)
+    assert "<!DOCTYPE html>" in download(page, "report.html").read_text("utf-8")
+    assert "pf.tables.count(" in download(page, "release.py").read_text("utf-8")
+    assert "privfunnel solve heart-failure.csv" in page.locator("#command").inner_text()
+
+
+def test_an_awkward_upload(open_page: Any) -> None:
+    page = open_page()
+    page.locator("#file").set_input_files(AWKWARD)
+    page.wait_for_selector("#roles:not([data-locked])")
+    assert "awkward.csv · 400 rows · 5 columns" in page.locator("#table-summary").inner_text()
+    assert "Wells, Somerset" in page.locator("#preview").inner_text()
+    assert page.locator("#preview td.null").count() >= 1
+    town = page.locator('.column[data-column="town, region"]')
+    assert "25 missing" in town.inner_text()
+    town.get_by_text("Public").click()
+    page.locator('.column[data-column="naïve Größe"]').get_by_text("Private").click()
+    score = page.locator('.column[data-column="score"]')
+    assert "40 distinct" in score.inner_text()
+    score.get_by_text("Public").click()
+    page.wait_for_selector("#curve:not([data-locked])")
+    # Each value for itself is too many; the page says what to do, and bins help.
+    score.get_by_label("Bins of score", exact=True).select_option("none")
+    page.get_by_text("40 different values").wait_for()
+    assert page.locator("#curve[data-locked]").count() == 1
+    score.get_by_label("Bins of score", exact=True).select_option("edges")
+    score.get_by_label("Edges of the bins of score").fill("10, 30")
+    page.wait_for_selector("#curve:not([data-locked])")
+    page.wait_for_function(
+        "() => document.querySelectorAll('[data-column=score] .histogram line').length === 2"
+    )
+    draw(page, solver="aem")
+    heat = page.locator("#heat").inner_html()
+    assert "Wells, Somerset" in heat
+    assert "東京" in heat
+    assert "null" in heat
+    keep(page, "60")
+    with download(page, "symbols.csv").open(encoding="utf-8") as file:
+        assert len(file.readlines()) == 401
+    assert page.locator("#command").inner_text().startswith("# with mechanism.json")
+
+
+def test_markup_in_a_table_stays_text(open_page: Any, tmp_path: Path) -> None:
+    nasty = tmp_path / "nasty <img src=x onerror=alert(1)>.csv"
+    values = ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>']
+    with nasty.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["<b>secret</b>", "<i>open</i>"])
+        writer.writerows([[values[i % 2], values[(i // 3) % 2]] for i in range(60)])
+    page = open_page()
+    page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    page.locator("#file").set_input_files(nasty)
+    page.locator('.column[data-column="<b>secret</b>"]').get_by_text("Private").click()
+    page.locator('.column[data-column="<i>open</i>"]').get_by_text("Public").click()
+    page.wait_for_selector("#curve:not([data-locked])")
+    draw(page, solver="aem")
+    assert page.locator("main img").count() == 0
+    assert page.locator("main b", has_text="secret").first.inner_text() == "<b>secret</b>"
+    report = download(page, "report.html").read_text("utf-8")
+    assert "<script>alert" not in report
+    assert "<img" not in report
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8, "picture.png"),
+        ("empty.csv", b"", "empty"),
+        ("broken.parquet", b"PAR1 this is no parquet file PAR1", "parquet"),
+        ("big.csv", b"a,b\n" + b"1,2\n" * 300_000, "larger than 1 MiB"),
+    ],
+)
+def test_a_wrong_file_is_explained_and_the_page_goes_on(
+    open_page: Any, tmp_path: Path, name: str, content: bytes, expected: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    page = open_page()
+    page.locator("#file").set_input_files(tmp_path / name)
+    page.wait_for_selector("#error:not([hidden])")
+    message = page.locator("#error").inner_text()
+    assert expected in message
+    assert "\n" not in message
+    assert "Traceback" not in message
+    assert page.locator("#roles[data-locked]").count() == 1
+    load_heart(page)
+    assert page.locator("#error").is_hidden()
+
+
+def test_cancelling_keeps_the_page_alive(open_page: Any) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Census income").click()
+    page.wait_for_selector("#curve:not([data-locked])")
+    page.get_by_label("Points").select_option("40")
+    page.get_by_label("Solver").select_option("drs")
+    page.get_by_role("button", name="Draw the curve").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.wait_for_function("() => !document.querySelector('#trace').disabled")
+    assert page.get_by_role("button", name="Cancel").is_hidden()
+    assert page.locator("#error").is_hidden()
+    load_heart(page)
+    draw(page, solver="aem")
+    assert figures(page)["Disclosed"].endswith("bits")
+
+
+def test_two_tabs_do_not_see_each_others_data(open_page: Any, watch: Any) -> None:
+    watch.expected = ["status of 410"]
+    first = open_page()
+    second = first.context.new_page()
+    watch.page(second)
+    second.goto(re.sub(r"\?.*", "", first.url))
+    second.wait_for_selector("#table[data-ready]")
+    load_heart(first)
+    assert second.locator("#table-loaded").is_hidden()
+    second.locator("#file").set_input_files(AWKWARD)
+    second.wait_for_selector("#roles:not([data-locked])")
+    draw(first, solver="aem")
+    assert "heart-failure.csv" in first.locator("#table-summary").inner_text()
+    assert "awkward.csv" in second.locator("#table-summary").inner_text()
+    # The second tab has no curve, whatever the first one has.
+    session = second.evaluate("import('/static/dom.js').then((m) => m.api.session)")
+    other = first.evaluate("import('/static/dom.js').then((m) => m.api.session)")
+    assert session != other
+    answer = second.evaluate(f"fetch('/api/sessions/{session}/curve').then((r) => r.json())")
+    assert "no table with roles" in answer["error"] or "draw the curve first" in answer["error"]
+    # A closed tab's data is gone.
+    first.close()
+    second.wait_for_function(f"() => fetch('/api/sessions/{other}/curve').then((r) => r.status === 410)")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_narrow_window_needs_no_sideways_scrolling(open_page: Any, scheme: str) -> None:
+    page = open_page(width=390, color_scheme=scheme)
+    load_heart(page)
+    draw(page, solver="aem")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#chart svg.narrow").is_visible()
+    assert page.locator("#chart svg.wide").is_hidden()
+    small = page.evaluate(
+        "[...document.querySelectorAll('#chart svg.narrow text')].map((t) => t.getBoundingClientRect().height)"
+        ".filter((h) => h > 0 && h < 9).length"
+    )
+    assert small == 0
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    dark = sum(int(c) for c in re.findall(r"\d+", background)[:3]) < 200
+    assert dark == (scheme == "dark")
+
+
+def test_the_keyboard_is_enough(open_page: Any) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Heart failure").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#curve:not([data-locked])")
+    page.locator("#trace").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#export:not([data-locked])")
+    settled(page)
+    before = figures(page)["Disclosed"]
+    page.get_by_label("Information to keep").focus()
+    with page.expect_response(lambda r: "/point?" in r.url):
+        page.keyboard.press("End")
+    settled(page)
+    assert figures(page)["Disclosed"] != before
+    assert figures(page)["Leaked"] == "0.2933 bits"
+    # Points of the curve: one tab stop, arrows between them, Enter chooses.
+    page.locator("#chart svg.wide .point").first.focus()
+    for key in ("ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.classList.contains('point')")
+    assert page.locator("#chart .tip").is_visible()
+    with page.expect_response(lambda r: "/point?" in r.url):
+        page.keyboard.press("Enter")
+    settled(page)
+    assert figures(page)["Leaked"] == "0.0000 bits"
+    # The heat map reads its cells aloud.
+    page.locator("#heat svg.heat").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert "%" in page.locator("#heat .readout").first.inner_text()
+    assert page.locator("#status").get_attribute("aria-live") == "polite"
+
+
+def test_every_control_has_a_name(open_page: Any) -> None:
+    page = open_page()
+    load_heart(page)
+    draw(page, solver="aem")
+    nameless = page.evaluate(
+        """[...document.querySelectorAll('button, input, select, a[href], [role=button]')].filter((e) =>
+             !(e.getAttribute('aria-label') || e.textContent.trim() || (e.labels && e.labels.length)
+               || e.title)).map((e) => e.outerHTML)"""
+    )
+    assert nameless == []
+
+
+def test_refining_sharpening_and_clicking_the_curve(open_page: Any) -> None:
+    page = open_page()
+    load_heart(page)
+    draw(page)
+    before = page.locator("#chart svg.wide .point").count()
+    page.get_by_role("button", name="Refine").click()
+    page.wait_for_function(
+        f"() => document.querySelectorAll('#chart svg.wide .point').length >= {before + 3}"
+    )
+    settled(page)
+    box = page.locator("#chart svg.wide").bounding_box()
+    with page.expect_response(lambda r: "/point?" in r.url):
+        page.mouse.click(box["x"] + box["width"] * 0.83, box["y"] + box["height"] * 0.5)
+    settled(page)
+    assert figures(page)["Gap"] != "0.000000 bits"
+    page.get_by_role("button", name="Sharpen this point").click()
+    page.wait_for_function("() => document.querySelector('#figures').innerText.includes('proved optimal')")
+    with page.expect_response(lambda r: "/point?leakage=" in r.url):
+        page.locator("#budget").fill("0.01")
+        page.keyboard.press("Tab")
+    settled(page)
+    assert float(figures(page)["Leaked"].split()[0]) == pytest.approx(0.01, abs=1e-4)
+
+
+def test_the_key_is_needed(browser: Any, server: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    answer = page.goto(server.origin)
+    assert answer.status == 403
+    assert "privfunnel explore" in page.inner_text("body")
+    page.goto(server.address)
+    assert "token" not in page.url
+    assert page.evaluate("document.cookie") == ""
+    context.close()
