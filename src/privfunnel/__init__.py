@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from privfunnel.compare import Comparison, compare
 from privfunnel.curve import Curve, trace
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 from privfunnel.problem import Point, Problem
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AEM",
+    "Comparison",
     "Curve",
     "Point",
     "PrivFunnelError",
@@ -40,6 +42,7 @@ __all__ = [
     "Solution",
     "Status",
     "__version__",
+    "compare",
     "instances",
     "kkt_residual",
     "solve",

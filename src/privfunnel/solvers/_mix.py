@@ -65,12 +65,14 @@ class Pool:
     Args:
         p_sx: The joint table (K, M).
         width: Width of the bins in nats.
+        iterative: Whether the runs have a stopping test of their own.
     """
 
-    def __init__(self, p_sx: Array, width: float = 0.1) -> None:
+    def __init__(self, p_sx: Array, width: float = 0.1, *, iterative: bool = True) -> None:
         """Start with the two ends of the curve."""
         self.p_sx = p_sx
         self.width = width
+        self.iterative = iterative
         n_x = p_sx.shape[1]
         ceiling = float(entropy(p_sx.sum(axis=0)))
         self._kept = [
@@ -162,8 +164,11 @@ class Pool:
                 )  # fmt: skip
 
     def record(self) -> Record:
-        """How many runs the pool has seen and how many of them met their own stopping test."""
-        return Record(series={"runs": np.array([self.runs]), "converged": np.array([self.converged])})
+        """How many runs the pool has seen and, where they have one, how many met their own stopping test."""
+        series = {"runs": np.array([float(self.runs)])}
+        if self.iterative:
+            series["converged"] = np.array([float(self.converged)])
+        return Record(series=series)
 
     def slope(self, disclosure: float) -> float:
         """Slope of the envelope's segment at ``disclosure``."""

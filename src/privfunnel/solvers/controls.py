@@ -55,7 +55,7 @@ class RandomMaps(Solver):
 
     def _pool(self, problem: Problem, seed: int) -> Pool:
         rng = np.random.default_rng(seed)
-        pool = Pool(problem.p_sx)
+        pool = Pool(problem.p_sx, iterative=False)
         block = max(1, _BATCH_ENTRIES // problem.n_x**2)
         for first in range(0, self.runs, block):
             maps = random_maps(rng, min(block, self.runs - first), problem.n_x)

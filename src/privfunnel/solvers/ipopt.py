@@ -96,7 +96,9 @@ class IPOPT(Solver):
                 {"ipopt.mu_init": self.barrier, "ipopt.bound_push": 1e-8, "ipopt.bound_frac": 1e-8}
             )
         if self.time_limit is not None:
-            options["ipopt.max_wall_time"] = self.time_limit
+            options["ipopt.max_cpu_time" if deadline.clock == "cpu" else "ipopt.max_wall_time"] = (
+                self.time_limit
+            )
         engine = casadi.nlpsol("funnel", "ipopt", program, options)
         lower = np.concatenate([np.ones(n_x), [disclosure]])
         upper = np.concatenate([np.ones(n_x), [np.inf]])

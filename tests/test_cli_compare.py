@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from privfunnel.cli import main
+from privfunnel.compare import Comparison
+
+FEW = ["--solvers", "greedy,control-maps", "--points", "6", "--time-budget", "5", "--jobs", "1"]
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(main, ["compare", *arguments])
+
+
+def test_table_and_files(tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the plots extra")
+    result = run("synthetic-uniform", *FEW, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    for text in ("greedy", "control-maps", "auto", "proved ≥", "80 %", "0.16175"):
+        assert text in result.output
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"comparison.csv", "comparison.json", "comparison.png", "comparison.svg"}
+    stored = Comparison.load(tmp_path / "out" / "comparison.json")
+    assert stored["greedy"].leakage[1] == pytest.approx(0.1618, abs=5e-5)
+
+
+def test_json_and_units():
+    result = run("synthetic-uniform", *FEW, "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document["schema"] == "privfunnel/comparison"
+    assert {entry["label"] for entry in document["entries"]} == {"auto", "greedy", "control-maps"}
+    bits = run("synthetic-uniform", *FEW, "--units", "bits")
+    assert "0.23336" in bits.output  # 0.16175 nats
+
+
+def test_a_solver_without_an_answer_is_explained():
+    result = run(
+        "heart-failure", "--solvers", "deterministic", "--points", "4", "--time-budget", "5", "--jobs", "1"
+    )
+    assert result.exit_code == 0
+    assert "deterministic has no answer" in result.output
+    assert "too many partitions" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["synthetic-uniform", "--solvers", "gredy"], "did you mean 'greedy'"),
+        (["synthetic-uniform", "--points", "1"], "points=1"),
+        (["synthetic-uniform", "--time-budget", "-3"], "time_budget=-3.0"),
+        (["nowhere.csv"], "nowhere.csv"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_write_nothing(arguments, told, tmp_path):
+    result = run(*arguments, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.compare import LINEUP, Comparison, lineup
+from privfunnel.compare.run import _spread
+from privfunnel.errors import InvalidInputError
+from privfunnel.solvers._budget import Deadline, cpu_clock
+
+QUICK = {
+    "aem": pf.AEM(restarts=3, max_steps=100),
+    "drs-published": pf.DRS(runs=2, betas=(1.5, 3.0, 8.0)),
+    "dca-repaired": pf.DCA(variant="repaired", runs=2, betas=(1.5, 3.0, 8.0)),
+    "greedy": "greedy",
+    "submodular": "submodular",
+    "deterministic": "deterministic",
+    "slsqp": pf.SLSQP(restarts=2),
+    "control-maps": pf.RandomMaps(runs=100),
+    "control-starts": pf.RandomStarts(runs=5),
+}
+
+
+@pytest.fixture(scope="module")
+def uniform() -> pf.Problem:
+    return pf.instances.load("synthetic-uniform")
+
+
+@pytest.fixture(scope="module")
+def result(uniform) -> Comparison:
+    return pf.compare(uniform, solvers=QUICK, points=11, time_budget=20.0, jobs=1)
+
+
+def test_every_method_is_on_or_above_the_certified_curve(result):
+    assert {"auto", *QUICK} == {entry.label for entry in result.entries}
+    for entry in result.entries:
+        assert np.isfinite(entry.shared).all()
+        assert (entry.shared >= result.lower_bound - 1e-12).all()
+        assert (entry.leakage >= entry.shared - 1e-12).all()
+        for disclosure, leakage in entry.points:
+            bound = np.interp(disclosure, result.band_disclosure, result.band_lower_bound)
+            assert (
+                leakage >= min(bound, leakage + 1e-3) - 2e-3
+            )  # the band is only interpolated between its points
+    assert (result["auto"].leakage - result.lower_bound).max() < 2e-6
+
+
+def test_known_values_of_greedy_and_the_optimum(result):
+    """At 0.4 and 0.8 H(X): greedy 0.1618 and 0.4541, the optimum 0.0806 and 0.3138."""
+    assert result["greedy"].leakage[[3, 7]] == pytest.approx([0.1618, 0.4541], abs=5e-5)
+    assert result.lower_bound[[3, 7]] == pytest.approx([0.0806, 0.3138], abs=5e-5)
+
+
+def test_summary_and_rows(result):
+    summary = {row["solver"]: row for row in result.summary()}
+    assert summary["auto"]["share_best"] == 1.0
+    assert summary["greedy"]["share_best"] == 0.0
+    assert summary["greedy"]["mean_excess"] > summary["greedy"]["mean_excess_shared"] > 0.0
+    assert summary["greedy"]["converged"] is None
+    assert 0.0 <= summary["drs-published"]["converged"] <= 1.0
+    assert summary["drs-published"]["runs"] == 2 * 2 * 3 * 2
+    assert summary["control-maps"]["runs"] == 100
+    rows = result.rows()
+    assert len(rows) == 9 * len(result.entries)
+    one = next(
+        row for row in rows if row["solver"] == "greedy" and row["disclosure_share"] == pytest.approx(0.4)
+    )
+    assert one["excess"] == pytest.approx(0.1618 - 0.0806, abs=1e-4)
+    assert one["relative_excess"] == pytest.approx(0.1618 / 0.0806 - 1.0, abs=2e-3)
+    assert not one["best"]
+    frame = pytest.importorskip("pandas") and result.to_frame()
+    assert len(frame) == len(rows)
+
+
+def test_files_are_read_back(result, tmp_path):
+    result.save(tmp_path / "comparison.json")
+    result.save(tmp_path / "comparison.csv")
+    again = Comparison.load(tmp_path / "comparison.json")
+    assert again.summary() == result.summary()
+    assert again.rows() == result.rows()
+    assert (tmp_path / "comparison.csv").read_text().startswith("solver,disclosure,")
+    with pytest.raises(InvalidInputError, match=r"\.json or \.csv"):
+        result.save(tmp_path / "comparison.txt")
+    with pytest.raises(InvalidInputError, match="cannot write"):
+        result.save(tmp_path / "missing" / "comparison.csv")
+    broken = result.to_dict()
+    del broken["entries"]
+    with pytest.raises(InvalidInputError, match="entries"):
+        Comparison.from_dict(broken)
+
+
+def test_figure_has_every_curve_and_the_band(result):
+    pytest.importorskip("matplotlib", reason="figures need the plots extra")
+    figure = result.plot(units="bits", title="synthetic")
+    plane, excess = figure.axes
+    labels = set(plane.get_legend_handles_labels()[1])
+    assert {entry.label for entry in result.entries} <= labels
+    assert {"certified band", "proved lower bound", "closed-form bounds"} <= labels
+    assert "bits" in plane.get_xlabel()
+    assert excess.get_yscale() == "log"
+    with pytest.raises(InvalidInputError, match="units"):
+        result.plot(units="dits")
+
+
+def test_the_lineup_labels_variants_apart():
+    assert set(lineup(["drs"])) == {"drs-published", "drs-repaired"}
+    assert set(lineup("dca")) == {"dca-published", "dca-sparse", "dca-repaired"}
+    assert set(lineup()) == set(LINEUP)
+    assert set(lineup(["global", pf.DRS(variant="repaired"), pf.Greedy()])) == {
+        "global",
+        "drs-repaired",
+        "greedy",
+    }
+    assert lineup({"mine": "greedy"})["mine"].name == "greedy"
+    assert lineup(["drs-repaired"])["drs-repaired"].variant == "repaired"
+    with pytest.raises(InvalidInputError, match="did you mean 'greedy'"):
+        lineup(["gredy"])
+    with pytest.raises(InvalidInputError, match="two solvers"):
+        lineup(["greedy", "greedy"])
+    with pytest.raises(InvalidInputError, match="no solver"):
+        lineup([])
+
+
+def test_solvers_that_cannot_are_told_and_not_hidden():
+    problem = pf.instances.load("heart-failure")
+    result = pf.compare(
+        problem, solvers=["deterministic", "greedy"], disclosures=[1.0, 2.0], time_budget=5.0, jobs=1
+    )
+    assert not result["deterministic"].answered
+    assert "too many partitions" in result["deterministic"].message
+    assert np.isnan(result["deterministic"].leakage).all()
+    row = next(row for row in result.summary() if row["solver"] == "deterministic")
+    assert row["mean_excess"] is None
+    assert row["answered"] == 0
+    assert result.plot() is not None
+    again = Comparison.from_dict(result.to_dict())
+    assert not again["deterministic"].answered
+    with pytest.raises(InvalidInputError, match="no solver 'aem' took part"):
+        result["aem"]
+
+
+def test_a_missing_extra_is_an_entry_with_a_message(uniform, monkeypatch):
+    from privfunnel.errors import MissingExtraError
+    from privfunnel.solvers import ipopt
+
+    def missing(module: str, extra: str) -> None:
+        raise MissingExtraError(f"pip install 'privfunnel[{extra}]'")
+
+    monkeypatch.setattr(ipopt, "need", missing)
+    result = pf.compare(uniform, solvers=["ipopt"], disclosures=[0.5], time_budget=5.0, jobs=1)
+    assert "privfunnel[ipopt]" in result["ipopt"].message
+
+
+def test_the_budget_is_honoured():
+    problem = pf.instances.load("heart-failure")
+    started = time.process_time()
+    result = pf.compare(
+        problem, solvers=[pf.SLSQP(), pf.DCA()], disclosures=[0.5, 1.0, 1.5, 2.0], time_budget=2.0, jobs=1
+    )
+    assert time.process_time() - started < 60.0
+    for label in ("slsqp", "dca-published"):
+        assert result[label].cpu_seconds < 6.0
+        assert "time limit" in result[label].message
+
+
+def test_a_reference_curve_proves_a_bound_too(uniform):
+    curve = pf.trace(uniform, disclosures=[0.3, 0.6], solver="auto")
+    result = pf.compare(
+        uniform, solvers=["greedy"], disclosures=[0.3, 0.6], time_budget=5.0, jobs=1, reference=curve
+    )
+    assert (result.lower_bound >= curve.lower_bound - 1e-12).all()
+    other = pf.instances.load("synthetic-skewed")
+    with pytest.raises(InvalidInputError, match="another problem"):
+        pf.compare(other, solvers=["greedy"], disclosures=[0.3], time_budget=5.0, jobs=1, reference=curve)
+
+
+def test_the_grid_is_visited_coarse_to_fine():
+    for n in (1, 2, 5, 9, 20):
+        assert sorted(_spread(n)) == list(range(n))
+    assert _spread(9)[0] == 2
+
+
+def test_budgets_can_be_cpu_time():
+    with cpu_clock():
+        deadline = Deadline(10.0)
+        time.sleep(0.3)
+        assert deadline.elapsed() < 0.2
+        assert deadline.clock == "cpu"
+    assert Deadline().clock == "wall"
+    assert Deadline().left() == np.inf
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"points": 2}, {"points": True}, {"disclosures": [0.0]}, {"time_budget": 0.0}, {"time_budget": True},
+        {"seed": -1}, {"solvers": ["nobody"]},
+    ],
+)  # fmt: skip
+def test_arguments_are_checked(uniform, options):
+    with pytest.raises(InvalidInputError):
+        pf.compare(uniform, **options)
+
+
+def test_processes_and_progress(uniform):
+    news = []
+    result = pf.compare(
+        uniform,
+        solvers=["greedy", "control-maps"],
+        disclosures=[0.5],
+        time_budget=10.0,
+        jobs=2,
+        progress=news.append,
+    )
+    assert news[-1].done == news[-1].total == 3
+    assert os.getpid() not in {entry.process for entry in result.entries}
+    alone = pf.compare(
+        uniform, solvers=["greedy", "control-maps"], disclosures=[0.5], time_budget=10.0, jobs=1
+    )
+    for label in ("greedy", "control-maps", "auto"):
+        np.testing.assert_array_equal(result[label].leakage, alone[label].leakage)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_runs_it_unchanged(uniform):
+    """A real local cluster of processes: the same call under joblib.parallel_config(backend="dask")."""
+    distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
+    joblib = pytest.importorskip("joblib")
+    import dask
+
+    with (
+        dask.config.set({"distributed.worker.daemon": True}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        workers = set(client.run(os.getpid).values())
+        with joblib.parallel_config(backend="dask", wait_for_workers_timeout=60):
+            remote = pf.compare(
+                uniform, solvers=["greedy", "submodular"], disclosures=[0.3, 0.6], time_budget=20.0
+            )
+    assert {entry.process for entry in remote.entries} <= workers
+    local = pf.compare(
+        uniform, solvers=["greedy", "submodular"], disclosures=[0.3, 0.6], time_budget=20.0, jobs=1
+    )
+    for label in ("greedy", "submodular", "auto"):
+        np.testing.assert_array_equal(remote[label].leakage, local[label].leakage)
