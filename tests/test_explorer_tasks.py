@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 import privfunnel as pf
+from privfunnel.certificate import load_bundle
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import examples, tasks
 from privfunnel.mechanism import Mechanism
@@ -296,7 +297,7 @@ def test_every_download_is_made(traced: tasks.Desk) -> None:
     found = tasks.point(traced, disclosure=2.0)
     names = [d["name"] for d in found["downloads"]]
     assert names == ["release.csv", "release.parquet", "symbols.csv", "codebook.json", "mechanism.json", "report.html",
-                     "release.py"]  # fmt: skip
+                     "certificates.npz", "release.py"]  # fmt: skip
     paths = {name: Path(tasks.export(traced, name, 2.0)) for name in names}
     assert paths["release.csv"].read_text().splitlines()[0] == "anaemia,high blood pressure,diabetes,smoking"
     assert len(paths["release.csv"].read_text().splitlines()) == 300
@@ -305,9 +306,22 @@ def test_every_download_is_made(traced: tasks.Desk) -> None:
     assert set(symbols[1:]) <= set(mechanism.y_labels)
     assert mechanism.leakage == found["leakage"]
     assert json.loads(paths["codebook.json"].read_text())["schema"] == "privfunnel/codebook"
-    assert mechanism.provenance["problem"] in paths["report.html"].read_text()
+    report = paths["report.html"].read_text()
+    assert mechanism.provenance["problem"] in report
+    assert "<h2>Audit</h2>" in report
+    assert "The designed promise holds" in report
+    for certificate in load_bundle(paths["certificates.npz"]):
+        certificate.verify(traced.setting().problem)
     with pytest.raises(InvalidInputError, match="no export"):
         tasks.export(traced, "../../secret", 2.0)
+
+
+def test_curves_without_certificates_offer_none(desk: tasks.Desk) -> None:
+    heart(desk)
+    tasks.trace(desk, points=3, solver="greedy")
+    assert "certificates.npz" not in [d["name"] for d in tasks.point(desk, disclosure=2.0)["downloads"]]
+    with pytest.raises(InvalidInputError, match="no certificates"):
+        tasks.export(desk, "certificates.npz", 2.0)
 
 
 def test_a_table_is_drawn_once_for_a_point(traced: tasks.Desk) -> None:

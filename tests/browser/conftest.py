@@ -20,8 +20,8 @@ FLAGS = [
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-# Playwright keeps an event loop running in the thread for as long as it is open; no longer than a module of tests, since
-# others want a loop of their own.
+# Playwright keeps an event loop running in the thread for as long as it is open; that is no longer than a module of
+# tests, since others want a loop of their own.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     for module in ("playwright", "starlette", "uvicorn", "httpx", "duckdb"):

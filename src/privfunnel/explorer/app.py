@@ -29,8 +29,13 @@ from privfunnel.explorer.sessions import Session, Sessions
 from privfunnel.solvers import registry
 
 MAX_JSON = 1 << 20
-MEDIA = {".json": "application/json", ".csv": "text/csv", ".html": "text/html", ".py": "text/x-python",
-         ".parquet": "application/vnd.apache.parquet", ".txt": "text/plain"}  # fmt: skip
+MEDIA = {
+    ".csv": "text/csv",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".parquet": "application/vnd.apache.parquet",
+    ".py": "text/x-python",
+}
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privfunnel import release
+from privfunnel import audit, release
+from privfunnel.certificate import Certificate, save_bundle
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import recipes
 from privfunnel.explorer.recipes import Grid
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
-from privfunnel.report import Report
+from privfunnel.report import Report, audit_section
 from privfunnel.report import write as write_report
 from privfunnel.solution import Solution
 
@@ -30,7 +32,8 @@ DOWNLOADS = {
     "symbols.csv": ("Released symbols", "one column with the symbol itself, for use with the codebook"),
     "codebook.json": ("Codebook", "what each released symbol says: p(y), p(x|y), p(s|y)"),
     "mechanism.json": ("Mechanism", "the channel with its promise, to release further tables; holds no rows"),
-    "report.html": ("Report", "one file for a review board: curve, chosen point, provenance"),
+    "report.html": ("Report", "one file for a review board: curve, chosen point, audit, provenance"),
+    "certificates.npz": ("Certificates", "the proofs of the lower bounds, for privfunnel verify"),
     "release.py": ("Python script", "makes the same again"),
 }
 
@@ -38,10 +41,20 @@ DOWNLOADS = {
 def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> dict[str, Any]:
     """Return the list of downloads, the command line and the script for a chosen point."""
     return {
-        "downloads": [{"name": n, "title": t, "about": a} for n, (t, a) in DOWNLOADS.items()],
+        "downloads": [
+            {"name": name, "title": title, "about": about}
+            for name, (title, about) in DOWNLOADS.items()
+            if name != "certificates.npz" or _certificates(curve)
+        ],
         "command": recipes.command_line(setting, curve, solution),
         "script": recipes.script(setting, curve, solution, grid),
     }
+
+
+def _certificates(curve: Curve) -> list[Certificate]:
+    return list(
+        {id(s.certificate): s.certificate for s in curve.solutions if s.certificate is not None}.values()
+    )
 
 
 def clear(folder: Path) -> None:
@@ -70,6 +83,10 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
         mechanism.save(target)
     elif name == "codebook.json":
         target.write_text(codebook.render(mechanism, target), encoding="utf-8")
+    elif name == "certificates.npz":
+        if not _certificates(curve):
+            raise InvalidInputError("this curve has no certificates: draw it with the solver auto or global")
+        save_bundle(target, _certificates(curve))
     elif name == "report.html":
         write_report(
             target,
@@ -79,6 +96,8 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 chosen=solution,
                 private=setting.private_axis,
                 public=setting.public_axis,
+                sections=[audit_section(audit.table(setting.source, mechanism))],
+                table=shlex.join(recipes.table_arguments(setting)),
                 command=recipes.command_line(setting, curve, solution),
             ),
         )

@@ -37,10 +37,7 @@ def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
         design = "mechanism.json"
         lines.append("# with mechanism.json from the downloads:")
     else:
-        solve = ["privfunnel", "solve", setting.name]
-        solve += [part for column in setting.private for part in ("--private", column)]
-        solve += [part for column in setting.public for part in ("--public", column)]
-        solve += [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
+        solve = ["privfunnel", "solve", *table_arguments(setting)]
         solve += [
             "--disclosure",
             f"{solution.disclosure!r} nats",
@@ -53,6 +50,14 @@ def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
     release = ["privfunnel", "release", setting.name, "--mechanism", design, "--as", "records"]
     lines.append(_wrapped([*release, "--out", released_name(setting)]))
     return "\n".join(lines)
+
+
+def table_arguments(setting: Setting) -> list[str]:
+    """Return the table and its roles as the command line takes them."""
+    private = [part for column in setting.private for part in ("--private", column)]
+    public = [part for column in setting.public for part in ("--public", column)]
+    bins = [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
+    return [setting.name, *private, *public, *bins]
 
 
 def _wrapped(parts: list[str]) -> str:

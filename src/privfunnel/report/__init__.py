@@ -8,10 +8,13 @@ True
 
 from __future__ import annotations
 
+from privfunnel.report.auditing import audit_section
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.html import Report, Section, render, write
 from privfunnel.report.meaning import Guess, Kept, Meaning, explain
 
-__all__ = ["Axis", "Guess", "Kept", "Mark", "Meaning", "Picture", "Report", "Section", "Series", "explain", "figure",
-           "render", "write"]  # fmt: skip
+__all__ = [
+    "Axis", "Guess", "Kept", "Mark", "Meaning", "Picture", "Report", "Section", "Series", "audit_section", "explain",
+    "figure", "render", "write",
+]  # fmt: skip

@@ -53,6 +53,8 @@ class Report:
         public: The public symbols as attributes; read from the labels by default.
         others: Other methods' curves by name, drawn for comparison.
         sections: Further sections, an audit for one.
+        table: What to check certificates against, as the command line takes it, e.g. ``p.csv --private sex --public
+            age``; the file ``problem.json`` by default.
         command: The command that makes the same again.
         created: Time stamp; now by default.
     """
@@ -64,6 +66,7 @@ class Report:
     public: Axis | None = None
     others: Mapping[str, Curve] = field(default_factory=dict)
     sections: Sequence[Section] = ()
+    table: str = ""
     command: str = ""
     created: datetime | None = None
 
@@ -83,7 +86,7 @@ def render(curve: Curve, report: Report | None = None) -> str:
     if report.others:
         parts.append(_others_section(curve, report.others))
     parts += [_section(section) for section in report.sections]
-    parts += [_verify_section(curve), _limits_section(), _provenance_section(curve, report)]
+    parts += [_verify_section(curve, report), _limits_section(), _provenance_section(curve, report)]
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -255,20 +258,20 @@ def _section(section: Section) -> str:
     return f"<section><h2>{escape(section.title)}</h2>{words}{tables}</section>"
 
 
-def _verify_section(curve: Curve) -> str:
+def _verify_section(curve: Curve, report: Report) -> str:
     certified = any(s.certificate is not None for s in curve.solutions)
     how = (
         "A certificate is a list of dual prices and boxes; checking it is plain arithmetic and needs neither the "
-        'solver nor an optimiser. Save one with <code>solution.certificate.save("proof.npz")</code> and check it '
-        "against the problem:"
+        "solver nor an optimiser. The file <code>certificates.npz</code> that comes with this curve is checked "
+        "against the table, or against the problem that it was counted into, with:"
         if certified
         else "The bounds of this curve are closed forms: they follow from the table alone. For certificates, trace "
-        "it with the default solver. A saved certificate is checked against its problem with:"
+        "it with the default solver and check their file against the table with:"
     )
     return (
         "<section><h2>How to verify</h2><p>Leakage and disclosure follow from the table and the channel by the "
         f"definition of mutual information. Each lower bound is proved for the whole curve. {how}</p>"
-        "<pre>privfunnel verify proof.npz problem.json</pre></section>"
+        f"<pre>privfunnel verify certificates.npz {escape(report.table or 'problem.json')}</pre></section>"
     )
 
 
