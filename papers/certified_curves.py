@@ -190,7 +190,8 @@ starts with 500 steps, N = 4 outputs for the synthetic problems and M + 1 for th
 settings. All three are time-shared: a method is given the lower convex envelope of everything it found. Every
 certificate was saved, read back and verified again before this page was written by `papers/certified_curves.py`; the
 columns *above* say how far a method's leakage lies above the proved bound, so that the true distance from the optimum
-is that or up to the gap less. Amounts are in nats.
+is that or up to the gap less. A DRS sweep had 150 s of CPU time, which only the census table uses up. Amounts are in
+nats.
 
 """
 

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -400,6 +402,27 @@ def test_a_failure_in_the_middle_writes_nothing(
     monkeypatch.setattr("privfunnel.plot.curve", fail)
     assert_one_line_error(run("curve", joint, *QUICK, "--out", tmp_path / "out"), "the figure failed")
     assert [path.name for path in tmp_path.iterdir()] == ["joint.csv"]
+
+
+def test_termination_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "privfunnel", "curve", "census-income", "--solver", "aem"]
+    command += ["--option", "max_steps=100000", "--option", "device=numpy", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120.0
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list(tmp_path.iterdir()), "the work began"
+        process.terminate()
+        assert process.wait(timeout=120) == 143
+    finally:
+        process.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_run_outside_the_main_thread(joint: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run, "curve", joint, *QUICK).result().exit_code == 0
 
 
 def test_parsing_of_options() -> None:

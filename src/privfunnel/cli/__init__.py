@@ -9,7 +9,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import shlex
+import signal
+import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import click
@@ -48,7 +53,7 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _clean_end():
             warnings.simplefilter("always", PrivFunnelWarning)
             warnings.showwarning = _show_warning
             try:
@@ -56,6 +61,19 @@ class _Commands(click.Group):
             except PrivFunnelError as error:
                 click.echo(f"error: {error}", err=True)
                 ctx.exit(2)
+
+
+@contextmanager
+def _clean_end() -> Iterator[None]:
+    """Let a request to terminate unwind the program, so that temporary files go and nothing is left half-written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's business
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _show_warning(

@@ -91,7 +91,8 @@ class Plan:
             "accelerate": False,
         }
         # CPU seconds: a run beside other work gives DRS no less than a run alone.
-        drs = {"time_limit": (4.0 if large else 2.5) if self.quick else 150.0, "clock": "cpu"}
+        limit = (4.0 if large else 2.5) if self.quick else (60.0 if large else 150.0)
+        drs = {"time_limit": limit, "clock": "cpu"}
         return {
             AEM: ("aem", aem),
             DRS: ("drs", {"variant": "published", **drs}),
