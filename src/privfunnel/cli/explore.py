@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import sys
-from pathlib import Path
 
 import click
 
@@ -18,7 +17,7 @@ _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
 @click.command("explore", short_help="A local page: see the curve, choose a point, download the release.")
-@click.argument("data", required=False, type=click.Path(path_type=Path))
+@click.argument("data", required=False)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; a free one by default.")
 @click.option(
@@ -52,7 +51,7 @@ _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in the default browser.")  # fmt: skip
 def command(
-    data: Path | None,
+    data: str | None,
     host: str,
     port: int,
     names: tuple[str, ...],
@@ -61,7 +60,7 @@ def command(
     time_limit: float,
     browser: bool,
 ) -> None:
-    """Open a local page on DATA (CSV, Parquet, JSON lines, Arrow), or on a file or example chosen there.
+    """Open a local page on DATA, a table (CSV, Parquet, JSON lines, Arrow) or an example, or on what is chosen there.
 
     The page is served by this computer to this computer: the address carries a key, nothing is sent anywhere, and
     what is uploaded is removed when the command ends. Stop it with Ctrl-C.
@@ -69,6 +68,7 @@ def command(
     \b
     Examples:
       privfunnel explore
+      privfunnel explore heart-failure
       privfunnel explore patients.csv --port 8765 --no-browser
     """
     from privfunnel.explorer import Limits, serve

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import webbrowser
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ __all__ = ["Limits", "serve"]
 
 
 def serve(
-    table: Path | None = None,
+    table: str | os.PathLike[str] | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -30,7 +31,7 @@ def serve(
     """Serve the page until interrupted.
 
     Args:
-        table: A table to begin with, opened in place.
+        table: A table to begin with, opened in place, or the name of an example.
         host: Address to bind to; anything but the default makes the page reachable from other machines.
         port: Port, or 0 for a free one.
         names: Further host names under which the page may be asked for.
@@ -48,15 +49,15 @@ def serve(
     need("duckdb", "tables")
     from privfunnel.explorer import app, security
 
-    if table is not None and not table.is_file():
-        raise InvalidInputError(f"there is no file {str(table)!r}: check the path")
+    given, example = _given(table)
     with _bind(host, port) as bound:
         port = bound.getsockname()[1]
         settings = app.Settings(
             token=security.new_token(),
             hosts=security.allowed_hosts(host, port, names),
             cookie=f"privfunnel-{port}",
-            given=None if table is None else table.resolve(),
+            given=given,
+            example=example,
             max_upload=max_upload,
             limits=limits or Limits(),
         )
@@ -76,13 +77,31 @@ def serve(
         uvicorn.Server(config).run(sockets=[bound])
 
 
+def _given(table: str | os.PathLike[str] | None) -> tuple[Path | None, str | None]:
+    """Return the path of the table, or the name of the example, to begin with."""
+    from privfunnel.explorer.examples import EXAMPLES
+
+    if table is None:
+        return None, None
+    path = Path(table)
+    if path.is_file():
+        return path.resolve(), None
+    name = os.fspath(table)
+    if name in EXAMPLES:
+        return None, name
+    raise InvalidInputError(
+        f"there is no file {name!r}: check the path, or use an example: {', '.join(EXAMPLES)}"
+    )
+
+
 def _bind(host: str, port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(128)  # a browser that is quicker than the server waits in the queue
     except OSError as error:
+        bound.close()
         raise InvalidInputError(
             f"cannot listen on {host}:{port} ({error.strerror or error}): choose another --host or --port"
         ) from error

@@ -47,6 +47,7 @@ class Settings:
         hosts: Accepted ``Host`` headers.
         cookie: Name of the cookie.
         given: A table named on the command line, opened in place, or None.
+        example: An example named on the command line, or None.
         max_upload: Largest upload in bytes.
         limits: What one tab's processes may use.
     """
@@ -55,6 +56,7 @@ class Settings:
     hosts: frozenset[str]
     cookie: str = "privfunnel"
     given: Path | None = None
+    example: str | None = None
     max_upload: int = 256 << 20
     limits: Limits = field(default_factory=Limits)
 
@@ -194,7 +196,7 @@ async def _hello(request: Request) -> Response:
         {
             "max_upload": human_size(settings.max_upload),
             "max_bytes": settings.max_upload,
-            "given": settings.given is not None,
+            "given": settings.given is not None or settings.example is not None,
             "examples": [{"name": e.name, "title": e.title, "about": e.about} for e in EXAMPLES.values()],
             "solvers": list(registry.names()),
         }
@@ -262,7 +264,9 @@ async def _example(request: Request, session: Session) -> Response:
 
 
 async def _given(request: Request, session: Session) -> Response:
-    given = _settings(request).given
+    given, example = _settings(request).given, _settings(request).example
+    if example is not None:
+        return JSONResponse(await _loaded(session, session.ask("example", name=example)))
     if given is None:
         raise InvalidInputError("no table was named on the command line: drop a file or pick an example")
     return JSONResponse(await _loaded(session, session.ask("inspect", path=str(given), name=given.name)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from privfunnel.solvers.base import Progress
 from privfunnel.tables import Counts, count
 
 MANY_VALUES = 12  # a number with more different values gets bins suggested
+NEWS_SECONDS = 0.1  # between two reports of progress, however often the solver has news
 SEED = 0
 
 
@@ -198,8 +200,8 @@ def _estimate(counts: Counts) -> str:
     size = counts.size
     if size.seconds < 1:
         return "A small problem: seconds for a curve."
-    if size.seconds < 60:
-        return "A medium problem: a minute or a few for a curve."
+    if size.seconds < 30:
+        return "A medium problem: from seconds to a few minutes for a curve."
     return (
         f"A large problem: about {size.memory / 2**20:.0f} MiB, many minutes for a curve; coarser bins help."
     )
@@ -266,8 +268,13 @@ def trace(
     gap = float(getattr(engine, "gap", DEFAULT_GAP))
     judged = [judge(problem, replace(answer, certificate=None), solver, SEED) for answer in answers]
 
+    last = 0.0
+
     def listen(news: Progress) -> None:
-        desk.emit({"kind": "progress", **vars(news)})
+        nonlocal last
+        if time.monotonic() - last >= NEWS_SECONDS:
+            last = time.monotonic()
+            desk.emit({"kind": "progress", **vars(news)})
 
     _say(desk, "starting the solver")
     for done, answer in enumerate(engine.trace(problem, new, seed=SEED, progress=listen), start=1):
