@@ -1,4 +1,4 @@
-# make run | test | lint | bench | lock | clean; everything happens inside .venv, which `make install` builds.
+# make run | explore | test | lint | bench | lock | clean; everything happens inside .venv, which `make install` builds.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: install run test lint format bench lock clean
+.PHONY: install run explore test lint format bench lock clean
 
 install: $(STAMP)
 
@@ -22,6 +22,11 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 run: install
 	$(BIN)/privfunnel curve heart-failure --out out/heart-failure
+	@if [ -t 0 ] && [ -t 1 ]; then echo; $(BIN)/privfunnel explore heart-failure; \
+	else echo "Next: make explore opens a local page to choose a point and download the release."; fi
+
+explore: install
+	$(BIN)/privfunnel explore
 
 test: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=term
