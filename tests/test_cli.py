@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -20,10 +21,11 @@ import privfunnel as pf
 from privfunnel import instances
 from privfunnel.certificate import load_bundle
 from privfunnel.cli import main
-from privfunnel.cli._common import Units, parse_options, parse_quantity
+from privfunnel.cli._common import Units, parse_options, parse_quantity, progress_on_terminal
 from privfunnel.cli._source import load_source, parse_bands, read_joint
 from privfunnel.errors import ConvergenceWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.solvers import registry
+from privfunnel.solvers.base import Progress
 from toys import Mixer
 
 QUICK = ("--solver", "aem", "--restarts", "2", "--option", "max_steps=40", "--points", "5")
@@ -473,3 +475,33 @@ def test_records_from_the_command_line(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["problem"]["x_labels"][0] == "smoker=no, town=B"
     assert_one_line_error(run("curve", path, "--private", "sexe", "--public", "town"), "sexe", "sex")
     assert_one_line_error(run("curve", path, "--private", "sex"), "public")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    with progress_on_terminal("quiet") as listener:
+        assert listener is None, "stderr is no terminal here"
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress_on_terminal("quiet", quiet=True) as listener:
+        assert listener is None
+    with progress_on_terminal("curve of x") as listener:
+        assert listener is not None
+        listener(Progress(done=3, total=7, value=0.25, bound=0.125, message="R = 0.5"))
+    shown = screen.getvalue()
+    for part in ("curve of x", "3/7", "R = 0.5", "leakage 0.25", "proved ≥ 0.125"):
+        assert part in shown
+
+
+@pytest.mark.parametrize("table", [",a\ns,1\nt,2\n", ",a,b\ns,1,2\n"])
+def test_one_symbol_is_a_trivial_curve(tmp_path: Path, table: str) -> None:
+    (tmp_path / "one.csv").write_text(table)
+    result = run("curve", tmp_path / "one.csv", "--points", "3", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "3 of 3 points proved optimal" in result.stdout
+    assert "-0.0000" not in result.stdout
+    assert run("solve", tmp_path / "one.csv", "--disclosure", "50%").exit_code == 0

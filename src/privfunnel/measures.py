@@ -35,12 +35,12 @@ def xlogx(p: ArrayLike) -> Array:
 
 def entropy(p: ArrayLike, axis: int = -1) -> Array:
     """Entropy ``H(p) = −Σ p log p`` along ``axis``, in nats."""
-    return np.asarray(-np.sum(xlogx(p), axis=axis))
+    return np.asarray(0.0 - np.sum(xlogx(p), axis=axis))  # not −Σ, which is −0.0 for a sure thing
 
 
 def joint_entropy(p_ab: ArrayLike) -> Array:
     """Joint entropy ``H(A, B)`` of a table ``(..., a, b)``, in nats."""
-    return np.asarray(-np.sum(xlogx(p_ab), axis=(-2, -1)))
+    return np.asarray(0.0 - np.sum(xlogx(p_ab), axis=(-2, -1)))
 
 
 def conditional_entropy(p_ab: ArrayLike) -> Array:
