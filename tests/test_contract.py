@@ -24,6 +24,8 @@ QUICK: dict[str, dict[str, Any]] = {
         "refine": 1,
         "time_limit": 10.0,
     },
+    "drs-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": 10.0},
+    "dca-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": 10.0},
     "ipopt": {"restarts": 2},
     "slsqp": {"restarts": 1, "max_steps": 15},
     "submodular": {"slopes": (0.05, 0.2, 0.5), "starts": 4, "refine": 2},

@@ -194,3 +194,9 @@ def test_progress_is_told(skewed):
 def test_options_are_checked(options):
     with pytest.raises(InvalidInputError, match="dca"):
         DCA(**options)
+
+
+def test_variants_have_names_of_their_own():
+    assert DCA().name == "dca"
+    assert DCA(variant="repaired").name == pf.RepairedDCA().name == "dca-repaired"
+    assert pf.RepairedDCA().variant == "repaired"

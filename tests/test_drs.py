@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -227,3 +229,15 @@ def test_starts_are_channels():
 def test_options_are_checked(options):
     with pytest.raises(InvalidInputError, match="drs"):
         DRS(**options)
+
+
+def test_variants_have_names_of_their_own(skewed):
+    assert DRS().name == "drs"
+    repaired = DRS(variant="repaired")
+    assert repaired.name == pf.RepairedDRS().name == "drs-repaired"
+    assert pickle.loads(pickle.dumps(repaired)).name == "drs-repaired"
+    quick = {"runs": 1, "betas": (2.0, 4.0), "refine": 0, "max_steps": 100, "throw": False}
+    by_name = pf.solve(skewed, disclosure=0.4, solver="drs-repaired", **quick)
+    by_option = pf.solve(skewed, disclosure=0.4, solver="drs", variant="repaired", **quick)
+    assert by_name.solver == by_option.solver == "drs-repaired"
+    np.testing.assert_array_equal(by_name.channel, by_option.channel)

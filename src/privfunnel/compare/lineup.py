@@ -15,10 +15,10 @@ LINEUP: dict[str, tuple[str, dict[str, object]]] = {
     "auto": ("auto", {}),
     "aem": ("aem", {}),
     "drs-published": ("drs", {"variant": "published"}),
-    "drs-repaired": ("drs", {"variant": "repaired"}),
+    "drs-repaired": ("drs-repaired", {}),
     "dca-published": ("dca", {"variant": "published"}),
     "dca-sparse": ("dca", {"variant": "published", "penalty": "sparse"}),
-    "dca-repaired": ("dca", {"variant": "repaired"}),
+    "dca-repaired": ("dca-repaired", {}),
     "greedy": ("greedy", {}),
     "submodular": ("submodular", {}),
     "deterministic": ("deterministic", {}),
@@ -27,6 +27,9 @@ LINEUP: dict[str, tuple[str, dict[str, object]]] = {
     "control-maps": ("control-maps", {}),
     "control-starts": ("control-starts", {}),
 }
+
+#: Methods with variants: their plain name stands for all of them.
+_VARIANTS = ("drs", "dca")
 
 
 def lineup(solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None = None) -> dict[str, Solver]:
@@ -61,14 +64,12 @@ def lineup(solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None =
 def _expand(solver: str | Solver) -> list[tuple[str, Solver]]:
     """The labelled solvers that one entry of a request stands for."""
     if isinstance(solver, Solver):
-        variant = getattr(solver, "variant", None)
-        return [(solver.name if variant is None else f"{solver.name}-{variant}", solver)]
+        return [(f"{solver.name}-published" if solver.name in _VARIANTS else solver.name, solver)]
     if solver in LINEUP:
         name, options = LINEUP[solver]
         return [(solver, registry.get(name, **options))]
-    family = [label for label, (name, _) in LINEUP.items() if name == solver]
-    if family:
-        return [item for label in family for item in _expand(label)]
+    if solver in _VARIANTS:
+        return [item for label in LINEUP if label.startswith(f"{solver}-") for item in _expand(label)]
     if solver in registry.names():
         return [(solver, registry.get(solver))]
     known = sorted({*LINEUP, *registry.names()})

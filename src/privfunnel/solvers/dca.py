@@ -65,7 +65,9 @@ class DCA(Solver):
     time_limit: float | None = 60.0
 
     def __post_init__(self) -> None:
-        """Check the options."""
+        """Check the options, and tell the variants apart by name."""
+        if self.variant == "repaired":
+            object.__setattr__(self, "name", "dca-repaired")
         check_choice("dca", "variant", self.variant, ("published", "repaired"))
         check_choice("dca", "penalty", self.penalty, ("ridge", "sparse"))
         check_positive("dca", tolerance=self.tolerance, time_limit=self.time_limit)
@@ -196,6 +198,15 @@ class DCA(Solver):
         cut = ", cut by the time limit" if deadline.passed() else ""
         kind = f"{self.variant}, {self.penalty}" if self.variant == "published" else self.variant
         return f"dca ({kind}): {pool.converged} of {pool.runs} runs met their stopping test{cut}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairedDCA(DCA):
+    """:class:`DCA` with ``variant="repaired"``, under a name of its own."""
+
+    name: ClassVar[str] = "dca-repaired"
+
+    variant: str = "repaired"
 
 
 def _objective(problem: Problem, channel: Array, beta: Array) -> Array:

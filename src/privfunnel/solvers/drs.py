@@ -75,7 +75,9 @@ class DRS(Solver):
     clock: str = "wall"
 
     def __post_init__(self) -> None:
-        """Check the options."""
+        """Check the options, and tell the variants apart by name."""
+        if self.variant == "repaired":
+            object.__setattr__(self, "name", "drs-repaired")
         check_choice("drs", "variant", self.variant, ("published", "repaired"))
         check_choice("drs", "clock", self.clock, ("wall", "cpu"))
         check_positive(
@@ -212,6 +214,15 @@ class DRS(Solver):
                 "(the published iteration needs penalty × step < 2)"
             )
         return f"drs ({self.variant}): {pool.converged} of {pool.runs} runs met their stopping test{cut}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairedDRS(DRS):
+    """:class:`DRS` with ``variant="repaired"``, under a name of its own."""
+
+    name: ClassVar[str] = "drs-repaired"
+
+    variant: str = "repaired"
 
 
 def uniform_starts(rng: np.random.Generator, runs: int, n_x: int, n_y: int) -> Array:
