@@ -54,10 +54,8 @@ def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
 
 def table_arguments(setting: Setting) -> list[str]:
     """Return the table and its roles as the command line takes them."""
-    private = [part for column in setting.private for part in ("--private", column)]
-    public = [part for column in setting.public for part in ("--public", column)]
     bins = [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
-    return [setting.name, *private, *public, *bins]
+    return [setting.name, "--private", ",".join(setting.private), "--public", ",".join(setting.public), *bins]
 
 
 def _wrapped(parts: list[str]) -> str:

@@ -22,6 +22,7 @@ from privfunnel.measures import Array
 from privfunnel.report.axes import Axis
 
 _INK = (32, 110, 178)  # one hue, told apart by opacity: safe for every kind of colour vision
+MARGIN = 14.0  # right of the cells, for the end of the last label
 _CHARACTER = 6.1  # width of a character of an 11 px label, about
 
 
@@ -58,9 +59,9 @@ def draw(heat: Heat, *, width: int = 560) -> str:
     gutter = _gutter(heat.rows, row_height, width)
     left = sum(w for w, _ in gutter) + 8
     top = 22
-    cell = max((width - left - 4) / max(n_columns, 1), 1.5)
+    cell = max((width - left - MARGIN) / max(n_columns, 1), 1.5)
     grid_height = row_height * n_rows
-    total = left + cell * n_columns + 4
+    total = left + cell * n_columns + MARGIN
     peak = float(heat.values.max()) if heat.values.size else 1.0
     parts = [
         f'<svg class="heat" viewBox="0 0 {total:.0f} {top + grid_height + 6:.0f}" width="{total:.0f}" '

@@ -224,11 +224,11 @@ def _points_section(curve: Curve) -> str:
     rows = [
         (
             f"{to_bits(s.disclosure):.4f}",
-            view.percent(view.share(s.disclosure, problem.disclosure_ceiling, 1.0)),
+            f"{100 * view.share(s.disclosure, problem.disclosure_ceiling, 1.0):.2f} %",
             f"{to_bits(s.leakage):.6f}",
-            view.percent(view.share(s.leakage, problem.leakage_ceiling, 0.0)),
+            f"{100 * view.share(s.leakage, problem.leakage_ceiling, 0.0):.2f} %",
             f"{to_bits(s.lower_bound):.6f}",
-            f"{to_bits(s.gap):.1e}" if s.gap > 0.0 else "0",
+            f"{to_bits(s.gap):.1e}" if s.gap > view.ZERO else "0",
             view.status_text(s.status),
         )
         for s in curve.solutions

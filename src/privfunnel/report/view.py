@@ -22,7 +22,7 @@ from privfunnel.solution import Solution, Status
 
 GRID = 120  # intervals of the drawn lower bound
 ZERO = 1e-9  # what rounding leaves of nothing
-SHOWN = 1e-4  # a change of an attacker's accuracy below this is written as none
+SHOWN = 5e-4  # a change of an attacker's accuracy below this does not show in the table
 
 
 def picture(
@@ -148,7 +148,7 @@ def share(part: float, whole: float, empty: float) -> float:
 
 def percent(value: float) -> str:
     """Return a share as people read it: ``64.9 %``."""
-    return "less than 0.1 %" if 0.0 < value < 5e-4 else f"{100 * value:.1f} %"
+    return "less than 0.1 %" if ZERO < value < 5e-4 else f"{100 * value:.1f} %"
 
 
 def in_words(solution: Solution, meaning: Meaning) -> str:
@@ -168,13 +168,14 @@ def in_words(solution: Solution, meaning: Meaning) -> str:
 
 
 def guess_words(guess: Guess) -> str:
-    """Say in a sentence what an attacker gains on one private attribute."""
-    if guess.after - guess.before < SHOWN:
+    """Say in a sentence what an attacker gains on the private attribute where the gain is largest."""
+    gain = guess.after - guess.before
+    if gain < ZERO:
         return (
-            "No private column becomes easier to guess"
-            if guess.original - guess.before >= SHOWN
-            else "Even the original data makes no private column easier to guess"
-        ) + ": the best guess stays what it was without the release."
+            "No private column becomes easier to guess: the best guess stays what it was without the release."
+        )
+    if gain < SHOWN:
+        return "No private column becomes noticeably easier to guess: less than 0.1 % more guesses are right."
     what = "all private columns together" if guess.name == "all together" else guess.name
     return (
         f"An attacker who guesses {what} from the release is right {percent(guess.after)} of the time "
@@ -209,7 +210,7 @@ def worst_case(meaning: Meaning, private: Axis) -> list[dict[str, str]]:
             "words": (
                 "no symbol changes any belief"
                 if meaning.max_lift < 1.0 + ZERO
-                else f"one symbol, released {p_y:.2%} of the time, makes {who} that much more likely"
+                else f"one symbol, released {percent(p_y)} of the time, makes {who} that much more likely"
             ),
         },
         {

@@ -17,6 +17,11 @@ export function setUp() {
     if (leakage >= 0) ask({ leakage: String(leakage) });
   });
   $("sharpen").addEventListener("click", () => curve.start("refine", { at: chosen }));
+  for (const id of ["keep", "budget"]) {
+    // What is being typed is left alone until it is finished.
+    $(id).addEventListener("input", () => { $(id).dataset.typing = ""; });
+    for (const end of ["change", "blur"]) $(id).addEventListener(end, () => { delete $(id).dataset.typing; });
+  }
   $("go-free").addEventListener("click", () => choose(ceiling.free));
   $("group").addEventListener("change", () => { if (chosen !== null) ask({ disclosure: String(chosen) }); });
   document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
@@ -48,7 +53,7 @@ function follow(disclosure) {
   const chart = curve.current();
   $("slider").value = Math.round((STEPS * disclosure) / (ceiling.disclosure || 1));
   $("slider").setAttribute("aria-valuetext", `${percent(disclosure / (ceiling.disclosure || 1))} of the information`);
-  if (document.activeElement !== $("keep")) $("keep").value = ((100 * disclosure) / (ceiling.disclosure || 1)).toFixed(1);
+  if (!("typing" in $("keep").dataset)) $("keep").value = ((100 * disclosure) / (ceiling.disclosure || 1)).toFixed(1);
   if (chart) chart.mark(disclosure, window.privfunnel.interpolate(chart.points(), disclosure));
 }
 
@@ -73,7 +78,7 @@ function show(found) {
   follow(chosen);
   const chart = curve.current();
   if (chart) chart.mark(found.disclosure, found.leakage);
-  if (document.activeElement !== $("budget")) $("budget").value = (found.leakage / window.privfunnel.BIT).toFixed(4);
+  if (!("typing" in $("budget").dataset)) $("budget").value = (found.leakage / window.privfunnel.BIT).toFixed(4);
   $("figures").replaceChildren(...[
     ["Disclosed", `${bits(found.disclosure)} bits`, `${percent(found.disclosure_share)} of H(X)`],
     ["Leaked", `${bits(found.leakage, 4)} bits`, `${percent(found.leakage_share)} of I(S;X)`],
