@@ -200,7 +200,7 @@ class KernelEngine:
         """See :meth:`Engine.advance`."""
         kernel: Any = need("privfunnel.solvers._aem_kernel", extra="fast")
         tables, result = self.tables, Progressed.blank(pace)
-        shared = (*nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, len(tables.log_p_s))
+        shared = (*nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, tables.log_p_s)
 
         def one(run: int) -> None:
             slope, residual, done, alive = kernel.run(

@@ -8,75 +8,55 @@ import numpy as np
 from numba import njit
 
 from privfunnel.measures import Array
-from privfunnel.solvers._aem_kernel import _SUMS, Index, _evaluate, exp_, log_, next_slope
+from privfunnel.solvers._aem_kernel import (
+    _SUMS,
+    FEWEST,
+    HIGH,
+    MOST,
+    Index,
+    exp_,
+    joint,
+    logarithms,
+    root,
+    subtract,
+)
 from privfunnel.solvers._aem_rules import GROWTH, INEXACT, LONGEST, SAFETY
-from privfunnel.solvers._aem_step import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO
+from privfunnel.solvers._aem_step import CUT, ZERO
 
 
 @njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
 def _shift(
-    now: Array, before: Array, beta: float, p_x: Array, log_p_x: Array, weight: Array, shift: Array
+    now: Array,
+    before: Array,
+    beta: float,
+    p_x: Array,
+    log_p_x: Array,
+    weight: Array,
+    scale: Array,
+    shift: Array,
 ) -> None:
-    """p(x, y) of the point log u + β(log u − log u before), rows normalised; ``shift`` (M,) normalises its log."""
+    """p(x, y) = ``scale``·``weight`` of the point y = log u + β(log u − log u before); ``shift`` (M,) normalises y."""
     n_x, n_y = now.shape
     for i in range(n_x):
-        now_i, before_i, out = now[i], before[i], weight[i]
-        highest = ZERO
-        for j in range(n_y):
-            y = now_i[j] + beta * (now_i[j] - before_i[j])
-            highest = y if y > highest else highest
+        top = log_p_x[i]
         total = 0.0
-        for j in range(n_y):
-            d = now_i[j] + beta * (now_i[j] - before_i[j]) - highest
-            e = exp_(d if d > CUT else CUT)
-            e = e if d > CUT else 0.0
-            out[j] = e
-            total += e
-        factor = p_x[i] / total
-        for j in range(n_y):
-            out[j] *= factor
-        shift[i] = log_p_x[i] - highest - np.log(total)
-
-
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def _outputs(
-    first: Index, count: Index, index: Index, s_value: Array, weight: Array, scale: Array, log_p_s: Array,
-    p_sy: Array, log_t: Array, log_r: Array,
-) -> float:  # fmt: skip
-    """Fill p(s, y), log p(s|y) (K, N) and log p(y) (N,) of u = scale·weight; zeros get logarithm 0.
-
-    Returns:
-        The leakage I(S;Y).
-    """
-    n_x, n_y = weight.shape
-    n_s = p_sy.shape[0]
-    p_sy[:] = 0.0
-    for i in range(n_x):
-        row = weight[i]
-        for z in range(first[i], first[i] + count[i]):
-            factor = s_value[z] * scale[i]
-            out = p_sy[index[z]]
+        for attempt in range(2):
+            total = 0.0
             for j in range(n_y):
-                out[j] += factor * row[j]
-    for j in range(n_y):
-        log_r[j] = 0.0
-    for k in range(n_s):
-        out = p_sy[k]
-        for j in range(n_y):
-            log_r[j] += out[j]
-    for j in range(n_y):
-        r = log_r[j]
-        log_r[j] = log_(r if r > 0.0 else 1.0)
-    leakage = 0.0
-    for k in range(n_s):
-        out, log_out, prior = p_sy[k], log_t[k], log_p_s[k]
-        for j in range(n_y):
-            t = out[j]
-            value = log_(t if t > 0.0 else 1.0) - log_r[j]
-            value = value if t > 0.0 else 0.0
-            log_out[j] = value
-            leakage += t * (value - prior)
-    return leakage
+                d = now[i, j] + beta * (now[i, j] - before[i, j]) - top
+                d = d if d < HIGH else HIGH
+                e = exp_(d if d > CUT else CUT)
+                e = e if d > CUT else 0.0
+                weight[i, j] = e
+                total += e
+            if attempt or FEWEST < total < MOST:
+                break
+            top = ZERO
+            for j in range(n_y):
+                y = now[i, j] + beta * (now[i, j] - before[i, j])
+                top = y if y > top else top
+        scale[i] = p_x[i] / total
+        shift[i] = log_p_x[i] - top - np.log(total)
 
 
 @njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
@@ -87,18 +67,13 @@ def _exponents(
     """Fill ``base`` = log y − η Σ_k s_ki log t_kj and ``log_w`` = log y − log r at the shifted point y."""
     n_x, n_y = now.shape
     for i in range(n_x):
-        now_i, before_i, base_i, w_i, e_i = now[i], before[i], base[i], log_w[i], weight[i]
         move = shift[i]
         for j in range(n_y):
-            y = now_i[j] + beta * (now_i[j] - before_i[j]) + move
-            y = y if e_i[j] > 0.0 else ZERO
-            base_i[j] = y
-            w_i[j] = y - log_r[j]
-        for z in range(first[i], first[i] + count[i]):
-            s = s_value[z] * eta
-            t_k = log_t[index[z]]
-            for j in range(n_y):
-                base_i[j] -= s * t_k[j]
+            y = now[i, j] + beta * (now[i, j] - before[i, j]) + move
+            y = y if weight[i, j] > 0.0 else ZERO
+            base[i, j] = y
+            log_w[i, j] = y - log_r[j]
+        subtract(i, first, count, index, s_value, eta, log_t, base)
 
 
 @njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
@@ -116,53 +91,21 @@ def _accept(
     divergence = 0.0
     for i in range(n_x):
         move = log_p_x[i] - top[i] - np.log(total[i])
-        base_i, w_i, e_i = base[i], log_w[i], weight[i]
         first = 0.0
         second = 0.0
         for j in range(n_y):
-            value = base_i[j] + slope * w_i[j] + move
-            growth = value - (w_i[j] + log_r[j])
-            growth = growth if e_i[j] > 0.0 else 0.0
-            part = e_i[j] * growth
+            value = base[i, j] + slope * log_w[i, j] + move
+            growth = value - (log_w[i, j] + log_r[j])
+            growth = growth if weight[i, j] > 0.0 else 0.0
+            part = weight[i, j] * growth
             first += part
             second += part * growth
-            base_i[j] = value if e_i[j] > 0.0 else ZERO
+            base[i, j] = value if weight[i, j] > 0.0 else ZERO
         mean = first / total[i]
         spread = second / total[i] - mean * mean
         failure += p_x[i] * (spread if spread > 0.0 else 0.0)
         divergence += p_x[i] * mean
     return np.sqrt(failure), max(divergence, 0.0)
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _root(
-    base: Array, log_w: Array, slope: float, p_x: Array, weight: Array, top: Array, total: Array, target: float,
-    slack: float,
-) -> float:  # fmt: skip
-    """λ with 0 ≤ G(λ) ≤ ``slack``, or −1 if there is none; ``weight``, ``top`` and ``total`` are left at that λ."""
-    low = -1.0
-    high = np.inf
-    best = -1.0
-    at = -1.0
-    trial = max(slope, 0.0)
-    for _ in range(ROOT_EVALUATIONS):
-        value, gain = _evaluate(base, log_w, trial, p_x, weight, top, total)
-        value -= target
-        at = trial
-        if value >= 0.0:
-            best = trial
-            high = trial
-            if value <= slack or trial == 0.0:
-                break
-        else:
-            low = trial
-        following = next_slope(trial, value - 0.5 * slack, gain, low, high)
-        if following == trial or following > SLOPE_LIMIT:
-            break
-        trial = following
-    if best >= 0.0 and at != best:
-        _evaluate(base, log_w, best, p_x, weight, top, total)
-    return best
 
 
 @njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
@@ -171,9 +114,8 @@ def _excess(p_sy: Array, log_t: Array, old_t: Array) -> float:
     n_s, n_y = p_sy.shape
     value = 0.0
     for k in range(n_s):
-        p_k, t_k, o_k = p_sy[k], log_t[k], old_t[k]
         for j in range(n_y):
-            value += p_k[j] * (t_k[j] - o_k[j])
+            value += p_sy[k, j] * (log_t[k, j] - old_t[k, j])
     return value
 
 
@@ -216,10 +158,9 @@ def run(
     old_t = np.empty((n_s, n_y))
     log_r = np.empty(n_y)
     old_r = np.empty(n_y)
-    top = np.empty(n_x)
+    top = np.full(n_x, np.inf)
     total = np.empty(n_x)
     scale = np.ones(n_x)
-    ones = np.ones(n_x)
     shift = np.zeros(n_x)
     residual = np.inf
     slack = root_tolerance
@@ -228,27 +169,30 @@ def run(
     value = 0.0
     alive = True
     done = steps
-    _shift(here, there, 0.0, p_x, log_p_x, weight, shift)
-    leakage = _outputs(first, count, index, s_value, weight, ones, log_p_s, p_sy, log_t, log_r)
+    _shift(here, there, 0.0, p_x, log_p_x, weight, scale, shift)
+    joint(first, count, index, s_value, weight, scale, p_sy)
+    leakage = logarithms(p_sy, log_p_s, log_t, log_r)
     fresh = True  # log_t, log_r and the zeros of weight belong to `here`
     for n in range(steps):
         beta = (age - 1.0) / (age + 2.0) if age > 1 else 0.0
         if beta > 0.0 or not fresh:
-            _shift(here, there, beta, p_x, log_p_x, weight, shift)
-            _outputs(first, count, index, s_value, weight, ones, log_p_s, p_sy, log_t, log_r)
+            _shift(here, there, beta, p_x, log_p_x, weight, scale, shift)
+            joint(first, count, index, s_value, weight, scale, p_sy)
+            logarithms(p_sy, log_p_s, log_t, log_r)
         else:
             shift[:] = 0.0
         _exponents(
             first, count, index, s_value, log_t, log_r, here, there, beta, shift, weight, eta, spare, log_w
         )
-        found = _root(spare, log_w, slope * eta, p_x, weight, top, total, target, slack)
+        found = root(spare, log_w, slope * eta, p_x, weight, top, total, target, slack)
         better = False
         if found >= 0.0:
             for i in range(n_x):
                 scale[i] = p_x[i] / total[i]
             moved, divergence = _accept(spare, log_w, log_r, found, p_x, log_p_x, weight, top, total)
             old_t, log_t, old_r, log_r = log_t, old_t, log_r, old_r
-            value = _outputs(first, count, index, s_value, weight, scale, log_p_s, p_sy, log_t, log_r)
+            joint(first, count, index, s_value, weight, scale, p_sy)
+            value = logarithms(p_sy, log_p_s, log_t, log_r)
             better = value < leakage
             # The leakage exceeds its linearisation by this share of D(new ‖ old); 1/η must not be below it.
             excess = _excess(p_sy, log_t, old_t)
