@@ -106,6 +106,8 @@ def test_a_solver_that_finds_nothing_is_an_error() -> None:
         ({"points": 1}, "points=1"),
         ({"points": 2.5}, r"points=2\.5"),
         ({"refine": -1}, "refine=-1"),
+        ({"refine": "x", "disclosures": [0.3]}, "refine='x'"),
+        ({"points": 10**9}, "points=1000000000"),
         ({"disclosures": []}, "disclosures is empty"),
         ({"disclosures": [-1.0]}, "not in"),
         ({"solver": "nope"}, "unknown solver 'nope'"),

@@ -73,6 +73,9 @@ def test_weights_and_sample_size() -> None:
         (np.zeros((0, 3)), "shape"),
         ([["a", "b"]], "not a numeric matrix"),
         ([[1, 2], [3]], "not a numeric matrix"),
+        ([[10**400, 1]], "not a numeric matrix"),
+        ([[1j, 1.0]], "complex"),
+        (np.ma.masked_array([[1.0, 2.0]], mask=[[True, False]]), "masked"),
     ],
 )
 def test_bad_tables_are_named(table: object, words: str) -> None:
@@ -87,8 +90,34 @@ def test_bad_labels_and_sizes_are_named() -> None:
         pf.Problem([[1, 2], [3, 4]], x_labels=["a", "a"])
     with pytest.raises(InvalidInputError, match="the text 'ab'"):
         pf.Problem([[1, 2], [3, 4]], x_labels="ab")
-    with pytest.raises(InvalidInputError, match="not a sample size"):
-        pf.Problem([[0.5, 0.5]], n=-3)
+    with pytest.raises(InvalidInputError, match="s_labels=5 is not a list"):
+        pf.Problem([[1, 2], [3, 4]], s_labels=5)  # type: ignore[arg-type]
+    for n in (-3, "many"):
+        with pytest.raises(InvalidInputError, match="not a sample size"):
+            pf.Problem([[0.5, 0.5]], n=n)  # type: ignore[arg-type]
+
+
+def test_a_weight_that_vanishes_beside_the_total_is_dropped() -> None:
+    problem = pf.Problem([[1e200, 0.0], [0.0, 1e-200]])
+    assert (problem.n_s, problem.n_x) == (1, 1)
+    assert problem.disclosure_ceiling == 0.0
+
+
+def test_ceilings_are_never_negative() -> None:
+    for seed in range(30):
+        problem = pf.Problem(np.random.default_rng(seed).dirichlet(np.ones(3))[:, None])
+        assert problem.disclosure_ceiling == 0.0
+        assert pf.solve(problem, disclosure=problem.disclosure_ceiling, solver="aem").leakage == 0.0
+
+
+def test_stored_tables_are_checked() -> None:
+    data = synthetic().to_dict()
+    with pytest.raises(InvalidInputError, match="sum to"):
+        pf.Problem.from_dict({**data, "table": (np.array(data["table"]) * 14.7).tolist()})
+    with pytest.raises(InvalidInputError, match="unknown kind"):
+        pf.Problem.from_dict({**data, "kind": "guesses"})
+    with pytest.raises(InvalidInputError, match="does not hold counts"):
+        pf.Problem.from_dict({**data, "kind": "counts"})
 
 
 def test_from_conditional_checks_its_sums() -> None:

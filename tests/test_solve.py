@@ -18,7 +18,7 @@ from privfunnel.errors import (
     need,
 )
 from privfunnel.solution import Answer, Record, Solution, stationarity
-from privfunnel.solve import judge
+from privfunnel.solve import judge, meet
 from strategies import channels_for, problems
 from test_problem import synthetic
 from toys import Mixer
@@ -131,6 +131,8 @@ def test_solution_files(tmp_path: Path) -> None:
     data = solution.to_dict()
     with pytest.raises(InvalidInputError, match="claims leakage"):
         Solution.from_dict({**data, "leakage": 0.0})
+    with pytest.raises(InvalidInputError, match="claims the lower bound 99"):
+        Solution.from_dict({**data, "lower_bound": 99.0})
     with pytest.raises(InvalidInputError, match="unknown status"):
         Solution.from_dict({**data, "status": "splendid"})
     del data["slope"]
@@ -201,6 +203,27 @@ def test_missing_extras_come_with_advice() -> None:
     with pytest.raises(MissingExtraError, match=r"pip install 'privfunnel\[tables\]'"):
         need("no_such_module_of_ours", extra="tables")
     assert need("json", extra="tables").__name__ == "json"
+
+
+@pytest.mark.parametrize("solver", ["slsqp", "aem"])
+def test_a_budget_is_optimal_only_where_a_verified_slope_says_so(solver: str) -> None:
+    rng = np.random.default_rng(5)
+    problem = pf.Problem(rng.dirichlet(np.ones(3), size=5).T * rng.dirichlet(np.ones(5)))
+    solution = pf.solve(problem, leakage=0.0, solver=solver, throw=False, restarts=1)
+    assert solution.disclosure_upper_bound is not None
+    assert solution.disclosure_upper_bound - solution.disclosure > 0.1
+    assert solution.status is not pf.Status.OPTIMAL
+
+
+def test_a_bound_above_a_real_channel_is_an_error() -> None:
+    with pytest.raises(SolverError, match="exceeds the leakage"):
+        meet(0.2, 0.1, "certificate")
+    assert meet(0.1 + 1e-14, 0.1, "certificate") == 0.1
+
+
+def test_numpy_seeds_are_seeds() -> None:
+    solution = pf.solve(synthetic(), disclosure=0.5, solver=Mixer(), seed=np.int64(3))  # type: ignore[arg-type]
+    assert solution.seed == 3
 
 
 def test_a_failed_answer_stays_failed() -> None:

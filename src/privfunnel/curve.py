@@ -24,6 +24,7 @@ from privfunnel.solve import (
     check_disclosure,
     check_seed,
     judge,
+    meet,
     target_gap,
 )
 from privfunnel.solvers import registry
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 SCHEMA = "privfunnel/curve"
 SCHEMA_VERSION = 1
+
+#: More points than this draw no better curve.
+MOST_POINTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,8 +138,7 @@ class Curve:
         proved, best = max(lines, key=lambda line: line[0])
         if proved <= plain.lower_bound:
             return plain
-        if plain.leakage < proved <= plain.leakage + ROUNDING:
-            proved = plain.leakage
+        proved = meet(proved, plain.leakage, "certificate")
         status = plain.status
         close = plain.leakage - proved <= self.target_gap + ROUNDING
         if close and status in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED):
@@ -261,10 +264,16 @@ def trace(
     """
     engine = registry.get(solver, **options)
     check_seed(seed)
+    for name, value, least in (("points", points, 2), ("refine", refine, 0)):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, np.integer))
+            or not least <= value <= MOST_POINTS
+        ):
+            raise InvalidInputError(
+                f"{name}={value!r} is not usable: give a whole number from {least} to {MOST_POINTS}"
+            )
     if disclosures is None:
-        for name, value, least in (("points", points, 2), ("refine", refine, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise InvalidInputError(f"{name}={value!r} is not usable: give a whole number ≥ {least}")
         wanted = [float(x) for x in np.linspace(0.0, problem.disclosure_ceiling, int(points))]
     else:
         wanted = sorted({check_disclosure(problem, value) for value in disclosures})

@@ -88,9 +88,10 @@ class Problem:
             raise InvalidInputError(
                 f"p_sx sums to {total:.6g}, not to 1: correct the table, or divide it by its sum if that is meant"
             )
-        if n is not None and not (math.isfinite(n) and n > 0):
+        if n is not None and not (isinstance(n, (int, float, np.number)) and 0.0 < float(n) < math.inf):
             raise InvalidInputError(f"n = {n!r} is not a sample size: give a positive number or leave it out")
-        kept_s, kept_x = table.sum(axis=1) > 0.0, table.sum(axis=0) > 0.0
+        share = table / total  # a weight so small that it vanishes beside the total counts as 0 from here on
+        kept_s, kept_x = share.sum(axis=1) > 0.0, share.sum(axis=0) > 0.0
         kept = table[np.ix_(kept_s, kept_x)]
         self._set(
             _kept_s=_frozen(kept_s),
@@ -99,7 +100,7 @@ class Problem:
             _all_x_labels=all_x,
             _counts=_frozen(kept.copy()) if is_count else None,
             _n=float(total) if is_count else (None if n is None else float(n)),
-            _p_sx=_frozen(kept / total),
+            _p_sx=_frozen(share[np.ix_(kept_s, kept_x)]),
         )
 
     def _set(self, **fields: Any) -> None:
@@ -217,17 +218,17 @@ class Problem:
     @cached_property
     def disclosure_ceiling(self) -> float:
         """H(X) in nats: the most that can be disclosed."""
-        return float(measures.entropy(self.p_x))
+        return max(float(measures.entropy(self.p_x)), 0.0) if self.n_x > 1 else 0.0
 
     @cached_property
     def leakage_ceiling(self) -> float:
         """I(S;X) in nats: what releasing X itself leaks."""
-        return float(measures.mutual_information(self._p_sx))
+        return min(float(measures.mutual_information(self._p_sx)), self.disclosure_ceiling, self.h_s)
 
     @cached_property
     def h_s(self) -> float:
         """H(S) in nats."""
-        return float(measures.entropy(self.p_s))
+        return max(float(measures.entropy(self.p_s)), 0.0) if self.n_s > 1 else 0.0
 
     @cached_property
     def h_x_given_s(self) -> float:
@@ -338,14 +339,22 @@ class Problem:
         check_schema(data, SCHEMA, SCHEMA_VERSION)
         try:
             table, kind, n = data["table"], data["kind"], data["n"]
+            if kind not in ("counts", "probabilities"):
+                raise InvalidInputError(f"unknown kind of table {kind!r}: the file was changed")
             problem = cls(table, data["s_labels"], data["x_labels"], n=None if kind == "counts" else n)
         except (KeyError, TypeError) as error:
             raise InvalidInputError(
                 f"not a complete problem file: {error} is missing or malformed"
             ) from error
+        if (kind == "counts") != (problem.counts is not None):
+            raise InvalidInputError(f"the table does not hold {kind}: the file was changed")
         if kind == "probabilities":
             # Saved probabilities are normalised already: dividing again could move their last bit.
             exact = _as_table(table, "table")[np.ix_(problem._kept_s, problem._kept_x)]
+            if abs(exact.sum() - 1.0) > 1e-12:
+                raise InvalidInputError(
+                    f"the stored probabilities sum to {exact.sum()!r}: the file was changed"
+                )
             problem._set(_p_sx=_frozen(exact.copy()))
         return problem
 
@@ -366,9 +375,18 @@ def _frozen(array: AnyArray) -> AnyArray:
 
 def _as_table(values: ArrayLike, name: str) -> Array:
     """A finite, non-negative float64 matrix, or InvalidInputError with the first offender."""
+    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
+        raise InvalidInputError(
+            f"{name} has masked entries: fill them first, with 0 where nothing was counted"
+        )
     try:
-        table = np.array(values, dtype=np.float64, ndmin=0)
-    except (TypeError, ValueError) as error:
+        given = np.asarray(values)
+        if np.iscomplexobj(given):
+            raise InvalidInputError(f"{name} has complex entries: give real numbers")
+        table = np.array(given, dtype=np.float64)
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"{name} is not a numeric matrix ({error}): give numbers, rows of one length"
         ) from None
@@ -390,7 +408,12 @@ def _as_labels(labels: Sequence[str] | None, size: int, letter: str) -> tuple[st
         raise InvalidInputError(
             f"{letter}_labels is the text {labels!r}: give a list with one label a symbol"
         )
-    named = tuple(str(label) for label in labels)
+    try:
+        named = tuple(str(label) for label in labels)
+    except TypeError:
+        raise InvalidInputError(
+            f"{letter}_labels={labels!r} is not a list: give one label a symbol"
+        ) from None
     if len(named) != size:
         raise InvalidInputError(f"{len(named)} {letter}_labels for {size} symbols: give one label a symbol")
     if len(set(named)) != size:

@@ -234,6 +234,11 @@ def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
             raise InvalidInputError(
                 f"the file claims {name} {data[name]!r}, its channel gives {value!r}: the file was changed"
             )
+    if not float(data["lower_bound"]) <= point.leakage + FEASIBILITY:
+        raise InvalidInputError(
+            f"the file claims the lower bound {data['lower_bound']!r}, its channel leaks {point.leakage!r}: "
+            "the file was changed"
+        )
     try:
         status = Status(data["status"])
     except ValueError:

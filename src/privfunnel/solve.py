@@ -7,6 +7,8 @@ import time
 import warnings
 from typing import Any
 
+import numpy as np
+
 from privfunnel import channels
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.problem import Problem
@@ -100,7 +102,7 @@ def target_gap(engine: Solver) -> float:
 
 def check_seed(seed: int) -> None:
     """Raise unless ``seed`` is a non-negative whole number."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise InvalidInputError(f"seed={seed!r} is not a seed: give a whole number ≥ 0")
 
 
@@ -171,16 +173,16 @@ def judge(
         proved = certificate.lower_bound(target)
         if proved > lower:
             lower, source = proved, answer.bound_source
-    # Both numbers carry rounding of their own: a bound above the value by a few ulps is the value.
-    if point.leakage < lower <= point.leakage + ROUNDING:
-        lower = point.leakage
+    lower = meet(lower, point.leakage, source)
     status = answer.status
     proved_optimal = point.leakage - lower <= gap + ROUNDING
     upper = None
     if budget is not None:
         upper = _most_disclosure(problem, budget, certificate)
-        slope = answer.slope if answer.slope else 1.0
-        proved_optimal = (upper - point.disclosure) * min(slope, 1.0) <= gap + ROUNDING
+        # A proved line of slope μ turns missing disclosure into leakage: whatever discloses as much as this channel
+        # leaks at least budget − μ (upper − disclosure). Only a verified slope counts; no curve is steeper than 1.
+        slope = 1.0 if certificate is None else min(certificate.slope, 1.0)
+        proved_optimal = (upper - point.disclosure) * slope <= gap + ROUNDING
         if point.leakage > budget + FEASIBILITY:
             status = Status.INFEASIBLE
     if requested is not None and point.disclosure < requested - FEASIBILITY and status is not Status.FAILED:
@@ -212,6 +214,15 @@ def judge(
         message=answer.message,
         record=answer.record,
     )
+
+
+def meet(lower: float, leakage: float, source: str) -> float:
+    """The bound, no higher than the value by rounding: both carry a few ulps. More than that is a wrong proof."""
+    if lower > leakage + FEASIBILITY:
+        raise SolverError(
+            f"the bound {lower!r} ({source}) exceeds the leakage {leakage!r} of a real channel: please report this"
+        )
+    return min(lower, leakage)
 
 
 def _most_disclosure(problem: Problem, budget: float, certificate: Any) -> float:
