@@ -49,23 +49,28 @@ class Starts:
     _drawn: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
     _anchors: dict[int, NDArray[np.intp]] = field(default_factory=dict, init=False, repr=False)
 
+    def _begin(self, restart: int) -> np.random.Generator:
+        """The generator of a restart after its anchor, which comes first so that it can be had alone."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(restart,)))
+        self._anchors[restart] = anchor(self.tables.p_x, self.n_y, rng)
+        return rng
+
+    def anchor(self, restart: int) -> NDArray[np.intp]:
+        """The output that the anchor of a restart sends each symbol to, shape (M,)."""
+        if restart not in self._anchors:
+            self._begin(restart)
+        return self._anchors[restart]
+
     def draw(self, restart: int) -> Array:
         """The random channel (M, N) of a restart."""
         found = self._drawn.get(restart)
         if found is None:
-            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(restart, 0)))
+            rng = self._begin(restart)
             concentration = CONCENTRATIONS[restart % len(CONCENTRATIONS)]
             found = random_channel(len(self.tables.p_x), self.n_y, concentration, rng)
             if (len(self._drawn) + 1) * found.nbytes <= KEPT_BYTES:
                 self._drawn[restart] = found
         return found
-
-    def anchor(self, restart: int) -> NDArray[np.intp]:
-        """The output that the anchor of a restart sends each symbol to, shape (M,)."""
-        if restart not in self._anchors:
-            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(restart, 1)))
-            self._anchors[restart] = anchor(self.tables.p_x, self.n_y, rng)
-        return self._anchors[restart]
 
     def channels(self, restarts: Sequence[int], disclosures: Array) -> Array:
         """The starts of several runs: channels (B, M, N) with I(X;Y) ≥ their ``disclosures`` (B,), in nats."""
