@@ -25,6 +25,7 @@ def new_model(*, primal: bool = False) -> Any:
         ("threads", 1),
         ("primal_feasibility_tolerance", 1e-10),
         ("dual_feasibility_tolerance", 1e-10),
+        ("small_matrix_value", 1e-12),  # smaller entries are dropped, and a rare symbol's are small
     ]
     if primal:
         options.append(("simplex_strategy", 4))
