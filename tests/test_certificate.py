@@ -13,7 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privfunnel as pf
-from privfunnel.certificate import Certificate, combine, components, load_bundle, save_bundle
+from privfunnel.certificate import (
+    Certificate,
+    combine,
+    components,
+    load_bundle,
+    rivalry,
+    rivals,
+    save_bundle,
+)
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
 from strategies import problems
@@ -320,3 +328,47 @@ def test_the_bound_is_below_every_value(problem: pf.Problem, share: float, seed:
     if solution.certificate is not None:
         w = scattered(rng, 200, problem.n_x)
         assert pricing_values(problem, solution.certificate, w).min() >= solution.certificate.value - 1e-12
+
+
+# --- rivals ----------------------------------------------------------------------------------------------------------
+
+
+def test_rivalry_is_the_largest_curvature_ratio() -> None:
+    """c_ij against a fine grid of its definition, x(1−x) Σ (p−q)²/m."""
+    rng = np.random.default_rng(0)
+    columns = np.concatenate([rng.dirichlet(np.full(4, 0.5), size=6), np.eye(4)[:2]])
+    columns = np.concatenate([columns, columns[:1]])
+    thresholds = rivalry(columns)
+    x = np.linspace(0.0005, 0.9995, 1999)[:, None]
+    for i, p in enumerate(columns):
+        for j, q in enumerate(columns):
+            m = x * p + (1.0 - x) * q
+            terms = np.divide((p - q) ** 2, m, out=np.zeros_like(m), where=m > 0.0)
+            brute = float((x[:, 0] * (1.0 - x[:, 0]) * terms.sum(axis=1)).max())
+            assert thresholds[i, j] >= brute - 1e-12
+            assert thresholds[i, j] == pytest.approx(brute, abs=2e-3)
+    assert thresholds[6, 7] == pytest.approx(1.0)  # no private symbol in common
+    assert thresholds[0, 8] <= 1e-9  # the same column
+
+
+def test_pricing_is_concave_between_rivals() -> None:
+    """Along e_i − e_j the middle is never below the chord, wherever the two exclude each other."""
+    rng = np.random.default_rng(1)
+    checked = 0
+    for _ in range(300):
+        columns = rng.dirichlet(np.full(3, 0.7), size=5)
+        prices, slope = rng.normal(size=5), float(rng.random())
+        pairs = np.argwhere(rivals(rivalry(columns), slope))
+        if not len(pairs):
+            continue
+        i, j = pairs[rng.integers(len(pairs))]
+        w = rng.dirichlet(np.ones(5))
+        ends = np.stack([w, w, w])
+        total = w[i] + w[j]
+        for row, share in zip(ends, sorted(rng.random(3)), strict=True):
+            row[i], row[j] = share * total, (1.0 - share) * total
+        share = (ends[1, i] - ends[0, i]) / (ends[2, i] - ends[0, i])
+        cost = -entropy(ends @ columns) + slope * entropy(ends) - ends @ prices
+        assert cost[1] >= (1.0 - share) * cost[0] + share * cost[2] - 1e-12
+        checked += 1
+    assert checked > 100

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import privfunnel as pf
+from privfunnel.certificate import rivalry, rivals
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
 from privfunnel.solvers import _columns, _relax, _tree
@@ -374,14 +375,18 @@ def test_branch_and_bound_finds_the_grid_minimum() -> None:
         for _ in range(3):
             columns = rng.dirichlet(np.ones(3), size=3)
             prices, slope = rng.normal(size=3) * 0.3, float(rng.random())
+            apart = rivals(rivalry(columns), slope)
             grid = simplex_grid(300)
             least = float(_columns.pricing(columns.T, prices, slope, grid).min())
-            assert kernel(columns, prices, slope, least - 1e-3, 10_000, 10, 0.2)[0] == _tree.PROVED
-            outcome, *_, found, best = kernel(columns, prices, slope, least + 1e-3, 10_000, 10, 0.2)
+            assert kernel(columns, prices, slope, apart, least - 1e-3, 10_000, 10, 0.2)[0] == _tree.PROVED
+            outcome, *_, found, best = kernel(columns, prices, slope, apart, least + 1e-3, 10_000, 10, 0.2)
             assert outcome == _tree.FOUND
             assert best < least + 1e-3
             assert _columns.pricing(columns.T, prices, slope, found).min() < least + 1e-3
-            assert kernel(columns, prices, slope, least - 1e-3, 1, 10, 0.2)[0] in (_tree.PROVED, _tree.LIMIT)
+            assert kernel(columns, prices, slope, apart, least - 1e-3, 1, 10, 0.2)[0] in (
+                _tree.PROVED,
+                _tree.LIMIT,
+            )
 
 
 def test_plain_python_gives_the_same_answer() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate import components
+from privfunnel.certificate import components, rivalry
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy
 from privfunnel.problem import Problem
@@ -26,12 +26,13 @@ from ._lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """One component: its symbols, its p(s|x) and the transpose the kernels want."""
+    """One component: its symbols, its p(s|x), the transpose the kernels want, and when symbols exclude each other."""
 
     x: NDArray[np.intp]
     p_s_given_x: Array
     columns: Array
     mass: float
+    rivalry: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,9 +53,9 @@ def split_problem(problem: Problem) -> list[Part]:
     parts = []
     for s, x in components(problem.p_s_given_x):
         p = np.ascontiguousarray(problem.p_s_given_x[np.ix_(s, x)])
-        parts.append(
-            Part(x=x, p_s_given_x=p, columns=np.ascontiguousarray(p.T), mass=float(problem.p_x[x].sum()))
-        )
+        columns = np.ascontiguousarray(p.T)
+        mass = float(problem.p_x[x].sum())
+        parts.append(Part(x=x, p_s_given_x=p, columns=columns, mass=mass, rivalry=rivalry(columns)))
     return parts
 
 

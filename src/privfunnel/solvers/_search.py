@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.certificate import Certificate, Proof
+from privfunnel.certificate import Certificate, Proof, rivals
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
@@ -116,7 +116,7 @@ class Search:
                 self._prove_something(duals, target)
                 status = Status.NODE_LIMIT if self.limits.left > 0.0 else Status.TIME_LIMIT
                 return Outcome(duals=duals, status=status)
-            if self._price_locally(duals, -0.5 * target):
+            if self._price_locally(duals, -0.05 * target):
                 continue
             self._price_exactly(duals, target, allowed)
 
@@ -184,6 +184,7 @@ class Search:
                 part.columns,
                 own,
                 duals.slope,
+                rivals(part.rivalry, duals.slope),
                 cutoff + shift,
                 boxes,
                 50,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privfunnel.measures import Array
 
 from ._jit import compiled
-from ._relax import fill_chords, plogp, relax
+from ._relax import copy, fill_chords, plogp, relax
 
 LEAF = -1
 SHRINK = -2
@@ -57,11 +57,36 @@ def shrink(rates: Array, slope: float, excess: float, lower: Array, upper: Array
 
 
 @compiled
+def exclude(rivals: NDArray[np.uint8], lower: Array, upper: Array, before: Array) -> None:
+    """Use in place that rivals are not used together: see :func:`privfunnel.certificate.rivals`.
+
+    A symbol with a rival that is surely used is not; nor is one that cannot carry the whole posterior with its allies.
+    ``before`` (M,) is scratch.
+    """
+    for i in range(lower.size):
+        if lower[i] > 0.0:
+            for j in range(lower.size):
+                if rivals[i, j]:
+                    upper[j] = 0.0
+    copy(before, upper)
+    for i in range(lower.size):
+        if upper[i] > 0.0:
+            reach = 0.0
+            for j in range(lower.size):
+                if not rivals[i, j]:
+                    reach += before[j]
+            if reach < 1.0 - SLACK:
+                upper[i] = 0.0
+
+
+@compiled
 def propagate(lower: Array, upper: Array) -> bool:
     """Use ``Σ w = 1`` on the box, in place; False when the box misses the simplex."""
     total_low = 0.0
     total_high = 0.0
     for i in range(lower.size):
+        if lower[i] > upper[i]:
+            return False
         total_low += lower[i]
         total_high += upper[i]
     if total_low > 1.0 + SLACK or total_high < 1.0 - SLACK:
@@ -79,8 +104,9 @@ def propagate(lower: Array, upper: Array) -> bool:
 @compiled
 def pricing_value(columns: Array, prices: Array, slope: float, point: Array, image: Array) -> float:
     """``F(w)`` of a posterior (M,), in nats; ``image`` (K,) is scratch and leaves as ``Pw``."""
-    image[:] = 0.0
     value = 0.0
+    for k in range(image.size):
+        image[k] = 0.0
     for i in range(point.size):
         if point[i] > 0.0:
             value -= prices[i] * point[i] + slope * plogp(point[i])
@@ -155,10 +181,43 @@ def split_hole(
 
 
 @compiled
+def loosest_symbol(point: Array, lower: Array, upper: Array, alpha: Array, beta: Array) -> int:
+    """The symbol whose chord is furthest below ``-w log w`` at ``point``."""
+    chosen = 0
+    loosest = -1.0
+    for i in range(point.size):
+        w = min(max(point[i], lower[i]), upper[i])
+        gap = -plogp(w) - alpha[i] - beta[i] * w
+        if gap > loosest and upper[i] > lower[i]:
+            loosest = gap
+            chosen = i
+    return chosen
+
+
+@compiled
+def doubled(table: Array) -> Array:
+    """A table (n, m) with room for as many rows again, which are 0."""
+    larger = np.zeros((2 * table.shape[0], table.shape[1]))
+    for i in range(table.shape[0]):
+        copy(larger[i], table[i])
+    return larger
+
+
+@compiled
+def doubled_index(values: NDArray[np.int32], rest: int) -> NDArray[np.int32]:
+    """A vector with room for as many entries again, which are ``rest``."""
+    larger = np.full(2 * values.size, rest, np.int32)
+    for i in range(values.size):
+        larger[i] = values[i]
+    return larger
+
+
+@compiled
 def branch_and_bound(
     columns: Array,
     prices: Array,
     slope: float,
+    rivals: NDArray[np.uint8],
     cutoff: float,
     node_limit: int,
     patience: int,
@@ -170,6 +229,7 @@ def branch_and_bound(
         columns: Pᵀ, (M, K), C-contiguous.
         prices: a, (M,).
         slope: μ >= 0.
+        rivals: Pairs of symbols that need not be used together, (M, M).
         cutoff: The value to prove or to undercut.
         node_limit: Most nodes to open.
         patience: Nodes to go on collecting posteriors after the first one below the cutoff.
@@ -207,9 +267,11 @@ def branch_and_bound(
     lower = np.zeros(n_x)
     upper = np.zeros(n_x)
     point = np.zeros(n_x)
-    q[0] = -np.log(n_s)
-    uppers[0] = 1.0
-    points[0] = 1.0 / n_x
+    for k in range(n_s):
+        q[0, k] = -np.log(n_s)
+    for i in range(n_x):
+        uppers[0, i] = 1.0
+        points[0, i] = 1.0 / n_x
     height = 1
     n = 1
     opened = 0
@@ -225,12 +287,13 @@ def branch_and_bound(
         height -= 1
         opened += 1
         node = stack[height]
-        lower[:] = lowers[height]
-        upper[:] = uppers[height]
-        point[:] = points[height]
+        copy(lower, lowers[height])
+        copy(upper, uppers[height])
+        copy(point, points[height])
         fill_chords(lower, upper, alpha, beta)
-        const = slope * alpha.sum()
+        const = 0.0
         for i in range(n_x):
+            const += slope * alpha[i]
             linear[i] = slope * beta[i] - prices[i]
         _, price, _ = relax(
             columns,
@@ -258,12 +321,12 @@ def branch_and_bound(
             )
         if bound >= cutoff:
             continue
-        candidate[:] = point
+        copy(candidate, point)
         score = descend(columns, prices, slope, candidate, image, 12)
         best = min(best, score)
         if score < cutoff:
             if n_found < found.shape[0]:
-                found[n_found] = candidate
+                copy(found[n_found], candidate)
                 n_found += 1
             else:
                 break
@@ -271,39 +334,33 @@ def branch_and_bound(
         for i in range(n_x):
             before += upper[i] - lower[i]
         shrink(cost, slope, cutoff - bound, lower, upper)
+        exclude(rivals, lower, upper, candidate)
         if not propagate(lower, upper):
             continue
         after = 0.0
         for i in range(n_x):
             after += upper[i] - lower[i]
         if n + 2 > q.shape[0]:
-            q = np.concatenate((q, np.zeros_like(q)))
-            nu = np.concatenate((nu, np.zeros_like(nu)))
-            variable = np.concatenate((variable, np.full_like(variable, LEAF)))
-            split = np.concatenate((split, np.zeros_like(split)))
-            first = np.concatenate((first, np.zeros_like(first)))
+            q = doubled(q)
+            nu = doubled(nu.reshape(-1, 1)).reshape(-1)
+            split = doubled(split)
+            variable = doubled_index(variable, LEAF)
+            first = doubled_index(first, 0)
         if height + 2 > depth:
             outcome = LIMIT
             break
         first[node] = n
         if after < 0.7 * before:
             variable[node] = SHRINK
-            q[n] = q[node]
+            copy(q[n], q[node])
             stack[height] = n
-            lowers[height] = lower
-            uppers[height] = upper
-            points[height] = point
+            copy(lowers[height], lower)
+            copy(uppers[height], upper)
+            copy(points[height], point)
             height += 1
             n += 1
             continue
-        chosen = 0
-        loosest = -1.0
-        for i in range(n_x):
-            w = min(max(point[i], lower[i]), upper[i])
-            gap = -plogp(w) - alpha[i] - beta[i] * w
-            if gap > loosest and upper[i] > lower[i]:
-                loosest = gap
-                chosen = i
+        chosen = loosest_symbol(point, lower, upper, alpha, beta)
         low = lower[chosen]
         high = upper[chosen]
         middle = min(max(point[chosen], low + 0.2 * (high - low)), high - 0.2 * (high - low))
@@ -312,11 +369,11 @@ def branch_and_bound(
         split[node, 0] = left
         split[node, 1] = right
         for side in range(2):
-            q[n] = q[node]
+            copy(q[n], q[node])
             stack[height] = n
-            lowers[height] = lower
-            uppers[height] = upper
-            points[height] = point
+            copy(lowers[height], lower)
+            copy(uppers[height], upper)
+            copy(points[height], point)
             if side == 0:
                 uppers[height, chosen] = left
             else:

@@ -1,0 +1,39 @@
+"""Certificates: proofs of a lower bound on the funnel, checked by plain arithmetic without the solver that made them.
+
+For any prices a (M,) and slope μ ≥ 0, writing F(w) = −H(Pw) + μ H(w) − a·w over posteriors w, P = p(s|x),
+
+    L(R) ≥ H(S) + a·p_x − μ (H(X) − R) + min_w F(w)      for every R  (nats).
+
+What has to be proved is a lower bound on min F. Where the bipartite graph of P's nonzeros falls into components,
+each has its own minimum f_c, and min F = −(1−μ) log Σ exp(−f_c/(1−μ)) for μ < 1, min f_c for μ ≥ 1. One component is
+proved by a tree of boxes l ≤ w ≤ u that covers its simplex. A node holds multipliers q (normalised here, so any q is
+safe) and ν: with Σ t log t ≥ q·t and e_i(w) = (p_i·q − a_i − ν) w − μ w log w, which is concave,
+
+    F(w) ≥ ν + Σ_i e_i(w_i) ≥ ν + Σ_i min(e_i(l_i), e_i(u_i)).
+
+If that reaches the claim the box is done. Otherwise the ends of [l_i, u_i] where e_i alone lifts the sum to the
+claim are cut off, and the rest is handed to the node's children. Every bound is lowered by a rounding allowance first.
+
+Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`, which shrinks boxes further.
+"""
+
+from __future__ import annotations
+
+from privfunnel.certificate._certificate import Certificate, combine, components
+from privfunnel.certificate._files import load_bundle, save_bundle
+from privfunnel.certificate._rivals import rivalry, rivals
+from privfunnel.certificate._tree import LEAF, SHRINK, Proof, check
+
+__all__ = [
+    "LEAF",
+    "SHRINK",
+    "Certificate",
+    "Proof",
+    "check",
+    "combine",
+    "components",
+    "load_bundle",
+    "rivalry",
+    "rivals",
+    "save_bundle",
+]
