@@ -176,7 +176,7 @@ def test_recorded_bins_are_reused_on_new_data() -> None:
     again = tables.count(pa.table({"v": [9, 11], "s": ["a", "b"]}), private="s", public="v", bins=first.bins)
     assert again.bins == first.bins
     assert again.x_labels == ("v=0-9", "v=10-19")
-    with pytest.raises(InvalidInputError, match=r"outside its recorded bins \(0 to 30\)"):
+    with pytest.raises(InvalidInputError, match="1 rows of column 'v' lie outside its edges 0 to 30"):
         tables.count(pa.table({"v": [31], "s": ["a"]}), private="s", public="v", bins=first.bins)
 
 
@@ -297,7 +297,7 @@ SMALL = pa.table(
         ({"bins": {"age": [1]}}, "at least two numbers"),
         ({"bins": {"age": ["x", "y"]}}, "not a list of numbers"),
         ({"bins": {"age": "edges:3,1"}}, "must increase"),
-        ({"bins": {"age": [0, 2]}}, "runs from 1 to 3, outside its edges 0 to 2"),
+        ({"bins": {"age": [0, 2]}}, "1 rows of column 'age' lie outside its edges 0 to 2"),
         ({"bins": {"sex": 3}}, r"'sex' of the frame is text \(it holds 'f'\)"),
         ({"bins": {"age": "top:2"}}, "'top:2' groups text"),
     ],
@@ -395,3 +395,12 @@ def test_numbers_without_a_range_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="infinite"):
         tables.count(table, private="s", public="w", bins={"w": 3})
     assert tables.count(table, private="s", public="v").x_labels == ("v=null",)
+    by_edges = tables.count(table, private="s", public="w", bins={"w": "edges:-inf,5,inf"})
+    assert by_edges.x_labels == ("w=[-inf, 5)", "w=[5, inf]")
+
+
+def test_quantiles_leave_nulls_out() -> None:
+    table = pa.table({"v": [None, 1, 2, 3, 4, None], "s": ["a", "b"] * 3})
+    counts = tables.count(table, private="s", public="v", bins={"v": "quantiles:2"})
+    assert counts.bins["v"].edges == (1.0, 2.5, 4.0)
+    assert counts.columns["v"].values == ("1-2", "3-4", None)

@@ -221,7 +221,8 @@ def count(
             raise InvalidInputError(f"{table.name} has no rows: there is nothing to count")
         if not grouped.complete:
             raise _too_many_cells(table, resolved, max_cells)
-    encoded = {name: _encode(name, values, resolved[name]) for name, values in grouped.columns.items()}
+    rows = grouped.counts
+    encoded = {name: _encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
     for name, (column, _) in encoded.items():
         if column.bins is None and column.kind in {"integer", "number"}:
             present = column.n_values - (column.null_code >= 0)
@@ -277,10 +278,10 @@ def _too_many_cells(table: Table, resolved: Mapping[str, Bins | None], limit: in
     )
 
 
-def _encode(name: str, raw: list[Any], bins: Bins | None) -> tuple[Column, Codes]:
+def _encode(name: str, raw: list[Any], rows: list[int], bins: Bins | None) -> tuple[Column, Codes]:
     """A column and the code of each raw value that an engine returned."""
     if isinstance(bins, Cut):
-        return _encode_cut(name, raw, bins)
+        return _encode_cut(name, raw, rows, bins)
     values = [canonical(value) for value in raw]
     kind = kind_of(set(values), name)
     ordered = in_order(values)
@@ -289,13 +290,15 @@ def _encode(name: str, raw: list[Any], bins: Bins | None) -> tuple[Column, Codes
     return column, np.array([position[value] for value in values], dtype=np.int64)
 
 
-def _encode_cut(name: str, raw: list[Any], bins: Cut) -> tuple[Column, Codes]:
+def _encode_cut(name: str, raw: list[Any], rows: list[int], bins: Cut) -> tuple[Column, Codes]:
     codes = [None if value is None or math.isnan(value) else int(value) for value in raw]
-    outside = sum(code is not None and not 0 <= code < bins.size for code in codes)
+    outside = sum(
+        n for n, code in zip(rows, codes, strict=True) if code is not None and not 0 <= code < bins.size
+    )
     if outside:
         raise InvalidInputError(
-            f"column {name!r} has values outside its recorded bins ({bins.edges[0]:g} to {bins.edges[-1]:g}): "
-            "give edges that cover them, e.g. with -inf and inf"
+            f"{outside} rows of column {name!r} lie outside its edges {bins.edges[0]:g} to {bins.edges[-1]:g}: widen "
+            "them, e.g. with -inf and inf"
         )
     has_null = None in codes
     values: tuple[Value, ...] = (*bins.labels, None) if has_null else bins.labels

@@ -18,7 +18,14 @@ from privfunnel import measures
 from privfunnel.audit import findings, promise
 from privfunnel.audit.align import align, recount
 from privfunnel.audit.attacker import Attack
-from privfunnel.audit.estimates import Information, Interval, exact_information, information, resample
+from privfunnel.audit.estimates import (
+    Information,
+    Interval,
+    exact_information,
+    information,
+    resample,
+    resampling,
+)
 from privfunnel.audit.findings import Resampled
 from privfunnel.audit.holdout import holdout
 from privfunnel.audit.promise import Draws, Recount
@@ -174,9 +181,15 @@ def release(
     if mechanism is not None:
         channel = promise.channel_of(mechanism, sample)
         worst = (p_sx @ channel, [draw @ channel for draw in drawn])
+    check: Draws | None = None
+    bias: dict[str, float] = {}
+    if (
+        mechanism is not None and not sample.unmatched
+    ):  # only whole tables can be compared with draws for their rows
+        check, bias = promise.draws(mechanism, sample, size=bootstrap, rng=rng)
     rows = _split(counts.private, counts.s_codes, sy)
     leakage = {
-        name: information(p * sample.n, draws, permutations=permutations, rng=rng)
+        name: information(p * sample.n, draws, permutations=permutations, rng=rng, bias=bias.get(name))
         for name, (p, draws) in rows.items()
     }
     return Audit(
@@ -185,7 +198,11 @@ def release(
         private=private,
         public=public,
         disclosure=information(
-            sample.xy, resample(sample.xy, sample.n, bootstrap, rng), permutations=0, rng=rng
+            sample.xy,
+            resampling(sample.xy, sample.n, bootstrap, rng),
+            permutations=0,
+            rng=rng,
+            bias=bias.get(promise.DISCLOSURE),
         ),
         disclosure_ceiling=float(measures.entropy(p_sx.sum(axis=0))),
         leakage_ceiling=float(measures.mutual_information(p_sx)),
@@ -198,10 +215,7 @@ def release(
         ),
         symbols=findings.symbols(worst, sample.y_labels, counts.s_labels),
         recount=None if mechanism is None else promise.recount(mechanism, counts),
-        # Only a complete match can be compared with fresh draws for the same rows.
-        draws=None
-        if mechanism is None or sample.unmatched
-        else promise.draws(mechanism, sample, size=bootstrap, rng=rng),
+        draws=check,
         mechanism_known=mechanism is not None,
         unmatched=sample.unmatched,
     )

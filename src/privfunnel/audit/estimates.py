@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from privfunnel.measures import Array
 
 LEVEL = 0.95
 TAIL = (1.0 - LEVEL) / 2.0
+MAX_BYTES = 2**28  # for all resampled tables of one kind together
 
 Statistic = Callable[[Array], Array]
 
@@ -37,7 +38,9 @@ class Information:
 
     Attributes:
         plug_in: Of the counts as they are; too high on average.
-        corrected: Less the expected bias (Miller and Madow, over the cells that occur), not below 0.
+        corrected: Less the expected bias, not below 0. The bias is that of fresh draws for the same rows where the
+            mechanism is known, so that ``corrected`` is an estimate of what it promises for this very table; otherwise
+            Miller and Madow's over the cells that occur, for the population behind the rows.
         low: Lower end of the 95 % interval around ``corrected``; ``high`` its upper end.
         null_mean: Average of ``plug_in`` when the pairing is permuted, so that the truth is 0.
         null_high: Its 95 % quantile.
@@ -58,9 +61,16 @@ class Information:
 
 
 def resample(p: Array, n: int, size: int, rng: np.random.Generator) -> list[Array]:
-    """``size`` tables of relative frequencies of ``n`` rows drawn from the table ``p``."""
+    """``size`` tables of relative frequencies of ``n`` rows drawn from the table ``p``; fewer if they would be huge."""
+    fitting = max(20, int(MAX_BYTES / p.nbytes))
+    return list(resampling(p, n, min(size, fitting), rng))
+
+
+def resampling(p: Array, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    """The same one by one, for tables of which only a number is kept."""
     flat = p.ravel() / p.sum()
-    return [rng.multinomial(n, flat).reshape(p.shape) / n for _ in range(size)]
+    for _ in range(size):
+        yield rng.multinomial(n, flat).reshape(p.shape) / n
 
 
 def intervals(p: Array, draws: Sequence[Array], statistics: Mapping[str, Statistic]) -> dict[str, Interval]:
@@ -92,13 +102,27 @@ def corrected(value: float, sample: Array, bias: float) -> Interval:
 
 
 def information(
-    counts: Array, draws: Sequence[Array], *, permutations: int, rng: np.random.Generator
+    counts: Array,
+    draws: Iterable[Array],
+    *,
+    permutations: int,
+    rng: np.random.Generator,
+    bias: float | None = None,
 ) -> Information:
-    """I(A;B) of a table of counts (a, b) of released rows."""
+    """I(A;B) of a table of counts (a, b) of released rows.
+
+    Args:
+        counts: The table.
+        draws: The same table, as relative frequencies, from resampled rows.
+        permutations: Number of permuted pairings; 0 for none.
+        rng: Draws the permutations.
+        bias: How much ``plug_in`` is expected to be too high, where that is known; Miller and Madow's otherwise.
+    """
     n = float(counts.sum())
     plug_in = float(measures.mutual_information(counts / n))
-    occupied = (counts.sum(axis=1) > 0).sum(), (counts.sum(axis=0) > 0).sum()
-    bias = measures.miller_madow_bias(int(occupied[0]), int(occupied[1]), n, int((counts > 0).sum()))
+    if bias is None:
+        occupied = (counts.sum(axis=1) > 0).sum(), (counts.sum(axis=0) > 0).sum()
+        bias = measures.miller_madow_bias(int(occupied[0]), int(occupied[1]), n, int((counts > 0).sum()))
     found = corrected(plug_in, np.array([measures.mutual_information(draw) for draw in draws]), bias)
     null = permuted(counts, permutations, rng)
     return Information(

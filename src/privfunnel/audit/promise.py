@@ -12,11 +12,12 @@ from privfunnel.audit.align import Sample
 from privfunnel.audit.estimates import TAIL, Interval
 from privfunnel.engines.columns import labels
 from privfunnel.measures import Array
-from privfunnel.mechanism import AGREEMENT, Mechanism
+from privfunnel.mechanism import AGREEMENT, Mechanism, attribute_tables
 from privfunnel.tables import Counts
 
 #: Standard deviations from the mean beyond which released rows are not believed to be the mechanism's.
 ALARM = 4.0
+DISCLOSURE = "I(X;Y)"
 
 
 @dataclass(frozen=True)
@@ -96,22 +97,29 @@ class Draws:
     agrees: bool
 
 
-def draws(mechanism: Mechanism, sample: Sample, *, size: int, rng: np.random.Generator) -> Draws:
+def draws(
+    mechanism: Mechanism, sample: Sample, *, size: int, rng: np.random.Generator
+) -> tuple[Draws, dict[str, float]]:
     """Compare released rows with fresh draws of the mechanism for the same original rows.
 
     A release of records holds x' drawn from p(x'|y); it is compared through the channel Σ_y p(y|x) p(x'|y).
+
+    Returns:
+        The comparison, and by how much the plug-in informations of fresh draws exceed what the mechanism promises: by
+        name of the private attribute, and under ``DISCLOSURE`` for I(X;Y).
     """
     channel = channel_of(mechanism, sample)
+    counts = sample.counts
     impossible = int(sample.xy[channel <= 0.0].sum())
-    cells = sample.counts
     observed = _statistics(sample.sy, sample.xy, channel)
-    drawn = []
+    drawn, told = [], []
     for _ in range(size):
-        y = rng.multinomial(cells.cell_n, channel[cells.cell_x])
+        y = rng.multinomial(counts.cell_n, channel[counts.cell_x])
         sy, xy = np.zeros_like(sample.sy), np.zeros_like(sample.xy)
-        np.add.at(sy, cells.cell_s, y)
-        np.add.at(xy, cells.cell_x, y)
+        np.add.at(sy, counts.cell_s, y)
+        np.add.at(xy, counts.cell_x, y)
         drawn.append(_statistics(sy, xy, channel))
+        told.append(_informations(counts, sy / counts.n, xy / counts.n))
     found, surprise = [], 0.0
     for value, sampled in zip(observed, np.array(drawn).T, strict=True):
         low, high = np.quantile(sampled, [TAIL, 1.0 - TAIL])
@@ -120,7 +128,15 @@ def draws(mechanism: Mechanism, sample: Sample, *, size: int, rng: np.random.Gen
         scale = max(float(sampled.std()), 1e-9 * max(abs(value), 1.0))
         surprise = max(surprise, abs(value - float(sampled.mean())) / scale)
     agrees = impossible == 0 and surprise <= ALARM
-    return Draws(found[0], found[1], impossible, found[2], surprise, agrees)
+    p_sx = counts.table() / counts.n
+    promised = _informations(counts, p_sx @ channel, channel * p_sx.sum(axis=0)[:, None])
+    bias = {name: float(np.mean([each[name] for each in told])) - value for name, value in promised.items()}
+    return Draws(found[0], found[1], impossible, found[2], surprise, agrees), bias
+
+
+def _informations(counts: Counts, p_sy: Array, p_xy: Array) -> dict[str, float]:
+    tables = {**attribute_tables(counts.private, counts.s_codes, p_sy), DISCLOSURE: p_xy}
+    return {name: float(measures.mutual_information(table)) for name, table in tables.items()}
 
 
 def channel_of(mechanism: Mechanism, sample: Sample) -> Array:

@@ -118,21 +118,25 @@ class Table:
         Raises:
             InvalidInputError: The column has no numbers, or infinite ones.
         """
-        nw = _narwhals()
-        value = nw.col(name).cast(nw.Float64)
-        found = self._collect(
-            self._present(name).select(
-                value.min().alias("low"), value.max().alias("high"), (value % 1).max().alias("part")
-            )
-        )
-        low, high = found["low"][0], found["high"][0]
+        low, high, whole = self._extremes(name)
         if low is None or high is None or math.isnan(low):
             raise InvalidInputError(f"column {name!r} of {self.name} has no numbers to bin")
         if math.isinf(low) or math.isinf(high):
             raise InvalidInputError(
                 f"column {name!r} of {self.name} has infinite values: give bins by edges, with inf"
             )
-        return float(low), float(high), float(found["part"][0]) == 0.0
+        return low, high, whole
+
+    def _extremes(self, name: str) -> tuple[float | None, float | None, bool]:
+        nw = _narwhals()
+        value = nw.col(name)
+        asked = [value.min().alias("low"), value.max().alias("high")]
+        if self.kinds[name] == "number":
+            asked.append((value.cast(nw.Float64) % 1).max().alias("part"))
+        found = self._collect(self._present(name).select(*asked))
+        low, high = (None if found[end][0] is None else float(found[end][0]) for end in ("low", "high"))
+        finite = all(end is not None and math.isfinite(end) for end in (low, high))
+        return low, high, "part" not in found or (finite and found["part"][0] == 0.0)
 
     def quantiles(self, name: str, size: int) -> list[float]:
         """Quantiles 0, 1/size, …, 1 of a number column, with linear interpolation."""
@@ -144,6 +148,7 @@ class Table:
         )
         found = self._collect(by_value)
         if len(found["v"]) <= QUANTILE_VALUES:
+            found = self._without_null(found)
             values = np.asarray(found["v"], dtype=np.float64)
             order = np.argsort(values)
             return binning.weighted_quantiles(
@@ -158,10 +163,16 @@ class Table:
             ) from error
         return [float(found[f"q{i}"][0]) for i in range(size + 1)]
 
+    @staticmethod
+    def _without_null(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        kept = [i for i, value in enumerate(found["v"]) if value is not None and not math.isnan(value)]
+        return {name: [values[i] for i in kept] for name, values in found.items()}
+
     def _present(self, name: str) -> Any:
+        """The column alone, without NaN; engines leave nulls out of minima, maxima and quantiles by themselves."""
         nw = _narwhals()
-        present = self.frame.select(name).filter(~nw.col(name).is_null())
-        return present.filter(~nw.col(name).is_nan()) if self.kinds[name] == "number" else present
+        column = self.frame.select(name)
+        return column.filter(~nw.col(name).is_nan()) if self.kinds[name] == "number" else column
 
     def resolve(self, name: str, rule: Rule | Bins) -> Bins:
         """Look at the data once and turn a rule into recorded bins.
@@ -175,17 +186,12 @@ class Table:
         self._check_fits(name, rule.kind != "top", str(rule))
         if rule.kind == "top":
             return self._top(name, rule)
+        if rule.kind == "edges":  # values outside them show up in the counts
+            return Cut("edges", rule.edges, self.kinds[name] == "integer" or self._extremes(name)[2])
         low, high, whole = self.range(name)
         if rule.kind == "width":
             return binning.equal_width(low, high, rule.size, integer=whole)
-        if rule.kind == "quantiles":
-            return binning.from_quantiles(self.quantiles(name, rule.size), rule.size, integer=whole)
-        if low < rule.edges[0] or high > rule.edges[-1]:
-            raise InvalidInputError(
-                f"column {name!r} runs from {low:g} to {high:g}, outside its edges {rule.edges[0]:g} to "
-                f"{rule.edges[-1]:g}: widen them, e.g. with -inf and inf"
-            )
-        return Cut("edges", rule.edges, whole)
+        return binning.from_quantiles(self.quantiles(name, rule.size), rule.size, integer=whole)
 
     def _check_fits(self, name: str, numeric: bool, rule: str) -> None:
         kind = self.kinds[name]
