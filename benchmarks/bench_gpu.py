@@ -25,6 +25,7 @@ from privfunnel.solvers import _aem_batch as batched
 from privfunnel.solvers._aem_run import FIRST_SLOPE
 from privfunnel.solvers._aem_starts import Starts
 from privfunnel.solvers._aem_step import Tables, log_of
+from privfunnel.solvers._aem_torch import torch_batch
 from privfunnel.solvers.aem import AEM
 
 
@@ -90,25 +91,27 @@ def random_problem(n_s: int, n_x: int, seed: int = 0) -> Problem:
     return Problem((rng.dirichlet(np.full(n_s, 0.3), size=n_x) * rng.dirichlet(np.ones(n_x))[:, None]).T)
 
 
-def steps(device: str, problem: Problem, runs: int, count: int, ceilings: dict[str, float]) -> dict[str, Any]:
+def steps(
+    device: str, problem: Problem, runs: int, count: int, ceilings: dict[str, float], fused: bool
+) -> dict[str, Any]:
     """Time of one plain step on a resident batch, against what its memory traffic and exponentials must cost."""
     tables = Tables.of(problem.p_sx)
     n_y = problem.n_x + 1
     share = 0.6 * problem.disclosure_ceiling
     start = Starts(tables, n_y, 0).channels(list(range(runs)), np.full(runs, share))
-    batch = batched.Batch.of(tables, torch, device=device)
+    batch = torch_batch(tables, device) if fused else batched.Batch.of(tables, torch, device=device)
     points = torch.asarray(log_of(tables.p_x[:, None] * start), device=device)
     slope = torch.full((runs,), FIRST_SLOPE, dtype=torch.float64, device=device)
     target = torch.full((runs,), share - tables.h_x, dtype=torch.float64, device=device)
     evaluations = 0
-    plain = batched.evaluate
+    plain = batched._Search.at
 
     def counting(*args: Any) -> Any:
         nonlocal evaluations
         evaluations += 1
         return plain(*args)
 
-    batched.evaluate = counting  # type: ignore[assignment]
+    batched._Search.at = counting  # type: ignore[method-assign]
     try:
         for _ in range(3):
             points, slope, _, _ = batched.plain_step(batch, points, slope, target)
@@ -121,7 +124,7 @@ def steps(device: str, problem: Problem, runs: int, count: int, ceilings: dict[s
 
         seconds, _ = timed(device, work)
     finally:
-        batched.evaluate = plain
+        batched._Search.at = plain  # type: ignore[method-assign]
     entries = runs * problem.n_x * n_y
     each = evaluations / count
     # Fewest passes over (runs, M, N) arrays of doubles: an evaluation reads base and log w; the step writes both, reads
@@ -131,6 +134,7 @@ def steps(device: str, problem: Problem, runs: int, count: int, ceilings: dict[s
     peak = torch.cuda.max_memory_allocated(device) if device.startswith("cuda") else 0
     return {
         "n_s": problem.n_s, "n_x": problem.n_x, "n_y": n_y, "runs": runs, "steps": count,
+        "fused": batch.sums is not None,
         "seconds_a_step": seconds / count, "evaluations_a_step": each, "floor_seconds": floor,
         "share_of_limit": floor * count / seconds, "ns_an_entry": 1e9 * seconds / count / entries,
         "peak_bytes": int(peak),
@@ -183,8 +187,9 @@ def main() -> None:
     census_problem = instances.load("census-income")
     large = random_problem(4, 40) if options.quick else random_problem(64, 4096)
     result["steps"] = [
-        steps(place, census_problem, 2 if options.quick else 600, 3 if options.quick else 30, ceilings),
-        steps(place, large, 2 if options.quick else 8, 3 if options.quick else 10, ceilings),
+        steps(place, problem, 2 if options.quick else runs, 3 if options.quick else count, ceilings, fused)
+        for problem, runs, count in ((census_problem, 600, 30), (large, 8, 10))
+        for fused in (False, True)
     ]
     for row in result["steps"]:
         print({key: round(value, 6) for key, value in row.items()}, flush=True)

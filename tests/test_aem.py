@@ -228,12 +228,3 @@ def test_status_is_what_the_residual_says() -> None:
     assert short.status is Status.MAX_STEPS
     assert kkt_residual(HEART, short.channel) > 1e-8
     assert "KKT residual" in short.message
-
-
-@pytest.mark.slow
-def test_uniform_synthetic_is_solved_globally() -> None:
-    """Against reference values of the curve: see tests of the global solver for their proof."""
-    problem = instances.load("synthetic-uniform")
-    solver = AEM(n_y=4, accelerate=False)
-    answer = solver.solve(problem, 0.109806)
-    assert problem.evaluate(answer.channel).leakage == pytest.approx(0.0195717, abs=5e-6)

@@ -52,3 +52,16 @@ def test_json_round_trip_and_errors(tmp_path: Path) -> None:
         check_schema([], "privfunnel/x", 1)
     with pytest.raises(InvalidInputError, match="this release reads 1"):
         check_schema({"schema": "privfunnel/x", "version": 2}, "privfunnel/x", 1)
+
+
+def test_a_folder_in_the_way_of_a_file_stops_all_of_them(tmp_path: Path) -> None:
+    (tmp_path / "two.txt").mkdir()
+    with pytest.raises(InvalidInputError, match="a folder of that name"), output_folder(tmp_path) as folder:  # noqa: PT012
+        (folder / "one.txt").write_text("1")
+        (folder / "two.txt").write_text("2")
+    assert [path.name for path in tmp_path.iterdir()] == ["two.txt"]
+
+
+def test_an_empty_name_is_told() -> None:
+    with pytest.raises(InvalidInputError, match="is empty"), output_folder(""):
+        pass

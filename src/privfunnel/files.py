@@ -71,6 +71,8 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     a target that cannot be written is found out before the work and not after it. Files of the same name at ``path``
     are replaced, one rename each; others stay.
     """
+    if not os.fspath(path):
+        raise InvalidInputError("the output folder's name is empty: give a folder, '.' for this one")
     target = Path(path)
     host = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
     try:
@@ -81,6 +83,12 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         try:
             target.mkdir(parents=True, exist_ok=True)
+            for item in temporary.iterdir():  # before the first rename, so that it is all of them or none
+                if not item.is_dir() and (target / item.name).is_dir():
+                    raise InvalidInputError(
+                        f"cannot write {str(target / item.name)!r}, a folder of that name is there: "
+                        "remove it or choose another folder"
+                    )
             for item in sorted(temporary.iterdir()):
                 destination = target / item.name
                 if item.is_dir() and destination.is_dir():

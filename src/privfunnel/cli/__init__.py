@@ -61,6 +61,9 @@ class _Commands(click.Group):
             except PrivFunnelError as error:
                 click.echo(f"error: {error}", err=True)
                 ctx.exit(2)
+            except KeyboardInterrupt:
+                click.echo("interrupted: nothing was finished, nothing is written", err=True)
+                ctx.exit(128 + signal.SIGINT)
 
 
 @contextmanager

@@ -209,7 +209,9 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else 120, highlight=False, soft_wrap=False)
+    width = None if stream.isatty() else 120
+    # No markup: labels and file names with square brackets are shown as they are.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 
 
 @contextmanager

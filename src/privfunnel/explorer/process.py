@@ -12,6 +12,7 @@ import contextlib
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable
@@ -128,6 +129,21 @@ class Worker:
             process.kill()
             process.join(5.0)
 
+    def close(self) -> None:
+        """End the process: politely where it is idle, so that it can tidy up, at once where it is at work."""
+        process, connection = self._process, self._connection
+        if process is None or connection is None or self._pending is not None or not process.is_alive():
+            self.stop()
+            return
+        with contextlib.suppress(OSError):
+            connection.send(None)
+
+    def wait(self, seconds: float) -> None:
+        """Give a process that was asked to end some time to do so."""
+        if self._process is not None:
+            self._process.join(seconds)
+        self.stop()
+
     def _listen(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         """Pass the child's messages to the event loop until it hangs up (runs in a thread)."""
         with contextlib.suppress(RuntimeError):  # the loop may be closed by the time the child ends
@@ -162,6 +178,8 @@ class Worker:
 def _child(connection: Connection, folder: str, memory: int, niceness: int) -> None:
     """Run tasks until the server hangs up (the child's main function)."""
     _limit(memory, niceness)
+    # Whatever is left behind by a process that is ended in the middle lies in the session's folder and goes with it.
+    tempfile.tempdir = folder
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
@@ -170,7 +188,10 @@ def _child(connection: Connection, folder: str, memory: int, niceness: int) -> N
     desk = tasks.Desk(Path(folder), emit=lambda event: connection.send(("event", event)))
     with contextlib.suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
         while True:
-            task, arguments = connection.recv()
+            message = connection.recv()
+            if message is None:
+                return
+            task, arguments = message
             connection.send(_answer(desk, tasks.TASKS[task], arguments))
 
 

@@ -18,6 +18,8 @@ from typing import Any
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer.process import Event, JobError, JobStoppedError, Limits, Worker
 
+FAREWELL_SECONDS = 0.5  # for an idle process to tidy up before it is ended
+
 
 class Stream:
     """The events of one trace, kept so that a reader who reconnects misses nothing."""
@@ -108,8 +110,18 @@ class Session:
 
     def close(self) -> None:
         """End the processes and remove the files."""
-        self.desk.stop()
-        self.solver.stop()
+        self.farewell()
+        self.remove()
+
+    def farewell(self) -> None:
+        """Ask the processes to end."""
+        for worker in (self.desk, self.solver):
+            worker.close()
+
+    def remove(self) -> None:
+        """See the processes end, and remove the files."""
+        for worker in (self.desk, self.solver):
+            worker.wait(FAREWELL_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -151,6 +163,8 @@ class Sessions:
 
     def shutdown(self) -> None:
         """Close everything and remove the private folder."""
+        for session in self._open.values():
+            session.farewell()
         for name in list(self._open):
             self.close(name)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -150,7 +150,7 @@ def _curve_section(curve: Curve, report: Report) -> str:
         f"Up to {to_bits(free):.3f} bits ({view.percent(view.share(free, problem.disclosure_ceiling, 1.0))}) can be "
         "released without leaking anything."
         if free > 0.0
-        else "Nothing can be released without leaking something."
+        else "No release that leaks nothing was found."
     )
     return (
         f'<section><h2>The trade-off</h2><p class="lead">{lead}</p>{figure(picture)}'

@@ -8,6 +8,7 @@ own λ, η and momentum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ class Batch:
         log_p_x: Shape (M,).
         log_p_s: Shape (K,).
         root_tolerance: How far above 0 the accepted G may lie, nats.
+        sums: A kernel that evaluates G without writing weights (:func:`privfunnel.solvers._aem_triton.sums`), or None.
     """
 
     xp: Any
@@ -38,9 +40,12 @@ class Batch:
     log_p_x: Tensor
     log_p_s: Tensor
     root_tolerance: float
+    sums: Callable[..., None] | None = None
 
     @classmethod
-    def of(cls, tables: Tables, xp: Any = np, **placement: Any) -> Batch:
+    def of(
+        cls, tables: Tables, xp: Any = np, sums: Callable[..., None] | None = None, **placement: Any
+    ) -> Batch:
         """Tables for ``xp``; ``placement`` (a torch device) goes to its ``asarray``."""
         return cls(
             xp=xp,
@@ -49,6 +54,7 @@ class Batch:
             log_p_x=xp.asarray(tables.log_p_x, **placement),
             log_p_s=xp.asarray(tables.log_p_s, **placement),
             root_tolerance=tables.root_tolerance(),
+            sums=sums,
         )
 
 
@@ -131,22 +137,48 @@ def root(
     trial = xp.clip(slope, 0.0, None)
     best, low, high = trial * 0.0 - 1.0, trial * 0.0 - 1.0, trial * 0.0 + np.inf
     open_ = trial >= 0.0
-    made = evaluate(batch, base, log_w, trial, target)
+    search = _Search(batch, base, log_w, target)
     for _ in range(ROOT_EVALUATIONS):
-        feasible = made.value >= 0.0
+        value, gain = search.at(trial, open_)
+        feasible = value >= 0.0
         best = xp.where(open_ & feasible, trial, best)
         high = xp.where(open_ & feasible, trial, high)
         low = xp.where(open_ & ~feasible, trial, low)
-        open_ = open_ & ~(feasible & ((made.value <= slack) | (trial == 0.0)))
-        following = next_slope(xp, trial, made.value - 0.5 * slack, made.gain, low, high)
+        open_ = open_ & ~(feasible & ((value <= slack) | (trial == 0.0)))
+        following = next_slope(xp, trial, value - 0.5 * slack, gain, low, high)
         open_ = open_ & (following != trial) & (following <= SLOPE_LIMIT)
         if not bool(open_.any()):
             break
         trial = xp.where(open_, following, trial)
-        made = evaluate(batch, base, log_w, trial, target)
-    if bool(((best >= 0.0) & (trial != best)).any()):
-        made = evaluate(batch, base, log_w, xp.where(best >= 0.0, best, trial), target)
-    return best, made
+    return best, search.end(xp.where(best >= 0.0, best, trial))
+
+
+class _Search:
+    """Evaluations of G for one batch: with their weights, or by a kernel that leaves them out until the end."""
+
+    def __init__(self, batch: Batch, base: Tensor, log_w: Tensor, target: Tensor) -> None:
+        """Set up; nothing is computed yet."""
+        self.batch, self.base, self.log_w, self.target = batch, base, log_w, target
+        self.trial: Tensor = None
+        self.made: Evaluation | None = None
+        if batch.sums is not None:
+            self.mean = batch.xp.zeros_like(base[..., 0])
+            self.spread = batch.xp.zeros_like(base[..., 0])
+
+    def at(self, trial: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """G and dG/dλ (B,) at ``trial``; only those ``wanted`` matter."""
+        if self.batch.sums is None:
+            self.trial, self.made = trial, evaluate(self.batch, self.base, self.log_w, trial, self.target)
+            return self.made.value, self.made.gain
+        self.batch.sums(self.base, self.log_w, trial, wanted, self.mean, self.spread)
+        value = (self.mean * self.batch.p_x).sum(axis=-1) - self.target
+        return value, (self.batch.xp.clip(self.spread, 0.0, None) * self.batch.p_x).sum(axis=-1)
+
+    def end(self, slope: Tensor) -> Evaluation:
+        """The whole update at ``slope``; nothing is repeated where the last evaluation was there."""
+        if self.made is None or bool((self.trial != slope).any()):
+            return evaluate(self.batch, self.base, self.log_w, slope, self.target)
+        return self.made
 
 
 def next_slope(xp: Any, trial: Tensor, value: Tensor, gain: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -239,7 +239,7 @@ class _Field:
         for part in pieces(len(low), 4 * channels[0].nbytes):
             channels[part] = (1.0 - REVIVAL) * channel_of(tables, channels[part])
         for channel, restart in zip(channels, restarts, strict=True):
-            channel += REVIVAL * starts.draw(restart)[0]
+            channel += REVIVAL * starts.draw(restart)
         disclosures = levels[low] * np.array([self.work.disclosures[point] for point in self.points[low]])
         self.now[low] = self.before[low] = _logarithm(tables, starts.lift(channels, restarts, disclosures))
         self.pace.age[low] = 0.0

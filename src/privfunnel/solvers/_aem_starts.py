@@ -46,17 +46,29 @@ class Starts:
     tables: Tables
     n_y: int
     seed: int
-    _drawn: dict[int, tuple[Array, NDArray[np.intp]]] = field(default_factory=dict, init=False, repr=False)
+    _drawn: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
+    _anchors: dict[int, NDArray[np.intp]] = field(default_factory=dict, init=False, repr=False)
 
-    def draw(self, restart: int) -> tuple[Array, NDArray[np.intp]]:
-        """The random channel (M, N) of a restart, and the output its anchor sends each symbol to (M,)."""
+    def _begin(self, restart: int) -> np.random.Generator:
+        """The generator of a restart after its anchor, which comes first so that it can be had alone."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(restart,)))
+        self._anchors[restart] = anchor(self.tables.p_x, self.n_y, rng)
+        return rng
+
+    def anchor(self, restart: int) -> NDArray[np.intp]:
+        """The output that the anchor of a restart sends each symbol to, shape (M,)."""
+        if restart not in self._anchors:
+            self._begin(restart)
+        return self._anchors[restart]
+
+    def draw(self, restart: int) -> Array:
+        """The random channel (M, N) of a restart."""
         found = self._drawn.get(restart)
         if found is None:
-            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(restart,)))
+            rng = self._begin(restart)
             concentration = CONCENTRATIONS[restart % len(CONCENTRATIONS)]
-            random = random_channel(len(self.tables.p_x), self.n_y, concentration, rng)
-            found = random, anchor(self.tables.p_x, self.n_y, rng)
-            if (len(self._drawn) + 1) * random.nbytes <= KEPT_BYTES:
+            found = random_channel(len(self.tables.p_x), self.n_y, concentration, rng)
+            if (len(self._drawn) + 1) * found.nbytes <= KEPT_BYTES:
                 self._drawn[restart] = found
         return found
 
@@ -64,7 +76,7 @@ class Starts:
         """The starts of several runs: channels (B, M, N) with I(X;Y) ≥ their ``disclosures`` (B,), in nats."""
         channels = np.empty((len(restarts), len(self.tables.p_x), self.n_y))
         for run, restart in enumerate(restarts):
-            channels[run] = self.draw(restart)[0]
+            channels[run] = self.draw(restart)
         return self.lift(channels, restarts, disclosures)
 
     def lift(self, channels: Array, restarts: Sequence[int], disclosures: Array) -> Array:
@@ -73,7 +85,7 @@ class Starts:
         Raises:
             InfeasibleError: An anchor itself discloses less, because it has too few outputs.
         """
-        outputs = np.stack([self.draw(restart)[1] for restart in restarts])
+        outputs = np.stack([self.anchor(restart) for restart in restarts])
         mixture = Mixture.of(self.tables.p_x, channels, outputs)
         if self.n_y < outputs.shape[1]:
             short = disclosures - mixture.disclosure(np.ones((len(restarts), 1)))[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,14 @@ def torch_engine(tables: Tables, device: str) -> TorchEngine:
     return TorchEngine(tables, device, memory=int(0.7 * free))
 
 
+def torch_batch(tables: Tables, device: str) -> batched.Batch:
+    """The tables on a device, with the kernel for the search of λ where Triton and a GPU are there."""
+    sums = None
+    if device != "cpu" and importlib.util.find_spec("triton") is not None:
+        sums = need("privfunnel.solvers._aem_triton", extra="gpu").sums
+    return batched.Batch.of(tables, need("torch", extra="gpu"), sums=sums, device=device)
+
+
 @dataclass(frozen=True)
 class TorchEngine:
     """The batched step on one of PyTorch's devices."""
@@ -46,7 +55,7 @@ class TorchEngine:
         return tuple(torch.asarray(array, device=self.device) for array in arrays)
 
     def _batch(self) -> batched.Batch:
-        return batched.Batch.of(self.tables, need("torch", extra="gpu"), device=self.device)
+        return torch_batch(self.tables, self.device)
 
     def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
         """See :meth:`privfunnel.solvers._aem_engines.Engine.advance`."""

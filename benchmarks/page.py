@@ -1,0 +1,258 @@
+# ruff: noqa: E501 -- the page's own sentences
+"""Write docs/benchmarks.md from the JSON under benchmarks/results: no number on the page is typed by hand."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import harness
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+
+HEAD = """# Benchmarks
+
+This page is written by `make bench` from the files under `benchmarks/results/`; no number on it is typed by hand. All
+variants of a table ran in one session, taking turns, and the medians of their repeats are compared: trust the ratios
+more than the seconds. Times are **CPU time** unless a column says otherwise, because the machines are shared: the wall
+clock would measure the neighbours.
+"""
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A markdown table."""
+    head = list(head)
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def machine(result: dict[str, Any]) -> str:
+    """A sentence on where a result was measured."""
+    info = result["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
+    return (
+        f"Measured on {info['processor']}, {info['cores']} cores with a load of {info['load']} while measuring "
+        f"(Python {info['python']}, {versions}).\n"
+    )
+
+
+def step(result: dict[str, Any]) -> str:
+    """The cost of one step."""
+    cost, ratios, evaluations = result["ns_an_entry"], result["ratios"], result["evaluations_a_step"]
+    library = result["library_ns"]
+    fastest = {
+        name: min(values, key=lambda key, values=values: values[key]) for name, values in library.items()
+    }
+    rows = [
+        ("Algorithm 1 as printed, NumPy, M×N×K array", f"{cost['printed']:.1f}", f"{ratios['printed_over_kernel']:.1f}×"),
+        ("clean NumPy, no such array (the reference step)", f"{cost['clean']:.1f}", f"{ratios['clean_over_kernel']:.1f}×"),
+        ("compiled plain step", f"{cost['kernel']:.2f}", "1"),
+        ("compiled accelerated step", f"{cost['accelerated']:.2f}", f"{cost['accelerated'] / cost['kernel']:.2f}×"),
+        ("floor: the exponentials and logarithms alone", f"{result['floor_ns_an_entry']:.2f}",
+         f"1/{ratios['kernel_over_floor']:.2f}"),
+    ]  # fmt: skip
+    return f"""## 1. One step
+
+{result["problem"]}: K = {result["n_s"]}, M = {result["n_x"]}, N = {result["n_y"]}; nanoseconds of one thread for one step
+and entry of the M×N table. A step finds λ to 1e-13 nats, which took {evaluations["kernel"]:.1f} evaluations of G in the
+compiled code (its first guess is where λ is heading) and {evaluations["printed"]:.1f} in the printed one.
+
+{table(("", "ns an entry", "over compiled"), rows)}
+With two threads, by the wall clock, the compiled step is {ratios["clean_over_kernel_two_threads"]:.1f}× as fast as clean
+NumPy; two threads were {result["two_thread_speedup"]:.2f}× as fast as one under the load above.
+
+The floor is {evaluations["kernel"]:.1f} exponentials an entry and the K·N + N + M logarithms that the mathematics needs, at
+the speed of the fastest library here: exp {library["exp"][fastest["exp"]]:.2f} ns ({fastest["exp"]}), log
+{library["log"][fastest["log"]]:.2f} ns ({fastest["log"]}); NumPy's take {library["exp"]["numpy"]:.2f} and
+{library["log"]["numpy"]:.2f}. What stands between it and the step: each evaluation also multiplies, compares and adds up
+three sums an entry (about as much work as the exponential itself, a dozen multiply-adds); the two matrix products with
+p(s|x); and the traffic of three M×N tables between the second-level cache and the registers.
+
+{machine(result)}"""
+
+
+def quality(result: dict[str, Any]) -> str:
+    """Time to quality."""
+    parts = []
+    for name in dict.fromkeys(row["instance"] for row in result["acceleration"]):
+        rows = [row for row in result["acceleration"] if row["instance"] == name]
+        for share in dict.fromkeys(row["share"] for row in rows):
+            mine = [row for row in rows if row["share"] == share]
+
+            def middle(get: Callable[[dict[str, Any]], float], mine: list[dict[str, Any]] = mine) -> float:
+                return statistics.median(get(row) for row in mine)
+
+            parts.append(
+                (
+                    name, f"{share:g}", len(mine), f"{middle(lambda r: r['plain_leakage']):.6f}",
+                    f"{middle(lambda r: r['plain_seconds']):.3f}", f"{middle(lambda r: r['steps']):.0f}",
+                    f"{middle(lambda r: r['seconds']):.3f}", f"{middle(lambda r: r['ratio']):.1f}×",
+                    f"{middle(lambda r: r['full_leakage']):.6f}", f"{middle(lambda r: r['full_seconds']):.3f}",
+                )
+            )  # fmt: skip
+    ratios = {
+        name: statistics.median(row["ratio"] for row in result["acceleration"] if row["instance"] == name)
+        for name in dict.fromkeys(row["instance"] for row in result["acceleration"])
+    }
+    text = f"""## 2. Time to quality
+
+### Accelerated against plain AEM
+
+Both with 30 restarts and one thread. *Plain* is 500 steps of Algorithm 1. *Matched* is accelerated AEM with the smallest of
+a few values of `max_steps` whose leakage is at most that of plain AEM (up to 0.1 %); *full* is accelerated AEM with its
+default of 500 steps. Medians over seeds; leakages in nats, seconds of CPU.
+
+{
+        table(
+            (
+                "instance",
+                "R / H(X)",
+                "seeds",
+                "plain: leakage",
+                "s",
+                "matched: steps",
+                "s",
+                "faster",
+                "full: leakage",
+                "s",
+            ),
+            parts,
+        )
+    }
+Median of the ratios: {", ".join(f"{name} {ratio:.1f}×" for name, ratio in ratios.items())}.
+
+### All methods
+
+One solve each with a limit of {
+        result["limit_seconds"]:g} s of wall-clock time where the method has one; compiled code was
+warm. A dash: no channel with the asked disclosure.
+
+"""
+    rows = result["side_by_side"]
+    names = list(dict.fromkeys(row["solver"] for row in rows))
+    cells = list(dict.fromkeys((row["instance"], row["share"]) for row in rows))
+    found = {(row["instance"], row["share"], row["solver"]): row for row in rows}
+
+    def cell(key: tuple[str, float], solver: str) -> str:
+        row = found[(*key, solver)]
+        if row["leakage"] is None:
+            return "–"
+        return f"{row['leakage']:.6f} ({row['cpu_seconds']:.2f} s)"
+
+    for name in dict.fromkeys(instance for instance, _ in cells):
+        mine = [key for key in cells if key[0] == name]
+        proved = [max(found[(*key, solver)].get("lower_bound") or 0.0 for solver in names) for key in mine]
+        text += f"**{name}**, leakage in nats (CPU seconds)\n\n"
+        text += table(
+            ("", *(f"R = {share:g}·H(X)" for _, share in mine)),
+            [*((solver, *(cell(key, solver) for key in mine)) for solver in names),
+             ("largest proved lower bound", *(f"{bound:.6f}" for bound in proved))],
+        ) + "\n"  # fmt: skip
+    return text + machine(result)
+
+
+def growth(result: dict[str, Any]) -> str:
+    """How time and memory grow."""
+    titles = {
+        "n_x": "M (with N = M + 1, K = 10)",
+        "n_s": "K (M = 100)",
+        "n_y": "N (M = 100, K = 10)",
+        "runs": "runs in the batch (M = 100, K = 10)",
+        "threads": "threads, wall clock (16 runs, M = 100)",
+    }
+    text = "## 3. Growth\n\nSeconds a step and run of the compiled plain step on random dense tables.\n\n"
+    for name, rows in result["sweeps"].items():
+        exponent = result["exponents"].get(name)
+        fitted = "" if exponent is None else f", exponent of the last three {exponent:.2f}"
+        text += f"**{titles[name]}**{fitted}\n\n" + table(
+            [str(row["size"]) for row in rows], [[f"{row['seconds_a_step']:.3g}" for row in rows]]
+        ) + "\n"  # fmt: skip
+    text += "Whole solves by accelerated AEM at R = 0.5·H(X), each in a process of its own:\n\n"
+    text += table(
+        ("K × M", "restarts", "steps", "CPU s", "peak memory, MB", "shortfall of disclosure"),
+        [
+            (f"{row['n_s']} × {row['n_x']}", row["restarts"], row["max_steps"], f"{row['cpu_seconds']:.1f}",
+             f"{row['peak_bytes'] / 1e6:.0f}", f"{max(row['shortfall'], 0.0):.1e}")
+            for row in result["solves"]
+        ],
+    )  # fmt: skip
+    return text + "\n" + machine(result)
+
+
+def gpu(result: dict[str, Any]) -> str:
+    """The GPU."""
+    census = result["census"]
+    rows = [
+        (label, f"{census[label]['seconds']:.2f}", f"{max(census[label]['worst_shortfall'], 0.0):.1e}")
+        for label in ("plain", "accelerated")
+    ]
+    steps = [
+        (f"{row['n_s']} × {row['n_x']}", row["runs"], f"{1e3 * row['seconds_a_step']:.2f}", f"{row['ns_an_entry']:.3f}",
+         f"{row['evaluations_a_step']:.1f}", f"{100 * row['share_of_limit']:.0f} %", f"{row['peak_bytes'] / 1e9:.1f}")
+        for row in result["steps"]
+    ]  # fmt: skip
+    large = result.get("large")
+    tail = ""
+    if large is not None:
+        tail = (
+            f"\nA whole accelerated solve of the {large['n_s']} × {large['n_x']} problem at 0.6·H(X), {large['restarts']} "
+            f"restarts × {large['max_steps']} steps: {large['seconds']:.0f} s, most of them on the host, which draws and "
+            "lifts the starts.\n"
+        )
+    agreement = ""
+    if "cpu_difference" in census:
+        agreement = (
+            f" Against the compiled CPU run with the same seed the best leakages differ by at most "
+            f"{census['cpu_difference']['plain']:.1e} nats (plain) and {census['cpu_difference']['accelerated']:.1e} "
+            "(accelerated, where a last digit may decide whether a step is taken)."
+        )
+    return f"""## 4. GPU
+
+Measured by hand with `benchmarks/bench_gpu.py` on one {result["device"]} (PyTorch {
+        result["torch"]
+    }); wall-clock seconds.
+Measured limits of the device: {
+        result["limits"]["copy_bytes_per_s"] / 1e12:.2f} TB/s (copy, read + written) and
+{result["limits"]["exp_per_s"] / 1e9:.0f} G exponentials a second in double precision.
+
+The paper's census experiment, raw counts, {census["points"]} R × {census["restarts"]} starts × {
+        census["max_steps"]
+    } steps,
+from the table to the answers:
+
+{table(("", "seconds", "worst shortfall of disclosure, nats"), rows)}
+Answers on heart failure differ from PyTorch's CPU by at most {result["largest_difference_from_cpu"]:.1e}.{
+        agreement
+    }
+
+One plain step on a batch that stays on the device. The limit is the larger of the time for the fewest bytes it must move
+(two reads of M×N tables an evaluation of G, five passes a step) and that for its exponentials; the eager operations of
+PyTorch make more passes than that.
+
+{
+        table(
+            ("K × M", "runs", "ms a step", "ns an entry", "evaluations", "of the limit", "peak memory, GB"),
+            steps,
+        )
+    }{tail}"""
+
+
+def write() -> Path:
+    """Write the page from whatever results there are."""
+    sections: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+        ("step", step), ("quality", quality), ("growth", growth), ("gpu", gpu),
+    ]  # fmt: skip
+    parts = [HEAD]
+    for name, render in sections:
+        result = harness.load(name)
+        if result is not None:
+            parts.append(render(result))
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    return PAGE
+
+
+if __name__ == "__main__":
+    print(write())
