@@ -8,7 +8,6 @@ own λ, η and momentum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ class Batch:
         log_p_x: Shape (M,).
         log_p_s: Shape (K,).
         root_tolerance: How far above 0 the accepted G may lie, nats.
-        sums: A kernel that evaluates G without writing weights (:func:`privfunnel.solvers._aem_triton.sums`), or None.
+        fused: :mod:`privfunnel.solvers._aem_triton` where it can be used, or None.
     """
 
     xp: Any
@@ -40,12 +39,10 @@ class Batch:
     log_p_x: Tensor
     log_p_s: Tensor
     root_tolerance: float
-    sums: Callable[..., None] | None = None
+    fused: Any = None
 
     @classmethod
-    def of(
-        cls, tables: Tables, xp: Any = np, sums: Callable[..., None] | None = None, **placement: Any
-    ) -> Batch:
+    def of(cls, tables: Tables, xp: Any = np, fused: Any = None, **placement: Any) -> Batch:
         """Tables for ``xp``; ``placement`` (a torch device) goes to its ``asarray``."""
         return cls(
             xp=xp,
@@ -54,7 +51,7 @@ class Batch:
             log_p_x=xp.asarray(tables.log_p_x, **placement),
             log_p_s=xp.asarray(tables.log_p_s, **placement),
             root_tolerance=tables.root_tolerance(),
-            sums=sums,
+            fused=fused,
         )
 
 
@@ -134,51 +131,28 @@ def root(
 ) -> tuple[Tensor, Evaluation]:
     """λ (B,) with 0 ≤ G(λ) ≤ ``slack``, −1 where there is none, and the update there (that of any λ where none)."""
     xp = batch.xp
+    if batch.fused is not None:
+        best, trial = batch.fused.root(batch, base, log_w, slope, target, slack)
+        return best, evaluate(batch, base, log_w, xp.where(best >= 0.0, best, trial), target)
     trial = xp.clip(slope, 0.0, None)
     best, low, high = trial * 0.0 - 1.0, trial * 0.0 - 1.0, trial * 0.0 + np.inf
     open_ = trial >= 0.0
-    search = _Search(batch, base, log_w, target)
+    made = evaluate(batch, base, log_w, trial, target)
     for _ in range(ROOT_EVALUATIONS):
-        value, gain = search.at(trial, open_)
-        feasible = value >= 0.0
+        feasible = made.value >= 0.0
         best = xp.where(open_ & feasible, trial, best)
         high = xp.where(open_ & feasible, trial, high)
         low = xp.where(open_ & ~feasible, trial, low)
-        open_ = open_ & ~(feasible & ((value <= slack) | (trial == 0.0)))
-        following = next_slope(xp, trial, value - 0.5 * slack, gain, low, high)
+        open_ = open_ & ~(feasible & ((made.value <= slack) | (trial == 0.0)))
+        following = next_slope(xp, trial, made.value - 0.5 * slack, made.gain, low, high)
         open_ = open_ & (following != trial) & (following <= SLOPE_LIMIT)
         if not bool(open_.any()):
             break
         trial = xp.where(open_, following, trial)
-    return best, search.end(xp.where(best >= 0.0, best, trial))
-
-
-class _Search:
-    """Evaluations of G for one batch: with their weights, or by a kernel that leaves them out until the end."""
-
-    def __init__(self, batch: Batch, base: Tensor, log_w: Tensor, target: Tensor) -> None:
-        """Set up; nothing is computed yet."""
-        self.batch, self.base, self.log_w, self.target = batch, base, log_w, target
-        self.trial: Tensor = None
-        self.made: Evaluation | None = None
-        if batch.sums is not None:
-            self.mean = batch.xp.zeros_like(base[..., 0])
-            self.spread = batch.xp.zeros_like(base[..., 0])
-
-    def at(self, trial: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """G and dG/dλ (B,) at ``trial``; only those ``wanted`` matter."""
-        if self.batch.sums is None:
-            self.trial, self.made = trial, evaluate(self.batch, self.base, self.log_w, trial, self.target)
-            return self.made.value, self.made.gain
-        self.batch.sums(self.base, self.log_w, trial, wanted, self.mean, self.spread)
-        value = (self.mean * self.batch.p_x).sum(axis=-1) - self.target
-        return value, (self.batch.xp.clip(self.spread, 0.0, None) * self.batch.p_x).sum(axis=-1)
-
-    def end(self, slope: Tensor) -> Evaluation:
-        """The whole update at ``slope``; nothing is repeated where the last evaluation was there."""
-        if self.made is None or bool((self.trial != slope).any()):
-            return evaluate(self.batch, self.base, self.log_w, slope, self.target)
-        return self.made
+        made = evaluate(batch, base, log_w, trial, target)
+    if bool(((best >= 0.0) & (trial != best)).any()):
+        made = evaluate(batch, base, log_w, xp.where(best >= 0.0, best, trial), target)
+    return best, made
 
 
 def next_slope(xp: Any, trial: Tensor, value: Tensor, gain: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -217,18 +191,34 @@ def begin(batch: Batch, now: Tensor, before: Tensor, slope: Tensor, eta: Tensor,
     return State(now, before, slope, eta, age, slack, leakage, none + np.inf, none, on, on)
 
 
-def plain_step(
-    batch: Batch, log_u: Tensor, slope: Tensor, target: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One iteration of Algorithm 1: (log u, λ, residual, whether it moved); see :func:`_aem_step.step`."""
+class Plain(NamedTuple):
+    """What a plain step returns: log u (B, M, N), u if it was made on the way, λ, residual, whether it moved."""
+
+    log_u: Tensor
+    u: Tensor | None
+    slope: Tensor
+    residual: Tensor
+    moved: Tensor
+
+
+def plain_step(batch: Batch, log_u: Tensor, u: Tensor | None, slope: Tensor, target: Tensor) -> Plain:
+    """One iteration of Algorithm 1, ``u`` being exp(``log_u``) or None; see :func:`_aem_step.step`."""
     xp = batch.xp
-    now = outputs(batch, xp.exp(log_u))
+    now = outputs(batch, xp.exp(log_u) if u is None else u)
     base, log_w = log_u - batch.p_s_given_x.T @ now.log_t, log_u - now.log_r
-    found, made = root(batch, base, log_w, slope, target, slope * 0.0 + batch.root_tolerance)
+    slack = slope * 0.0 + batch.root_tolerance
+    if batch.fused is not None:
+        found, _ = batch.fused.root(batch, base, log_w, slope, target, slack)
+        new, u, residual = batch.fused.update(batch, base, log_w, now.log_r, found)
+        moved = found >= 0.0
+        return Plain(new, u, xp.where(moved, found, slope), residual, moved)
+    found, made = root(batch, base, log_w, slope, target, slack)
     moved = found >= 0.0
     new = log_point(batch, made.weight, made.total, made.exponent)
     residual, _ = change(batch, log_u, new, made)
-    return xp.where(moved[:, None, None], new, log_u), xp.where(moved, found, slope), residual, moved
+    return Plain(
+        xp.where(moved[:, None, None], new, log_u), None, xp.where(moved, found, slope), residual, moved
+    )
 
 
 def fast_step(batch: Batch, state: State, target: Tensor, tolerance: float) -> State:

@@ -33,11 +33,11 @@ def torch_engine(tables: Tables, device: str) -> TorchEngine:
 
 
 def torch_batch(tables: Tables, device: str) -> batched.Batch:
-    """The tables on a device, with the kernel for the search of λ where Triton and a GPU are there."""
-    sums = None
+    """The tables on a device, with fused kernels where Triton and a GPU are there."""
+    fused = None
     if device != "cpu" and importlib.util.find_spec("triton") is not None:
-        sums = need("privfunnel.solvers._aem_triton", extra="gpu").sums
-    return batched.Batch.of(tables, need("torch", extra="gpu"), sums=sums, device=device)
+        fused = need("privfunnel.solvers._aem_triton", extra="gpu")
+    return batched.Batch.of(tables, need("torch", extra="gpu"), fused=fused, device=device)
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,18 @@ class TorchEngine:
         points, slope, goal = self._place(log_u, pace.slope, target)
         residual, done = slope * 0.0 + np.inf, slope * 0.0
         alive = going = slope >= 0.0
+        u = None
         for n in range(steps):
-            new, new_slope, change, moved = batched.plain_step(batch, points, slope, goal)
-            take = going & moved
-            points = xp.where(take[:, None, None], new, points)
-            slope = xp.where(take, new_slope, slope)
-            residual = xp.where(take, change, residual)
+            made = batched.plain_step(batch, points, u, slope, goal)
+            take = going & made.moved
+            if bool(take.all()):
+                points, u = made.log_u, made.u
+            else:
+                points, u = xp.where(take[:, None, None], made.log_u, points), None
+            slope = xp.where(take, made.slope, slope)
+            residual = xp.where(take, made.residual, residual)
             done = done + take
-            alive = alive & (moved | ~going)
+            alive = alive & (made.moved | ~going)
             going = take & (residual > tolerance)
             last = n == steps - 1 or not bool(going.any())
             if not last and (n % COMPACT_EVERY or float((~going).sum()) < COMPACT_AT * len(runs)):
@@ -86,7 +90,7 @@ class TorchEngine:
                 out[home] = values[leaving].cpu().numpy()
             if last:
                 break
-            runs = runs[going.cpu().numpy()]
+            runs, u = runs[going.cpu().numpy()], None
             points, slope, goal, residual, done, alive, going = (
                 values[going] for values in (points, slope, goal, residual, done, alive, going)
             )
