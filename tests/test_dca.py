@@ -136,16 +136,18 @@ def test_projection_onto_the_simplex():
 @pytest.mark.parametrize("options", [{}, {"penalty": "sparse"}, {"variant": "repaired"}])
 def test_solve_meets_the_disclosure_and_is_seeded(skewed, options):
     small = {
-        "betas": (1.5, 3.0, 6.0),
-        "alphas": (0.02, 0.2),
+        "betas": (1.5, 4.0),
+        "alphas": (0.05, 0.2),
+        "outputs": (3,),
         "runs": 2,
         "refine": 1,
-        "max_steps": 200,
+        "max_steps": 40,
+        "time_limit": None,
         **options,
     }
     if options.get("variant") == "repaired":
         small.pop("alphas")
-    for share in (0.1, 0.5, 0.9):
+    for share in (0.2, 0.8):
         asked = share * skewed.disclosure_ceiling
         first = pf.solve(skewed, disclosure=asked, solver="dca", throw=False, **small)
         again = pf.solve(skewed, disclosure=asked, solver="dca", throw=False, **small)

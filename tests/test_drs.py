@@ -154,7 +154,14 @@ def test_a_penalty_that_never_converges_is_said_in_the_answer(uniform):
 
 @pytest.mark.parametrize("variant", ["published", "repaired"])
 def test_solve_meets_the_disclosure_and_is_seeded(skewed, variant):
-    options = {"variant": variant, "runs": 2, "betas": (1.0, 2.0, 4.0, 8.0), "refine": 1, "max_steps": 1000}
+    options = {
+        "variant": variant,
+        "runs": 2,
+        "betas": (1.0, 2.0, 4.0, 8.0),
+        "refine": 1,
+        "max_steps": 300,
+        "time_limit": None,
+    }
     for share in (0.1, 0.5, 0.9):
         target = share * skewed.disclosure_ceiling
         first = pf.solve(skewed, disclosure=target, solver="drs", throw=False, **options)
@@ -176,7 +183,10 @@ def test_zeros_in_the_table_give_no_nan():
     problem = pf.Problem([[5, 0, 3, 0], [0, 2, 0, 4], [1, 0, 0, 2]])
     for variant in ("published", "repaired"):
         solution = pf.solve(
-            problem, disclosure=0.6, solver=DRS(variant=variant, runs=2, betas=(1.5, 3.0)), throw=False
+            problem,
+            disclosure=0.6,
+            solver=DRS(variant=variant, runs=1, betas=(1.5, 3.0), refine=1, max_steps=300),
+            throw=False,
         )
         assert np.isfinite(solution.channel).all()
         assert solution.disclosure >= 0.6 - 1e-9
@@ -236,7 +246,14 @@ def test_variants_have_names_of_their_own(skewed):
     repaired = DRS(variant="repaired")
     assert repaired.name == pf.RepairedDRS().name == "drs-repaired"
     assert pickle.loads(pickle.dumps(repaired)).name == "drs-repaired"
-    quick = {"runs": 1, "betas": (2.0, 4.0), "refine": 0, "max_steps": 100, "throw": False}
+    quick = {
+        "runs": 1,
+        "betas": (2.0, 4.0),
+        "refine": 0,
+        "max_steps": 100,
+        "time_limit": None,
+        "throw": False,
+    }
     by_name = pf.solve(skewed, disclosure=0.4, solver="drs-repaired", **quick)
     by_option = pf.solve(skewed, disclosure=0.4, solver="drs", variant="repaired", **quick)
     assert by_name.solver == by_option.solver == "drs-repaired"

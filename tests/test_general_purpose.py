@@ -66,7 +66,9 @@ def test_feasible_starts_reach_the_disclosure(share):
 
 
 @pytest.mark.parametrize(("share", "optimum"), [(0.1, 0.0195824), (0.4, 0.0806), (0.8, 0.3138)])
-@pytest.mark.parametrize("solver", [SLSQP(), IPOPT(barrier=1e-4)], ids=["slsqp", "ipopt"])
+@pytest.mark.parametrize(
+    "solver", [SLSQP(time_limit=None), IPOPT(barrier=1e-4, time_limit=None)], ids=["slsqp", "ipopt"]
+)
 def test_best_of_30_is_near_the_optimum_of_the_synthetic_problem(uniform, solver, share, optimum, casadi):
     solution = pf.solve(uniform, disclosure=share * uniform.disclosure_ceiling, solver=solver)
     assert solution.leakage == pytest.approx(optimum, abs=6e-5)

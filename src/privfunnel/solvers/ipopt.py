@@ -88,7 +88,9 @@ class IPOPT(Solver):
         deadline = Deadline(self.time_limit)
         n_x = problem.n_x
         options: dict[str, Any] = {
-            "print_time": False, "error_on_fail": False, "ipopt.print_level": 0, "ipopt.sb": "yes",
+            # IPOPT shortens a step on which a logarithm fails; that is no news.
+            "print_time": False, "error_on_fail": False, "show_eval_warnings": False,
+            "ipopt.print_level": 0, "ipopt.sb": "yes",
             "ipopt.max_iter": self.max_steps, "ipopt.tol": self.tolerance, "ipopt.bound_relax_factor": 0.0,
         }  # fmt: skip
         if self.barrier is not None:
