@@ -100,7 +100,7 @@ def test_a_session_streams_cancels_and_keeps_what_it_found(tmp_path: Path) -> No
             roles = {"private": ["sex"], "public": ["smoking", "diabetes", "anaemia"], "bins": {}}
             await session.ask("roles", **roles)
             assert not await session.cancel()
-            await session.begin(points=5, solver="aem")
+            await session.begin(points=5, solver="greedy")
             assert session.busy
             assert session.stream is not None
             events = [event async for _, event in session.stream.read(0)]
@@ -117,7 +117,7 @@ def test_a_session_streams_cancels_and_keeps_what_it_found(tmp_path: Path) -> No
             assert stream.closed
             assert stream.events[-1]["kind"] == "stopped"
 
-            await session.begin(points=1, solver="aem")
+            await session.begin(points=1, solver="greedy")
             events = [event async for _, event in session.stream.read(0)]
             assert events[-1]["kind"] == "failed"
             assert "from 2 to 200" in events[-1]["message"]

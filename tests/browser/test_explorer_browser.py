@@ -142,7 +142,7 @@ def test_an_awkward_upload(open_page: Any) -> None:
     page.wait_for_function(
         "() => document.querySelectorAll('[data-column=score] .histogram line').length === 2"
     )
-    draw(page, solver="aem")
+    draw(page, solver="greedy")
     heat = page.locator("#heat").inner_html()
     assert "Wells, Somerset" in heat
     assert "東京" in heat
@@ -166,7 +166,7 @@ def test_markup_in_a_table_stays_text(open_page: Any, tmp_path: Path) -> None:
     page.locator('.column[data-column="<b>secret</b>"]').get_by_text("Private").click()
     page.locator('.column[data-column="<i>open</i>"]').get_by_text("Public").click()
     page.wait_for_selector("#curve:not([data-locked])")
-    draw(page, solver="aem")
+    draw(page, solver="greedy")
     assert page.locator("main img").count() == 0
     assert page.locator("main b", has_text="secret").first.inner_text() == "<b>secret</b>"
     report = download(page, "report.html").read_text("utf-8")
@@ -211,7 +211,7 @@ def test_cancelling_keeps_the_page_alive(open_page: Any) -> None:
     assert page.get_by_role("button", name="Cancel").is_hidden()
     assert page.locator("#error").is_hidden()
     load_heart(page)
-    draw(page, solver="aem")
+    draw(page, solver="greedy")
     assert figures(page)["Disclosed"].endswith("bits")
 
 
@@ -226,7 +226,7 @@ def test_two_tabs_do_not_see_each_others_data(open_page: Any, watch: Any) -> Non
     assert second.locator("#table-loaded").is_hidden()
     second.locator("#file").set_input_files(AWKWARD)
     second.wait_for_selector("#roles:not([data-locked])")
-    draw(first, solver="aem")
+    draw(first, solver="greedy")
     assert "heart-failure.csv" in first.locator("#table-summary").inner_text()
     assert "awkward.csv" in second.locator("#table-summary").inner_text()
     # The second tab has no curve, whatever the first one has.
@@ -244,7 +244,7 @@ def test_two_tabs_do_not_see_each_others_data(open_page: Any, watch: Any) -> Non
 def test_a_narrow_window_needs_no_sideways_scrolling(open_page: Any, scheme: str) -> None:
     page = open_page(width=390, color_scheme=scheme)
     load_heart(page)
-    draw(page, solver="aem")
+    draw(page, solver="greedy")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("#chart svg.narrow").is_visible()
     assert page.locator("#chart svg.wide").is_hidden()
@@ -294,7 +294,7 @@ def test_the_keyboard_is_enough(open_page: Any) -> None:
 def test_every_control_has_a_name(open_page: Any) -> None:
     page = open_page()
     load_heart(page)
-    draw(page, solver="aem")
+    draw(page, solver="greedy")
     nameless = page.evaluate(
         """[...document.querySelectorAll('button, input, select, a[href], [role=button]')].filter((e) =>
              !(e.getAttribute('aria-label') || e.textContent.trim() || (e.labels && e.labels.length)

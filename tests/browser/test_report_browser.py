@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    curve = pf.trace(pf.instances.load("heart-failure"), points=8, solver="aem", restarts=2, throw=False)
+    curve = pf.trace(pf.instances.load("heart-failure"), points=8, solver="greedy", throw=False)
     target = tmp_path_factory.mktemp("report") / "report.html"
     report.write(target, curve, report.Report(source="heart-failure", chosen=curve.at(2.0)))
     return target
