@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import privfunnel as pf
 from privfunnel import report
+from privfunnel.cli import main
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import to_bits
 from privfunnel.report import view
@@ -151,6 +153,20 @@ def test_further_sections_and_other_methods_are_shown(curve: pf.Curve, text: str
     assert "<h2>Other methods</h2>" in text
 
 
+def test_other_methods_may_be_plain_points(curve: pf.Curve) -> None:
+    ceiling = curve.problem.disclosure_ceiling
+    line = [
+        (0.0, 0.0),
+        (0.5 * ceiling, 0.1),
+        (0.9 * ceiling, float("nan")),
+        (ceiling, curve.problem.leakage_ceiling),
+    ]
+    whole = report.render(curve, report.Report(others={"chord": line}))
+    excess = to_bits(0.1 - curve.at(0.5 * ceiling).leakage)
+    assert f"<td>chord</td><td class=num>1</td><td class=num>{excess:.2g}</td>" in whole
+    assert "nan" not in whole.partition("<main>")[2].partition("Provenance")[0]
+
+
 def test_the_same_input_gives_the_same_file(curve: pf.Curve) -> None:
     options = report.Report(created=datetime(2026, 1, 2, tzinfo=UTC))
     assert report.render(curve, options) == report.render(curve, options)
@@ -176,3 +192,43 @@ def test_trivial_problems_have_reports_too(table: list[list[float]]) -> None:
     problem = pf.Problem(table)
     curve = pf.trace(problem, points=3, solver="aem", throw=False)
     parse(report.render(curve, report.Report(chosen=curve.solutions[-1])))
+
+
+def test_the_command_line_chooses_and_compares(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the command also draws figures")
+    arguments = [
+        "curve",
+        "heart-failure",
+        "--points",
+        "4",
+        "--solver",
+        "greedy",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    result = CliRunner().invoke(main, [*arguments, "--choose", "80%", "--beside", "greedy"])
+    assert result.exit_code == 0, result.output
+    whole = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "The chosen point" in whole
+    assert "<h2>Other methods</h2>" in whole
+    assert "--choose 80% --beside greedy" in whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--choose", "80%"], "--out DIR"),
+        (["--beside", "greedy"], "--out DIR"),
+        (["--beside", "gredy", "--out", "out"], "did you mean 'greedy'"),
+        (["--choose", "120%", "--out", "out"], "infeasible"),
+        (["--choose", "lots", "--out", "out"], "cannot be read"),
+    ],
+)
+def test_what_cannot_go_into_a_report_is_told_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["curve", "heart-failure", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,17 @@ from privfunnel.cli._common import (
     console,
     load_source,
     parse_options,
+    parse_quantity,
     progress_on_terminal,
     solver_options,
     source_options,
     units_option,
 )
+from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from privfunnel.curve import Curve
+    from privfunnel.solution import Solution
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
 INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
@@ -45,6 +49,10 @@ PROVERS = ("auto", "global", "perfect")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Folder for curve.csv, .json (in nats), .png, .svg, report.html and the proofs.")  # fmt: skip
+@click.option("--choose", metavar="R",
+              help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2.")  # fmt: skip
+@click.option("--beside", multiple=True, metavar="SOLVER",
+              help="Also draw this solver's curve in the report; may be repeated.")  # fmt: skip
 def command(
     source: str,
     points: int,
@@ -56,6 +64,8 @@ def command(
     units: Units,
     as_json: bool,
     out: Path | None,
+    choose: str | None,
+    beside: tuple[str, ...],
     **reading: Any,
 ) -> None:
     """Trace the privacy funnel of SOURCE.
@@ -69,11 +79,26 @@ def command(
       privfunnel curve heart-failure
       privfunnel curve joint.csv --points 40 --units bits --out out/mine
       privfunnel curve patients.csv --private sex,death --public smoking,diabetes
+      privfunnel curve heart-failure --out out/heart --choose 80% --beside aem --beside greedy
     """
-    from privfunnel import trace
+    from privfunnel import solve, trace
     from privfunnel.files import output_folder
+    from privfunnel.solve import check_disclosure
+    from privfunnel.solvers import registry
 
+    if out is None and (choose is not None or beside):
+        raise InvalidInputError(
+            "--choose and --beside go into the report: say where to put it with --out DIR"
+        )
+    for name in beside:
+        registry.get(name)  # an unknown name is told before the work, not after it
     problem = load_source(source, **reading)
+    at = None
+    if choose is not None:
+        at = parse_quantity(
+            choose, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--choose", units=units
+        )
+        check_disclosure(problem, at)
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(output_folder(out))
         if folder is not None:
@@ -91,7 +116,12 @@ def command(
                 **parse_options(options, restarts),
             )
         if folder is not None:
-            write_files(curve, folder, units=units, title=source)
+            solving = {"solver": solver, "seed": seed, "throw": False, **parse_options(options, restarts)}
+            chosen = None if at is None else solve(problem, disclosure=at, **solving)
+            others = {
+                name: trace(problem, points=points, solver=name, seed=seed, throw=False) for name in beside
+            }
+            write_files(curve, folder, units=units, title=source, chosen=chosen, others=others)
     if as_json:
         click.echo(json.dumps(to_json(curve, units), indent=1))
     else:
@@ -125,7 +155,15 @@ def to_json(curve: Curve, units: Units) -> dict[str, Any]:
     return document
 
 
-def write_files(curve: Curve, folder: Path, *, units: Units, title: str) -> None:
+def write_files(
+    curve: Curve,
+    folder: Path,
+    *,
+    units: Units,
+    title: str,
+    chosen: Solution | None = None,
+    others: Mapping[str, Curve] | None = None,
+) -> None:
     """Write the curve as table, JSON, figures and report, and what it takes to check it: the problem and the proofs."""
     from privfunnel import plot, report
     from privfunnel.certificate import save_bundle
@@ -146,7 +184,9 @@ def write_files(curve: Curve, folder: Path, *, units: Units, title: str) -> None
     figure = plot.curve(curve, units=units.name, title=title)
     plot.save(figure, folder / "curve.png", folder / "curve.svg")
     command = click.get_current_context().meta.get(COMMAND, "")
-    details = report.Report(title=f"Privacy funnel of {title}", source=title, command=command)
+    details = report.Report(
+        title=f"Privacy funnel of {title}", source=title, command=command, chosen=chosen, others=others or {}
+    )
     report.write(folder / "report.html", curve, details)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import to_bits
 from privfunnel.report import view
 from privfunnel.report.axes import Axis
-from privfunnel.report.chart import Series, figure
+from privfunnel.report.chart import Line, Series, figure
 from privfunnel.report.meaning import Guess, Kept, explain
 from privfunnel.solution import Solution
 
@@ -51,7 +52,7 @@ class Report:
         chosen: The point to be released, described in detail.
         private: The private symbols as attributes; read from the labels by default.
         public: The public symbols as attributes; read from the labels by default.
-        others: Other methods' curves by name, drawn for comparison.
+        others: Other methods' curves by name, drawn for comparison: a curve, or points (disclosure, leakage) in nats.
         sections: Further sections, an audit for one.
         table: What to check certificates against, as the command line takes it, e.g. ``p.csv --private sex --public
             age``; the file ``problem.json`` by default.
@@ -64,7 +65,7 @@ class Report:
     chosen: Solution | None = None
     private: Axis | None = None
     public: Axis | None = None
-    others: Mapping[str, Curve] = field(default_factory=dict)
+    others: Mapping[str, Curve | Line] = field(default_factory=dict)
     sections: Sequence[Section] = ()
     table: str = ""
     command: str = ""
@@ -137,10 +138,7 @@ def _front(curve: Curve, report: Report) -> str:
 def _curve_section(curve: Curve, report: Report) -> str:
     problem = curve.problem
     free = problem.free_disclosure
-    others = [
-        Series(name, [(s.disclosure, s.leakage) for s in other.solutions])
-        for name, other in report.others.items()
-    ]
+    others = [Series(name, _points(other)) for name, other in report.others.items()]
     picture = view.picture(
         problem, curve.solutions, free_disclosure=free, chosen=report.chosen, others=others
     )
@@ -237,11 +235,17 @@ def _points_section(curve: Curve) -> str:
     return f"<section><h2>Points</h2>{_table('In bits.', heads, rows)}</section>"
 
 
-def _others_section(curve: Curve, others: Mapping[str, Curve]) -> str:
+def _points(other: Curve | Line) -> list[tuple[float, float]]:
+    """Return another method's points in nats, those that it did not reach left out."""
+    found = ((s.disclosure, s.leakage) for s in other.solutions) if isinstance(other, Curve) else other
+    return sorted((float(r), float(v)) for r, v in found if math.isfinite(r) and math.isfinite(v))
+
+
+def _others_section(curve: Curve, others: Mapping[str, Curve | Line]) -> str:
     rows = []
     for name, other in others.items():
-        inside = [s for s in other.solutions if 0.0 < s.disclosure < curve.problem.disclosure_ceiling]
-        excess = [s.leakage - curve.at(s.disclosure).leakage for s in inside]
+        inside = [(r, v) for r, v in _points(other) if 0.0 < r < curve.problem.disclosure_ceiling]
+        excess = [v - curve.at(r).leakage for r, v in inside]
         worst = max(excess, default=0.0)
         mean = sum(excess) / len(excess) if excess else 0.0
         rows.append((name, str(len(inside)), f"{to_bits(mean):.2g}", f"{to_bits(worst):.2g}"))
