@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -153,21 +152,6 @@ def test_tables_of_a_database(tmp_path: Path) -> None:
         count(str(path))
 
 
-def test_sqlite_needs_its_extension_or_works(tmp_path: Path) -> None:
-    path = tmp_path / "d.sqlite"
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE t (s TEXT, x INTEGER)")
-        database.execute("INSERT INTO t VALUES ('a', 1)")
-    database.close()
-    try:
-        duckdb.connect(config={"autoinstall_known_extensions": "false"}).execute("LOAD sqlite_scanner")
-    except duckdb.Error:
-        with pytest.raises(InvalidInputError, match="sqlite extension is not installed"):
-            count(f"{path}::t")
-    else:
-        assert count(f"{path}::t").x_labels == ("x=1",)
-
-
 def test_an_arrow_dataset_streams(tmp_path: Path) -> None:
     dataset = pytest.importorskip("pyarrow.dataset")
     pa.parquet = pytest.importorskip("pyarrow.parquet")
@@ -194,5 +178,7 @@ def test_batches_keep_the_order_of_the_rows(suffix: str, tmp_path: Path) -> None
     )
     with open_table(source) as table:
         batches = list(table.batches(["s", "x"], 30_000))
+    with open_table(source) as table:
+        assert table.n_rows() == 200_000
     assert max(batch.num_rows for batch in batches) <= 30_000
     assert pa.Table.from_batches(batches)["x"].to_pylist() == list(range(200_000))

@@ -9,11 +9,12 @@ from typing import Any
 
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.columns import Column, Value
+from privfunnel.engines.database import Database
 from privfunnel.engines.files import ReadOptions, connect, open_file
 from privfunnel.engines.table import Table
 from privfunnel.errors import InvalidInputError, need
 
-__all__ = ["Bins", "Column", "Cut", "ReadOptions", "Table", "Top", "Value", "open_table"]
+__all__ = ["Bins", "Column", "Cut", "Database", "ReadOptions", "Table", "Top", "Value", "open_table"]
 
 
 @contextmanager
@@ -22,7 +23,8 @@ def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Table]:
 
     Args:
         source: A path (CSV, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, a frame that narwhals knows
-            (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …), or a :class:`Table`.
+            (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …), or a :class:`Table` such as
+            ``Database(connection, "customers")``.
         read: How to read a text file.
 
     Raises:

@@ -1,16 +1,18 @@
-"""Files and database tables through DuckDB, the embedded engine; nothing is ever fetched from a network."""
+"""Files through DuckDB, the embedded engine, and SQLite's own; nothing is ever fetched from a network."""
 
 from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from privfunnel.engines.database import Database
 from privfunnel.engines.table import Table
 from privfunnel.errors import InvalidInputError, need
 
@@ -72,10 +74,9 @@ def open_file(source: str, options: ReadOptions, stack: ExitStack) -> Table:
     try:
         if form == "duckdb":
             return _table(connect(stack, text, read_only=True), path, inner)
-        connection = connect(stack)
         if form == "sqlite":
-            return _sqlite(connection, path, inner)
-        relation = readers[form](connection, path, options)
+            return _sqlite(path, inner, stack)
+        relation = readers[form](connect(stack), path, options)
     except need("duckdb", "tables").Error as error:
         raise _explained(error, path) from error
     except OSError as error:
@@ -238,25 +239,33 @@ def _table(connection: Any, path: Path, name: str) -> Table:
         **{t: (s, t) for s, t in found},
     }
     if name not in known:
-        listed = ", ".join(sorted(table for _, table in found)) or "none"
-        asked = f"has no table {name!r}" if name else "is a database: name a table"
-        raise InvalidInputError(f"{path.name!r} {asked}; it holds {listed}: write {path.name}::TABLE")
+        raise _no_table(path, name, sorted(table for _, table in found))
     schema, table = known[name]
     return _wrap(connection.sql(f"SELECT * FROM {quoted(schema)}.{quoted(table)}"), path, "")
 
 
-def _sqlite(connection: Any, path: Path, name: str) -> Table:
-    duckdb = need("duckdb", "tables")
+def _sqlite(path: Path, name: str, stack: ExitStack) -> Table:
+    """A table of a SQLite file, through Python's own driver."""
+    connection = stack.enter_context(
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True))
+    )
     try:
-        connection.execute("LOAD sqlite_scanner")
-    except duckdb.Error as error:
-        raise InvalidInputError(
-            f"{path.name!r} is a SQLite database, and DuckDB's sqlite extension is not installed here: run "
-            "INSTALL sqlite in DuckDB once, or export the table to CSV or Parquet"
-        ) from error
-    connection.execute(f"ATTACH {literal(os.fspath(path))} AS source (TYPE sqlite, READ_ONLY)")
-    connection.execute("USE source")
-    return _table(connection, path, name)
+        found = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        )
+        known = [table for (table,) in found.fetchall()]
+    except sqlite3.Error as error:
+        raise InvalidInputError(f"{path.name!r} cannot be read: {error}") from error
+    if name not in known:
+        raise _no_table(path, name, known)
+    return Database(connection, name)
+
+
+def _no_table(path: Path, name: str, known: Sequence[str]) -> InvalidInputError:
+    asked = f"has no table {name!r}" if name else "is a database: name a table"
+    return InvalidInputError(
+        f"{path.name!r} {asked}; it holds {', '.join(known) or 'none'}: write {path.name}::TABLE"
+    )
 
 
 def _one_line(error: BaseException) -> str:

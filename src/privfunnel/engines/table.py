@@ -148,12 +148,7 @@ class Table:
         )
         found = self._collect(by_value)
         if len(found["v"]) <= QUANTILE_VALUES:
-            found = self._without_null(found)
-            values = np.asarray(found["v"], dtype=np.float64)
-            order = np.argsort(values)
-            return binning.weighted_quantiles(
-                values[order], np.asarray(found["n"], dtype=np.int64)[order], size
-            )
+            return self._by_value(found, size)
         asked = [value.quantile(i / size, interpolation="linear").alias(f"q{i}") for i in range(size + 1)]
         try:
             found = self._collect(present.select(*asked))
@@ -164,9 +159,12 @@ class Table:
         return [float(found[f"q{i}"][0]) for i in range(size + 1)]
 
     @staticmethod
-    def _without_null(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        kept = [i for i, value in enumerate(found["v"]) if value is not None and not math.isnan(value)]
-        return {name: [values[i] for i in kept] for name, values in found.items()}
+    def _by_value(found: Mapping[str, list[Any]], size: int) -> list[float]:
+        """Quantiles from values ``v`` and their counts ``n``; null and NaN are left out."""
+        pairs = [(float(v), int(n)) for v, n in zip(found["v"], found["n"], strict=True) if v is not None]
+        pairs = sorted((v, n) for v, n in pairs if not math.isnan(v))
+        values, counts = (np.array(part) for part in zip(*pairs, strict=True))
+        return binning.weighted_quantiles(values, counts, size)
 
     def _present(self, name: str) -> Any:
         """The column alone, without NaN; engines leave nulls out of minima, maxima and quantiles by themselves."""
@@ -212,7 +210,11 @@ class Table:
         values = self._collect(
             self.frame.select(nw.col(name).alias("v")).group_by("v").agg(nw.len().alias("n")).head(10_000)
         )["v"]
-        odd = sorted(value for value in values if value is not None and not _is_number(value))
+        return self._odd(values)
+
+    @staticmethod
+    def _odd(values: Sequence[Any]) -> str:
+        odd = sorted(str(value) for value in values if value is not None and not _is_number(str(value)))
         return f" (it holds {_clip(odd[0])!r})" if odd else ""
 
     def _top(self, name: str, rule: Rule) -> Top:
@@ -220,11 +222,15 @@ class Table:
         counted = self.frame.select(nw.col(name).alias("v")).filter(~nw.col("v").is_null())
         counted = counted.group_by("v").agg(nw.len().alias("n"))
         found = self._collect(counted.sort("n", "v", descending=[True, False]).head(rule.size))
-        if binning.OTHER in found["v"]:
+        return self._kept(name, rule, found["v"])
+
+    @staticmethod
+    def _kept(name: str, rule: Rule, values: Sequence[str]) -> Top:
+        if binning.OTHER in values:
             raise InvalidInputError(
                 f"column {name!r} already holds {binning.OTHER!r}: rename it before grouping"
             )
-        return Top(str(rule), tuple(sorted(found["v"])))
+        return Top(str(rule), tuple(sorted(values)))
 
     def group(self, keys: Mapping[str, Bins | None], limit: int) -> Grouped:
         """Count the combinations of categories that occur; the group-by runs in the engine.

@@ -1,0 +1,186 @@
+"""Tables of any database with a DB-API connection: the same group-by, as plain SQL that runs in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from privfunnel.engines import bins as binning
+from privfunnel.engines.bins import Bins, Cut, Rule, Top
+from privfunnel.engines.columns import canonical, kind_of
+from privfunnel.engines.table import QUANTILE_VALUES, Grouped, Table
+from privfunnel.errors import InvalidInputError, need
+
+SAMPLE_VALUES = 50
+
+
+class Database(Table):
+    """One table or view of a database, reached through a DB-API connection (sqlite3, psycopg, …).
+
+    Counting asks the database for ``SELECT …, COUNT(*) … GROUP BY``; only the counts come back. Kinds of columns are
+    told from a few of their different values. The database must know ``CASE``, ``LIMIT`` and sub-selects.
+
+    Args:
+        connection: An open DB-API connection; it stays open.
+        table: Name of the table, or ``schema.table``.
+        quote: The character around identifiers: ``"`` in standard SQL, a backtick in MySQL.
+    """
+
+    def __init__(self, connection: Any, table: str, *, quote: str = '"') -> None:
+        """Remember the connection; nothing is asked yet."""
+        super().__init__(None, name=repr(table))
+        self.connection = connection
+        self._quote = quote
+        self._from = ".".join(self._quoted(part) for part in table.split("."))
+
+    @property
+    def engine(self) -> str:
+        """The driver's module, e.g. ``"sqlite3"``."""
+        return type(self.connection).__module__.partition(".")[0]
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """Kind of each column, from some of its different values; a column of nulls counts as text."""
+        names = list(self._query(f"SELECT * FROM {self._from} WHERE 1 = 0"))
+        found = {}
+        for name in names:
+            column = self._quoted(name)
+            values = self._query(f"SELECT DISTINCT {column} AS v FROM {self._from} LIMIT {SAMPLE_VALUES}")[
+                "v"
+            ]
+            if any(isinstance(value, bytes) for value in values):
+                found[name] = "bytes"
+                continue
+            try:
+                found[name] = kind_of({canonical(value) for value in values}, name)
+            except InvalidInputError:
+                found[name] = "object"  # mixed: told when the column is used
+        return found
+
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int(self._query(f"SELECT COUNT(*) AS n FROM {self._from}")["n"][0])
+
+    def n_unique(self, name: str) -> int:
+        """Different values, null included."""
+        values = f"SELECT DISTINCT {self._quoted(name)} AS v FROM {self._from}"
+        return int(self._query(f"SELECT COUNT(*) AS n FROM ({values}) AS d")["n"][0])
+
+    def peek(self, names: Sequence[str], rows: int) -> dict[str, int]:
+        """Different values among some rows."""
+        found = {}
+        for name in names:
+            head = f"SELECT {self._quoted(name)} AS v FROM {self._from} LIMIT {rows}"
+            values = f"SELECT DISTINCT v FROM ({head}) AS h"
+            found[name] = int(self._query(f"SELECT COUNT(*) AS n FROM ({values}) AS d")["n"][0])
+        return found
+
+    def _extremes(self, name: str) -> tuple[float | None, float | None, bool]:
+        column = self._quoted(name)
+        found = self._query(f"SELECT MIN({column}) AS low, MAX({column}) AS high FROM {self._from}")
+        low, high = (None if found[end][0] is None else float(found[end][0]) for end in ("low", "high"))
+        return low, high, self.kinds[name] == "integer"
+
+    def quantiles(self, name: str, size: int) -> list[float]:
+        """Quantiles with linear interpolation, from the counts of the values."""
+        column = self._quoted(name)
+        found = self._query(
+            f"SELECT {column} AS v, COUNT(*) AS n FROM {self._from} WHERE {column} IS NOT NULL GROUP BY {column} "
+            f"LIMIT {QUANTILE_VALUES + 1}"
+        )
+        if len(found["v"]) > QUANTILE_VALUES:
+            raise InvalidInputError(
+                f"column {name!r} has more than {QUANTILE_VALUES} different values: give its bins by edges or width"
+            )
+        return self._by_value(found, size)
+
+    def _example(self, name: str) -> str:
+        column = self._quoted(name)
+        values = self._query(f"SELECT DISTINCT {column} AS v FROM {self._from} LIMIT 10000")["v"]
+        return self._odd(values)
+
+    def _top(self, name: str, rule: Rule) -> Top:
+        column = self._quoted(name)
+        found = self._query(
+            f"SELECT {column} AS v, COUNT(*) AS n FROM {self._from} WHERE {column} IS NOT NULL GROUP BY {column} "
+            f"ORDER BY n DESC, v LIMIT {rule.size}"
+        )
+        return self._kept(name, rule, found["v"])
+
+    def group(self, keys: Mapping[str, Bins | None], limit: int) -> Grouped:
+        """Count combinations in the database."""
+        aliases = {name: f"k{i}" for i, name in enumerate(keys)}
+        selected = ", ".join(f"{self._case(name, bins)} AS {aliases[name]}" for name, bins in keys.items())
+        listed = ", ".join(aliases.values())
+        found = self._query(
+            f"SELECT {listed}, COUNT(*) AS n FROM (SELECT {selected} FROM {self._from}) AS r GROUP BY {listed} "
+            f"LIMIT {limit + 1}"
+        )
+        counts = [int(count) for count in found["n"]]
+        return Grouped({name: found[alias] for name, alias in aliases.items()}, counts, len(counts) <= limit)
+
+    def _case(self, name: str, bins: Bins | None) -> str:
+        column = self._quoted(name)
+        if isinstance(bins, Top):
+            kept = ", ".join("'" + value.replace("'", "''") + "'" for value in bins.kept)
+            return (
+                f"CASE WHEN {column} IS NULL OR {column} IN ({kept}) THEN {column} ELSE '{binning.OTHER}' END"
+            )
+        if not isinstance(bins, Cut):
+            return column
+        first, *inner = bins.edges[:-1]
+        whens = [
+            self._below(column, first, -1),
+            *(self._below(column, edge, i) for i, edge in enumerate(inner)),
+        ]
+        last = (
+            "" if bins.edges[-1] == float("inf") else f"WHEN {column} > {bins.edges[-1]!r} THEN {bins.size} "
+        )
+        return f"CASE WHEN {column} IS NULL THEN NULL {' '.join(whens)} {last}ELSE {bins.size - 1} END"
+
+    @staticmethod
+    def _below(column: str, edge: float, code: int) -> str:
+        return "" if edge == float("-inf") else f"WHEN {column} < {edge!r} THEN {code}"
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
+        """Rows as the cursor gives them, ``rows`` at a time."""
+        pa = need("pyarrow", "tables")
+        types = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "text": pa.string()}
+        cursor = self._execute(f"SELECT {', '.join(map(self._quoted, names))} FROM {self._from}")
+        try:
+            while part := cursor.fetchmany(rows):
+                columns = list(zip(*part, strict=True))
+                try:
+                    arrays = [
+                        pa.array(values, types.get(self.kinds[name]))
+                        for name, values in zip(names, columns, strict=True)
+                    ]
+                except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                    raise InvalidInputError(
+                        f"{self.name} mixes types in one column: {str(error).partition(chr(10))[0]}"
+                    ) from error
+                yield pa.RecordBatch.from_arrays(arrays, names=list(names))
+        finally:
+            cursor.close()
+
+    def _quoted(self, name: str) -> str:
+        return self._quote + name.replace(self._quote, 2 * self._quote) + self._quote
+
+    def _execute(self, sql: str) -> Any:
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute(sql)
+        except Exception as error:  # every driver has exceptions of its own
+            cursor.close()
+            raise InvalidInputError(f"{self.name} cannot be read: {' '.join(str(error).split())}") from error
+        return cursor
+
+    def _query(self, sql: str) -> dict[str, list[Any]]:
+        cursor = self._execute(sql)
+        try:
+            names = [column[0] for column in cursor.description]
+            rows = cursor.fetchall()
+        finally:
+            cursor.close()
+        return {name: [row[j] for row in rows] for j, name in enumerate(names)}
