@@ -153,6 +153,28 @@ def test_an_awkward_upload(open_page: Any) -> None:
     assert page.locator("#command").inner_text().startswith("# with mechanism.json")
 
 
+def test_files_can_be_dropped_and_may_be_parquet(open_page: Any, tmp_path: Path) -> None:
+    page = open_page()
+    page.evaluate(
+        """() => {
+          const files = new DataTransfer();
+          files.items.add(new File(["colour,size\\nred,1\\nblue,2\\nred,3\\n"], "dropped.csv"));
+          const drop = new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true });
+          document.querySelector("#drop").dispatchEvent(drop);
+        }"""
+    )
+    page.locator("#table-summary", has_text="dropped.csv · 3 rows · 2 columns").wait_for()
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.table(
+        {"when": arrow.array([1, 2, None]), "what": ["a", "b", "c"], "sure": [True, False, True]}
+    )
+    parquet.write_table(table, tmp_path / "table.parquet")
+    page.locator("#file").set_input_files(tmp_path / "table.parquet")
+    page.locator("#table-summary", has_text="table.parquet · 3 rows · 3 columns").wait_for()
+    assert "1 missing" in page.locator('.column[data-column="when"]').inner_text()
+    assert "boolean" in page.locator('.column[data-column="sure"]').inner_text()
+
+
 def test_markup_in_a_table_stays_text(open_page: Any, tmp_path: Path) -> None:
     nasty = tmp_path / "nasty <img src=x onerror=alert(1)>.csv"
     values = ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>']
