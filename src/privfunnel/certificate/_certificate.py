@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from privfunnel import measures
-from privfunnel.certificate._tree import Index, Proof, check
+from privfunnel.certificate._tree import LARGEST, Index, Proof, check
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -107,7 +108,8 @@ class Certificate:
                 f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
                 f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
             )
-        if problem.fingerprint in self._verified:
+        digest = self._digest()
+        if digest in self._verified:
             return self.value
         self._check_shapes(problem)
         p_s_given_x = _coarsen(problem.p_s_given_x, self.coarsening)
@@ -128,17 +130,35 @@ class Certificate:
             raise CertificateError(
                 f"the certificate claims the line {self.intercept!r} at R = 0, it proves {line!r}"
             )
-        self._verified.add(problem.fingerprint)
+        self._verified.add(digest)
         return self.value
+
+    def _digest(self) -> str:
+        """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
+        digest = hashlib.sha256(self.fingerprint.encode())
+        digest.update(repr((self.slope, self.value, self.intercept, len(self.proofs))).encode())
+        arrays = [self.prices, *([] if self.coarsening is None else [self.coarsening])]
+        for proof in self.proofs:
+            digest.update(repr(proof.claim).encode())
+            arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
+        for array in arrays:
+            digest.update(repr((array.shape, array.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def _check_shapes(self, problem: Problem) -> None:
         numbers = np.array([self.slope, self.value, self.intercept])
-        if self.prices.shape != (problem.n_x,) or not np.all(np.isfinite(self.prices)):
-            raise CertificateError(f"the certificate's prices are not {problem.n_x} finite numbers")
-        if not np.all(np.isfinite(numbers)) or self.slope < 0.0:
+        sound = self.prices.shape == (problem.n_x,) and self.prices.dtype == np.float64
+        if not (sound and np.all(np.abs(self.prices) <= LARGEST)):
+            raise CertificateError(f"the certificate's prices are not {problem.n_x} usable numbers")
+        if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0):
             raise CertificateError("the certificate's slope, value or line is not a usable number")
         groups = self.coarsening
-        if groups is not None and (groups.shape != (problem.n_s,) or groups.min() < 0):
+        if groups is not None and not (
+            groups.shape == (problem.n_s,)
+            and groups.dtype == np.int32
+            and 0 <= groups.min() <= groups.max() < problem.n_s
+        ):
             raise CertificateError(f"the certificate's coarsening does not map {problem.n_s} private symbols")
 
     def save(self, path: str | os.PathLike[str]) -> None:

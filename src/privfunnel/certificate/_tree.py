@@ -20,6 +20,9 @@ LEAF, SHRINK = -1, -2
 #: Room left around a box when Σ w = 1 is used on it: far above the rounding of a sum of M numbers.
 SIMPLEX_SLACK = 1e-12
 
+#: Multipliers and claims beyond this prove nothing that smaller ones do not, and could overflow the arithmetic.
+LARGEST = 1e6
+
 _EPS = float(np.finfo(np.float64).eps)
 _BLOCK = 2048
 
@@ -88,12 +91,16 @@ def check(columns: Array, prices: Array, slope: float, proof: Proof) -> None:
 def _check_tree(columns: Array, proof: Proof) -> None:
     """Shapes, finiteness and the ranges that the arithmetic relies on."""
     n, (n_x, n_s) = proof.n_nodes, columns.shape
-    shapes = (proof.q.shape, proof.variable.shape, proof.split.shape, proof.first.shape)
-    if n == 0 or shapes != ((n, n_s), (n,), (n, 2), (n,)):
+    floats, integers = (proof.q, proof.nu, proof.split), (proof.variable, proof.first)
+    shapes = tuple(array.shape for array in (*floats, *integers))
+    if n == 0 or shapes != ((n, n_s), (n,), (n, 2), (n,), (n,)):
         raise CertificateError("the certificate's tree is damaged: its arrays do not fit the problem")
-    finite = [np.all(np.isfinite(array)) for array in (proof.q, proof.nu, proof.split)]
-    if not (all(finite) and np.isfinite(proof.claim)):
-        raise CertificateError("the certificate's tree is damaged: it holds numbers that are not finite")
+    if any(a.dtype != np.float64 for a in floats) or any(a.dtype != np.int32 for a in integers):
+        raise CertificateError("the certificate's tree is damaged: its arrays are not of the right type")
+    if not all(np.all(np.abs(array) <= LARGEST) for array in (*floats, np.float64(proof.claim))):
+        raise CertificateError(
+            "the certificate's tree is damaged: it holds numbers that are too large or none"
+        )
     if np.any(proof.variable >= n_x) or np.any(proof.variable < SHRINK):
         raise CertificateError("the certificate's tree is damaged: it splits a symbol that does not exist")
     if np.any(proof.split < 0.0) or np.any(proof.split > 1.0):
@@ -135,7 +142,7 @@ def _check_block(
     )
     bound = nu[:, 0] + least.sum(axis=1) - rounding
     excess = proof.claim - bound
-    open_ = excess > 0.0
+    open_ = ~(excess <= 0.0)  # written so that what is not a number stays open, and fails below
     if not open_.any():
         return None
     nodes, lower, upper, rates, least = nodes[open_], lower[open_], upper[open_], rates[open_], least[open_]
@@ -223,7 +230,7 @@ def _check_holes(
     i = variable[holes]
     ends = split[holes]
     height = rates[holes, i][:, None] * ends - slope * xlogx(ends) - least[holes, i][:, None]
-    if np.any(height.min(axis=1, initial=np.inf) - 2.0 * noise[holes, i] < excess[holes]):
+    if not np.all(height.min(axis=1, initial=np.inf) - 2.0 * noise[holes, i] >= excess[holes]):
         raise CertificateError("the certificate does not prove its claim: a split leaves out too much")
 
 
