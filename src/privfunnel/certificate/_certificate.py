@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +138,9 @@ class Certificate:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
         digest = hashlib.sha256(self.fingerprint.encode())
         digest.update(repr((self.slope, self.value, self.intercept, len(self.proofs))).encode())
-        arrays = [self.prices, *([] if self.coarsening is None else [self.coarsening])]
+        arrays: list[NDArray[Any]] = [self.prices]
+        if self.coarsening is not None:
+            arrays.append(self.coarsening)
         for proof in self.proofs:
             digest.update(repr(proof.claim).encode())
             arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
