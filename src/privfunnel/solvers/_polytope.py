@@ -11,11 +11,11 @@ import numpy as np
 from numpy.random import Generator
 
 from privfunnel.errors import SolverError
-from privfunnel.measures import Array, entropy
+from privfunnel.measures import Array, entropy, xlogx
 
 from ._columns import distinct, sparse_starts
 from ._lp import INFINITY, NO_ROWS, NO_VALUES, is_infeasible, is_optimal, new_model
-from ._relax import fill_chords, plogp
+from ._relax import fill_chords
 from ._tree import propagate, shrink
 
 #: Lists of vertices up to this many candidate supports are made outright.
@@ -32,14 +32,14 @@ class Silent:
         weights: Probabilities of the posteriors inside the component, shape (n,).
         posteriors: Shape (n, M_c); each satisfies P w = t.
         entropy: Σ weights·H(posterior), in nats: as small as was found.
-        proved: Whether no mixture has a smaller one (to 1e-7 nats).
+        slack: No mixture has an entropy smaller by more than this, in nats; infinite where nothing is proved.
         vertices: All posteriors met on the way, shape (m, M_c).
     """
 
     weights: Array
     posteriors: Array
     entropy: float
-    proved: bool
+    slack: float
     vertices: Array
 
 
@@ -183,12 +183,10 @@ class Polytope:
         """
         n_x = prices.size
         stack = [(np.zeros(n_x), np.ones(n_x))]
-        found: list[Array] = []
+        found: dict[bytes, Array] = {}
         alpha, beta = np.empty(n_x), np.empty(n_x)
-        opened = 0
-        while stack:
-            if time.perf_counter() > deadline or len(found) >= 10 or opened >= nodes:
-                return False, np.array(found).reshape(-1, n_x), opened
+        opened = hits = 0
+        while stack and hits < 10 and opened < nodes and time.perf_counter() < deadline:
             opened += 1
             lower, upper = stack.pop()
             fill_chords(lower, upper, alpha, beta)
@@ -196,26 +194,28 @@ class Polytope:
             if step is None:
                 if is_infeasible(self._lp):
                     continue
-                return False, np.array(found).reshape(-1, n_x), opened
+                stack.append((lower, upper))  # a program that could not be solved proves nothing
+                break
             w, y = step
             rates = -self.columns @ y - prices
-            low = np.array([rates[i] * lower[i] - plogp(lower[i]) for i in range(n_x)])
-            high = np.array([rates[i] * upper[i] - plogp(upper[i]) for i in range(n_x)])
-            bound = float(y @ self.target + np.minimum(low, high).sum())
+            ends = np.minimum(rates * lower - xlogx(lower), rates * upper - xlogx(upper))
+            bound = float(y @ self.target + ends.sum())
             if bound >= cutoff:
                 continue
             if float(entropy(w) - prices @ w) < cutoff:
-                found.append(self.settle(prices, w))
+                vertex = self.settle(prices, w)
+                found.setdefault(np.round(vertex, 7).tobytes(), vertex)
+                hits += 1
             shrink(rates, 1.0, cutoff - bound, lower, upper)
             if not propagate(lower, upper):
                 continue
-            gap = np.array([-plogp(w[i]) - alpha[i] - beta[i] * w[i] for i in range(n_x)])
+            gap = -xlogx(w) - alpha - beta * w
             i = int(np.argmax(np.where(upper - lower > 1e-9, gap, -1.0)))
             middle = float(np.clip(w[i], 0.8 * lower[i] + 0.2 * upper[i], 0.2 * lower[i] + 0.8 * upper[i]))
             left, right = upper.copy(), lower.copy()
             left[i], right[i] = middle, middle
             stack += [(lower, left), (right, upper)]
-        return not found, np.array(found).reshape(-1, n_x), opened
+        return not (found or stack), np.array(list(found.values())).reshape(-1, n_x), opened
 
 
 def most_silent(p_s_given_x: Array, p_x: Array, rng: Generator, seconds: float, nodes: int) -> Silent:
@@ -231,28 +231,36 @@ def most_silent(p_s_given_x: Array, p_x: Array, rng: Generator, seconds: float, 
         mixture.add(enumerate_vertices(p_s_given_x, target))
         value, weights, _ = mixture.solve()
         r, posteriors = mixture.exact_weights(weights)
-        return Silent(weights=r, posteriors=posteriors, entropy=value, proved=True, vertices=mixture.pool)
-    proved = _generate(mixture, Polytope(p_s_given_x, target), rng, time.perf_counter() + seconds, nodes)
+        return Silent(weights=r, posteriors=posteriors, entropy=value, slack=0.0, vertices=mixture.pool)
+    slack = _generate(mixture, Polytope(p_s_given_x, target), rng, time.perf_counter() + seconds, nodes)
     value, weights, _ = mixture.solve()
     r, posteriors = mixture.exact_weights(weights)
-    return Silent(weights=r, posteriors=posteriors, entropy=value, proved=proved, vertices=mixture.pool)
+    return Silent(weights=r, posteriors=posteriors, entropy=value, slack=slack, vertices=mixture.pool)
 
 
-def _generate(mixture: Mixture, polytope: Polytope, rng: Generator, deadline: float, nodes: int) -> bool:
-    """Add vertices until none improves (True) or the limits stop it (False)."""
+def _generate(mixture: Mixture, polytope: Polytope, rng: Generator, deadline: float, nodes: int) -> float:
+    """Add vertices until none improves by 1e-7 nats or the limits stop it; return what is left to gain at most.
+
+    Coarse levels first: a vertex that gains little is not worth finding while others gain much, and each level that is
+    settled bounds what is left.
+    """
     n_x = mixture.p_x.size
+    slack, level = math.inf, 1e-2
     while time.perf_counter() < deadline:
         _, _, prices = mixture.solve()
         starts = sparse_starts(rng, 20, n_x, n_x // 2 + 1)
         settled = np.array([polytope.settle(prices, start) for start in starts])
         values = entropy(settled) - settled @ prices
-        good = values < -PROVED
+        good = values < -level / 10.0
         if mixture.add(distinct(settled[good], values[good], 20)):
             continue
-        proved, found, opened = polytope.explore(prices, -PROVED, deadline, nodes)
+        none_below, found, opened = polytope.explore(prices, -level, deadline, nodes)
         nodes -= opened
-        if proved:
-            return True
-        if not mixture.add(found):
-            return False
-    return False
+        if none_below:
+            slack = level
+            if level <= PROVED:
+                break
+            level = max(level / 10.0, PROVED)
+        elif not mixture.add(found):
+            break
+    return slack

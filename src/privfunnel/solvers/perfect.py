@@ -27,14 +27,19 @@ class FreeDisclosure:
     Attributes:
         disclosure: R0 in nats.
         channel: A channel with that disclosure and leakage 0, shape (M, N).
-        proved: Whether no channel with leakage 0 discloses more (to 1e-7 nats).
+        upper: No channel with leakage 0 discloses more than this, in nats.
         parts: The silent posteriors of each component.
     """
 
     disclosure: float
     channel: Array
-    proved: bool
+    upper: float
     parts: tuple[Silent, ...]
+
+    @property
+    def proved(self) -> bool:
+        """Whether R0 is proved largest, to a millionth of a nat."""
+        return self.upper - self.disclosure <= 1e-6
 
 
 def free_disclosure(
@@ -62,12 +67,10 @@ def free_disclosure(
     used = [(part.mass * s.weights, s.posteriors) for part, s in zip(parts, silent, strict=True)]
     weights, posteriors = align(parts, used, 0.0)
     channel = release(problem, weights, posteriors)
-    return FreeDisclosure(
-        disclosure=problem.evaluate(channel).disclosure,
-        channel=channel,
-        proved=all(s.proved for s in silent),
-        parts=tuple(silent),
-    )
+    disclosure = problem.evaluate(channel).disclosure
+    slack = sum(part.mass * s.slack for part, s in zip(parts, silent, strict=True))
+    upper = min(disclosure + slack, max(problem.h_x_given_s, disclosure))
+    return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, parts=tuple(silent))
 
 
 def share_down(problem: Problem, channel: Array, disclosure: float) -> Array:
@@ -110,7 +113,9 @@ class Perfect(Solver):
         return self._answer(problem, free, free.disclosure)
 
     def _answer(self, problem: Problem, free: FreeDisclosure, disclosure: float) -> Answer:
-        told = "proved largest" if free.proved else "the largest found, not proved largest"
+        told = (
+            "proved largest" if free.proved else f"the largest found; proved to be at most {free.upper:.9g}"
+        )
         message = f"perfect privacy up to R0 = {free.disclosure:.9g} nats ({told})"
         if disclosure > free.disclosure + 1e-9:
             return Answer(channel=free.channel, status=Status.INFEASIBLE, message=message)
