@@ -199,7 +199,7 @@ def _answer(desk: Any, function: Callable[..., Any], arguments: dict[str, Any]) 
     try:
         return "done", function(desk, **arguments)
     except PrivFunnelError as error:
-        return "error", str(error)
+        return "error", desk.without_paths(str(error))
     except MemoryError:
         return "error", (
             "this needs more memory than allowed: use fewer or coarser columns, "
@@ -208,7 +208,8 @@ def _answer(desk: Any, function: Callable[..., Any], arguments: dict[str, Any]) 
     except Exception as error:
         # The page must hear of it and the next task must still run; the terminal gets the details.
         traceback.print_exc(file=sys.stderr)
-        return "error", f"internal error ({type(error).__name__}): {error}; details are in the terminal"
+        told = desk.without_paths(f"internal error ({type(error).__name__}): {error}")
+        return "error", f"{told}; details are in the terminal"
 
 
 def _limit(memory: int, niceness: int) -> None:

@@ -101,6 +101,10 @@ class Desk:
         for name in names:
             (self.folder / f"{name}.pickle").unlink(missing_ok=True)
 
+    def without_paths(self, message: str) -> str:
+        """Take the session's folder out of a message: a person knows the file by its name."""
+        return message.replace(f"{self.folder}/upload/", "").replace(f"{self.folder}/", "")
+
     def setting(self) -> Setting:
         """Return the counted table, or say that there is none yet."""
         found = self.get("setting")
