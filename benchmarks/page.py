@@ -190,7 +190,7 @@ def gpu(result: dict[str, Any]) -> str:
         for label in ("plain", "accelerated")
     ]
     steps = [
-        (f"{row['n_s']} × {row['n_x']}", row["runs"], f"{1e3 * row['seconds_a_step']:.2f}", f"{row['ns_an_entry']:.3f}",
+        (f"{row['n_s']} × {row['n_x']}", "fused kernels" if row["fused"] else "eager PyTorch", row["runs"], f"{1e3 * row['seconds_a_step']:.2f}", f"{row['ns_an_entry']:.3f}",
          f"{row['evaluations_a_step']:.1f}", f"{100 * row['share_of_limit']:.0f} %", f"{row['peak_bytes'] / 1e9:.1f}")
         for row in result["steps"]
     ]  # fmt: skip
@@ -229,12 +229,21 @@ Answers on heart failure differ from PyTorch's CPU by at most {result["largest_d
     }
 
 One plain step on a batch that stays on the device. The limit is the larger of the time for the fewest bytes it must move
-(two reads of M×N tables an evaluation of G, five passes a step) and that for its exponentials; the eager operations of
-PyTorch make more passes than that.
+(two reads of M×N tables an evaluation of G, five passes a step) and that for its exponentials. The fused kernels (Triton)
+search for λ and make the update; the matrix products and the rest are PyTorch's.
 
 {
         table(
-            ("K × M", "runs", "ms a step", "ns an entry", "evaluations", "of the limit", "peak memory, GB"),
+            (
+                "K × M",
+                "code",
+                "runs",
+                "ms a step",
+                "ns an entry",
+                "evaluations",
+                "of the limit",
+                "peak memory, GB",
+            ),
             steps,
         )
     }{tail}"""

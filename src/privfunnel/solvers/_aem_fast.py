@@ -1,4 +1,8 @@
-"""Accelerated AEM as compiled code: the rules are those of :mod:`privfunnel.solvers._aem_rules`."""
+"""Accelerated AEM as compiled code: the rules are those of :mod:`privfunnel.solvers._aem_rules`.
+
+numba's cache on disk looks at the time stamp of this file alone. Whoever changes a function of
+:mod:`privfunnel.solvers._aem_kernel` has to touch this file as well, or delete the cache (``make clean``).
+"""
 
 # numba gives its decorators no types.
 # mypy: disable-error-code="untyped-decorator, misc"

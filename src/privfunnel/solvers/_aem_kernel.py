@@ -4,7 +4,7 @@ The step is the one of :mod:`privfunnel.solvers._aem_step`, arranged so that
 
 - no logarithm of an entry is ever taken: log u is the state, and its new value is the exponent less the row's
   constant;
-- an evaluation of G(λ) is one pass over the rows (exponential, three sums): the number that keeps the exponentials in
+- an evaluation of G(λ) is one pass over the rows (exponential, four sums): the number that keeps the exponentials in
   range is the row's log-sum of the evaluation before, and only where that fails the row's true maximum;
 - p(s, y) is accumulated over the nonzeros of p(s|x) alone, four rows at a time where they have them at the same places.
 
@@ -90,26 +90,29 @@ def log_(x: Any) -> Any:
 @njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
 def evaluate(
     base: Array, log_w: Array, slope: float, p_x: Array, weight: Array, top: Array, total: Array
-) -> tuple[float, float]:
+) -> tuple[float, float, float]:
     """One evaluation of the update at λ = ``slope``: fills ``weight`` (M, N) and its row sums ``total`` (M,).
 
     ``top`` (M,) is what was subtracted from the exponents of each row: on entry a guess, on exit what was used.
 
     Returns:
-        Σ_ij u_ij(λ) log w_ij and its derivative in λ.
+        Σ_ij u_ij(λ) log w_ij and its first two derivatives in λ: mean, variance and third moment of log w.
     """
     n_x, n_y = base.shape
     value = 0.0
     gain = 0.0
+    bend = 0.0
     for i in range(n_x):
         zeroth = 0.0
         first = 0.0
         second = 0.0
+        third = 0.0
         for attempt in range(2):
             guess = top[i]
             zeroth = 0.0
             first = 0.0
             second = 0.0
+            third = 0.0
             for j in range(n_y):
                 w = log_w[i, j]
                 d = (base[i, j] + slope * w) - guess
@@ -120,7 +123,9 @@ def evaluate(
                 zeroth += e
                 ew = e * w
                 first += ew
-                second += ew * w
+                eww = ew * w
+                second += eww
+                third += eww * w
             if attempt or FEWEST < zeroth < MOST:
                 break
             highest = base[i, 0] + slope * log_w[i, 0]
@@ -130,10 +135,12 @@ def evaluate(
             top[i] = highest
         total[i] = zeroth
         mean = first / zeroth
+        square = second / zeroth
+        spread = square - mean * mean
         value += p_x[i] * mean
-        spread = second / zeroth - mean * mean
         gain += p_x[i] * (spread if spread > 0.0 else 0.0)
-    return value, gain
+        bend += p_x[i] * (third / zeroth - mean * (3.0 * square - 2.0 * mean * mean))
+    return value, gain, bend
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
@@ -148,7 +155,7 @@ def root(
     at = -1.0
     trial = max(slope, 0.0)
     for _ in range(ROOT_EVALUATIONS):
-        value, gain = evaluate(base, log_w, trial, p_x, weight, top, total)
+        value, gain, bend = evaluate(base, log_w, trial, p_x, weight, top, total)
         value -= target
         at = trial
         if value >= 0.0:
@@ -158,7 +165,10 @@ def root(
                 break
         else:
             low = trial
-        following = next_slope(trial, value - 0.5 * slack, gain, low, high)
+        value -= 0.5 * slack
+        # Halley's step is Newton's with this slope: near the root it triples the digits instead of doubling them.
+        halley = gain - 0.5 * value * bend / gain if gain > 0.0 else gain
+        following = next_slope(trial, value, halley if 0.5 * gain < halley < 2.0 * gain else gain, low, high)
         if following == trial or following > SLOPE_LIMIT:
             break
         trial = following
