@@ -17,7 +17,7 @@ from benchmarks import page
 HERE = Path(__file__).resolve().parent
 BY_HAND = ("gpu",)
 # These understand --quick; others decide for themselves.
-QUICK = ("step", "quality", "growth", "global")
+QUICK = ("step", "quality", "growth", "global", "tables")
 
 
 def names() -> list[str]:

@@ -10,9 +10,9 @@ Recorded are CPU seconds (all threads), wall seconds and the peak memory of the 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
-import platform
 import resource
 import shutil
 import statistics
@@ -22,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks import harness
 
 HERE = Path(__file__).resolve().parent
 PRIVATE, PUBLIC = ["income", "age"], ["age", "sex", "education"]
@@ -223,12 +225,15 @@ def main() -> None:
         "--rows", type=float, nargs="+", default=[1, 10, 50], help="sizes in millions of rows"
     )
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one million rows, once")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "tables.json")
     parser.add_argument("--task", nargs=3, metavar=("TASK", "PATH", "OUT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
         child(*arguments.task)
         return
+    if arguments.quick:
+        arguments.rows, arguments.repeats = [0.2, 1], 1
     with tempfile.TemporaryDirectory(prefix="privfunnel-bench-") as temporary:
         needed = 60 * max(arguments.rows) * 1e6
         if shutil.disk_usage(temporary).free < needed:
@@ -247,11 +252,7 @@ def main() -> None:
     }
     document = {
         "benchmark": "tables",
-        "machine": {
-            "cpus": os.cpu_count(),
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-        },
+        "machine": machine(),
         "repeats": arguments.repeats,
         "sizes": sizes,
         "cpu_growth_per_row": growth,
@@ -260,6 +261,15 @@ def main() -> None:
     arguments.out.write_text(json.dumps(document, indent=1) + "\n")
     print(f"CPU per row at {last['rows']:,} rows over {first['rows']:,}: "
           + ", ".join(f"{task} {value:.2f}" for task, value in growth.items()))  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """Where this was measured, with the versions of the engines."""
+    info = harness.machine()
+    return {
+        **info,
+        "versions": {name: importlib.metadata.version(name) for name in ("duckdb", "narwhals", "pyarrow")},
+    }
 
 
 def show(found: dict[str, Any]) -> None:
