@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ from privfunnel.solvers._aem_step import Tables, channel_of, log_of, pieces
 FIRST_SLOPE = 0.5
 # A leakage this close to a proved bound, in nats, cannot be beaten.
 UNBEATABLE = 1.0e-13
+# An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
+UNUSED = 1.0e-15
 
 Look = Callable[[int, int], None]
 Job = tuple[int, int]  # (point of the curve, restart)
@@ -199,10 +201,14 @@ def _run_accelerated(
         seen(int(field.steps.max()))
     seen(work.max_steps)
     for run in np.flatnonzero(field.leakage < np.inf).tolist():
-        yield (
-            jobs[run],
-            work.finish(jobs[run], field.now[run], float(field.pace.slope[run]), int(field.steps[run])),
-        )
+        end = work.finish(jobs[run], field.now[run], float(field.pace.slope[run]), int(field.steps[run]))
+        yield jobs[run], replace(end, channel=without_unused(end.channel))
+
+
+def without_unused(channel: Array) -> Array:
+    """The channel (M, N) without outputs that no symbol has more than a rounding's worth of probability for."""
+    used = channel[:, channel.max(axis=0) > UNUSED]
+    return np.asarray(used / used.sum(axis=1, keepdims=True))
 
 
 class _Field:
