@@ -7,7 +7,10 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
+
+from privfunnel.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -91,3 +94,31 @@ def test_extras_are_what_the_advice_names() -> None:
         extra for path in (ROOT / "src").rglob("*.py") for extra in advice.findall(path.read_text("utf-8"))
     }
     assert named <= extras
+
+
+def test_links_between_the_pages_lead_somewhere(tracked: list[Path]) -> None:
+    link = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in tracked
+        if path.suffix == ".md"
+        for target in link.findall(path.read_text("utf-8"))
+        if not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_the_readme_names_real_commands() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    named = set(re.findall(r"^    privfunnel (\w+)", text, flags=re.MULTILINE))
+    assert {"curve", "solve", "reproduce"} <= named <= set(main.list_commands(click.Context(main)))
+    for command in ("make run", "make test"):
+        assert command in text
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    told = capsys.readouterr().out
+    assert "4 private × 16 public symbols" in told
+    assert "Status.OPTIMAL" in told or "optimal" in told
