@@ -124,10 +124,10 @@ def test_repaired_second_copy_is_solved_exactly():
     rng = np.random.default_rng(2)
     image = rng.dirichlet(np.ones(5), size=(3, 4))
     dual = rng.normal(size=(3, 4, 5))
-    weight, penalty = rng.uniform(0.1, 2.0, (3, 4)), rng.uniform(0.5, 50.0, 3)
+    weight, penalty = rng.uniform(0.1, 2.0, (3, 4)), rng.uniform(0.5, 50.0, (3, 4))
     q, _ = _solve_q(image, dual, weight, penalty, np.zeros((3, 4)))
     np.testing.assert_allclose(q.sum(-1), 1.0, atol=1e-12)
-    gradient = weight[..., None] * (np.log(q) + 1) + dual + penalty[:, None, None] * (q - image)
+    gradient = weight[..., None] * (np.log(q) + 1) + dual + penalty[..., None] * (q - image)
     assert np.ptp(gradient, axis=-1).max() < 1e-7
 
 

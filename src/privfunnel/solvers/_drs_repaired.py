@@ -3,14 +3,15 @@
 What is kept is the splitting of ``β I(S;Y) − I(X;Y)`` into ``P = p(y|x)`` and ``Q ≈ p(y|s)``, tied by ``Q = A P``
 with a multiplier ``Λ`` and a penalty ``c``. What is changed:
 
+* The penalty weighs every private symbol by its probability, ``Σ_s c β p(s) ‖E_s‖² / 2``. One value of ``c`` then
+  serves every table and multiplier; with equal weights a rare symbol makes the others' copies drift apart.
 * ``P`` moves in the log domain, ``P⁺ ∝ P exp(−t ∇/p_x)``, so that an entry near 0 does not freeze the step. Apart
-  from the penalty the Lagrangian is concave in ``P``, and the penalty is smooth relative to the entropy with constant
-  ``c / min p_s``: a step ``t = min p_s / c`` therefore descends. Longer steps, up to ``1/β`` (the step that an
+  from the penalty the Lagrangian is concave in ``P``, and the penalty is smooth relative to ``Σ_x p(x) D(·‖·)`` with
+  constant ``c β``: a step ``t = 1/(c β)`` therefore descends. Longer steps, up to ``1/β`` (the step that an
   alternating minimisation would take), are kept while they descend; beyond that a run jumps to the nearest vertex.
 * ``Q`` is solved exactly. Its problem is separable over ``s`` and strictly convex, and its optimality condition
   ``q + κ ln q = z − ν`` has the Wright omega function as its solution, with one scalar root ``ν`` a row.
-* The multiplier follows the exact ``Q`` step, which keeps ``Λ = −∇F(Q)``. The penalty is measured in the curvature of
-  the ``Q`` problem, ``c = penalty · β min p_s``, so that one value serves every table and multiplier.
+* The multiplier follows the exact ``Q`` step, which keeps ``Λ = −∇F(Q)``.
 * A run stops on the stationarity of ``β I(S;Y) − I(X;Y)`` at ``P`` itself.
 """
 
@@ -32,9 +33,9 @@ _LOG_FLOOR = -690.0
 
 @dataclass(frozen=True)
 class RepairedSettings:
-    """Penalty ``c`` (times ``β min p_s``), stationarity tolerance and the cap on steps."""
+    """Penalty ``c`` (times ``β p(s)``), stationarity tolerance and the cap on steps."""
 
-    penalty: float = 32.0
+    penalty: float = 64.0
     tolerance: float = 1e-5
     max_steps: int = 4000
 
@@ -92,12 +93,11 @@ class _Table:
         self.p_s = p_sx.sum(axis=1)
         self.p_x = p_sx.sum(axis=0)
         self.x_given_s = p_sx / self.p_s[:, None]
-        self.smallest = float(self.p_s.min())
 
 
 @dataclass
 class _State:
-    """A batch of iterates: log P, P (runs, M, N), Q, Λ (runs, K, N), β, c, t (runs,), Lagrangian pieces."""
+    """A batch of iterates: log P, P (runs, M, N); Q, Λ (runs, K, N); ν, c β p(s) (runs, K); β, safe t, t (runs,)."""
 
     log_p: Array
     p: Array
@@ -106,6 +106,7 @@ class _State:
     shift: Array
     beta: Array
     penalty: Array
+    safe: Array
     step: Array
 
     @classmethod
@@ -114,10 +115,10 @@ class _State:
         q = table.x_given_s @ p
         # Λ = −∇F(Q), the relation that every later exact Q step keeps.
         dual = -beta[:, None, None] * table.p_s[:, None] * (np.log(np.maximum(q, _TINY)) + 1.0)
-        penalty = settings.penalty * np.maximum(beta, 1.0) * table.smallest
+        strength = settings.penalty * np.maximum(beta, 1.0)
         return cls(
             log_p=np.log(np.maximum(p, _TINY)), p=p, q=q, dual=dual, shift=np.zeros(q.shape[:2]), beta=beta,
-            penalty=penalty, step=table.smallest / penalty,
+            penalty=strength[:, None] * table.p_s, safe=1.0 / strength, step=1.0 / strength,
         )  # fmt: skip
 
     def keep(self, mask: NDArray[np.bool_]) -> _State:
@@ -128,18 +129,18 @@ class _State:
         image = table.x_given_s @ p
         q, shift = _solve_q(image, self.dual, self.beta[:, None] * table.p_s, self.penalty, self.shift)
         error = q - image
-        dual = self.dual + self.penalty[:, None, None] * error
-        return _State(log_p, p, q, dual, shift, self.beta, self.penalty, step)
+        dual = self.dual + self.penalty[:, :, None] * error
+        return _State(log_p, p, q, dual, shift, self.beta, self.penalty, self.safe, step)
 
     def _move_p(self, table: _Table) -> tuple[Array, Array, Array]:
         """One log-domain step of ``P`` that does not raise the augmented Lagrangian."""
-        c = self.penalty[:, None, None]
+        c = self.penalty[:, :, None]
         error = self.q - table.x_given_s @ self.p
         log_r = np.log(np.maximum(np.matmul(table.p_x, self.p), _TINY))[:, None, :]
         pull = table.x_given_s.T @ (self.dual + c * error)
         direction = (self.beta[:, None, None] - 1.0) * log_r + self.log_p + pull / table.p_x[:, None]
         before = self._value(table, self.p)
-        safe = table.smallest / self.penalty
+        safe = self.safe
         step = np.maximum(np.minimum(2.0 * self.step, 1.0 / self.beta), safe)
         p, log_p = _softmax(self.log_p + step[:, None, None] * direction)
         for _ in range(40):
@@ -156,7 +157,7 @@ class _State:
         error = self.q - table.x_given_s @ p
         r = np.matmul(table.p_x, p)
         value = -(self.beta - 1.0) * xlogx(r).sum(axis=1) - np.matmul(xlogx(p).sum(axis=2), table.p_x)
-        c = self.penalty[:, None, None]
+        c = self.penalty[:, :, None]
         return np.asarray(value + np.sum((self.dual + 0.5 * c * error) * error, axis=(1, 2)))
 
 
@@ -171,11 +172,12 @@ def _softmax(logits: Array) -> tuple[Array, Array]:
 def _solve_q(image: Array, dual: Array, weight: Array, penalty: Array, shift: Array) -> tuple[Array, Array]:
     """Minimise ``weight Σ q ln q + Λ·q + (c/2) ‖q − image‖²`` over the simplex, each row apart.
 
-    ``weight`` is ``β p_s`` (runs, K). With ``κ = weight / c`` the optimum is ``q = κ ω(z/κ − ln κ)``,
-    ``z = image − (Λ + weight)/c − ν``; Newton finds the scalar ``ν`` (runs, K) at which the row sums to 1.
+    ``weight`` is ``β p_s`` and ``c`` the penalty, both (runs, K). With ``κ = weight / c`` the optimum is
+    ``q = κ ω(z/κ − ln κ)``, ``z = image − (Λ + weight)/c − ν``; Newton finds the ``ν`` (runs, K) at which each row sums
+    to 1.
     """
-    kappa = (weight / penalty[:, None])[:, :, None]
-    centre = image - (dual + weight[:, :, None]) / penalty[:, None, None]
+    kappa = (weight / penalty)[:, :, None]
+    centre = image - (dual + weight[:, :, None]) / penalty[:, :, None]
     nu = shift
     for _ in range(50):
         q = kappa * wrightomega((centre - nu[:, :, None]) / kappa - np.log(kappa)).real

@@ -44,8 +44,8 @@ class DRS(Solver):
         variant: ``"published"`` (the authors' iteration, constants and sweep) or ``"repaired"``.
         betas: Multipliers β ≥ 1 of the sweep (30 geometric values in [1, 20]; in [1, 1000]).
         outputs: Numbers of outputs N to try (M, M−1, …, 2; M+1, which always suffices).
-        runs: Runs for each β, N and each of the two kinds of start (80; 2).
-        penalty: Penalty c (1024; 32, in units of β min p(s)).
+        runs: Runs for each β, N and each of the two kinds of start (80; 4).
+        penalty: Penalty c (1024; 64, in units of β p(s)).
         relaxation: Relaxation a, published only (1).
         tolerance: Stopping tolerance (1e-6 on the distance of the copies; 1e-5 on stationarity, nats).
         step: First step length t0, published only (1e-3).
@@ -174,7 +174,7 @@ class DRS(Solver):
         progress: Listener | None,
     ) -> None:
         """Run all (β, N, start) cells in batches, spread over N so that a time limit thins them evenly."""
-        runs = self.runs or (80 if self.variant == "published" else 2)
+        runs = self.runs or (80 if self.variant == "published" else 4)
         jobs: list[tuple[float, int, int, int]] = []
         order = np.random.default_rng([seed, 0])
         for n_y in self._outputs(problem.n_x):
