@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -130,3 +131,19 @@ def test_bad_mechanisms_end_with_one_line(folder: Path, tmp_path: Path, content:
     )
     assert done.exit_code == 2
     assert "cannot read" in done.stderr
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_person_at_a_terminal_sees_the_rows_go_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    from privfunnel.cli import release
+
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with release._rows_on_terminal("releasing", quiet=False) as progress:
+        assert progress is not None
+        progress(1_000)
+    with release._rows_on_terminal("releasing", quiet=True) as progress:
+        assert progress is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 import os
 import signal
@@ -266,6 +267,29 @@ def test_existing_files_stay_without_force(mechanism: Mechanism, source: str, tm
     with pytest.raises(InvalidInputError, match=r"p\.codebook\.json' exists"):
         release.write(source, mechanism, tmp_path / "p.csv")
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_the_original_is_never_overwritten(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    before = Path(source).read_bytes()
+    with pytest.raises(InvalidInputError, match="is the table to be released: it is never overwritten"):
+        release.write(source, mechanism, source, force=True)
+    with pytest.raises(InvalidInputError, match="release and codebook are both"):
+        release.write(source, mechanism, tmp_path / "o.csv", codebook=tmp_path / "o.csv")
+    assert Path(source).read_bytes() == before
+
+
+def test_dates_and_times_of_any_zone_are_released_as_records(tmp_path: Path) -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    when = [
+        datetime.datetime(2020, 1, 1, 12, tzinfo=zone),
+        datetime.datetime(2020, 1, 2, 12, tzinfo=zone),
+    ] * 50
+    rows = pa.table({"s": ["a", "b"] * 50, "when": when, "day": [value.date() for value in when]})
+    mechanism = random_mechanism(tables.count(rows, private="s", public=["when", "day"]), n_y=2)
+    mechanism.save(tmp_path / "m.json")
+    out = release.frame(rows, Mechanism.load(tmp_path / "m.json"), form="records")
+    assert set(out["when"].to_pylist()) <= set(when)
+    assert str(out.schema.field("day").type) == "date32[day]"
 
 
 def test_a_file_that_appears_in_the_meantime_stays(mechanism: Mechanism, source: str, tmp_path: Path) -> None:

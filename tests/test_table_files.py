@@ -27,6 +27,7 @@ def count(source: str, **options: object) -> tables.Counts:
     return tables.count(source, private="s", public="x", read=ReadOptions(**options))  # type: ignore[arg-type]
 
 
+MIXED = "s,x\n" + "".join(f"a,{i}\n" for i in range(60)) + "b,oops\n"
 GOOD = "s,x\na,1\nb,2\na,2\n"
 
 
@@ -69,6 +70,12 @@ def test_types_may_be_forced(tmp_path: Path) -> None:
     assert count(path, types={"x": "number"}).x_labels == ("x=1",)
 
 
+def test_repeated_values_in_the_first_row_are_no_header(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "a,1,1\nb,2,2\n")
+    assert count(path, columns=("s", "x", "z")).n == 2
+    assert count(write(tmp_path / "m.csv", MIXED), types={"x": "text"}).n_x == 61
+
+
 def test_other_encodings(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "s,x\na,é\n", "latin-1")
     with pytest.raises(InvalidInputError, match="not UTF-8: give its encoding"):
@@ -87,6 +94,8 @@ def test_other_encodings(tmp_path: Path) -> None:
         (GOOD, {"columns": ("s", "s")}, "'s' is given twice"),
         (GOOD, {"types": {"y": "text"}}, "no column 'y' to read as text"),
         (GOOD, {"types": {"x": "colour"}}, "unknown type 'colour'"),
+        ("s,x,x\na,1,2\nb,2,3\n", {}, "has two columns called 'x'"),
+        (MIXED, {}, "'x' mixes types, 60 numbers and 1 texts such as 'oops': mark them as null"),
         ("s,x\na,1\nb\nc,1,2,3\n", {"header": True, "delimiter": ","}, "does not read as a CSV table"),
     ],
 )

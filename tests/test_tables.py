@@ -317,6 +317,17 @@ def test_a_number_with_many_values_must_be_binned() -> None:
     assert tables.count(table, private="s", public="v", max_levels=40).n_x == 40
 
 
+def test_many_dates_must_be_coarser() -> None:
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=i) for i in range(40)]
+    table = pa.table({"day": days, "s": ["a", "b"] * 20})
+    with pytest.raises(
+        InvalidInputError, match=r"'day' holds 40 different dates .*: derive the year or month"
+    ):
+        tables.count(table, private="s", public="day")
+    with pytest.raises(InvalidInputError, match=r"too large .*'day' .*derive the year"):
+        tables.count(table, private="s", public="day", max_levels=99).problem(max_memory=1e3)
+
+
 def test_a_number_that_grows_many_values_after_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "PEEK_ROWS", 5)
     table = pa.table({"v": [1, 2] * 5 + list(range(50)), "s": ["a", "b"] * 30})

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privfunnel.engines import Bins, Column, Cut, ReadOptions, Table, Top, Value, open_table
 from privfunnel.engines import bins as binning
 from privfunnel.engines.columns import Codes, canonical, in_order, kind_of, labels
+from privfunnel.engines.table import is_number
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.measures import entropy, miller_madow_bias
 from privfunnel.problem import Problem
@@ -29,6 +30,7 @@ MAX_LEVELS = 32  # a number with more different values must be binned
 MAX_CELLS = 1_000_000  # most combinations that are brought back from an engine
 MAX_MEMORY = 4 * 2**30  # bytes that solving may be estimated to need
 PEEK_ROWS = 50_000
+MEASURED = frozenset({"integer", "number", "date", "datetime"})
 STEP_NANOSECONDS = 10.0  # one entry of one iteration: an order of magnitude, for the estimate of time
 RUNS, STEPS, ARRAYS = 30, 500, 6  # restarts and steps of a default solve; M × N arrays it holds
 
@@ -168,6 +170,8 @@ def _values(columns: Sequence[Column], codes: Codes) -> list[tuple[Value, ...]]:
 def _remedy(column: Column) -> str:
     if column.kind in {"integer", "number"}:
         return f"bin it (bins={{{column.name!r}: 'quantiles:5'}})"
+    if column.kind in MEASURED:
+        return "derive the year or month from it"
     return f"group its rare values (bins={{{column.name!r}: 'top:10'}})"
 
 
@@ -223,11 +227,8 @@ def count(
             raise _too_many_cells(table, resolved, max_cells)
     rows = grouped.counts
     encoded = {name: _encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
-    for name, (column, _) in encoded.items():
-        if column.bins is None and column.kind in {"integer", "number"}:
-            present = column.n_values - (column.null_code >= 0)
-            if present > max_levels:
-                raise _too_many_levels(name, present, max_levels)
+    for column, _ in encoded.values():
+        _check_levels(column, max_levels, as_text=read is not None and column.name in read.types)
     counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles)
     _warn_if_small(counts)
     return counts
@@ -250,9 +251,9 @@ def _peek(table: Table, names: Sequence[str], max_levels: int, max_cells: int) -
     if not names:
         return
     for name, found in table.peek(names, PEEK_ROWS).items():
-        numeric = table.kinds[name] in {"integer", "number"}
-        if numeric and found > max_levels + 1:  # one of them may be null
-            raise _too_many_levels(name, table.n_unique(name), max_levels)
+        kind = table.kinds[name]
+        if kind in MEASURED and found > max_levels + 1:  # one of them may be null
+            raise _too_many_levels(name, kind, table.n_unique(name), max_levels)
         if found > PEEK_ROWS // 2 or found > max_cells:
             raise InvalidInputError(
                 f"column {name!r} has {table.n_unique(name)} different values: group its rare values "
@@ -260,7 +261,26 @@ def _peek(table: Table, names: Sequence[str], max_levels: int, max_cells: int) -
             )
 
 
-def _too_many_levels(name: str, found: int, limit: int) -> InvalidInputError:
+def _check_levels(column: Column, limit: int, *, as_text: bool) -> None:
+    """Refuse unbinned columns of many numbers or dates, and texts that are numbers but for a few values."""
+    if column.bins is not None:
+        return
+    present = [value for value in column.values if value is not None]
+    if column.kind in MEASURED and len(present) > limit:
+        raise _too_many_levels(column.name, column.kind, len(present), limit)
+    odd = sorted(value for value in present if isinstance(value, str) and not is_number(value))
+    if column.kind == "text" and not as_text and odd and len(present) - len(odd) > max(limit, len(odd)):
+        raise InvalidInputError(
+            f"column {column.name!r} mixes types, {len(present) - len(odd)} numbers and {len(odd)} texts such as "
+            f"{odd[0]!r}: mark them as null (--null {odd[0]!r}), or read it as text (--type {column.name}=text)"
+        )
+
+
+def _too_many_levels(name: str, kind: str, found: int, limit: int) -> InvalidInputError:
+    if kind in {"date", "datetime"}:
+        return InvalidInputError(
+            f"column {name!r} holds {found} different dates (more than {limit}): derive the year or month from it"
+        )
     return InvalidInputError(
         f"column {name!r} is a number with {found} different values (more than {limit}): bin it, e.g. "
         f"bins={{{name!r}: 'width:5'}} or --bin {name}=quantiles:5"

@@ -145,7 +145,7 @@ def release(
         bins: Bins of original and released columns; with a mechanism, its own.
         on: Column in both tables that matches rows; by order without it.
         read: How to read the original, if it is a text file.
-        read_released: How to read the release, if it is one.
+        read_released: How to read the release, if it is one; with a header by default.
         bootstrap: Number of resampled tables behind an interval.
         permutations: Number of permuted pairings behind the null; 0 for none.
         attacker_rows: Most rows an attacker trains on; 0 for no attacker.
@@ -171,7 +171,7 @@ def release(
         on=on,
         bins=bins,
         read=read,
-        read_released=read_released,
+        read_released=read_released or ReadOptions(header=True),
     )
     rng = np.random.default_rng(seed)
     p_sx = counts.table() / counts.n

@@ -180,6 +180,8 @@ def _csv(connection: Any, path: Path, options: ReadOptions) -> Any:
     reader = f"read_csv({_path(path)}, {', '.join(arguments)}"
     found = connection.sql(f"SELECT * FROM {reader})")
     names = [name.strip() for name in found.columns]
+    if not options.columns:
+        _check_header(connection, path, found.columns, arguments)
     if options.columns:
         names = _renamed(path, found.columns, options.columns)
     types = _types(path, names, options.types)
@@ -191,6 +193,27 @@ def _csv(connection: Any, path: Path, options: ReadOptions) -> Any:
     return found.project(
         ", ".join(map(_cleaned, found.columns, names, map(str, found.types), [options] * len(names)))
     )
+
+
+def _check_header(connection: Any, path: Path, columns: Sequence[str], arguments: Sequence[str]) -> None:
+    """Refuse a header with a name twice: DuckDB renames the second one without a word."""
+    plain = ", ".join(
+        [*(argument for argument in arguments if not argument.startswith("header=")), "header=false"]
+    )
+    first = connection.sql(
+        f"SELECT * FROM read_csv({_path(path)}, {plain}, all_varchar=true) LIMIT 1"
+    ).fetchall()
+    if not first or len(first[0]) != len(columns):
+        return
+    written = [(value or "").strip() for value in first[0]]
+    is_header = all(
+        name.strip() == text or name.startswith(text) for name, text in zip(columns, written, strict=True)
+    )
+    twice = [text for text in written if text and written.count(text) > 1]
+    if is_header and twice:
+        raise InvalidInputError(
+            f"{path.name!r} has two columns called {twice[0]!r}: rename one of them in the file"
+        )
 
 
 def _delimiter(text: str) -> str:

@@ -214,7 +214,7 @@ class Table:
 
     @staticmethod
     def _odd(values: Sequence[Any]) -> str:
-        odd = sorted(str(value) for value in values if value is not None and not _is_number(str(value)))
+        odd = sorted(str(value) for value in values if value is not None and not is_number(str(value)))
         return f" (it holds {_clip(odd[0])!r})" if odd else ""
 
     def _top(self, name: str, rule: Rule) -> Top:
@@ -337,7 +337,8 @@ def _narwhals() -> Any:
     return need("narwhals", "tables")
 
 
-def _is_number(value: str) -> bool:
+def is_number(value: str) -> bool:
+    """Whether a text reads as a number."""
     try:
         float(value)
     except ValueError:

@@ -113,6 +113,7 @@ def write(
     check_kept(mechanism, output.names, keep)
     sampler, tally = Sampler(mechanism, unseen), Tally()
     uniforms = _uniforms(seed)
+    _check_apart(source, target, book)
     for path in (target, book):
         check_target(path, force=force)
     _warn(seed, keep)
@@ -139,6 +140,20 @@ def write(
         seconds=time.perf_counter() - started,
         seed=seed,
     )
+
+
+def _check_apart(source: Any, target: Path, book: Path) -> None:
+    """The release must not take the place of the original, nor the codebook that of either."""
+    read = Path(os.fspath(source).partition("::")[0]) if isinstance(source, str | os.PathLike) else None
+    if target.absolute() == book.absolute():
+        raise InvalidInputError(
+            f"release and codebook are both {str(target)!r}: give the codebook another name"
+        )
+    for path in (target, book):
+        if read is not None and read.exists() and path.exists() and path.samefile(read):
+            raise InvalidInputError(
+                f"{str(path)!r} is the table to be released: it is never overwritten, choose another name"
+            )
 
 
 def _uniforms(seed: int | None) -> Uniforms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,8 +94,9 @@ def arrow_type(column: Column, binned: str = "midpoint") -> Any:
     pa = need("pyarrow", "tables")
     if isinstance(column.bins, Cut) and binned == "label":
         return pa.string()
+    zoned = any(isinstance(value, datetime.datetime) and value.tzinfo is not None for value in column.values)
     types = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "text": pa.string(),
-             "date": pa.date32(), "datetime": pa.timestamp("us")}  # fmt: skip
+             "date": pa.date32(), "datetime": pa.timestamp("us", "UTC" if zoned else None)}  # fmt: skip
     return types[column.kind]
 
 
