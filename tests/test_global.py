@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import privfunnel as pf
 from privfunnel.certificate import rivalry, rivals
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
-from privfunnel.solvers import _columns, _relax, _tree
+from privfunnel.solvers import _columns, _relax, _tree, global_
+from privfunnel.solvers._coarse import coarse_lines, coarsenings
+from privfunnel.solvers._search import Limits, Search
 from privfunnel.solvers.base import Progress
 from strategies import problems
 
@@ -290,6 +293,42 @@ def test_progress_tells_value_and_bound_and_may_stop_the_run() -> None:
     assert not curve.complete
     assert len(curve.solutions) >= 1
     assert (curve.gap <= 1e-6).all()
+
+
+def test_coarsenings_keep_what_tells_most() -> None:
+    rng = np.random.default_rng(0)
+    p_sx = rng.dirichlet(np.ones(42)).reshape(7, 6)
+    p_sx[3] = p_sx[1] * 2.0  # telling these two apart says nothing about X: they are merged first
+    p_sx /= p_sx.sum()
+    found = coarsenings(p_sx)
+    assert [int(groups.max()) + 1 for groups in found] == [5, 4, 3, 2]
+    assert all(groups[3] == groups[1] for groups in found)
+    for finer, coarser in itertools.pairwise(found):
+        assert len(set(zip(finer.tolist(), coarser.tolist(), strict=True))) == int(finer.max()) + 1
+
+
+def test_coarser_tables_bound_the_finer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    problem = pf.Problem(rng.dirichlet(np.full(48, 0.4)).reshape(6, 8))
+    exact = solve(problem, 0.9)
+    monkeypatch.setattr(Search, "_prove_something", lambda *_: None)
+    limited = solve(problem, 0.9, node_limit=1, throw=False)
+    assert limited.status is pf.Status.NODE_LIMIT
+    assert limited.lower_bound == pytest.approx(float(problem.lower_bound(limited.requested)), abs=1e-12)
+    lines = coarse_lines(
+        problem, exact.requested or 0.0, 1e-5, Limits(seconds=30.0, nodes=100_000), np.random.default_rng(0)
+    )
+    assert len(lines) == 4
+    bounds = []
+    for line in lines:
+        line.verify(problem)
+        bounds.append(line.lower_bound(exact.requested or 0.0))
+        assert bounds[-1] <= exact.leakage
+    assert max(bounds) > exact.leakage / 2.0
+    monkeypatch.setattr(global_, "coarse_lines", lambda *_: lines)
+    named = solve(problem, 0.9, node_limit=1, throw=False)
+    assert named.bound_source == "coarsened certificate"
+    assert named.lower_bound == pytest.approx(max(bounds), abs=1e-12)
 
 
 # --- leakage budgets -------------------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 
+from ._coarse import coarse_lines
 from ._search import Limits, Outcome, Search
 from .base import Listener, Progress, Solver
 from .perfect import FreeDisclosure, free_disclosure, share_down
@@ -34,7 +35,7 @@ class Global(Solver):
 
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
-        time_limit: Seconds a point may take.
+        time_limit: Seconds a point may take; where they do not suffice, up to four tenths more go into coarser tables.
         node_limit: Boxes that branch and bound may open a point.
     """
 
@@ -94,6 +95,11 @@ def load_kernels() -> None:
     )
 
 
+def _named(certificate: Certificate | None) -> str:
+    """What kind of proof a certificate is, for people."""
+    return "certificate" if certificate is None or certificate.coarsening is None else "coarsened certificate"
+
+
 class _Work:
     """One run of the solver on one problem."""
 
@@ -139,10 +145,24 @@ class _Work:
         else:
             self.search.limits = self._limits()
             outcome = self.search.close(disclosure, self.options.gap, self._tell(disclosure))
+            if outcome.status is not Status.OPTIMAL:
+                self._coarsen(disclosure, outcome.duals.value)
             answer = self._finish(disclosure, outcome, self.search.nodes - before, started)
         self.done += 1
         self._report(disclosure, None, None)
         return answer
+
+    def _coarsen(self, disclosure: float, value: float) -> None:
+        """Where the search was hopeless within its limits, see what tables with fewer private symbols prove."""
+        if value - self.search.bound(disclosure)[0] <= max(0.01 * value, 10.0 * self.options.gap):
+            return
+        limits = Limits(seconds=0.1 * self.options.time_limit, nodes=min(self.options.node_limit, 500_000))
+        for line in coarse_lines(self.problem, disclosure, 10.0 * self.options.gap, limits, self.search.rng):
+            try:
+                line.verify(self.problem)
+            except CertificateError:
+                continue  # the merged table was rounded unluckily: do without this bound
+            self.search.lines.append(line)
 
     def _finish(self, disclosure: float, outcome: Outcome, nodes: int, started: float) -> Answer:
         _, certificate = self.search.bound(disclosure)
@@ -151,6 +171,7 @@ class _Work:
             status=outcome.status,
             slope=min(outcome.duals.slope, 1.0),
             certificate=certificate,
+            bound_source=_named(certificate),
             steps=nodes,
             seconds=time.perf_counter() - started,
             message=f"{self.search.master.n_columns} posteriors, {nodes} boxes",
