@@ -308,7 +308,7 @@ The same points solved one by one cost more: {", ".join(shared)}.
 Random tables of raw counts with empty cells, 10 points from 0.5 to 0.95·H(X):
 
 {table(head, (line(name, row) for name, row in result["tables"].items()))}
-Single points, with what methods without a proof take and find (AEM: 30 starts × 500 plain steps; SLSQP: 30 starts):
+Single points, with what methods without a proof take and find (AEM: 30 starts × 500 plain steps; SLSQP, where listed: 30 starts):
 
 {table(("", "R / H(X)", "solver", "leakage", "CPU s", "time over global"), points)}
 
