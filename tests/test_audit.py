@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from funnels import ROLES, count_people, people, random_mechanism
 from privfunnel import audit, measures, release, tables
-from privfunnel.audit import attacker, estimates
+from privfunnel.audit import attacker, estimates, promise
 from privfunnel.audit.result import holdout_words
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
 from privfunnel.mechanism import Mechanism
@@ -238,6 +238,24 @@ def test_a_subtly_biased_release_is_found_out(mechanism: Mechanism) -> None:
     assert found.draws is not None
     assert found.draws.impossible == 0
     assert not found.passed
+
+
+@pytest.mark.parametrize("block", [4_000_000, 500])
+def test_fresh_draws_follow_the_channel_by_row_and_by_cell(
+    counts: tables.Counts, mechanism: Mechanism, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privfunnel.audit.promise.BLOCK", block)
+    wide = np.zeros((counts.n_x, 200))
+    wide[:, :: 200 // mechanism.n_y] = mechanism.channel  # so many outputs that rows are less work than cells
+    for channel in (mechanism.channel, wide):
+        drawn = list(promise.fresh(counts, channel, 30, np.random.default_rng(0)))
+        p_sx = counts.table() / counts.n
+        for sy, xy in drawn:
+            np.testing.assert_array_equal(sy.sum(axis=1), counts.table().sum(axis=1))
+            np.testing.assert_array_equal(xy.sum(axis=1), counts.table().sum(axis=0))
+            np.testing.assert_array_equal(sy.sum(axis=0), xy.sum(axis=0))
+        mean = np.mean([sy for sy, _ in drawn], axis=0) / counts.n
+        assert np.abs(mean - p_sx @ channel).max() < 6 * np.sqrt(0.25 / (30 * counts.n))
 
 
 @pytest.mark.parametrize("binned", ["midpoint", "uniform", "label"])

@@ -68,9 +68,12 @@ def resample(p: Array, n: int, size: int, rng: np.random.Generator) -> list[Arra
 
 def resampling(p: Array, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
     """The same one by one, for tables of which only a number is kept."""
-    flat = p.ravel() / p.sum()
+    cells = np.flatnonzero(p)
+    weights = p.ravel()[cells] / p.sum()
     for _ in range(size):
-        yield rng.multinomial(n, flat).reshape(p.shape) / n
+        drawn = np.zeros(p.size)
+        drawn[cells] = rng.multinomial(n, weights) / n
+        yield drawn.reshape(p.shape)
 
 
 def intervals(p: Array, draws: Sequence[Array], statistics: Mapping[str, Statistic]) -> dict[str, Interval]:

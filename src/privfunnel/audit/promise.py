@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,14 @@ from privfunnel.audit.estimates import TAIL, Interval
 from privfunnel.engines.columns import labels
 from privfunnel.measures import Array
 from privfunnel.mechanism import AGREEMENT, Mechanism, attribute_tables
+from privfunnel.release.sampler import Alias
 from privfunnel.tables import Counts
 
 #: Standard deviations from the mean beyond which released rows are not believed to be the mechanism's.
 ALARM = 4.0
 DISCLOSURE = "I(X;Y)"
+MAX_DRAWS = 2e8  # symbols drawn in all for one comparison
+BLOCK = 4_000_000  # symbols drawn at a time
 
 
 @dataclass(frozen=True)
@@ -113,11 +118,7 @@ def draws(
     impossible = int(sample.xy[channel <= 0.0].sum())
     observed = _statistics(sample.sy, sample.xy, channel)
     drawn, told = [], []
-    for _ in range(size):
-        y = rng.multinomial(counts.cell_n, channel[counts.cell_x])
-        sy, xy = np.zeros_like(sample.sy), np.zeros_like(sample.xy)
-        np.add.at(sy, counts.cell_s, y)
-        np.add.at(xy, counts.cell_x, y)
+    for sy, xy in fresh(counts, channel, size, rng):
         drawn.append(_statistics(sy, xy, channel))
         told.append(_informations(counts, sy / counts.n, xy / counts.n))
     found, surprise = [], 0.0
@@ -132,6 +133,40 @@ def draws(
     promised = _informations(counts, p_sx @ channel, channel * p_sx.sum(axis=0)[:, None])
     bias = {name: float(np.mean([each[name] for each in told])) - value for name, value in promised.items()}
     return Draws(found[0], found[1], impossible, found[2], surprise, agrees), bias
+
+
+def fresh(
+    counts: Counts, channel: Array, size: int, rng: np.random.Generator
+) -> Iterator[tuple[Array, Array]]:
+    """Tables (s, y) and (x, y) of rows released anew, row by row or cell by cell, whichever is less work.
+
+    Huge tables are drawn fewer times, but at least 20.
+    """
+    n_y = channel.shape[1]
+    by_row, by_cell = counts.n, len(counts.cell_n) * n_y
+    alias = Alias(channel) if by_row < by_cell else None
+    for _ in range(max(20, min(size, int(MAX_DRAWS / min(by_row, by_cell))))):
+        sy, xy = np.zeros((counts.n_s, n_y)), np.zeros((counts.n_x, n_y))
+        for part in _blocks(counts.cell_n if alias is not None else np.full(len(counts.cell_n), n_y)):
+            s, x, n = counts.cell_s[part], counts.cell_x[part], counts.cell_n[part]
+            if alias is None:
+                y = rng.multinomial(n, channel[x])
+                np.add.at(sy, s, y)
+                np.add.at(xy, x, y)
+            else:
+                rows_s, rows_x = np.repeat(s, n), np.repeat(x, n)
+                y = alias.draw(rows_x, rng.random(len(rows_x)))
+                sy += np.bincount(rows_s * n_y + y, minlength=sy.size).reshape(sy.shape)
+                xy += np.bincount(rows_x * n_y + y, minlength=xy.size).reshape(xy.shape)
+        yield sy, xy
+
+
+def _blocks(work: NDArray[np.int64]) -> Iterator[slice]:
+    """Consecutive cells whose work together stays near a bound on memory."""
+    block = np.cumsum(work) // BLOCK
+    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(work)]
+    for start, end in pairwise(edges):
+        yield slice(start, end)
 
 
 def _informations(counts: Counts, p_sy: Array, p_xy: Array) -> dict[str, float]:
