@@ -50,7 +50,7 @@ def random_mechanism(counts: tables.Counts, n_y: int = 6, seed: int = 0) -> Mech
     """A mechanism with a random channel that has zeros in it."""
     rng = np.random.default_rng(seed)
     channel = rng.dirichlet(np.full(n_y, 0.4), counts.n_x)
-    channel[channel < 0.02] = 0.0
+    channel[channel < 0.1 / n_y] = 0.0
     channel /= channel.sum(axis=1, keepdims=True)
     answer = Answer(channel=channel, status=Status.FEASIBLE)
     problem = counts.problem()
