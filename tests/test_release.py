@@ -347,7 +347,9 @@ def test_a_killed_release_leaves_no_output(
     folder = tmp_path / "out"
     folder.mkdir()
     command = [sys.executable, "-c", KILLED, source, str(tmp_path / "m.json"), str(folder / "o.csv")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # a killed process cannot tidy up its spill folder
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, env=environment, **pipes) as process:
         assert process.stdout is not None
         process.stdout.readline()  # at least one batch is written
         assert list(folder.glob(".o.csv.*.partial"))
