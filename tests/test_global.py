@@ -449,3 +449,23 @@ def test_plain_python_gives_the_same_answer() -> None:
     assert lines[0][2:] == lines[1][2:] == ["optimal", "optimal"]
     assert float(lines[0][0]) == pytest.approx(float(lines[1][0]), abs=1e-5)
     assert float(lines[0][1]) == pytest.approx(float(lines[1][1]), abs=1e-5)
+
+
+def test_an_interrupt_before_the_first_proof_keeps_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    improve = Search.improve
+
+    def interrupted(self: Search, disclosure: float, rounds: int, threshold: float) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise KeyboardInterrupt
+        improve(self, disclosure, rounds, threshold)
+
+    monkeypatch.setattr(Search, "improve", interrupted)
+    problem = pf.instances.load("heart-failure")
+    curve = pf.trace(problem, points=8, solver="global", throw=False)
+    assert not curve.complete
+    assert len(curve.solutions) == 7
+    assert (curve.leakage <= problem.upper_bound(curve.disclosure) + 1e-12).all()
+    assert (curve.leakage >= curve.lower_bound - 1e-12).all()

@@ -114,10 +114,39 @@ def test_generated_vertices_agree_with_the_list(monkeypatch: pytest.MonkeyPatch)
 def test_too_many_vertices_to_list() -> None:
     rng = np.random.default_rng(1)
     problem = pf.Problem(rng.poisson(4.0, size=(6, 40)).astype(float))
-    assert _polytope.count_supports(problem.p_s_given_x) > _polytope.MOST_SUPPORTS
+    silence = _polytope.Silence.of(problem.p_s_given_x, problem.p_x)
+    assert silence.n_supports > _polytope.MOST_SUPPORTS
     free = free_disclosure(problem, seconds=5.0, nodes=200)
     assert problem.evaluate(free.channel).leakage <= 1e-12
     assert free.disclosure > 0.3 * problem.disclosure_ceiling
+
+
+@pytest.mark.parametrize("dependence", [1e-2, 1e-4, 1e-6])
+def test_weak_dependence_leaves_as_much_free_as_strong(dependence: float) -> None:
+    # P = t + ε D: the silent posteriors are those of D, whatever ε, so that R0 does not depend on it.
+    rng = np.random.default_rng(271)
+    p_x = rng.dirichlet(np.ones(7))
+    change = rng.standard_normal((4, 7))
+    change -= change.mean(axis=0)
+    change -= (change @ p_x)[:, None]
+
+    def of(size: float) -> pf.Problem:
+        return pf.Problem.from_conditional(0.25 + size * change, p_x)
+
+    strong, weak = free_disclosure(of(0.05)), free_disclosure(of(dependence))
+    assert strong.disclosure > 0.1
+    assert weak.disclosure == pytest.approx(strong.disclosure, abs=1e-6)
+    assert of(dependence).evaluate(weak.channel).leakage <= 1e-12
+
+
+def test_a_program_that_cannot_be_solved_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: _polytope.Mixture) -> None:
+        raise SolverError("no")
+
+    monkeypatch.setattr(_polytope.Mixture, "solve", fail)
+    free = free_disclosure(pf.instances.load("heart-failure"))
+    assert free.disclosure == pytest.approx(0.0, abs=1e-12)
+    assert not free.proved
 
 
 def test_more_than_r0_is_told() -> None:

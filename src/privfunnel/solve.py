@@ -173,7 +173,9 @@ def judge(
         proved = certificate.lower_bound(target)
         if proved > lower:
             lower, source = proved, answer.bound_source
-    if point.disclosure >= target - FEASIBILITY:  # a channel that falls short may well leak less than the bound
+    if (
+        point.disclosure >= target - FEASIBILITY
+    ):  # a channel that falls short may well leak less than the bound
         lower = meet(lower, point.leakage, source)
     status = answer.status
     proved_optimal = point.leakage - lower <= gap + ROUNDING

@@ -27,6 +27,12 @@ def check_whole(solver: str, least: int, **values: int | None) -> None:
             )
 
 
+def check_seconds(solver: str, value: float) -> None:
+    """Raise unless ``value`` is a time limit: seconds above 0, infinity for none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0.0:
+        raise InvalidInputError(f"{solver}: time_limit={value!r} is not a time: give seconds above 0")
+
+
 def check_choice(solver: str, name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
     if value not in choices:

@@ -43,47 +43,72 @@ class Silent:
     vertices: Array
 
 
-def count_supports(p_s_given_x: Array) -> int:
-    """Number of candidate supports of a vertex: subsets of rank(P) symbols."""
-    rank = int(np.linalg.matrix_rank(p_s_given_x))
-    return math.comb(p_s_given_x.shape[1], rank)
+@dataclass(frozen=True, eq=False)
+class Silence:
+    """The equations of a component's silent posteriors, ``rows @ w = goal``, well scaled.
 
+    ``P w = t`` and Σ w = 1 say that ``(P − t) w = 0``. Where S and X are nearly independent the entries of P − t are
+    tiny beside those of P, so its row space is taken by an orthonormal basis; directions that are 0 up to the
+    rounding of P are left out.
 
-def enumerate_vertices(p_s_given_x: Array, target: Array) -> Array:
-    """All vertices of ``{w ≥ 0, P w = target}``, shape (n, M), by solving on every support of rank(P) symbols."""
-    n_s, n_x = p_s_given_x.shape
-    left, sizes, _ = np.linalg.svd(p_s_given_x, full_matrices=False)
-    rank = int(np.sum(sizes > sizes[0] * max(n_s, n_x) * np.finfo(float).eps))
-    # Rows of full rank with the same solutions: coordinates in the column space of P.
-    basis = left[:, :rank].T
-    rows, goal = basis @ p_s_given_x, basis @ target
-    found: dict[bytes, Array] = {}
-    supports = itertools.combinations(range(n_x), rank)
-    while True:
-        chunk = np.array(list(itertools.islice(supports, 20_000)), dtype=np.intp)
-        if chunk.size == 0:
-            break
-        systems = np.moveaxis(rows[:, chunk], 0, 1)
-        solid = np.abs(np.linalg.det(systems)) > 1e-13
-        chunk, systems = chunk[solid], systems[solid]
-        values = np.linalg.solve(systems, np.broadcast_to(goal, (len(systems), rank))[..., None])[..., 0]
-        for support, value in zip(chunk, values, strict=True):
-            if value.min() < -1e-12:
-                continue
-            vertex = np.zeros(n_x)
-            vertex[support] = np.where(value > 1e-12, value, 0.0)
-            found.setdefault(np.round(vertex, 9).tobytes(), vertex)
-    return np.array([polish(p_s_given_x, target, vertex) for vertex in found.values()]).reshape(-1, n_x)
+    Attributes:
+        rows: Shape (rank(P), M).
+        goal: Shape (rank(P),).
+    """
 
+    rows: Array
+    goal: Array
 
-def polish(p_s_given_x: Array, target: Array, vertex: Array) -> Array:
-    """The vertex again, with ``P w = target`` to rounding: one correction on its own support."""
-    used = vertex > 0.0
-    part = p_s_given_x[:, used]
-    w = vertex[used] + np.linalg.lstsq(part, target - part @ vertex[used], rcond=None)[0]
-    out = np.zeros_like(vertex)
-    out[used] = np.maximum(w, 0.0)
-    return np.asarray(out / out.sum())
+    @classmethod
+    def of(cls, p_s_given_x: Array, p_x: Array) -> Silence:
+        """The equations for ``P w = P p_x``, p_x (M,) being a silent posterior itself."""
+        n_s, n_x = p_s_given_x.shape
+        target = p_s_given_x @ p_x
+        _, sizes, basis = np.linalg.svd(p_s_given_x - target[:, None], full_matrices=False)
+        rank = int(np.sum(sizes > 8 * max(n_s, n_x) * np.finfo(float).eps))
+        # p_x is silent exactly: what rounding makes of it, large where P − t is tiny, is taken out of every row.
+        basis = basis[:rank] - np.outer(basis[:rank] @ p_x / (p_x @ p_x), p_x)
+        rows = np.vstack([basis, np.ones((1, n_x))])
+        return cls(rows, np.concatenate([np.zeros(rank), np.ones(1)]))
+
+    @property
+    def n_supports(self) -> int:
+        """Number of candidate supports of a vertex: subsets of rank(P) symbols."""
+        rank, n_x = self.rows.shape
+        return math.comb(n_x, rank)
+
+    def vertices(self) -> Array:
+        """All vertices of ``{w ≥ 0, rows @ w = goal}``, shape (n, M), from every support of rank(P) symbols."""
+        rank, n_x = self.rows.shape
+        sizes = np.linalg.norm(self.rows, axis=0)
+        found: dict[bytes, Array] = {}
+        supports = itertools.combinations(range(n_x), rank)
+        while True:
+            chunk = np.array(list(itertools.islice(supports, 20_000)), dtype=np.intp)
+            if chunk.size == 0:
+                break
+            systems = np.moveaxis(self.rows[:, chunk], 0, 1)
+            # A determinant as a share of the largest that columns of these lengths could have.
+            solid = np.abs(np.linalg.det(systems)) > 1e-12 * np.prod(sizes[chunk], axis=1)
+            chunk, systems = chunk[solid], systems[solid]
+            goals = np.broadcast_to(self.goal, (len(systems), rank))
+            values = np.linalg.solve(systems, goals[..., None])[..., 0]
+            for support, value in zip(chunk, values, strict=True):
+                if value.min() < -1e-12:
+                    continue
+                vertex = np.zeros(n_x)
+                vertex[support] = np.where(value > 1e-12, value, 0.0)
+                found.setdefault(np.round(vertex, 9).tobytes(), vertex)
+        return np.array([self.polish(vertex) for vertex in found.values()]).reshape(-1, n_x)
+
+    def polish(self, vertex: Array) -> Array:
+        """The vertex again, with its equations met to rounding: one correction on its own support."""
+        used = vertex > 0.0
+        part = self.rows[:, used]
+        w = vertex[used] + np.linalg.lstsq(part, self.goal - part @ vertex[used], rcond=None)[0]
+        out = np.zeros_like(vertex)
+        out[used] = np.maximum(w, 0.0)
+        return np.asarray(out / out.sum())
 
 
 class Mixture:
@@ -136,22 +161,22 @@ class Mixture:
 
 
 class Polytope:
-    """Linear minimisation over ``{l ≤ w ≤ u, P w = target}`` on one live model."""
+    """Linear minimisation over silent posteriors in a box ``l ≤ w ≤ u``, on one live model."""
 
-    def __init__(self, p_s_given_x: Array, target: Array) -> None:
-        self.p, self.target = p_s_given_x, target
-        self.columns = np.ascontiguousarray(p_s_given_x.T)
-        n_s, n_x = p_s_given_x.shape
+    def __init__(self, silence: Silence) -> None:
+        self.silence = silence
+        self.columns = np.ascontiguousarray(silence.rows.T)
+        n_x = len(self.columns)
         self._every = np.arange(n_x, dtype=np.int32)
         self._lp = new_model()
         for _ in range(n_x):
             self._lp.addCol(0.0, 0.0, 1.0, 0, NO_ROWS, NO_VALUES)
-        for k in range(n_s):
-            used = np.flatnonzero(p_s_given_x[k]).astype(np.int32)
-            self._lp.addRow(float(target[k]), float(target[k]), used.size, used, p_s_given_x[k, used])
+        for row, goal in zip(silence.rows, silence.goal, strict=True):
+            used = np.flatnonzero(row).astype(np.int32)
+            self._lp.addRow(float(goal), float(goal), used.size, used, row[used])
 
     def minimise(self, cost: Array, lower: Array, upper: Array) -> tuple[Array, Array] | None:
-        """Minimiser (M,) and multipliers of ``P w = target`` (K,); None where the box misses the polytope."""
+        """Minimiser (M,) and multipliers of the equations; None where the box misses the polytope."""
         n_x = cost.size
         self._lp.changeColsCost(n_x, self._every, cost)
         self._lp.changeColsBounds(n_x, self._every, lower, upper)
@@ -174,7 +199,7 @@ class Polytope:
             if new >= value - 1e-12:
                 break
             w, value = step[0], new
-        return polish(self.p, self.target, np.where(w > 1e-9, w, 0.0))
+        return self.silence.polish(np.where(w > 1e-9, w, 0.0))
 
     def explore(self, prices: Array, cutoff: float, deadline: float, nodes: int) -> tuple[bool, Array, int]:
         """Branch and bound on ``H(w) − prices·w``: is it ≥ ``cutoff`` everywhere, vertices below it, boxes opened.
@@ -199,7 +224,7 @@ class Polytope:
             w, y = step
             rates = -self.columns @ y - prices
             ends = np.minimum(rates * lower - xlogx(lower), rates * upper - xlogx(upper))
-            bound = float(y @ self.target + ends.sum())
+            bound = float(y @ self.silence.goal + ends.sum())
             if bound >= cutoff:
                 continue
             if float(entropy(w) - prices @ w) < cutoff:
@@ -224,16 +249,20 @@ def most_silent(p_s_given_x: Array, p_x: Array, rng: Generator, seconds: float, 
     Lists the vertices where that is affordable, and generates them by column generation otherwise: local search first,
     branch and bound over at most ``nodes`` boxes when it finds no more.
     """
-    target = p_s_given_x @ p_x
+    silence = Silence.of(p_s_given_x, p_x)
     mixture = Mixture(p_x)
     mixture.add(p_x[None, :])
-    if count_supports(p_s_given_x) <= MOST_SUPPORTS:
-        mixture.add(enumerate_vertices(p_s_given_x, target))
+    try:
+        if silence.n_supports <= MOST_SUPPORTS:
+            mixture.add(silence.vertices())
+            slack = 0.0
+        else:
+            slack = _generate(mixture, Polytope(silence), rng, time.perf_counter() + seconds, nodes)
         value, weights, _ = mixture.solve()
-        r, posteriors = mixture.exact_weights(weights)
-        return Silent(weights=r, posteriors=posteriors, entropy=value, slack=0.0, vertices=mixture.pool)
-    slack = _generate(mixture, Polytope(p_s_given_x, target), rng, time.perf_counter() + seconds, nodes)
-    value, weights, _ = mixture.solve()
+    except (
+        SolverError
+    ):  # a table at the edge of double precision: p_x alone is always there, and nothing is proved
+        value, weights, slack = float(entropy(p_x)), np.eye(1, len(mixture.pool))[0], math.inf
     r, posteriors = mixture.exact_weights(weights)
     return Silent(weights=r, posteriors=posteriors, entropy=value, slack=slack, vertices=mixture.pool)
 

@@ -19,6 +19,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 
 from ._coarse import coarse_lines
+from ._options import check_positive, check_seconds, check_whole
 from ._search import Limits, Outcome, Search
 from .base import Listener, Progress, Solver
 from .perfect import FreeDisclosure, free_disclosure, share_down
@@ -45,14 +46,11 @@ class Global(Solver):
     node_limit: int = 100_000_000
 
     def __post_init__(self) -> None:
-        if not (self.gap >= SMALLEST_GAP and math.isfinite(self.gap)):
+        check_positive(self.name, gap=self.gap)
+        if self.gap < SMALLEST_GAP:
             raise InvalidInputError(f"gap={self.gap!r} cannot be proved: give {SMALLEST_GAP:g} nats or more")
-        if not self.time_limit > 0.0:
-            raise InvalidInputError(f"time_limit={self.time_limit!r} is not a time: give seconds above 0")
-        if not self.node_limit > 0:
-            raise InvalidInputError(
-                f"node_limit={self.node_limit!r} is not a number of nodes: give 1 or more"
-            )
+        check_seconds(self.name, self.time_limit)
+        check_whole(self.name, 1, node_limit=self.node_limit)
 
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
@@ -71,7 +69,12 @@ class Global(Solver):
         """One answer a disclosure, in the order given."""
         wanted = [float(r) for r in disclosures]
         work = _Work(self, problem, seed, progress, len(wanted))
-        work.warm(wanted)
+        try:
+            work.warm(wanted)
+        except KeyboardInterrupt:
+            # No point is proved yet, but the pool has a channel for each: hand them over before giving up.
+            yield from map(work.pooled, wanted)
+            raise
         for disclosure in wanted:
             yield work.answer(disclosure)
 
@@ -151,6 +154,13 @@ class _Work:
         self.done += 1
         self._report(disclosure, None, None)
         return answer
+
+    def pooled(self, disclosure: float) -> Answer:
+        """What the pool has for a disclosure as it is, with no further search."""
+        if not self._open(disclosure):
+            return self.answer(disclosure)
+        message = f"{self.search.master.n_columns} posteriors, interrupted before any proof"
+        return Answer(channel=self.search.channel(disclosure), status=Status.TIME_LIMIT, message=message)
 
     def _coarsen(self, disclosure: float, value: float) -> None:
         """Where the search was hopeless within its limits, see what tables with fewer private symbols prove."""

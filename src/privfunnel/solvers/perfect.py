@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 
 from ._channel import align, release
 from ._master import split_problem
+from ._options import check_seconds
 from ._polytope import Silent, most_silent
 from .base import Listener, Solver
 
@@ -96,8 +96,7 @@ class Perfect(Solver):
     time_limit: float = 60.0
 
     def __post_init__(self) -> None:
-        if not self.time_limit > 0.0:
-            raise InvalidInputError(f"time_limit={self.time_limit!r} is not a time: give seconds above 0")
+        check_seconds(self.name, self.time_limit)
 
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
