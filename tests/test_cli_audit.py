@@ -42,7 +42,7 @@ def test_a_release_is_audited(folder: Path, tmp_path: Path) -> None:
     done = run("audit", folder / "people.csv", folder / "r.csv", "--mechanism", folder / "m.json", *QUICK, "--out",
                tmp_path / "a.json")  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("• A trained attacker who guesses sick from the release is right")
+    assert done.stdout.startswith("• An attacker who guesses sick from the release is right")
     assert "The designed promise holds" in done.stdout
     assert "not differential privacy" in done.stdout
     assert "Worst case" in done.stdout

@@ -49,7 +49,7 @@ def mechanism(designed: Mechanism) -> Audit:
     """Audit a mechanism alone: its own exact numbers for the table it was designed on."""
     tables = _split(designed.private, designed.s_codes, (designed.p_sy, ()))
     attributes = findings.attributes(
-        {name: exact_information(*resampled) for name, resampled in tables.items()}, tables, tables, {}, {}
+        {name: exact_information(*resampled) for name, resampled in tables.items()}, tables, {}, {}
     )
     from_x = {guess.attribute: findings.exact(guess.original) for guess in designed.guesses}
     return Audit(
@@ -106,7 +106,6 @@ def table(
         leakage_ceiling=float(measures.mutual_information(p_sx)),
         attributes=findings.attributes(
             {name: exact_information(*resampled) for name, resampled in tables.items()},
-            tables,
             tables,
             _split(counts.private, counts.s_codes, (p_sx, drawn)),
             {},
@@ -208,7 +207,6 @@ def release(
         leakage_ceiling=float(measures.mutual_information(p_sx)),
         attributes=findings.attributes(
             leakage,
-            rows,
             _split(counts.private, counts.s_codes, worst),
             _split(counts.private, counts.s_codes, (p_sx, drawn)),
             findings.attacks(sample, attacker_rows, rng) if attacker_rows else {},

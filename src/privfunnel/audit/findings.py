@@ -38,8 +38,7 @@ GUESSES: dict[str, Statistic] = {
 
 def attributes(
     leakage: Mapping[str, Information],
-    guesses: Mapping[str, Resampled],
-    worst: Mapping[str, Resampled],
+    joint: Mapping[str, Resampled],
     original: Mapping[str, Resampled],
     attacks: Mapping[str, Attack],
 ) -> tuple[Attribute, ...]:
@@ -47,14 +46,13 @@ def attributes(
 
     Args:
         leakage: Estimated I(attribute; Y) by name.
-        guesses: p(attribute, y) for the best guess.
-        worst: p(attribute, y) for the worst-case measures: the mechanism's own where it is known.
+        joint: p(attribute, y), for the best guess and the worst case: the mechanism's own where it is known.
         original: p(attribute, x), where the original is at hand.
         attacks: Trained attackers.
     """
     found = []
     for name, information in leakage.items():
-        guess, extreme = intervals(*guesses[name], GUESSES), intervals(*worst[name], WORST)
+        guess, extreme = intervals(*joint[name], GUESSES), intervals(*joint[name], WORST)
         from_x = intervals(*original[name], GUESSES)["after"] if name in original else None
         found.append(
             Attribute(

@@ -31,8 +31,8 @@ class Attribute:
     Attributes:
         name: The column, or all names joined by "and".
         leakage: I(attribute; Y) in nats.
-        before: How often the best guess without the release is right; ``after`` with it (the best guess for these very
-            rows); ``original`` from the original public columns.
+        before: How often the best guess is right without the release; ``after`` with it, knowing all frequencies;
+            ``original`` from the original public columns.
         maximal_leakage: log Σ_y max p(y|s), nats.
         max_log_lift: max log p(s|y)/p(s), nats; ``local_information_privacy`` the largest absolute value.
         attack: The trained attacker, where one was trained.
@@ -202,16 +202,22 @@ class Audit:
 
 
 def _guess(attribute: Attribute) -> str:
-    attack = attribute.attack
-    after, before, original = attribute.after, attribute.before, attribute.original
-    who = "An"
-    if attack is not None:
-        after, before, original, who = attack.release, attack.prior, attack.original, "A trained"
-    source = "" if original is None else f"; {_percent(original)} from the original data"
-    return (
-        f"{who} attacker who guesses {attribute.name} from the release is right {_percent(after)} of the time "
-        f"({_percent(before)} without it{source})."
+    source = "" if attribute.original is None else f"; {_percent(attribute.original)} from the original data"
+    best = (
+        f"An attacker who guesses {attribute.name} from the release is right {_percent(attribute.after)} of the time "
+        f"({_percent(attribute.before)} without it{source})"
     )
+    attack = attribute.attack
+    if attack is None:
+        return f"{best}."
+    learnt = (
+        "" if attack.original is None else f", one trained on the original data {_percent(attack.original)}"
+    )
+    ends = f"95 % interval {100 * attack.release.low:.1f} to {100 * attack.release.high:.1f}"
+    trained = (
+        f"on rows it has not seen, one trained on the release is right {_percent(attack.release)} ({ends})"
+    )
+    return f"{best}; {trained}{learnt}."
 
 
 def _percent(share: Interval) -> str:

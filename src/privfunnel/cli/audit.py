@@ -205,11 +205,12 @@ def show(found: Audit) -> None:
     for name in (
         "attribute",
         "leakage",
-        "chance gives",
+        "by chance",
+        "guess blind",
         "best guess",
-        "trained attacker",
-        "without",
-        "from original",
+        "best from X",
+        "trained",
+        "trained on X",
     ):
         table.add_column(
             name, justify="left" if name == "attribute" else "right", no_wrap=name != "attribute"
@@ -220,10 +221,11 @@ def show(found: Audit) -> None:
             each.name,
             _information(each.leakage, exact=found.exact),
             "" if each.leakage.null_high is None else f"≤ {to_bits(each.leakage.null_high):.4f}",
-            _percent(each.after),
-            "" if attack is None else _percent(attack.release),
             _percent(each.before),
-            _percent(attack.original if attack is not None else each.original),
+            _percent(each.after),
+            _percent(each.original),
+            _percent(None if attack is None else attack.release),
+            _percent(None if attack is None else attack.original),
         )
     screen.print(table)
     table = Table(title="Worst case (bits)", box=box.SIMPLE_HEAD)
