@@ -38,8 +38,8 @@ METHODS = {
     "greedy": "Greedy merging of pairs of outputs (Makhdoumi et al. 2014).",
     "submodular": "Merging of subsets by a difference of submodular functions (Ding, Sadeghi 2019), 30 multipliers.",
     "deterministic": "The best deterministic map of all, by trying every partition (10 public symbols at most).",
-    "slsqp": "SciPy's SLSQP on p(y|x) with exact gradients, N = M + 1, up to 30 random starts.",
-    "ipopt": "IPOPT on p(y|x) with exact Hessians, its own defaults, N = M + 1, up to 30 random starts.",
+    "slsqp": "SciPy's SLSQP on the channel with exact gradients, N = M + 1, up to 30 random starts.",
+    "ipopt": "IPOPT on the channel with exact Hessians, its own defaults, N = M + 1, up to 30 random starts.",
     "control-maps": "Control: 4800 random deterministic maps, time-shared.",
     "control-starts": "Control: the best of 30 random feasible starts, no iteration.",
 }
@@ -105,7 +105,7 @@ def section(name: str, result: Comparison) -> list[str]:
     lines.append(
         "| **proved ≥** | " + " | ".join(f"**{number(v)}**" for v in result.lower_bound.tolist()) + " |"
     )
-    silent = [f"`{e.label}`: {e.message}" for e in result.entries if not e.answered]
+    silent = [f"`{e.label}` ({e.message.partition(': ')[2]})" for e in result.entries if not e.answered]
     if silent:
         lines += ["", "No answer: " + "; ".join(silent) + "."]
     return [*lines, ""]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel.compare import LINEUP, Comparison, lineup
+from privfunnel.compare import Comparison, labels, lineup
 from privfunnel.compare.run import _spread
 from privfunnel.errors import InvalidInputError
 from privfunnel.solvers._budget import Deadline, cpu_clock
@@ -109,7 +109,9 @@ def test_figure_has_every_curve_and_the_band(result):
 def test_the_lineup_labels_variants_apart():
     assert set(lineup(["drs"])) == {"drs-published", "drs-repaired"}
     assert set(lineup("dca")) == {"dca-published", "dca-sparse", "dca-repaired"}
-    assert set(lineup()) == set(LINEUP)
+    assert set(lineup()) == set(labels())
+    named = {name for name, _ in labels().values()}
+    assert named == set(pf.solvers.registry.names()) - {"global", "perfect"}
     assert set(lineup(["global", pf.DRS(variant="repaired"), pf.Greedy()])) == {
         "global",
         "drs-repaired",

@@ -10,8 +10,8 @@ Solvers run in parallel processes through joblib, so ``joblib.parallel_config(ba
 comparison to a cluster unchanged.
 """
 
-from privfunnel.compare.lineup import LINEUP, lineup
+from privfunnel.compare.lineup import labels, lineup
 from privfunnel.compare.result import Comparison, Entry
 from privfunnel.compare.run import compare
 
-__all__ = ["LINEUP", "Comparison", "Entry", "compare", "lineup"]
+__all__ = ["Comparison", "Entry", "compare", "labels", "lineup"]

@@ -4,46 +4,48 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
 
-#: Label → (solver, options). Methods with a published and a repaired variant take part twice, labelled apart. Where an
-#: option is not named a method keeps its defaults, which are its authors' settings.
-LINEUP: dict[str, tuple[str, dict[str, object]]] = {
-    "auto": ("auto", {}),
-    "aem": ("aem", {}),
-    "drs-published": ("drs", {"variant": "published"}),
-    "drs-repaired": ("drs-repaired", {}),
-    "dca-published": ("dca", {"variant": "published"}),
-    "dca-sparse": ("dca", {"variant": "published", "penalty": "sparse"}),
-    "dca-repaired": ("dca-repaired", {}),
-    "greedy": ("greedy", {}),
-    "submodular": ("submodular", {}),
-    "deterministic": ("deterministic", {}),
-    "slsqp": ("slsqp", {}),
-    "ipopt": ("ipopt", {}),
-    "control-maps": ("control-maps", {}),
-    "control-starts": ("control-starts", {}),
+#: Methods that are shown as their authors ship them and repaired: what their published settings are called. The
+#: repaired variants have names of their own in the registry.
+PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
+    "drs": {"drs-published": {}},
+    "dca": {"dca-published": {}, "dca-sparse": {"penalty": "sparse"}},
 }
+#: Not compared unless asked for: ``auto`` gives the proofs of ``global``, and ``perfect`` answers only without leakage.
+LEFT_OUT = ("global", "perfect")
 
-#: Methods with variants: their plain name stands for all of them.
-_VARIANTS = ("drs", "dca")
+
+def labels() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Label → (solver, options) of everybody who takes part by default: every registered solver.
+
+    Where an option is not named a method keeps its defaults, which are its authors' settings.
+    """
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name in registry.names():
+        if name in PUBLISHED:
+            found |= {label: (name, options) for label, options in PUBLISHED[name].items()}
+        elif name not in LEFT_OUT:
+            found[name] = (name, {})
+    return found
 
 
 def lineup(solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None = None) -> dict[str, Solver]:
     """Solvers by label.
 
     Args:
-        solvers: Labels of :data:`LINEUP`, names of the registry (``"drs"`` stands for all its variants), solver
-            objects, or a mapping from labels of your own to names or objects. None for the whole line-up.
+        solvers: Labels (:func:`labels`), names of the registry (``"drs"`` stands for all its variants), solver objects,
+            or a mapping from labels of your own to names or objects. None for everybody.
 
     Returns:
         Label → solver.
     """
     if solvers is None:
-        solvers = tuple(LINEUP)
+        solvers = tuple(labels())
     if isinstance(solvers, str):
         solvers = (solvers,)
     if isinstance(solvers, Mapping):
@@ -57,22 +59,23 @@ def lineup(solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None =
                 )
             chosen[label] = engine
     if not chosen:
-        raise InvalidInputError(f"no solver was given: choose among {', '.join(LINEUP)}")
+        raise InvalidInputError(f"no solver was given: choose among {', '.join(labels())}")
     return chosen
 
 
 def _expand(solver: str | Solver) -> list[tuple[str, Solver]]:
     """The labelled solvers that one entry of a request stands for."""
     if isinstance(solver, Solver):
-        return [(f"{solver.name}-published" if solver.name in _VARIANTS else solver.name, solver)]
-    if solver in LINEUP:
-        name, options = LINEUP[solver]
+        return [(f"{solver.name}-published" if solver.name in PUBLISHED else solver.name, solver)]
+    known = labels()
+    if solver in known:
+        name, options = known[solver]
         return [(solver, registry.get(name, **options))]
-    if solver in _VARIANTS:
-        return [item for label in LINEUP if label.startswith(f"{solver}-") for item in _expand(label)]
+    if solver in PUBLISHED:
+        return [item for label in known if label.startswith(f"{solver}-") for item in _expand(label)]
     if solver in registry.names():
         return [(solver, registry.get(solver))]
-    known = sorted({*LINEUP, *registry.names()})
-    close = difflib.get_close_matches(str(solver), known, n=1)
+    names = sorted({*known, *registry.names()})
+    close = difflib.get_close_matches(str(solver), names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    raise InvalidInputError(f"unknown solver {solver!r}: {hint}choose among {', '.join(known)}")
+    raise InvalidInputError(f"unknown solver {solver!r}: {hint}choose among {', '.join(names)}")

@@ -28,6 +28,8 @@ from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.drs import uniform_starts
 
 _BATCH_ENTRIES = 60_000
+# A sweep goes over all N at least this many times, with a part of the runs each: a time limit thins it evenly.
+_ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +179,7 @@ class DCA(Solver):
         jobs: list[tuple[float, int, int, int]] = []
         for n_y in self._outputs(problem):
             block = max(1, _BATCH_ENTRIES // (len(grid_beta) * problem.n_x * n_y))
+            block = min(block, math.ceil(runs / _ROUNDS))
             for first in range(0, runs, block):
                 jobs.append((float(order.random()) + first, n_y, first, min(block, runs - first)))
         for done, (_, n_y, first, count) in enumerate(sorted(jobs)):

@@ -34,6 +34,8 @@ _STATUS = {
 }
 # Entries a batch of runs: large enough to hide NumPy's overhead, small enough for the cache.
 _BATCH_ENTRIES = 60_000
+# A sweep goes over all N at least this many times, with a part of the runs each: a time limit thins it evenly.
+_ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +181,7 @@ class DRS(Solver):
         order = np.random.default_rng([seed, 0])
         for n_y in self._outputs(problem.n_x):
             block = max(1, _BATCH_ENTRIES // (2 * len(betas) * problem.n_x * n_y))
+            block = min(block, math.ceil(runs / _ROUNDS))
             for first in range(0, runs, block):
                 jobs.append((float(order.random()) + first, n_y, first, min(block, runs - first)))
         for done, (_, n_y, first, count) in enumerate(sorted(jobs)):
