@@ -65,7 +65,7 @@ def units_option(function: Function) -> Function:
         default="nats",
         show_default=True,
         callback=lambda _ctx, _param, value: Units(value),
-        help="Unit of the numbers that are shown, and of numbers given without a unit.",
+        help="Unit of the numbers that are shown, and of numbers given without a unit; JSON is always in nats.",
     )(function)
 
 

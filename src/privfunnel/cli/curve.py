@@ -123,7 +123,7 @@ def command(
             }
             write_files(curve, folder, units=units, title=source, chosen=chosen, others=others)
     if as_json:
-        click.echo(json.dumps(to_json(curve, units), indent=1))
+        click.echo(json.dumps(curve.to_dict(), indent=1))
     else:
         show(curve, units=units, title=source)
         if out is not None:
@@ -131,28 +131,6 @@ def command(
     if not curve.complete:
         click.echo("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
-
-
-def to_json(curve: Curve, units: Units) -> dict[str, Any]:
-    """The curve's file format; in bits it is a plain listing, which the library does not read back."""
-    document = curve.to_dict()
-    if units.name == "nats":
-        return document
-    document["units"] = units.name
-    del document["schema"], document["version"]
-    for holder in (document, *document["points"]):
-        for name in (
-            *INFORMATION,
-            "disclosure_ceiling",
-            "leakage_ceiling",
-            "requested",
-            "budget",
-            "disclosure_upper_bound",
-        ):
-            if holder.get(name) is not None:
-                holder[name] = units.of(holder[name])
-    document["raw"] = [[units.of(value) for value in point] for point in document["raw"]]
-    return document
 
 
 def write_files(

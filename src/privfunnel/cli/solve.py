@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from privfunnel.solution import Solution
 
 #: Fields of a solution that are amounts of information, and change with the unit.
-INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "requested", "budget", "disclosure_upper_bound")
 
 
 @click.command(
@@ -110,21 +109,11 @@ def command(
 
                 Mechanism.from_solution(opened.counts, solution).save(folder / "mechanism.json")
     if as_json:
-        click.echo(json.dumps(to_json(solution, units), indent=1))
+        click.echo(json.dumps(solution.to_dict(), indent=1))
         return
     show(solution, units=units, title=source)
     if out is not None:
         click.echo(f"Files are in {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
-
-
-def to_json(solution: Solution, units: Units) -> dict[str, Any]:
-    """The solution's file format; in bits it is a plain listing, which the library does not read back."""
-    document = solution.to_dict()
-    if units.name == "bits":
-        del document["schema"], document["version"]
-        document["units"] = units.name
-        document.update({n: units.of(document[n]) for n in INFORMATION if document[n] is not None})
-    return document
 
 
 def show(solution: Solution, *, units: Units, title: str) -> None:
