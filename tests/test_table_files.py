@@ -64,6 +64,13 @@ def test_yes_and_no_stay_as_they_are_written(tmp_path: Path) -> None:
     assert count(write(tmp_path / "t.csv", "s,x\na,yes\nb,no\n")).x_labels == ("x=no", "x=yes")
 
 
+def test_rows_that_start_with_a_hash_are_rows(tmp_path: Path) -> None:
+    rows = [f"{i % 9},{i % 2}\n" for i in range(600)] + ["#3,1\n"] * 60
+    counts = count(write(tmp_path / "t.csv", "x,s\n" + "".join(rows)))
+    assert counts.n == 660
+    assert "#3" in counts.columns["x"].values
+
+
 def test_types_may_be_forced(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "s,x\na,01\nb,1\n")
     assert count(path).x_labels == ("x=01", "x=1")

@@ -162,6 +162,7 @@ def _arrow(connection: Any, path: Path, options: ReadOptions) -> Any:
 def _csv(connection: Any, path: Path, options: ReadOptions) -> Any:
     arguments = [
         "skip=0",  # otherwise lines that do not fit the rest are skipped without a word
+        "comment=''",  # otherwise rows that start with # may be taken for comments and vanish
         "allow_quoted_nulls=false",  # "" is a text, an empty field is null
         # Booleans stay text, so that yes/no and t/f are not rewritten as true/false.
         "auto_type_candidates=['BIGINT', 'DOUBLE', 'DATE', 'TIMESTAMP', 'VARCHAR']",
