@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from privfunnel import tables
 from privfunnel.engines import Cut, ReadOptions, Top, open_table
+from privfunnel.engines.bins import merged
 from privfunnel.engines.columns import ABOVE, BELOW, UNSEEN, Column, canonical, text
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 
@@ -200,6 +201,47 @@ def test_engine_and_numpy_cut_alike(edges: list[float], values: list[float]) -> 
     codes = cut.codes(np.array([*values, *edges]))
     assert found == {int(code): int((codes == code).sum()) for code in np.unique(codes)}
     assert len(set(cut.labels)) == cut.size
+
+
+@given(
+    inner=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8, unique=True).map(sorted),
+    below=st.booleans(),
+    above=st.booleans(),
+    integer=st.booleans(),
+    u=st.floats(0.0, 1.0, exclude_max=True),
+)
+def test_what_is_written_for_a_bin_lies_in_it(
+    inner: list[float], below: bool, above: bool, integer: bool, u: float
+) -> None:
+    edges = (*([-np.inf] if below else []), *inner, *([np.inf] if above else []))
+    if len(edges) < 2:
+        return
+    edges = merged(edges) if integer else edges
+    if integer and not any(np.isinf(edges)) and np.floor(edges[-1]) < np.ceil(edges[0]):
+        return  # no whole number at all between the ends
+    cut = Cut("edges", edges, integer)
+    assert len(set(cut.labels)) == cut.size
+    for code in range(cut.size):
+        low, high = cut.span(code)
+        between = low + np.floor(u * (high - low + 1)) if integer else min(low + u * (high - low), high)
+        numbers = np.array([low, high, cut.middle(code), between])
+        assert np.isfinite(numbers).all()
+        assert cut.codes(numbers).tolist() == [code] * 4
+        assert not integer or (numbers == np.floor(numbers)).all()
+
+
+def test_the_middle_of_a_bin_is_a_number_a_person_would_write() -> None:
+    assert Cut("edges", (0.0, 10.0, 20.0)).middle(0) == 5.0
+    assert Cut("edges", (-np.inf, 18.0, 65.0, np.inf), integer=True).middle(0) == 17.0
+
+
+@pytest.mark.parametrize("rule", ["width:10", "quantiles:10", "edges:0,0.2,0.4,1.5,1.7,2"])
+def test_bins_without_a_whole_number_vanish(rule: str) -> None:
+    table = pa.table({"s": ["a", "b"] * 6, "x": [0, 1, 2] * 4})
+    cut = tables.count(table, private="s", public="x", bins={"x": rule}).columns["x"].bins
+    assert isinstance(cut, Cut)
+    assert cut.codes(np.array([0.0, 1.0, 2.0])).tolist() == [0, 1, 2]
+    assert cut.labels == ("0", "1", "2")
 
 
 def test_new_numbers_outside_the_edges_are_told_apart() -> None:

@@ -83,14 +83,33 @@ class Cut:
         return codes.astype(np.int64, copy=False)
 
     def span(self, code: int) -> tuple[float, float]:
-        """Finite ends of one interval (whole numbers, both inside, for an integer column)."""
+        """Least and greatest finite number written for one interval, both inside it (whole for an integer column).
+
+        An interval without end on one side is written as the number at its other end.
+        """
         low, high = self.edges[code], self.edges[code + 1]
-        low = low if math.isfinite(low) else (high if math.isfinite(high) else 0.0)
-        high = high if math.isfinite(high) else low
+        last = code == self.size - 1
         if self.integer:
-            top = math.floor(high) if code == self.size - 1 else math.ceil(high) - 1
-            return float(math.ceil(low)), float(max(math.ceil(low), top))
-        return low, high
+            least = math.ceil(low) if math.isfinite(low) else None
+            most = None if math.isinf(high) else (math.floor(high) if last else math.ceil(high) - 1)
+            least = least if least is not None else (most if most is not None else 0)
+            return float(least), float(least if most is None else max(least, most))
+        top = high if last else math.nextafter(high, -math.inf)
+        low = low if math.isfinite(low) else (top if math.isfinite(high) else 0.0)
+        return low, (top if math.isfinite(high) else low)
+
+    def middle(self, code: int) -> float:
+        """A number in the middle of one interval (whole for an integer column), always inside it."""
+        least, most = self.span(code)
+        if self.integer:
+            return float(math.floor((least + most) / 2.0))
+        low, high = self.edges[code], self.edges[code + 1]
+        # The middle of the edges as they are written is 5 for [0, 10), not the float before it.
+        return (
+            min(max(low / 2.0 + high / 2.0, least), most)
+            if math.isfinite(high - low)
+            else (least / 2 + most / 2)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite edges are written as text because JSON has no infinity."""
@@ -204,7 +223,7 @@ def equal_width(low: float, high: float, size: int, *, integer: bool) -> Cut:
     else:
         inner = [low + (high - low) * i / size for i in range(1, size)]
         edges = tuple(dict.fromkeys([low, *inner, high]))
-    return Cut(f"width:{size}", edges, integer)
+    return Cut(f"width:{size}", merged(edges) if integer else edges, integer)
 
 
 def from_quantiles(quantiles: Sequence[float], size: int, *, integer: bool) -> Cut:
@@ -212,7 +231,19 @@ def from_quantiles(quantiles: Sequence[float], size: int, *, integer: bool) -> C
     edges = tuple(dict.fromkeys(float(value) for value in quantiles))
     if len(edges) == 1:
         edges = (edges[0], edges[0] + 1.0)
-    return Cut(f"quantiles:{size}", edges, integer)
+    return Cut(f"quantiles:{size}", merged(edges) if integer else edges, integer)
+
+
+def merged(edges: Sequence[float]) -> tuple[float, ...]:
+    """The edges for whole numbers, less those that cut off an interval without any: no value can fall into it."""
+    first, *inner, last = edges
+    kept = [first]
+    for edge in inner:
+        if math.isinf(kept[-1]) or math.ceil(edge) > math.ceil(kept[-1]):
+            kept.append(edge)
+    if len(kept) > 1 and math.isfinite(last) and math.floor(last) < math.ceil(kept[-1]):
+        kept.pop()
+    return (*kept, last)
 
 
 def weighted_quantiles(values: NDArray[np.float64], counts: NDArray[np.int64], size: int) -> list[float]:

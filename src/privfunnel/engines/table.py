@@ -185,7 +185,8 @@ class Table:
         if rule.kind == "top":
             return self._top(name, rule)
         if rule.kind == "edges":  # values outside them show up in the counts
-            return Cut("edges", rule.edges, self.kinds[name] == "integer" or self._extremes(name)[2])
+            whole = self.kinds[name] == "integer" or self._extremes(name)[2]
+            return Cut("edges", binning.merged(rule.edges) if whole else rule.edges, whole)
         low, high, whole = self.range(name)
         if rule.kind == "width":
             return binning.equal_width(low, high, rule.size, integer=whole)

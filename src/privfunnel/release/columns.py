@@ -83,9 +83,12 @@ class Output:
         whole = column.bins.integer
         if self.binned == "uniform":
             u = uniforms(len(codes))
-            numbers = low + np.floor(u * (high - low + 1.0)) if whole else low + u * (high - low)
+            # Rounding must not carry a number over the end of its bin.
+            numbers = np.minimum(
+                low + (np.floor(u * (high - low + 1.0)) if whole else u * (high - low)), high
+            )
         else:
-            numbers = np.floor((low + high) / 2.0) if whole else (low + high) / 2.0
+            numbers = np.array([*map(column.bins.middle, range(column.bins.size)), 0.0])[codes]
         return pa.array(numbers, mask=codes >= column.bins.size)
 
 
