@@ -102,7 +102,7 @@ def once(problem: Problem, share: float, solver: str, options: dict[str, Any]) -
 
 def acceleration(quick: bool) -> list[dict[str, Any]]:
     """CPU time of accelerated AEM with the fewest steps that match the plain leakage, over that of plain AEM."""
-    budgets = (40, 60, 80, 100, 125, 160, 200, 300)
+    budgets = (24, 32, 40, 50, 60, 80, 100, 125, 160, 200, 300)
     rows = []
     for name, shares, seeds in (
         ("heart-failure", (0.594, 0.644, 0.693, 0.792), range(1 if quick else 5)),

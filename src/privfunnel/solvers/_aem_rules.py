@@ -42,9 +42,9 @@ REVIVAL = 0.1
 LEVEL_STEPS = 25
 LEVEL_SHARE = 8
 #: Of n restarts, n over this go on to R, and n over this to the end; never fewer than LEAST_KEPT.
-KEPT_AT_R = 2
-KEPT_TO_THE_END = 5
-LEAST_KEPT = 3
+KEPT_AT_R = 3
+KEPT_TO_THE_END = 10
+LEAST_KEPT = 2
 
 
 def level_steps(max_steps: int) -> int:
