@@ -247,3 +247,20 @@ def test_records_from_the_command_line(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["problem"]["x_labels"][0] == "smoker=no, town=B"
     assert_one_line_error(run("curve", path, "--private", "sexe", "--public", "town"), "sexe", "sex")
     assert_one_line_error(run("curve", path, "--private", "sex"), "public")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("curve", "heart-failure", "--publc", "x"),
+        ("curve",),
+        ("curve", "heart-failure", "--points", "x"),
+        ("crve",),
+    ],
+)
+def test_a_mistyped_command_line_is_one_line(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "--help" in result.stderr

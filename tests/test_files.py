@@ -65,3 +65,15 @@ def test_a_folder_in_the_way_of_a_file_stops_all_of_them(tmp_path: Path) -> None
 def test_an_empty_name_is_told() -> None:
     with pytest.raises(InvalidInputError, match="is empty"), output_folder(""):
         pass
+
+
+def test_what_an_earlier_run_left_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+    owned = ("proof.npz", "solution.json")
+    with output_folder(tmp_path / "out", owned) as folder:
+        (folder / "proof.npz").write_text("old")
+        (folder / "solution.json").write_text("old")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with output_folder(tmp_path / "out", owned) as folder:
+        (folder / "solution.json").write_text("new")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["notes.txt", "solution.json"]
+    assert (tmp_path / "out" / "solution.json").read_text() == "new"

@@ -238,3 +238,13 @@ def test_the_package_lists_and_guards_its_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = pf.nonsense
     assert pf.measures.entropy([1.0]) == 0.0
+
+
+def test_solutions_and_curves_say_who_they_are_in_a_line() -> None:
+    solution = pf.solve(synthetic(), disclosure=0.5, solver=Mixer())
+    assert repr(solution).startswith("Solution(feasible: disclosure 0.5, leakage 0.20667")
+    curve = pf.trace(synthetic(), points=4, solver=Mixer())
+    assert repr(curve).startswith("Curve(4 points of Problem(3 private")
+    assert len(repr(solution)) < 200
+    proved = pf.solve(synthetic(), disclosure=0.5)
+    assert repr(proved.certificate).startswith("Certificate(L(R) ≥ ")

@@ -63,6 +63,14 @@ class Curve:
     complete: bool = True
     target_gap: float = DEFAULT_GAP
 
+    def __repr__(self) -> str:
+        """One line with the number of points and the largest gap."""
+        proved = sum(status is Status.OPTIMAL for status in self.status)
+        return (
+            f"Curve({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, largest gap "
+            f"{self.gap.max(initial=0.0):.3g} nats, {self.solver})"
+        )
+
     def _column(self, name: str) -> Array:
         values = (getattr(solution, name) for solution in self.solutions)
         return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

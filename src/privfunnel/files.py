@@ -64,12 +64,13 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 @contextlib.contextmanager
-def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def output_folder(path: str | os.PathLike[str], owned: tuple[str, ...] = ()) -> Iterator[Path]:
     """A temporary folder whose files are moved to ``path`` when the block ends well, and are gone when it does not.
 
     The temporary folder is made before the block runs, in ``path`` or the nearest folder above it that exists, so that
     a target that cannot be written is found out before the work and not after it. Files of the same name at ``path``
-    are replaced, one rename each; others stay.
+    are replaced, one rename each. Of the names in ``owned``, those that the block did not write are removed from
+    ``path``: they are an earlier run's, and would be taken for this one's. Other files stay.
     """
     if not os.fspath(path):
         raise InvalidInputError("the output folder's name is empty: give a folder, '.' for this one")
@@ -89,6 +90,10 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
                         f"cannot write {str(target / item.name)!r}, a folder of that name is there: "
                         "remove it or choose another folder"
                     )
+            written = {item.name for item in temporary.iterdir()}
+            for name in owned:
+                if name not in written:
+                    (target / name).unlink(missing_ok=True)
             for item in sorted(temporary.iterdir()):
                 destination = target / item.name
                 if item.is_dir() and destination.is_dir():

@@ -142,6 +142,13 @@ class Solution:
     message: str = ""
     record: Record | None = None
 
+    def __repr__(self) -> str:
+        """One line with the numbers."""
+        return (
+            f"Solution({self.status.value}: disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
+            f"{self.lower_bound:.6g} nats by {self.bound_source}, {self.channel.shape[1]} outputs, {self.solver})"
+        )
+
     @property
     def gap(self) -> float:
         """Leakage above the proved lower bound, in nats, never negative."""

@@ -69,6 +69,10 @@ class Certificate:
     def __post_init__(self) -> None:
         self.prices.setflags(write=False)
 
+    def __repr__(self) -> str:
+        """One line with the proved line and the size of the proof."""
+        return f"Certificate(L(R) ≥ {self.intercept:.6g} + {self.slope:.6g} R nats, {self.n_nodes} boxes)"
+
     @classmethod
     def build(
         cls,

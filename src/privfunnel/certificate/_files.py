@@ -68,8 +68,9 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
         zipfile.BadZipFile,
         zlib.error,
     ) as e:
-        detail = str(e).splitlines()[0] if str(e) else type(e).__name__
-        raise CertificateError(f"{str(path)!r} is not a readable certificate file ({detail})") from e
+        raise CertificateError(
+            f"{str(path)!r} is not a readable certificate file: give the .npz that solve --out or curve --out wrote"
+        ) from e
 
 
 def _read(data: Any, c: int) -> Certificate:

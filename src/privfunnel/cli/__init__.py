@@ -52,6 +52,22 @@ class _Commands(click.Group):
         ctx.meta[COMMAND] = shlex.join(["privfunnel", *args])
         return super().parse_args(ctx, args)
 
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run; in standalone mode a mistake in the command line is one line too, with exit code 2."""
+        run: Any = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            code = run(*args, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context is not None else "privfunnel"
+            click.echo(f"error: {' '.join(error.format_message().split())} See: {command} --help", err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            sys.exit(128 + signal.SIGINT)
+        return sys.exit(code if isinstance(code, int) else 0)
+
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings(), _clean_end():
             warnings.simplefilter("always", PrivFunnelWarning)

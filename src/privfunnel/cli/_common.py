@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -209,7 +210,8 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 120
+    # Never narrower than the widest table: a number that wraps can be read, one that is cut cannot.
+    width = max(shutil.get_terminal_size().columns, 120) if stream.isatty() else 120
     # No markup: labels and file names with square brackets are shown as they are.
     return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 

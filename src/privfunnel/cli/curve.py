@@ -36,6 +36,12 @@ INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower
 PROVERS = ("auto", "global", "perfect")
 
 
+#: What ``--out`` may leave behind.
+OWNED = (
+    "certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json", "report.html",
+)  # fmt: skip
+
+
 @click.command("curve", short_help="The whole curve: least leakage for every disclosure.")
 @source_options
 @click.option(
@@ -100,7 +106,7 @@ def command(
         )
         check_disclosure(problem, at)
     with ExitStack() as stack:
-        folder = None if out is None else stack.enter_context(output_folder(out))
+        folder = None if out is None else stack.enter_context(output_folder(out, OWNED))
         if folder is not None:
             from privfunnel.errors import need
 
@@ -127,7 +133,7 @@ def command(
     else:
         show(curve, units=units, title=source)
         if out is not None:
-            click.echo(f"Files are in {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+            click.echo(f"Files are in {out}: {', '.join(name for name in OWNED if (out / name).exists())}")
     if not curve.complete:
         click.echo("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)

@@ -22,9 +22,11 @@ def command(quick: bool, out: Path, seed: int, fresh: bool) -> None:
     A finished panel is kept: an interrupted run goes on where it stopped.
     """
     from privfunnel import reproduce
+    from privfunnel.errors import need
     from privfunnel.solve import check_seed
 
     check_seed(seed)
+    need("matplotlib", extra="plots")  # told before the work, not after it
     try:
         reproduce.run(out, quick=quick, seed=seed, fresh=fresh, tell=click.echo)
     except KeyboardInterrupt:

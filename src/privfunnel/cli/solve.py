@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 #: Fields of a solution that are amounts of information, and change with the unit.
 
 
+#: What ``--out`` may leave behind.
+OWNED = ("certificate.npz", "mechanism.json", "solution.json")
+
+
 @click.command(
     "solve", short_help="One point: least leakage for a disclosure, or most disclosure for a leakage."
 )
@@ -90,7 +94,7 @@ def command(
             leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", option="--leakage", units=units
         )
     with ExitStack() as stack:
-        folder = None if out is None else stack.enter_context(output_folder(out))
+        folder = None if out is None else stack.enter_context(output_folder(out, OWNED))
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
             solution = solve(
                 problem,
@@ -113,7 +117,7 @@ def command(
         return
     show(solution, units=units, title=source)
     if out is not None:
-        click.echo(f"Files are in {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+        click.echo(f"Files are in {out}: {', '.join(name for name in OWNED if (out / name).exists())}")
 
 
 def show(solution: Solution, *, units: Units, title: str) -> None:
