@@ -237,6 +237,22 @@ def test_numbers_that_are_none_are_refused(invited: httpx.Client, query: str) ->
 
 
 @pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("patients.csv", "patients.csv"),
+        ("größe 2.parquet", "größe 2.parquet"),
+        ("a/b\\c.csv", "c.csv"),
+        ('x"""\nimport os\n"""y.csv', 'x"""import os"""y.csv'),
+        ("a\x1b[31m\u2028\x85b\0.csv", "a[31mb.csv"),
+        ("\n", "table.csv"),
+        ("", "table.csv"),
+    ],
+)
+def test_names_are_shown_without_control_characters(name: str, shown: str) -> None:
+    assert app.shown_name(name) == shown
+
+
+@pytest.mark.parametrize(
     ("name", "safe"),
     [
         ("patients.csv", "patients.csv"),

@@ -127,7 +127,9 @@ def test_bins_are_what_was_asked_for(desk: tasks.Desk, rule: dict[str, Any], lab
 
 @pytest.mark.parametrize(
     "rule",
-    [{"rule": "edges", "edges": []}, {"rule": "edges", "edges": [None]}, {"rule": "width", "number": 1},
+    [{"rule": "edges", "edges": []}, {"rule": "edges", "edges": [None]}, {"rule": "edges", "edges": 5},
+     {"rule": "edges", "edges": "5"}, {"rule": "edges", "edges": [math.inf]}, {"rule": "edges", "edges": [True]},
+     {"rule": "edges", "edges": [10**400]}, {"rule": ["width"], "number": 4}, {"rule": "width", "number": 1},
      {"rule": "width", "number": "x"}, {"rule": "magic"}, {}],
 )  # fmt: skip
 def test_bins_that_cannot_be_are_refused(desk: tasks.Desk, rule: dict[str, Any]) -> None:
@@ -331,6 +333,40 @@ def test_a_table_is_drawn_once_for_a_point(traced: tasks.Desk) -> None:
     assert Path(tasks.export(traced, "release.csv", 2.2)).read_bytes() != first
 
 
+def test_the_formats_of_a_table_are_one_draw(traced: tasks.Desk) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="reads the release")
+    # Asked for in turn, as a person clicks; each may not draw again.
+    names = ("symbols.csv", "release.csv", "release.parquet")
+    paths = {name: Path(tasks.export(traced, name, 1.5)) for name in names}
+    symbols = paths["symbols.csv"].read_text().splitlines()[1:]
+    header, *records = paths["release.csv"].read_text().splitlines()
+    table = parquet.read_table(paths["release.parquet"])
+    assert table.column_names == header.split(",")
+    assert [",".join(str(v) for v in row.values()) for row in table.to_pylist()] == records
+    assert len(symbols) == len(records) == 299
+    mechanism = Mechanism.load(Path(tasks.export(traced, "mechanism.json", 1.5)))
+    x_of = {
+        ",".join(str(c.values[code]) for c, code in zip(mechanism.public, codes, strict=True)): i
+        for i, codes in enumerate(mechanism.x_codes.tolist())
+    }
+    x = [x_of[record] for record in records]
+    y = [mechanism.y_labels.index(symbol) for symbol in symbols]
+    assert (mechanism.p_x_given_y[x, y] > 0.0).all()
+    # Independent draws could not pass: pairs that never occur together would make up much of them.
+    independent = np.outer(mechanism.p_x, mechanism.p_y)[mechanism.p_x_given_y == 0.0].sum()
+    assert independent > 0.2
+
+
+def test_equal_channels_on_other_columns_are_other_releases(desk: tasks.Desk) -> None:
+    tasks.example(desk, "heart-failure")
+    for public in ("anaemia", "diabetes"):
+        tasks.roles(desk, private=["sex"], public=[public], bins={})
+        tasks.trace(desk, points=3, solver="greedy")
+        everything = desk.setting().problem.disclosure_ceiling
+        header = Path(tasks.export(desk, "release.csv", everything)).read_text().splitlines()[0]
+        assert header == public
+
+
 def test_private_columns_are_never_written(traced: tasks.Desk) -> None:
     for name in ("release.csv", "symbols.csv"):
         text = Path(tasks.export(traced, name, 2.0)).read_text()
@@ -361,6 +397,38 @@ def test_the_script_makes_the_same_again(traced: tasks.Desk, tmp_path: Path) -> 
     assert made.leakage == pytest.approx(found["leakage"], abs=1e-6)
     assert len((tmp_path / "heart-failure.released.csv").read_text().splitlines()) == 300
     assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['x"""\nimport os; os.abort()\n"""y.csv', "it's\\\n'.csv", '{0}\r#".csv', "-rf.csv", "\u2028.csv"],
+)
+def test_names_of_files_are_only_ever_literals(desk: tasks.Desk, name: str) -> None:
+    tasks.inspect(desk, str(AWKWARD), name)
+    tasks.roles(
+        desk, private=["naïve Größe"], public=["score"], bins={"score": {"rule": "width", "number": 2}}
+    )
+    tasks.trace(desk, points=3, solver="greedy")
+    found = tasks.point(desk, disclosure=0.3)
+    tree = ast.parse(found["script"])
+    compile(tree, "release.py", "exec")
+    docstring, *imports, table, function, call = tree.body
+    assert isinstance(docstring, ast.Expr)
+    assert ast.get_docstring(tree) == "Release the table at the point chosen in the explorer."
+    assert [ast.unparse(line) for line in imports] == [
+        "import numpy as np",
+        "import privfunnel as pf",
+        "from privfunnel.mechanism import Mechanism",
+        "from privfunnel.report import Report",
+    ]
+    assert isinstance(table, ast.Assign)
+    assert ast.literal_eval(table.value) == name
+    assert isinstance(function, ast.FunctionDef)
+    assert len(function.body) == 10
+    assert isinstance(call, ast.If)
+    words = shlex.split(found["command"])
+    assert (f"./{name}" if name.startswith("-") else name) in words
+    assert words.count("privfunnel") == 2
 
 
 def test_the_commands_make_the_same_again(traced: tasks.Desk, tmp_path: Path) -> None:

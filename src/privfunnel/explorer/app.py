@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -224,7 +225,7 @@ async def _close(request: Request, session: Session) -> Response:
 
 async def _upload(request: Request, session: Session) -> Response:
     settings = _settings(request)
-    name = Path(request.query_params.get("name", "table.csv").replace("\\", "/")).name or "table.csv"
+    name = shown_name(request.query_params.get("name", ""))
     too_large = (
         f"{name} is larger than {human_size(settings.max_upload)}: start `privfunnel explore FILE` instead"
     )
@@ -250,6 +251,12 @@ async def _upload(request: Request, session: Session) -> Response:
         return _error(too_large, 413)
     await session.cancel()
     return JSONResponse(await _loaded(session, session.ask("inspect", path=str(target), name=name)))
+
+
+def shown_name(name: str) -> str:
+    """Return the last part of an upload's name, on one line: it goes into messages, commands and reports."""
+    last = Path(name.replace("\\", "/")).name
+    return "".join(c for c in last if unicodedata.category(c) not in {"Cc", "Cs", "Zl", "Zp"}) or "table.csv"
 
 
 def file_name(name: str) -> str:

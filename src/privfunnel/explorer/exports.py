@@ -8,11 +8,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privfunnel import audit, release
+from privfunnel import audit
 from privfunnel.certificate import Certificate, save_bundle
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import recipes
+from privfunnel.explorer import draws, recipes
 from privfunnel.explorer.recipes import Grid
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
@@ -65,7 +65,8 @@ def clear(folder: Path) -> None:
 def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> Path:
     """Write one of the downloads into a folder and return its path.
 
-    A table is drawn once for a point: asking again gives the same file, since every further draw would tell more.
+    A table is drawn once for a point: its formats share the draw, and asking again gives the same file, since every
+    further draw would tell more.
 
     Raises:
         InvalidInputError: There is no such download.
@@ -73,8 +74,7 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
     if name not in DOWNLOADS:
         raise InvalidInputError(f"there is no export {name!r}: choose one of {', '.join(DOWNLOADS)}")
     mechanism = Mechanism.from_solution(setting.counts, solution)
-    point = hashlib.sha256(mechanism.channel.tobytes()).hexdigest()[:16]
-    place = folder / FOLDER / point
+    place = folder / FOLDER / _key(setting, mechanism)
     place.mkdir(parents=True, exist_ok=True)
     target = place / name
     if name == "release.py":
@@ -101,9 +101,13 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 command=recipes.command_line(setting, curve, solution),
             ),
         )
-    elif not target.exists():
-        form = "symbols" if name == "symbols.csv" else "records"
-        release.write(
-            setting.source, mechanism, target, form=form, codebook=place / f"{name}.codebook.json", force=True
-        )
+    elif not all((place / file).exists() for file in draws.FILES):
+        draws.write(setting.source, mechanism, place)
     return target
+
+
+def _key(setting: Setting, mechanism: Mechanism) -> str:
+    """Return what tells a release from others: equal channels on other columns or bins are other releases."""
+    bins = [setting.bins.get(column) for column in setting.public]
+    said = repr((setting.public, bins, mechanism.channel.shape))
+    return hashlib.sha256(said.encode() + mechanism.channel.tobytes()).hexdigest()[:16]

@@ -47,15 +47,21 @@ def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
             str(curve.seed),
         ]
         lines.append(_wrapped([*solve, "--out", "design"]))
-    release = ["privfunnel", "release", setting.name, "--mechanism", design, "--as", "records"]
-    lines.append(_wrapped([*release, "--out", released_name(setting)]))
+    release = ["privfunnel", "release", _argument(setting.name), "--mechanism", design, "--as", "records"]
+    lines.append(_wrapped([*release, "--out", _argument(released_name(setting))]))
     return "\n".join(lines)
 
 
 def table_arguments(setting: Setting) -> list[str]:
     """Return the table and its roles as the command line takes them."""
     bins = [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
-    return [setting.name, "--private", ",".join(setting.private), "--public", ",".join(setting.public), *bins]
+    roles = ["--private", ",".join(setting.private), "--public", ",".join(setting.public)]
+    return [_argument(setting.name), *roles, *bins]
+
+
+def _argument(name: str) -> str:
+    """Return a file's name so that no command takes it for an option."""
+    return f"./{name}" if name.startswith("-") else name
 
 
 def _wrapped(parts: list[str]) -> str:
@@ -67,11 +73,14 @@ def _wrapped(parts: list[str]) -> str:
 
 
 def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> str:
-    """Return a Python script that counts, traces, chooses, releases and reports."""
+    """Return a Python script that counts, traces, chooses, releases and reports.
+
+    Names come from files that others may have made: they enter the script as literals (``repr``) and nowhere else.
+    """
     points, extra = grid
     others = [r for r in extra if r != curve.problem.free_disclosure]
     further = "".join(f", {r!r}" for r in others)
-    return f'''"""Release {released_name(setting)} at the point chosen in the explorer."""
+    return f'''"""Release the table at the point chosen in the explorer."""
 
 import numpy as np
 

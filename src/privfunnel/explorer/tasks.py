@@ -185,12 +185,12 @@ def roles(desk: Desk, private: list[str], public: list[str], bins: dict[str, Any
 def _rule(column: str, rule: dict[str, Any]) -> str:
     kind = rule.get("rule")
     if kind == "edges":
-        edges = rule.get("edges") or []
-        if not edges or any(not isinstance(e, int | float) or e != e for e in edges):
+        edges = rule.get("edges")
+        if not isinstance(edges, list) or not edges or not all(map(_finite, edges)):
             raise InvalidInputError(f"the edges of {column!r} are not numbers: write e.g. 30, 45, 60")
         # People name the cuts; what lies outside belongs to the first and the last bin.
         return "edges:" + ",".join(f"{e:.12g}" for e in (float("-inf"), *sorted(set(edges)), float("inf")))
-    if kind not in {"width", "quantiles"}:
+    if kind not in ("width", "quantiles"):
         raise InvalidInputError(
             f"unknown rule {kind!r} for the bins of {column!r}: use width, quantiles or edges"
         )
@@ -198,6 +198,14 @@ def _rule(column: str, rule: dict[str, Any]) -> str:
     if not isinstance(number, int) or not 2 <= number <= 50:
         raise InvalidInputError(f"{number!r} bins for {column!r} cannot be made: give a number from 2 to 50")
     return f"{kind}:{number}"
+
+
+def _finite(value: Any) -> bool:
+    """Whether a value that came as JSON is a number that a float can hold."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _estimate(counts: Counts) -> str:
