@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel.compare import Comparison, labels, lineup
+from privfunnel.compare import Comparison, labels, lineup, run
 from privfunnel.compare.run import _spread
 from privfunnel.errors import InvalidInputError
+from privfunnel.solution import Answer, Status
 from privfunnel.solvers._budget import Deadline, cpu_clock
 
 QUICK = {
@@ -155,6 +157,79 @@ def test_a_missing_extra_is_an_entry_with_a_message(uniform, monkeypatch):
     monkeypatch.setattr(ipopt, "need", missing)
     result = pf.compare(uniform, solvers=["ipopt"], disclosures=[0.5], time_budget=5.0, jobs=1)
     assert "privfunnel[ipopt]" in result["ipopt"].message
+
+
+class Breaks(pf.Greedy):
+    """Fails at the second disclosure it is given, as a numerical library may."""
+
+    name = "breaks"
+
+    def solve(self, problem, disclosure, **options):
+        if disclosure > 0.4:
+            raise np.linalg.LinAlgError("SVD did not\nconverge")
+        return super().solve(problem, disclosure, **options)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BreaksAtOnce(pf.Greedy):
+    """Fails while its kernels are loaded."""
+
+    name = "breaks-at-once"
+    gap: float = 1e-6
+
+    def solve(self, problem, disclosure, **options):
+        raise np.linalg.LinAlgError("singular matrix")
+
+
+class Nonsense(pf.Greedy):
+    """Returns something that is no channel."""
+
+    name = "nonsense"
+
+    def solve(self, problem, disclosure, **options):
+        return Answer(channel=np.full((2, 2), 3.0), status=Status.CONVERGED)
+
+
+def test_a_solver_that_breaks_does_not_take_the_others_with_it(uniform):
+    result = pf.compare(
+        uniform,
+        solvers={"late": Breaks(), "early": BreaksAtOnce(), "wrong": Nonsense(), "greedy": "greedy"},
+        disclosures=[0.3, 0.6],
+        time_budget=5.0,
+        jobs=1,
+    )
+    assert result["late"].message == "failed with LinAlgError: SVD did not converge"
+    assert np.isnan(result["late"].leakage[1])
+    assert "LinAlgError: singular matrix" in result["early"].message
+    for label in ("early", "wrong"):
+        assert not result[label].answered
+        assert result[label].message
+        assert np.isnan(result[label].leakage).all()
+    assert np.isfinite(result["greedy"].leakage).all()
+    assert result["greedy"].message == ""
+    rows = {row["solver"]: row for row in result.summary()}
+    assert rows["early"]["answered"] == 0
+    assert "singular matrix" in rows["early"]["message"]
+
+
+def test_an_interrupt_is_not_a_failure(uniform, monkeypatch):
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pf.Greedy, "solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pf.compare(uniform, solvers=["greedy"], disclosures=[0.3], time_budget=5.0, jobs=1)
+
+
+def test_a_wrong_reference_is_refused_before_the_work(uniform, monkeypatch):
+    def worked(*_args):
+        raise AssertionError("the solvers ran")
+
+    monkeypatch.setattr(run, "_work", worked)
+    curve = pf.trace(pf.instances.load("synthetic-skewed"), disclosures=[0.3], solver="greedy")
+    for reference, message in ((curve, "another problem"), ("curve.json", "not a curve")):
+        with pytest.raises(InvalidInputError, match=message):
+            pf.compare(uniform, solvers=["greedy"], disclosures=[0.3], jobs=1, reference=reference)
 
 
 def test_the_budget_is_honoured():

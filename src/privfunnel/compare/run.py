@@ -68,6 +68,7 @@ def compare(
     check_seed(seed)
     if isinstance(time_budget, bool) or not isinstance(time_budget, (int, float)) or not time_budget > 0.0:
         raise InvalidInputError(f"time_budget={time_budget!r} is not usable: give seconds above 0")
+    _check_reference(problem, reference)
     grid = _grid(problem, points, disclosures)
     engines = lineup(solvers)
     if not any(engine.name in ("auto", "global") for engine in engines.values()):
@@ -84,8 +85,6 @@ def compare(
             progress(Progress(done=len(done), total=len(tasks), message=f"{finished[0].label} finished"))
     order = {label: i for i, label in enumerate(engines)}
     done.sort(key=lambda pair: order[pair[0].label])
-    if reference is not None and reference.problem != problem:
-        raise InvalidInputError("the reference curve belongs to another problem: trace one of this problem")
     proofs = [curve for _, curve in done if curve is not None] + ([] if reference is None else [reference])
     band = np.linspace(0.0, problem.disclosure_ceiling, BAND_POINTS)
     return Comparison(
@@ -98,6 +97,15 @@ def compare(
         time_budget=float(time_budget),
         seed=seed,
     )
+
+
+def _check_reference(problem: Problem, reference: object) -> None:
+    if reference is None:
+        return
+    if not isinstance(reference, Curve):
+        raise InvalidInputError(f"reference={reference!r} is not a curve: give one that trace made")
+    if reference.problem != problem:
+        raise InvalidInputError("the reference curve belongs to another problem: trace one of this problem")
 
 
 def _proved(problem: Problem, curves: list[Curve], disclosure: Array) -> Array:
@@ -131,7 +139,10 @@ def _grid(problem: Problem, points: int, disclosures: Iterable[float] | None) ->
 def _work(
     label: str, engine: Solver, problem: Problem, grid: list[float], budget: float, seed: int
 ) -> tuple[Entry, Curve | None]:
-    """One solver's whole part, in a worker process."""
+    """One solver's whole part, in a worker process.
+
+    Whatever a solver fails with becomes its entry's message: the others' hours of work are not lost with it.
+    """
     fields = {field.name for field in dataclasses.fields(engine)}
     if "threads" in fields:
         engine = dataclasses.replace(engine, threads=1)  # type: ignore[call-arg]
@@ -139,16 +150,27 @@ def _work(
         engine = dataclasses.replace(engine, clock="cpu")  # type: ignore[call-arg]
     answers: dict[int, Answer] = {}
     message = ""
-    _warm_up(engine, fields)
     wall, cpu = time.perf_counter(), time.process_time()
     try:
+        _warm_up(engine, fields)
+        wall, cpu = time.perf_counter(), time.process_time()
         with cpu_clock():
             for index, answer in _answers(engine, fields, problem, grid, Deadline(budget), seed):
                 answers[index] = answer
-    except PrivFunnelError as error:
-        message = str(error)
+    except Exception as error:
+        message = _failure(error)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return _judge(label, engine, problem, grid, answers, message, wall, cpu, seed)
+    try:
+        return _judge(label, engine, problem, grid, answers, message, wall, cpu, seed)
+    except Exception as error:  # answers that are no channels
+        return _judge(label, engine, problem, grid, {}, message or _failure(error), wall, cpu, seed)
+
+
+def _failure(error: Exception) -> str:
+    """What to say of a solver that failed, on one line."""
+    if isinstance(error, PrivFunnelError):
+        return str(error)
+    return " ".join(f"failed with {type(error).__name__}: {error}".split())
 
 
 def _warm_up(engine: Solver, fields: set[str]) -> None:
