@@ -92,6 +92,19 @@ def test_it_can_begin_with_an_example(tmp_path: Path) -> None:
     assert list(tmp_path.glob("privfunnel-*")) == []
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no SIGHUP here")
+def test_a_closed_terminal_leaves_nothing_behind(tmp_path: Path) -> None:
+    with explorer(tmp_path, "heart-failure") as (address, process):
+        opener = browse(address)
+        post(opener, address.partition("/?")[0], "/api/sessions")
+        assert any(tmp_path.glob("privfunnel-*"))
+        process.send_signal(signal.SIGHUP)
+        process.wait(30)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert list(tmp_path.glob("privfunnel-*")) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

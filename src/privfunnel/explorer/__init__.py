@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 import webbrowser
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from privfunnel.errors import InvalidInputError, need
@@ -74,7 +77,29 @@ def serve(
             announce(address)
         if browser:
             webbrowser.open(address)
-        uvicorn.Server(config).run(sockets=[bound])
+        with _hangup_ends():
+            uvicorn.Server(config).run(sockets=[bound])
+
+
+@contextmanager
+def _hangup_ends() -> Iterator[None]:
+    """End on SIGHUP, a closed terminal, as on SIGTERM: in order, with the uploads removed.
+
+    Where it is ignored already (``nohup``), or there is no such signal, nothing changes.
+    """
+    hangup = getattr(signal, "SIGHUP", None)
+    if (
+        hangup is None
+        or threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(hangup) is signal.SIG_IGN
+    ):
+        yield
+        return
+    before = signal.signal(hangup, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(hangup, before)
 
 
 def _given(table: str | os.PathLike[str] | None) -> tuple[Path | None, str | None]:
