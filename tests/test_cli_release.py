@@ -50,6 +50,18 @@ def test_release_of_a_csv(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "r.codebook.json").exists()
 
 
+def test_the_mechanism_is_never_overwritten(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "m.json"
+    own.write_bytes((folder / "design/mechanism.json").read_bytes())
+    before = own.read_bytes()
+    done = run("release", folder / "people.csv", "--mechanism", own, "-o", tmp_path / "r.csv", "--codebook",
+               tmp_path / "." / "m.json", "--force")  # fmt: skip
+    assert done.exit_code == 2
+    assert "is the mechanism itself: it is never overwritten" in done.stderr
+    assert own.read_bytes() == before
+    assert not (tmp_path / "r.csv").exists()
+
+
 def test_release_as_json_with_everything(folder: Path, tmp_path: Path) -> None:
     done = run("release", folder / "people.csv", "--mechanism", folder / "design/mechanism.json", "-o",
                tmp_path / "r.parquet", "--as", "records", "--binned", "uniform", "--keep", "id", "--seed", 1, "--json",

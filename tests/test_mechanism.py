@@ -122,6 +122,32 @@ Change = Callable[[dict[str, Any]], object]
         (lambda d: d["x_codes"][0].__setitem__(0, 77), "x_codes of the mechanism do not fit"),
         (lambda d: d["x_codes"][0].__setitem__(0, 0.5), "not whole numbers"),
         (lambda d: d["public"][0].update(kind="colour"), "unknown kind 'colour'"),
+        (lambda d: d.update(version=True), "version True cannot be read"),
+        (
+            lambda d: d["channel"].update(shape=[10**7, 10**7]),
+            r"shape \[10000000, 10000000\], its symbols need",
+        ),
+        (lambda d: d["channel"]["y"].__setitem__(0, -1), "negative positions"),
+        (lambda d: d.update(p_s_given_y=[]), "p_s_given_y of the mechanism is no table"),
+        (lambda d: d["provenance"].update(rows="abc"), "number of rows is 'abc'"),
+        (lambda d: d["provenance"].update(rows=math.nan), "number of rows is nan"),
+        (lambda d: d["promise"].update(disclosure_ceiling=math.nan), "promised disclosure_ceiling .* is nan"),
+        (lambda d: d["promise"].update(disclosure_ceiling="x"), "promised disclosure_ceiling .* is 'x'"),
+        (lambda d: d["promise"].update(disclosure_ceiling=None), "promised disclosure_ceiling .* is None"),
+        (lambda d: d["promise"].update(leakage_ceiling=math.inf), "promised leakage_ceiling .* is inf"),
+        (lambda d: d["promise"].update(requested="much"), "promised requested .* is 'much'"),
+        (lambda d: d["promise"].update(leakage="0.1"), "claims leakage '0.1', no number"),
+        (lambda d: d["promise"].update(lower_bound=d["promise"]["leakage"] + 1e-6), "above its own leakage"),
+        (lambda d: d["guesses"][0].update(after=None), "guess after of 'sick' .* is None"),
+        (lambda d: d["public"].__setitem__(1, d["public"][0]), "are not all different"),
+        (
+            lambda d: d["x_codes"].__setitem__(0, d["x_codes"][1]),
+            "x_codes of the mechanism hold a symbol twice",
+        ),
+        (
+            lambda d: d["s_codes"].__setitem__(0, d["s_codes"][1]),
+            "s_codes of the mechanism hold a symbol twice",
+        ),
     ],
 )
 def test_altered_files_are_refused_in_one_line(mechanism: Mechanism, change: Change, match: str) -> None:
@@ -136,3 +162,17 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text("{oops")
     with pytest.raises(InvalidInputError, match="not a JSON file"):
         Mechanism.load(tmp_path / "m.json")
+
+
+def test_a_file_of_brackets_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text("[" * 100_000)
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        Mechanism.load(tmp_path / "m.json")
+
+
+def test_an_infinite_value_must_be_binned_before_it_is_saved(tmp_path: Path) -> None:
+    rows = pa.table({"s": ["a", "b"] * 200, "dose": [1.0, 2.0, 2.0, math.inf] * 100})
+    endless = random_mechanism(tables.count(rows, private="s", public="dose"), n_y=2)
+    with pytest.raises(InvalidInputError, match=r"column 'dose' has the value inf, .*: bin it"):
+        endless.save(tmp_path / "m.json")
+    assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ def check_schema(data: Any, schema: str, version: int) -> None:
         raise InvalidInputError(
             f"not a {schema} file (found {found!r}): give a file written by privfunnel's save"
         )
-    if data.get("version") != version:
+    if isinstance(data.get("version"), bool) or data.get("version") != version:  # True == 1
         raise InvalidInputError(
             f"{schema} version {data.get('version')!r} cannot be read (this release reads {version}): "
             "update privfunnel or write the file again"
@@ -59,7 +59,11 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise InvalidInputError(
             f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
         ) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except RecursionError as error:
+        raise InvalidInputError(
+            f"{str(path)!r} is nested too deeply for any file of privfunnel's: check the path"
+        ) from error
+    except ValueError as error:  # no UTF-8, no JSON, or a whole number of thousands of digits
         raise InvalidInputError(f"{str(path)!r} is not a JSON file ({error}): check the path") from error
 
 

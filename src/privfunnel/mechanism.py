@@ -1,11 +1,14 @@
 """A mechanism: everything a release needs and a reviewer may ask for, in one file that never holds rows.
 
-It keeps the channel p(y|x), p(x) and what each released symbol says about the private attributes, p(s|y); the joint
-table p(s, x) of the design data, whose rare cells are single persons, stays out of it.
+It keeps the channel p(y|x), p(x) and what each released symbol says about the private attributes, p(s|y). The joint
+table p(s, x) of the design data, whose rare cells are single persons, is not written out, but these exact numbers
+determine it up to rounding wherever the channel tells the public symbols apart: a mechanism is the steward's own file,
+as confidential as the data. What goes with a release is its codebook, whose numbers are coarse.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,7 +182,12 @@ class Mechanism:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; the channel as its nonzero entries."""
+        """JSON-ready; the channel as its nonzero entries.
+
+        Raises:
+            InvalidInputError: A column has an infinite value, which JSON cannot hold.
+        """
+        _check_values((*self.private, *self.public))
         rows, columns = np.nonzero(self.channel)
         return {
             "schema": SCHEMA,
@@ -211,14 +219,18 @@ class Mechanism:
         """
         check_schema(data, SCHEMA, SCHEMA_VERSION)
         try:
+            s_codes, x_codes = _codes(data["s_codes"]), _codes(data["x_codes"])
+            p_s_given_y = np.asarray(data["p_s_given_y"], dtype=np.float64)
+            if p_s_given_y.ndim != 2:
+                raise InvalidInputError("p_s_given_y of the mechanism is no table: the file was changed")
             found = cls(
                 private=tuple(Column.from_dict(column) for column in data["private"]),
                 public=tuple(Column.from_dict(column) for column in data["public"]),
-                s_codes=_codes(data["s_codes"]),
-                x_codes=_codes(data["x_codes"]),
-                channel=_dense(data["channel"]),
+                s_codes=s_codes,
+                x_codes=x_codes,
+                channel=_dense(data["channel"], (len(x_codes), p_s_given_y.shape[1])),
                 p_x=np.asarray(data["p_x"], dtype=np.float64),
-                p_s_given_y=np.asarray(data["p_s_given_y"], dtype=np.float64),
+                p_s_given_y=p_s_given_y,
                 promise={name: data["promise"][name] for name in PROMISES},
                 guesses=tuple(Guess(**guess) for guess in data["guesses"]),
                 provenance=dict(data["provenance"]),
@@ -226,7 +238,7 @@ class Mechanism:
             found._check()
         except InvalidInputError:
             raise
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             raise InvalidInputError(
                 f"the mechanism file is incomplete or malformed ({type(error).__name__}: {error}): design it again"
             ) from error
@@ -234,6 +246,14 @@ class Mechanism:
 
     def _check(self) -> None:
         """Shapes, ranges and claims; the errors say what was altered."""
+        _check_values((*self.private, *self.public))
+        names = (*self.private_names, *self.public_names)
+        if len(set(names)) < len(names) or not self.private or not self.public:
+            raise InvalidInputError(
+                f"the columns of the mechanism ({', '.join(names)}) are not all different, private and public: "
+                "the file was changed"
+            )
+        self._check_numbers()
         n_x, n_y = self.channel.shape
         for name, codes, columns in (
             ("s_codes", self.s_codes, self.private),
@@ -249,6 +269,8 @@ class Mechanism:
                 raise InvalidInputError(
                     f"{name} of the mechanism do not fit its columns: the file was changed"
                 )
+            if len(np.unique(codes, axis=0)) < len(codes):
+                raise InvalidInputError(f"{name} of the mechanism hold a symbol twice: the file was changed")
         shapes = {"x_codes": len(self.x_codes) == n_x, "p_x": self.p_x.shape == (n_x,),
                   "p_s_given_y": self.p_s_given_y.shape == (len(self.s_codes), n_y)}  # fmt: skip
         for name, fits in shapes.items():
@@ -272,6 +294,30 @@ class Mechanism:
                     f"the mechanism claims {name} {self.promise[name]!r}, its channel gives {value!r}: "
                     "the file was changed"
                 )
+        if self.promise["lower_bound"] > self.leakage + AGREEMENT:
+            raise InvalidInputError(
+                f"the mechanism claims the lower bound {self.promise['lower_bound']!r} above its own leakage "
+                f"{self.leakage!r}: the file was changed"
+            )
+
+    def _check_numbers(self) -> None:
+        """Promises, guesses and rows are the numbers they must be."""
+        for name in ("lower_bound", "disclosure_ceiling", "leakage_ceiling"):
+            _check_number(f"promised {name}", self.promise[name])
+        for name in ("requested", "budget"):
+            if self.promise[name] is not None:
+                _check_number(f"promised {name}", self.promise[name])
+        for name in ("disclosure", "leakage"):  # their values are recomputed
+            if not _is_number(self.promise[name]):
+                raise InvalidInputError(
+                    f"the mechanism claims {name} {self.promise[name]!r}, no number: the file was changed"
+                )
+        for guess in self.guesses:
+            for name in ("before", "after", "original"):
+                _check_number(f"guess {name} of {guess.attribute!r}", getattr(guess, name))
+        rows = self.provenance.get("rows", 1)
+        if not _is_number(rows) or not 0 < rows < math.inf:
+            raise InvalidInputError(f"the mechanism's number of rows is {rows!r}: the file was changed")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as JSON, whole or not at all."""
@@ -290,11 +336,40 @@ def _codes(values: Any) -> NDArray[np.int64]:
     return codes.astype(np.int64)
 
 
-def _dense(data: Mapping[str, Any]) -> Array:
-    n_x, n_y = data["shape"]
-    channel = np.zeros((n_x, n_y))
-    channel[np.asarray(data["x"], dtype=np.int64), np.asarray(data["y"], dtype=np.int64)] = data["p"]
+def _dense(data: Mapping[str, Any], shape: tuple[int, int]) -> Array:
+    """The channel from its nonzero entries; the shape is known from the labels, before memory is asked for."""
+    if list(data["shape"]) != list(shape):
+        raise InvalidInputError(
+            f"channel of the mechanism has the shape {data['shape']!r}, its symbols need {list(shape)}: "
+            "the file was changed"
+        )
+    x, y = _codes(data["x"]), _codes(data["y"])
+    if (x < 0).any() or (y < 0).any():
+        raise InvalidInputError("channel of the mechanism has negative positions: the file was changed")
+    channel = np.zeros(shape)
+    channel[x, y] = data["p"]
     return channel
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_number(name: str, value: Any) -> None:
+    if not _is_number(value) or not math.isfinite(value):
+        raise InvalidInputError(
+            f"the {name} of the mechanism is {value!r}, no finite number: the file was changed"
+        )
+
+
+def _check_values(columns: Sequence[Column]) -> None:
+    for column in columns:
+        for value in column.values:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInputError(
+                    f"column {column.name!r} has the value {value!r}, which a mechanism cannot keep: bin it, e.g. "
+                    f"--bin '{column.name}=edges:0,18,65,inf'"
+                )
 
 
 def attribute_tables(columns: Sequence[Column], codes: NDArray[np.int64], joint: Array) -> dict[str, Array]:

@@ -84,15 +84,22 @@ class _Commands(click.Group):
 
 @contextmanager
 def _clean_end() -> Iterator[None]:
-    """Let a request to terminate unwind the program, so that temporary files go and nothing is left half-written."""
+    """Let a request to terminate, or a lost terminal, unwind the program, so that no temporary file stays."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's business
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    ours = [
+        number for number in numbers if before[number] not in (signal.SIG_IGN, None)
+    ]  # nohup is respected
     try:
+        for number in ours:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 def _show_warning(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import console, read_options, text_file_options
+from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from privfunnel.mechanism import Mechanism
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 )
 @click.argument("data")
 @click.option("--mechanism", "path", required=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="The mechanism.json that `privfunnel solve --out` wrote.")  # fmt: skip
+              help="The mechanism.json that `privfunnel solve --out` wrote; confidential, keep it.")  # fmt: skip
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
               help="The file to write, .csv or .parquet.")  # fmt: skip
 @click.option("--as", "form", type=click.Choice(["symbols", "records"]), default="symbols", show_default=True,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
               show_default=True,
               help="What to do with rows whose values were not seen at design time.")  # fmt: skip
 @click.option("--codebook", type=click.Path(path_type=Path), metavar="FILE",
-              help="Where p(y), p(x|y), p(s|y) go, .json or .csv; beside the output by default.")  # fmt: skip
+              help="Where p(y), p(x|y), p(s|y) go, rounded for publication, .json or .csv; beside the output by "
+                   "default.")  # fmt: skip
 @click.option(
     "--seed", type=int, help="For experiments only: reproducible draws instead of secure randomness."
 )
@@ -64,6 +66,9 @@ def command(
     Every row's public columns are replaced by a released symbol drawn from the mechanism's channel, in the order of the
     rows; private columns are never written. The file appears whole at the end or not at all.
 
+    The release and its codebook, whose numbers are rounded, are what is published. The mechanism is the steward's own
+    file: it determines the joint table of private and public values up to rounding, so keep it as confidential as DATA.
+
     \b
     Examples:
       privfunnel release patients.csv --mechanism design/mechanism.json -o release.csv
@@ -73,6 +78,7 @@ def command(
     from privfunnel.mechanism import Mechanism
 
     mechanism = Mechanism.load(path)
+    _check_apart(path, out, codebook)
     with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
         report = release.write(
             data,
@@ -93,6 +99,17 @@ def command(
         click.echo(json.dumps(to_json(report), indent=1))
     else:
         show(report, mechanism, form)
+
+
+def _check_apart(mechanism: Path, out: Path, codebook: Path | None) -> None:
+    """Neither output may take the place of the mechanism, which is needed for the audit."""
+    from privfunnel.release.codebook import default_path
+
+    for path in (out, codebook or default_path(out)):
+        if path.resolve() == mechanism.resolve() or (path.exists() and path.samefile(mechanism)):
+            raise InvalidInputError(
+                f"{str(path)!r} is the mechanism itself: it is never overwritten, choose another name"
+            )
 
 
 @contextmanager

@@ -89,7 +89,8 @@ def write(
         name: Name of the symbol's column.
         binned: What a record holds for a bin of numbers: ``"midpoint"``, ``"uniform"`` (drawn from the bin) or
             ``"label"``.
-        codebook: Where p(y), p(x|y), p(s|y) go (``.json`` or ``.csv``); beside ``out`` by default.
+        codebook: Where p(y), p(x|y), p(s|y) go (``.json`` or ``.csv``), rounded so that they may be published with the
+            release; beside ``out`` by default. The mechanism itself is confidential and no part of a release.
         read: How to read a text file.
         batch_rows: Rows in memory at a time.
         progress: Called with the number of rows done.
@@ -119,7 +120,8 @@ def write(
     _warn(seed, keep)
     with open_table(source, read) as table:
         names = _needed(table, mechanism, keep)
-        with atomic(target, force=force) as temporary, atomic(book, force=force) as book_temporary:
+        # Left in reverse order: the release takes its name first, so that no codebook stands without one.
+        with atomic(book, force=force) as book_temporary, atomic(target, force=force) as temporary:
             book_temporary.write_text(text, encoding="utf-8")
             batches = table.batches(names, batch_rows)
             _stream(batches, sampler, output, keep, uniforms, tally, target, temporary, progress)

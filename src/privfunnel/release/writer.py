@@ -70,7 +70,10 @@ def _claim(temporary: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def _terminate_as_exception() -> Iterator[None]:
-    """Turn SIGTERM into an exception while the block runs; only the main thread may, and only there it is needed."""
+    """Turn SIGTERM and SIGHUP into an exception while the block runs; only the main thread may.
+
+    A signal that is ignored stays so: a release under ``nohup`` is to survive its terminal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,11 +81,16 @@ def _terminate_as_exception() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    ours = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
     try:
+        for number in ours:
+            signal.signal(number, stop)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 class BatchWriter:
