@@ -49,6 +49,7 @@ def test_the_token_is_traded_for_a_cookie_and_leaves_the_address(client: httpx.C
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+    assert TOKEN not in cookie
     page = client.get("/")
     assert page.status_code == 200
     assert TOKEN not in page.text
@@ -59,6 +60,23 @@ def test_without_the_cookie_nothing_is_served(client: httpx.Client, path: str) -
     answer = client.get(path)
     assert answer.status_code == 403
     assert "privfunnel explore" in answer.text
+
+
+def cookie_of(client: httpx.Client) -> str:
+    return f"privfunnel={client.cookies['privfunnel']}"
+
+
+def test_every_login_has_a_cookie_of_its_own(server: Server) -> None:
+    with server.client() as first, server.client() as second:
+        assert cookie_of(first) != cookie_of(second)
+        for client in (first, second):
+            assert client.get("/api/hello").status_code == 200
+        key = first.cookies["privfunnel"]
+    with server.client(invited=False) as stranger:
+        for secret in (TOKEN, ""):
+            headers = {"cookie": f"privfunnel={secret}"}
+            assert stranger.get("/api/hello", headers=headers).status_code == 403
+        assert stranger.get("/", params={"token": key}).status_code == 403
 
 
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", TOKEN[:-1], "té"])
@@ -77,15 +95,15 @@ def test_the_token_works_on_the_front_page_only(client: httpx.Client) -> None:
     ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:80", "localhost.evil.example:{port}"],
 )
 def test_other_host_names_are_refused(server: Server, host: str) -> None:
-    headers = {"host": host.format(port=server.port), "cookie": f"privfunnel={TOKEN}"}
-    with server.client(invited=False) as client:
+    with server.client() as client:
+        headers = {"host": host.format(port=server.port), "cookie": cookie_of(client)}
         assert client.get("/api/hello", headers=headers).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["localhost:{port}", "LOCALHOST:{port}", "[::1]:{port}"])
 def test_our_other_names_are_served(server: Server, host: str) -> None:
-    headers = {"host": host.format(port=server.port), "cookie": f"privfunnel={TOKEN}"}
-    with server.client(invited=False) as client:
+    with server.client() as client:
+        headers = {"host": host.format(port=server.port), "cookie": cookie_of(client)}
         assert client.get("/api/hello", headers=headers).status_code == 200
 
 

@@ -2,8 +2,9 @@
 
 The page works on private data, so it is closed to everything but the browser that was handed its address:
 
-- a random token in the address is traded for a cookie that scripts cannot read (``HttpOnly``) and other sites
-  cannot send (``SameSite=Strict``), and disappears from the address bar;
+- a random token in the address is traded for a cookie with a secret of its own, one for each time the address is
+  opened, that scripts cannot read (``HttpOnly``) and other sites cannot send (``SameSite=Strict``), and disappears
+  from the address bar;
 - the ``Host`` header must be one we serve, so that a foreign name rebound to 127.0.0.1 gets nothing;
 - a request that changes something must come from our own origin, and no request may come from another one;
 - the answer forbids the page to load or send anything anywhere else.
@@ -75,6 +76,8 @@ class Gate:
     token: str = field(repr=False)
     hosts: frozenset[str]
     cookie: str = "privfunnel"
+    #: Secrets of the cookies handed out. A cookie goes to every port of the host: it must not give the token away.
+    _keys: list[str] = field(default_factory=list, init=False, repr=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or pass on one request."""
@@ -97,12 +100,14 @@ class Gate:
             return PlainTextResponse("Requests from other sites are refused.\n", status_code=403)
         if scope["path"] == "/" and scope["method"] in _SAFE_METHODS:
             offered = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
-            if offered and self._is_token(offered[0]):
+            if offered and _equal(offered[0], self.token):
                 # Trade the token for the cookie and take it out of the address bar and the history.
                 answer = RedirectResponse("/", status_code=303)
-                answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
+                self._keys.append(new_token())
+                answer.set_cookie(self.cookie, self._keys[-1], httponly=True, samesite="strict", path="/")
                 return answer
-        if not self._is_token(self._cookie_value(headers)):
+        shown = self._cookie_value(headers)
+        if not any(_equal(shown, key) for key in self._keys):
             return PlainTextResponse(
                 "Open the address that `privfunnel explore` printed: it carries the key to this page.\n",
                 status_code=403,
@@ -125,8 +130,10 @@ class Gate:
     def _cookie_value(self, headers: Headers) -> str:
         return cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
 
-    def _is_token(self, offered: str) -> bool:
-        return hmac.compare_digest(offered.encode(), self.token.encode())
+
+def _equal(offered: str, secret: str) -> bool:
+    """Whether a secret was given, in a time that does not tell how much of it was right."""
+    return hmac.compare_digest(offered.encode(), secret.encode())
 
 
 def _with_headers(send: Send) -> Send:
