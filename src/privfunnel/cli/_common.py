@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from privfunnel.cli._source import Source, load_source, open_source, read_options
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import NATS_PER_BIT
+from privfunnel.solution import FEASIBILITY
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -202,6 +203,12 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
     )
     if not (math.isfinite(nats) and nats >= 0.0):
         raise InvalidInputError(f"{option} {text!r} is negative or not finite: give 0 to 100% of {whole}")
+    if whole == "H(X)" and nats > ceiling + FEASIBILITY:
+        meant = f", did you mean {value:g}%?" if match[2] is None and value <= 100.0 else ""
+        raise InfeasibleError(
+            f"{option} {text!r} is infeasible, more than all of X: the largest feasible is 100%, "
+            f"{units.of(ceiling):.6g} {units.name}{meant}"
+        )
     return nats
 
 
@@ -211,7 +218,8 @@ def console(*, stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     # Never narrower than the widest table: a number that wraps can be read, one that is cut cannot.
-    width = max(shutil.get_terminal_size().columns, 120) if stream.isatty() else 120
+    wide = 120 if not stream.isatty() else max(shutil.get_terminal_size().columns, 120)
+    width = None if stderr else wide  # what is redrawn on stderr has to fit the terminal
     # No markup: labels and file names with square brackets are shown as they are.
     return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 

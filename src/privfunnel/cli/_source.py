@@ -163,7 +163,8 @@ def read_joint(path: Path) -> Problem:
     if _numbers_not_labels(s_labels):
         raise InvalidInputError(
             f"{str(path)!r}: the first column ({', '.join(s_labels[:3])}, …) holds numbers where the labels of S "
-            "belong: put a label in front of each row"
+            "belong: put a label in front of each row, or for a table of records name its columns with --private "
+            "and --public"
         )
     table = [
         [_number(path, i, header[j + 1], cell) for j, cell in enumerate(row[1:])]
