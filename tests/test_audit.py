@@ -286,8 +286,51 @@ def test_rows_may_be_matched_by_key(mechanism: Mechanism, found: audit.Audit) ->
     assert by_key.passed
     part = audit.release(pa.table(ROWS), shuffled.slice(0, 5000), **options)
     assert part.unmatched == 1000
-    assert part.draws is None
+    assert part.draws is not None
+    assert part.passed
     assert any("1000 rows have no partner" in line for line in part.words())
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_forged_release_is_found_out_with_rows_missing(mechanism: Mechanism, missing: int) -> None:
+    """Symbols that tell sick people apart: nothing of the mechanism may be said about them."""
+    told = [mechanism.y_labels[int(sick)] for sick in ROWS["sick"]]
+    forged = pa.table({"id": ROWS["id"], "released": told}).slice(missing)
+    found = audit.release(pa.table(ROWS), forged, mechanism=mechanism, on="id", bootstrap=20, permutations=0,
+                          attacker_rows=0)  # fmt: skip
+    assert found.unmatched == missing
+    assert found.draws is not None
+    assert found.draws.impossible > 0
+    assert not found.passed
+    assert not found.mechanism_known
+    assert found.attributes[0].after.value == 1.0
+    assert np.isinf(found.attributes[0].local_information_privacy.value)
+
+
+def test_an_honest_release_is_seldom_taken_for_forged() -> None:
+    """The place of one draw among its like is uniform, however skewed their law."""
+    rng = np.random.default_rng(0)
+    trials, n = 4000, promise.LEAST_DRAWS
+    laws = rng.standard_exponential((trials, n + 1, 3)) ** 2
+    p_values = np.array([promise._surprise(law)[1] for law in laws])
+    for level in (promise.ALARM, 0.05, 0.5):
+        assert np.mean(p_values <= level) == pytest.approx(level, abs=5 * np.sqrt(level / trials))
+    laws[0, 0, 1] += 1000.0
+    assert promise._surprise(laws[0])[1] == 1 / (n + 1) <= promise.ALARM
+    constant = np.ones((n + 1, 3))
+    constant[0] += 1e-12  # rounding is no surprise
+    assert promise._surprise(constant) == (0.0, 1.0)
+
+
+def test_blanks_around_released_texts_are_kept(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    table = pa.table({"s": ["a", "b"] * 300, "x": [" u", "u", "v "] * 200})
+    mechanism = random_mechanism(count_people_like(table), n_y=3)
+    with pytest.warns(GuaranteeWarning, match="seed=0"):
+        release.write(table, mechanism, tmp_path / "r.csv", form="records", seed=0)
+    found = audit.release(table, tmp_path / "r.csv", mechanism=mechanism, bootstrap=20, permutations=0,
+                          attacker_rows=0)  # fmt: skip
+    assert found.passed
 
 
 def test_tables_that_cannot_be_matched_are_refused(mechanism: Mechanism, released: Any) -> None:
@@ -373,6 +416,28 @@ def test_another_table_is_told_apart(mechanism: Mechanism) -> None:
     assert not found.recount.same_table
     assert found.recount.new_rows >= 1
     assert any("designed on another table" in line for line in found.words())
+
+
+def test_a_fresh_table_of_the_same_population_keeps_the_promise(mechanism: Mechanism) -> None:
+    """Half of such tables leak a little more than the design's; about one in forty is to fail."""
+    kept, more = 0, 0
+    for seed in range(40):
+        found = audit.table(pa.table(people(3000, seed=100 + seed)), mechanism, bootstrap=100).recount
+        assert found is not None
+        assert not found.same_table
+        assert found.least_leakage < found.leakage
+        kept += found.holds
+        more += found.leakage > mechanism.leakage
+    assert kept >= 36
+    assert more >= 5
+
+
+def test_a_table_of_another_population_breaks_the_promise(mechanism: Mechanism) -> None:
+    rows = people(6000, seed=3)
+    rows["sick"] = [age > 50 for age in rows["age"]]
+    found = audit.table(pa.table(rows), mechanism, bootstrap=100)
+    assert not found.passed
+    assert any("ABOVE the" in line for line in found.words())
 
 
 def test_a_promise_is_held_out(counts: tables.Counts) -> None:

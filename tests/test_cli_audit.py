@@ -74,6 +74,18 @@ def test_a_release_without_a_mechanism(folder: Path) -> None:
     assert json.loads(done.stdout)["recount"] is None
 
 
+def test_a_promise_that_does_not_hold_on_held_out_rows_ends_with_one(tmp_path: Path) -> None:
+    """X says something of S, but few design rows may show nothing of it."""
+    rows = ["a,u", "b,v"] * 350 + ["a,v", "b,u"] * 150
+    (tmp_path / "t.csv").write_text("\n".join(["s,x", *rows]) + "\n")
+    done = run("audit", tmp_path / "t.csv", "--private", "s", "--public", "x", "--holdout", 0.008,
+               "--seed", 4, "--disclosure", "90%", "--solver", "greedy", "--bootstrap", 50,
+               "--out", tmp_path / "h.json")  # fmt: skip
+    assert "the promise did not hold" in done.stdout
+    assert done.exit_code == 1
+    assert json.loads((tmp_path / "h.json").read_text())["passed"] is False
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_holdout(folder: Path, tmp_path: Path, as_json: bool) -> None:
     extra = ["--json"] if as_json else []

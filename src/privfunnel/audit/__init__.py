@@ -111,7 +111,7 @@ def table(
             {},
         ),
         symbols=findings.symbols(sy, designed.y_labels, counts.s_labels),
-        recount=promise.recount(designed, counts),
+        recount=promise.recount(designed, counts, drawn),
         exact=True,
         mechanism_known=True,
     )
@@ -170,22 +170,23 @@ def release(
         on=on,
         bins=bins,
         read=read,
-        read_released=read_released or ReadOptions(header=True),
+        # A mechanism's own texts come back as they were written, blanks and all.
+        read_released=read_released or ReadOptions(header=True, trim=mechanism is None),
     )
     rng = np.random.default_rng(seed)
     p_sx = counts.table() / counts.n
     drawn = resample(p_sx, counts.n, bootstrap, rng)
     sy: Resampled = (sample.sy / sample.n, resample(sample.sy, sample.n, bootstrap, rng))
     worst = sy
-    if mechanism is not None:
-        channel = promise.channel_of(mechanism, sample)
-        worst = (p_sx @ channel, [draw @ channel for draw in drawn])
     check: Draws | None = None
     bias: dict[str, float] = {}
-    if (
-        mechanism is not None and not sample.unmatched
-    ):  # only whole tables can be compared with draws for their rows
+    if mechanism is not None:
         check, bias = promise.draws(mechanism, sample, size=bootstrap, rng=rng)
+        if check.agrees:
+            channel = promise.channel_of(mechanism, sample)
+            worst = (p_sx @ channel, [draw @ channel for draw in drawn])
+        else:  # a mechanism says nothing about rows that it did not draw, nor about their bias
+            bias = {}
     rows = _split(counts.private, counts.s_codes, sy)
     leakage = {
         name: information(p * sample.n, draws, permutations=permutations, rng=rng, bias=bias.get(name))
@@ -212,9 +213,9 @@ def release(
             findings.attacks(sample, attacker_rows, rng) if attacker_rows else {},
         ),
         symbols=findings.symbols(worst, sample.y_labels, counts.s_labels),
-        recount=None if mechanism is None else promise.recount(mechanism, counts),
+        recount=None if mechanism is None else promise.recount(mechanism, counts, drawn),
         draws=check,
-        mechanism_known=mechanism is not None,
+        mechanism_known=check is not None and check.agrees,
         unmatched=sample.unmatched,
     )
 

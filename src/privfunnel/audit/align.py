@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,14 @@ class Sample:
     """Counts of pairs of one original and one released table.
 
     Attributes:
-        counts: The original's counts (S, X), with their columns.
+        counts: The original's counts (S, X), with their columns; ``matched`` those of its rows that have a partner.
         sy: Rows by (s, y), shape (K, N); ``xy`` by (x, y), shape (M, N).
         y_columns: The released columns, ``y_codes`` (N, released columns) the categories of each released symbol.
         unmatched: Rows of either table without a partner, where rows are matched by key.
     """
 
     counts: tables.Counts
+    matched: tables.Counts
     sy: Array
     xy: Array
     y_columns: tuple[Column, ...]
@@ -102,10 +103,11 @@ def align(
             shape = (counts.n_s, counts.n_x, len(y_codes))
             if on is None:
                 sy, xy = _by_order(left, right, shape)
-                unmatched = 0
+                matched, unmatched = counts, 0
             else:
-                sy, xy, unmatched = _by_key(left, right, shape, on)
-    return Sample(counts, sy, xy, y_columns, y_codes, unmatched)
+                sy, xy, cells, unmatched = _by_key(left, right, shape, on)
+                matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2])
+    return Sample(counts, matched, sy, xy, y_columns, y_codes, unmatched)
 
 
 def _require_key(before: Table, after: Table, on: str | None) -> None:
@@ -200,7 +202,7 @@ def _by_key(
     right: Iterator[tuple[Codes, Any]],
     shape: tuple[int, int, int],
     on: str,
-) -> tuple[Array, Array, int]:
+) -> tuple[Array, Array, tuple[Codes, Codes, Codes], int]:
     """Codes and keys, a few bytes a row, are joined in Arrow."""
     pa = need("pyarrow", "tables")
     n_s, n_x, n_y = shape
@@ -220,4 +222,6 @@ def _by_key(
     sy = np.bincount(s * n_y + y, minlength=n_s * n_y).astype(np.float64)
     xy = np.bincount(x * n_y + y, minlength=n_x * n_y).astype(np.float64)
     unmatched = len(before) + len(after) - 2 * len(both)
-    return sy.reshape(n_s, n_y), xy.reshape(n_x, n_y), unmatched
+    cells, n = np.unique(s * n_x + x, return_counts=True)
+    matched = (cells // n_x, cells % n_x, n.astype(np.int64))
+    return sy.reshape(n_s, n_y), xy.reshape(n_x, n_y), matched, unmatched

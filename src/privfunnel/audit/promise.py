@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.audit.align import Sample
-from privfunnel.audit.estimates import TAIL, Interval
+from privfunnel.audit.estimates import TAIL, Interval, exact_information
 from privfunnel.engines.columns import labels
 from privfunnel.measures import Array
 from privfunnel.mechanism import AGREEMENT, Mechanism, attribute_tables
 from privfunnel.release.sampler import Alias
 from privfunnel.tables import Counts
 
-#: Standard deviations from the mean beyond which released rows are not believed to be the mechanism's.
-ALARM = 4.0
+#: Share of honest releases that may be taken for forged: rows less likely than this are not believed to be drawn.
+ALARM = 0.005
+LEAST_DRAWS = 199  # with fewer, no rows could be as unlikely as that
 DISCLOSURE = "I(X;Y)"
 MAX_DRAWS = 2e8  # symbols drawn in all for one comparison
 BLOCK = 4_000_000  # symbols drawn at a time
@@ -34,7 +35,10 @@ class Recount:
         claimed_disclosure: Promised I(X;Y); ``claimed_leakage`` the promised I(S;Y).
         disclosure: I(X;Y) recomputed from the table; ``leakage`` I(S;Y).
         new_rows: Rows whose public values were not seen at design time; they count as drawn from p(y).
-        holds: On the design table: claims and recount agree. On another one: it leaks no more than claimed.
+        least_leakage: Lower end of the 95 % range of the leakage in the population, corrected for the bias of few
+            rows; on another table than the design's, it allows for the chance in the rows of both.
+        holds: On the design table: claims and recount agree. On another one: the claim is not below
+            ``least_leakage``, so that chance alone, in tables of one population, breaks about one promise in forty.
     """
 
     same_table: bool
@@ -43,6 +47,7 @@ class Recount:
     disclosure: float
     leakage: float
     new_rows: int
+    least_leakage: float
     holds: bool
 
 
@@ -61,14 +66,19 @@ def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Array, NDArray[np
     return np.asarray(channel, dtype=np.float64), new
 
 
-def recount(mechanism: Mechanism, counts: Counts) -> Recount:
-    """Check the promise against a table."""
+def recount(mechanism: Mechanism, counts: Counts, drawn: Sequence[Array]) -> Recount:
+    """Check the promise against a table; ``drawn`` are tables p(s, x) of its rows resampled."""
     channel, new = channel_for(mechanism, counts)
     p_sx = counts.table() / counts.n
     disclosure = float(measures.mutual_information(channel * p_sx.sum(axis=0)[:, None]))
-    leakage = float(measures.mutual_information(p_sx @ channel))
+    found = exact_information(p_sx @ channel, [draw @ channel for draw in drawn])
+    leakage = found.plug_in
     same = mechanism.provenance.get("data") == counts.fingerprint
     agree = max(abs(disclosure - mechanism.disclosure), abs(leakage - mechanism.leakage)) <= AGREEMENT
+    # The claim was itself counted on a sample; the spread of a difference of two grows with the rows of both.
+    design_rows = float(mechanism.provenance.get("rows", 0))
+    widened = 1.0 if same or design_rows <= 0.0 else float(np.sqrt(1.0 + counts.n / design_rows))
+    least = max(found.corrected - widened * (found.corrected - found.low), 0.0)
     return Recount(
         same_table=same,
         claimed_disclosure=mechanism.disclosure,
@@ -76,7 +86,8 @@ def recount(mechanism: Mechanism, counts: Counts) -> Recount:
         disclosure=disclosure,
         leakage=leakage,
         new_rows=int(counts.table()[:, new].sum()),
-        holds=agree if same else leakage <= mechanism.leakage + AGREEMENT,
+        least_leakage=least,
+        holds=agree if same else least <= mechanism.leakage + AGREEMENT,
     )
 
 
@@ -89,9 +100,11 @@ class Draws:
         disclosure: The same for I(X;Y).
         impossible: Rows whose released symbol has probability 0 given their public values.
         misfit: Σ counts · log(frequency / p(y|x)) of the rows, with its 95 % range under the mechanism.
-        surprise: The largest distance of the three from their means under the mechanism, in standard deviations.
-        agrees: Nothing impossible was released and the surprise is at most 4, which honest draws exceed about once in
-            ten thousand releases; one honest release in ten leaves some 95 % range.
+        surprise: The largest distance of the three from their means over this release and fresh draws, in standard
+            deviations.
+        p_value: Share of releases, this one and the fresh draws, whose surprise is at least this one's.
+        agrees: Nothing impossible was released and the p-value is above 0.005: an honest release fails by chance at
+            most once in 200 times. One honest release in ten leaves some 95 % range.
     """
 
     leakage: Interval
@@ -99,13 +112,14 @@ class Draws:
     impossible: int
     misfit: Interval
     surprise: float
+    p_value: float
     agrees: bool
 
 
 def draws(
     mechanism: Mechanism, sample: Sample, *, size: int, rng: np.random.Generator
 ) -> tuple[Draws, dict[str, float]]:
-    """Compare released rows with fresh draws of the mechanism for the same original rows.
+    """Compare released rows with fresh draws of the mechanism for the original rows they are matched with.
 
     A release of records holds x' drawn from p(x'|y); it is compared through the channel Σ_y p(y|x) p(x'|y).
 
@@ -114,25 +128,38 @@ def draws(
         name of the private attribute, and under ``DISCLOSURE`` for I(X;Y).
     """
     channel = channel_of(mechanism, sample)
-    counts = sample.counts
+    counts = sample.matched
     impossible = int(sample.xy[channel <= 0.0].sum())
     observed = _statistics(sample.sy, sample.xy, channel)
     drawn, told = [], []
     for sy, xy in fresh(counts, channel, size, rng):
         drawn.append(_statistics(sy, xy, channel))
         told.append(_informations(counts, sy / counts.n, xy / counts.n))
-    found, surprise = [], 0.0
+    found = []
     for value, sampled in zip(observed, np.array(drawn).T, strict=True):
         low, high = np.quantile(sampled, [TAIL, 1.0 - TAIL])
         found.append(Interval(value, float(low), float(high)))
-        # A statistic that cannot vary (a deterministic channel) may still differ by rounding.
-        scale = max(float(sampled.std()), 1e-9 * max(abs(value), 1.0))
-        surprise = max(surprise, abs(value - float(sampled.mean())) / scale)
-    agrees = impossible == 0 and surprise <= ALARM
+    surprise, p_value = _surprise(np.array([observed, *drawn]))
+    agrees = impossible == 0 and p_value > ALARM
     p_sx = counts.table() / counts.n
     promised = _informations(counts, p_sx @ channel, channel * p_sx.sum(axis=0)[:, None])
     bias = {name: float(np.mean([each[name] for each in told])) - value for name, value in promised.items()}
-    return Draws(found[0], found[1], impossible, found[2], surprise, agrees), bias
+    return Draws(found[0], found[1], impossible, found[2], surprise, p_value, agrees), bias
+
+
+def _surprise(statistics: Array) -> tuple[float, float]:
+    """How far the first row of statistics is from the others, and the Monte Carlo p-value (1 + k) / (1 + n).
+
+    All rows, the first one too, are measured from the mean of all: if the first is a draw like the others, its place
+    among them is uniform, whatever the law of the statistics.
+    """
+    away = np.abs(statistics - statistics.mean(axis=0))
+    # A statistic that cannot vary (a deterministic channel) may still differ by rounding.
+    away[away <= 1e-9 * np.maximum(np.abs(statistics), 1.0)] = 0.0
+    scale = statistics.std(axis=0)
+    distance = np.divide(away, scale, out=np.zeros_like(away), where=away > 0.0).max(axis=1)
+    at_least = int((distance[1:] >= distance[0] * (1.0 - 1e-9)).sum())
+    return float(distance[0]), (1 + at_least) / len(distance)
 
 
 def fresh(
@@ -140,12 +167,13 @@ def fresh(
 ) -> Iterator[tuple[Array, Array]]:
     """Tables (s, y) and (x, y) of rows released anew, row by row or cell by cell, whichever is less work.
 
-    Huge tables are drawn fewer times, but at least 20.
+    Huge tables are drawn fewer times; a comparison that could never raise an alarm would be none, so never fewer
+    than ``LEAST_DRAWS``.
     """
     n_y = channel.shape[1]
     by_row, by_cell = counts.n, len(counts.cell_n) * n_y
     alias = Alias(channel) if by_row < by_cell else None
-    for _ in range(max(20, min(size, int(MAX_DRAWS / min(by_row, by_cell))))):
+    for _ in range(max(LEAST_DRAWS, min(size, int(MAX_DRAWS / min(by_row, by_cell))))):
         sy, xy = np.zeros((counts.n_s, n_y)), np.zeros((counts.n_x, n_y))
         for part in _blocks(counts.cell_n if alias is not None else np.full(len(counts.cell_n), n_y)):
             s, x, n = counts.cell_s[part], counts.cell_x[part], counts.cell_n[part]

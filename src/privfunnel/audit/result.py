@@ -86,6 +86,11 @@ class Holdout:
     leakage: Interval
     new_rows: int
 
+    @property
+    def held(self) -> bool:
+        """False where even the lower end of the held-out leakage is above the promise."""
+        return self.promised_leakage >= self.leakage.low
+
 
 @dataclass(frozen=True)
 class Audit:
@@ -130,7 +135,11 @@ class Audit:
     @property
     def passed(self) -> bool:
         """False where a check of the promise failed."""
-        return (self.recount is None or self.recount.holds) and (self.draws is None or self.draws.agrees)
+        return (
+            (self.recount is None or self.recount.holds)
+            and (self.draws is None or self.draws.agrees)
+            and (self.holdout is None or self.holdout.held)
+        )
 
     def words(self) -> list[str]:
         """The findings as sentences, most important first."""
@@ -249,10 +258,11 @@ def _recount_words(found: Recount) -> str:
             f"counted again on the table it was designed on."
         )
     new = f"; {found.new_rows} rows hold values not seen at design time" if found.new_rows else ""
-    verdict = "within" if found.holds else "ABOVE"
+    verdict = "compatible with" if found.holds else "ABOVE"
     return (
-        f"The mechanism was designed on another table; on this one its channel leaks {_bits(found.leakage)}, {verdict} "
-        f"the {_bits(found.claimed_leakage)} it promised there{new}."
+        f"The mechanism was designed on another table; on this one its channel leaks {_bits(found.leakage)} (at least "
+        f"{_bits(found.least_leakage)}, allowing for chance in the rows of both), {verdict} the "
+        f"{_bits(found.claimed_leakage)} it promised there{new}."
     )
 
 
@@ -263,15 +273,15 @@ def _draws_words(found: Draws) -> str:
     verdict = "agree" if found.agrees else "DO NOT AGREE"
     return (
         f"The released rows {verdict} with the mechanism: they measure {_bits(found.leakage.value)} uncorrected, fresh "
-        f"draws for the same rows {span}."
+        f"draws for the same rows {span} (p = {found.p_value:.3f}; the alarm, at "
+        "0.005, is false for one honest release in 200)."
     )
 
 
 def holdout_words(found: Holdout) -> str:
     """How the promise held, in a sentence."""
     span = f"{to_bits(found.leakage.low):.4f} to {to_bits(found.leakage.high):.4f}"
-    kept = found.promised_leakage >= found.leakage.low
-    verdict = "held" if kept else "did not hold"
+    verdict = "held" if found.held else "did not hold"
     return (
         f"Designed on {found.design_rows} rows with {_bits(found.promised_leakage)} of leakage promised, the other "
         f"{found.held_out_rows} rows leak {_bits(found.leakage.value)} (95 % interval {span}): the promise {verdict}; "

@@ -185,10 +185,17 @@ def _held_out(
         if text is not None
     }
     found = audit.holdout(counts, share=share, **wanted, **solving)
-    document = {"units": "nats", "words": [holdout_words(found)], **dataclasses.asdict(found)}
+    document = {
+        "units": "nats",
+        "passed": found.held,
+        "words": [holdout_words(found)],
+        **dataclasses.asdict(found),
+    }
     if out is not None:
         write_json(out, document)
-    click.echo(json.dumps(document, indent=1) if as_json else document["words"][0])
+    click.echo(json.dumps(document, indent=1) if as_json else holdout_words(found))
+    if not found.held:
+        click.get_current_context().exit(1)
 
 
 def show(found: Audit) -> None:
