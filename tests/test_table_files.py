@@ -71,6 +71,26 @@ def test_rows_that_start_with_a_hash_are_rows(tmp_path: Path) -> None:
     assert "#3" in counts.columns["x"].values
 
 
+@pytest.mark.parametrize(
+    ("dates", "kind"),
+    [
+        (("01/02/2020", "13/02/2020"), "text"),
+        (("01/02/2020", "02/13/2020"), "text"),
+        (("01-02-20", "02-03-20"), "text"),
+        (("01/02/2020 10:00:00", "03/02/2020 11:00:00"), "text"),
+        (("2020-02-01", "2020-02-13"), "date"),
+        (("2020-02-01 10:00:00", "2020-02-13 11:00:00.5"), "datetime"),
+    ],
+)
+def test_dates_are_not_guessed_afresh_in_every_file(
+    dates: tuple[str, str], kind: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "t.csv", f"s,x\na,{dates[0]}\nb,{dates[1]}\na,{dates[1]}\nb,?\n")
+    column = count(path, nulls=("?",)).columns["x"]
+    assert column.kind == kind
+    assert kind != "text" or set(column.values) == {*dates, None}
+
+
 def test_types_may_be_forced(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "s,x\na,01\nb,1\n")
     assert count(path).x_labels == ("x=01", "x=1")
@@ -98,10 +118,12 @@ def test_other_encodings(tmp_path: Path) -> None:
         (GOOD, {"delimiter": ";"}, r"its columns are s,x, a single one: is the delimiter right\?"),
         (GOOD.replace("s,x\n", ""), {}, "if it has no header, name them with columns"),
         (GOOD, {"columns": ("s", "x", "y")}, "has 2 columns and 3 names were given"),
-        (GOOD, {"columns": ("s", "s")}, "'s' is given twice"),
+        (GOOD, {"columns": ("s", "s")}, "two columns are named 's': every column needs"),
+        (GOOD, {"columns": ("s", "S")}, "are named 's' and 'S', the same but for case: every"),
         (GOOD, {"types": {"y": "text"}}, "no column 'y' to read as text"),
         (GOOD, {"types": {"x": "colour"}}, "unknown type 'colour'"),
         ("s,x,x\na,1,2\nb,2,3\n", {}, "has two columns called 'x'"),
+        ("S,s,x\n1,a,2\n2,b,3\n", {}, "two columns called 'S' and 's', the same but for case: rename one"),
         (MIXED, {}, "'x' mixes types, 60 numbers and 1 texts such as 'oops': mark them as null"),
         ("s,x\na,1\nb\nc,1,2,3\n", {"header": True, "delimiter": ","}, "does not read as a CSV table"),
     ],

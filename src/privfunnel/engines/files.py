@@ -186,6 +186,9 @@ def _csv(connection: Any, path: Path, options: ReadOptions) -> Any:
     if options.columns:
         names = _renamed(path, found.columns, options.columns)
     types = _types(path, names, options.types)
+    guessed = [n for n, kind in zip(names, found.types, strict=True) if str(kind) in {"DATE", "TIMESTAMP"}]
+    if guessed and not _year_first(connection, path, arguments):
+        types = {**dict.fromkeys(guessed, SQL_TYPES["text"]), **types}
     if types:
         override = ", ".join(
             f"{literal(found.columns[names.index(name)])}: {literal(sql)}" for name, sql in types.items()
@@ -194,6 +197,14 @@ def _csv(connection: Any, path: Path, options: ReadOptions) -> Any:
     return found.project(
         ", ".join(map(_cleaned, found.columns, names, map(str, found.types), [options] * len(names)))
     )
+
+
+def _year_first(connection: Any, path: Path, arguments: Sequence[str]) -> bool:
+    """Whether dates are written year first; for others the engine guesses, and another file may give another guess."""
+    found = connection.sql(
+        f"SELECT DateFormat, TimestampFormat FROM sniff_csv({_path(path)}, {', '.join(arguments)})"
+    )
+    return all(form is None or form.startswith("%Y") for form in found.fetchall()[0])
 
 
 def _check_header(connection: Any, path: Path, columns: Sequence[str], arguments: Sequence[str]) -> None:
@@ -210,11 +221,22 @@ def _check_header(connection: Any, path: Path, columns: Sequence[str], arguments
     is_header = all(
         name.strip() == text or name.startswith(text) for name, text in zip(columns, written, strict=True)
     )
-    twice = [text for text in written if text and written.count(text) > 1]
+    twice = _alike(written)
     if is_header and twice:
         raise InvalidInputError(
-            f"{path.name!r} has two columns called {twice[0]!r}: rename one of them in the file"
+            f"{path.name!r} has two columns called {twice}: rename one of them in the file"
         )
+
+
+def _alike(names: Sequence[str]) -> str:
+    """Names that the engine cannot tell apart, in words; it does not look at case."""
+    folded = [name.lower() for name in names]
+    alike = [name for name, low in zip(names, folded, strict=True) if low and folded.count(low) > 1]
+    alike = [name for name in alike if name.lower() == alike[0].lower()]
+    different = list(dict.fromkeys(alike))
+    if len(different) < 2:
+        return "".join(map(repr, different))
+    return f"{different[0]!r} and {different[1]!r}, the same but for case"
 
 
 def _delimiter(text: str) -> str:
@@ -226,11 +248,9 @@ def _renamed(path: Path, found: Sequence[str], columns: Sequence[str]) -> list[s
         raise InvalidInputError(
             f"{path.name!r} has {len(found)} columns and {len(columns)} names were given: name every column, in order"
         )
-    twice = sorted({name for name in columns if columns.count(name) > 1})
+    twice = _alike(columns)
     if twice:
-        raise InvalidInputError(
-            f"the column name {twice[0]!r} is given twice: every column needs a name of its own"
-        )
+        raise InvalidInputError(f"two columns are named {twice}: every column needs a name of its own")
     return list(columns)
 
 
