@@ -118,6 +118,8 @@ def test_positions_and_arrays() -> None:
     X = ROWS[["age", "member", "sick"]].to_numpy(dtype=object)
     funnel = PrivacyFunnel([-1], leakage="10%", bins={"x0": 3}, **QUICK).fit(X)
     assert funnel.mechanism_.private_names == ("x2",)
+    one = PrivacyFunnel(np.int64(2), leakage="10%", bins={"x0": 3}, **QUICK).fit(X)
+    assert one.mechanism_.private_names == ("x2",)
     assert funnel.solution_.leakage <= 0.1 * funnel.solution_.problem.leakage_ceiling + 1e-6
     with pytest.raises(InvalidInputError, match="should have length equal"):
         funnel.get_feature_names_out(["a"])
@@ -139,6 +141,8 @@ def test_a_column_called_y_and_nan_are_fine() -> None:
         ({"disclosure": "much"}, "disclosure='much' is neither nats nor a share"),
         ({"private": ["nothing"]}, "private column 'nothing' is not in X"),
         ({"private": None}, "requires y"),
+        ({"max_levels": "x"}, "max_levels='x' is not a whole number"),
+        ({"private": 1.5}, r"private=1\.5 names no columns"),
         ({"random_state": -1}, None),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,10 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(
                 "requires y to be passed, but the target y is None: or name private columns"
             )
+        if isinstance(self.max_levels, bool) or not isinstance(self.max_levels, int | np.integer):
+            raise InvalidInputError(
+                f"max_levels={self.max_levels!r} is not a whole number: give the most values of a number not binned"
+            )
         X = _validation.validate_data(self, X, dtype=None, ensure_all_finite="allow-nan")
         columns = self._columns(X)
         private = self._positions(self.private, "private")
@@ -121,7 +125,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             private=private_names,
             public=public_names,
             bins=self._bins(columns, {*private_names, *public_names}),
-            max_levels=max(self.max_levels, 1),
+            max_levels=max(int(self.max_levels), 1),
         )
         problem = counts.problem()
         self.solution_ = solve(
@@ -214,7 +218,9 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _positions(self, chosen: Any, role: str) -> list[int]:
         if chosen is None:
             return []
-        listed = [chosen] if isinstance(chosen, str | int) else list(chosen)
+        if not isinstance(chosen, str | int | np.integer | Iterable):
+            raise InvalidInputError(f"{role}={chosen!r} names no columns: give names or positions")
+        listed = [chosen] if isinstance(chosen, str | int | np.integer) else list(chosen)
         known = [str(name) for name in getattr(self, "feature_names_in_", ())]
         found = []
         for each in listed:
