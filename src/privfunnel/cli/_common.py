@@ -206,8 +206,8 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
     if whole == "H(X)" and nats > ceiling + FEASIBILITY:
         meant = f", did you mean {value:g}%?" if match[2] is None and value <= 100.0 else ""
         raise InfeasibleError(
-            f"{option} {text!r} is infeasible, more than all of X: the largest feasible is 100%, "
-            f"{units.of(ceiling):.6g} {units.name}{meant}"
+            f"{option} {text!r} is infeasible, more than all of X: the largest feasible is H(X) = "
+            f"{units.of(ceiling):.9g} {units.name}, 100%{meant}"
         )
     return nats
 
