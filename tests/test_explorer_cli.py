@@ -23,6 +23,7 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 from privfunnel.cli import main
 from privfunnel.cli.explore import parse_size
 from privfunnel.errors import InvalidInputError
+from signals import hang_up
 
 AWKWARD = Path(__file__).parent / "data" / "awkward.csv"
 
@@ -37,7 +38,12 @@ def explorer(folder: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Po
     }
     command = [sys.executable, "-m", "privfunnel", "explore", "--no-browser", *arguments]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=hang_up,
     ) as process:
         try:
             assert process.stdout is not None

@@ -139,7 +139,7 @@ Change = Callable[[dict[str, Any]], object]
         (lambda d: d["promise"].update(leakage="0.1"), "claims leakage '0.1', no number"),
         (lambda d: d["promise"].update(lower_bound=d["promise"]["leakage"] + 1e-6), "above its own leakage"),
         (lambda d: d["guesses"][0].update(after=None), "guess after of 'sick' .* is None"),
-        (lambda d: d["public"].__setitem__(1, d["public"][0]), "are not all different"),
+        (lambda d: d["public"].__setitem__(1, d["public"][0]), "missing or named twice"),
         (
             lambda d: d["x_codes"].__setitem__(0, d["x_codes"][1]),
             "x_codes of the mechanism hold a symbol twice",

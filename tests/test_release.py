@@ -26,6 +26,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook, writer
 from privfunnel.release.sampler import Recogniser, Sampler
 from privfunnel.solve import solve
+from signals import hang_up
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")
@@ -447,7 +448,7 @@ def test_a_killed_release_leaves_no_output(
     command = [sys.executable, "-c", KILLED, source, str(tmp_path / "m.json"), str(folder / "o.csv")]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}  # a killed process cannot tidy up its spill folder
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, text=True, env=environment, **pipes) as process:
+    with subprocess.Popen(command, text=True, env=environment, preexec_fn=hang_up, **pipes) as process:
         assert process.stdout is not None
         process.stdout.readline()  # at least one batch is written
         assert list(folder.glob(".o.csv.*.partial"))

@@ -247,10 +247,13 @@ class Mechanism:
     def _check(self) -> None:
         """Shapes, ranges and claims; the errors say what was altered."""
         _check_values((*self.private, *self.public))
-        names = (*self.private_names, *self.public_names)
-        if len(set(names)) < len(names) or not self.private or not self.public:
+        roles = (self.private_names, self.public_names)
+        if any(
+            len(set(names)) < len(names) or not names for names in roles
+        ):  # one column may have both roles
+            listed = " and ".join(", ".join(names) or "none" for names in roles)
             raise InvalidInputError(
-                f"the columns of the mechanism ({', '.join(names)}) are not all different, private and public: "
+                f"the private and public columns of the mechanism ({listed}) are missing or named twice: "
                 "the file was changed"
             )
         self._check_numbers()
