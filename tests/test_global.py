@@ -451,7 +451,10 @@ def test_plain_python_gives_the_same_answer() -> None:
     assert float(lines[0][1]) == pytest.approx(float(lines[1][1]), abs=1e-5)
 
 
-def test_an_interrupt_before_the_first_proof_keeps_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("solver", ["global", "auto"])
+def test_an_interrupt_before_the_first_proof_keeps_the_pool(
+    monkeypatch: pytest.MonkeyPatch, solver: str
+) -> None:
     calls = 0
     improve = Search.improve
 
@@ -464,7 +467,7 @@ def test_an_interrupt_before_the_first_proof_keeps_the_pool(monkeypatch: pytest.
 
     monkeypatch.setattr(Search, "improve", interrupted)
     problem = pf.instances.load("heart-failure")
-    curve = pf.trace(problem, points=8, solver="global", throw=False)
+    curve = pf.trace(problem, points=8, solver=solver, throw=False)
     assert not curve.complete
     assert len(curve.solutions) == 7
     assert (curve.leakage <= problem.upper_bound(curve.disclosure) + 1e-12).all()

@@ -56,6 +56,7 @@ class Auto(Solver):
         found = self._engine().trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
         for answer in known:
             yield next(found) if answer is None else answer
+        next(found, None)  # an interrupt waits behind the last answer: without this it would be lost
 
     def solve_leakage(
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
