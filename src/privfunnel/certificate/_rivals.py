@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from privfunnel.measures import Array
 
+#: Pairs are taken together up to this many entries of their columns: the work stays in cache and memory bounded.
+_ENTRIES = 16_384
+
 
 def rivalry(columns: Array) -> Array:
     """Upper bounds on c_ij, the least slope at which symbols i and j exclude each other, shape (M, M).
@@ -22,28 +25,37 @@ def rivalry(columns: Array) -> Array:
     and x(1−x) Σ (p−q)²/m = 1 − Σ pq/m =: g(x), which is concave. Its maximum c_ij is bracketed by bisection on g' and
     bounded by a tangent, rounding added; 0 for two equal columns, 1 for two that share no private symbol.
     """
-    n_x = columns.shape[0]
+    n_x, n_s = columns.shape
     c = np.zeros((n_x, n_x))
-    for i in range(n_x - 1):
-        p, q = columns[i], columns[i + 1 :]
-        product = p * q
-        low, high = np.zeros(len(q)), np.ones(len(q))
-        for _ in range(40):
-            x = (low + high) / 2.0
-            rising = _overlap(p, q, product, x)[1] > 0.0
-            low, high = np.where(rising, x, low), np.where(rising, high, x)
-        at_low, slope_low = _overlap(p, q, product, np.maximum(low, 1e-12))
-        top = at_low + np.abs(slope_low) * (high - low + 1e-12) + 1e-10
-        c[i, i + 1 :] = c[i + 1 :, i] = np.minimum(top, 1.0)
+    first, second = np.triu_indices(n_x, 1)
+    most = max(1, _ENTRIES // n_s)
+    for start in range(0, first.size, most):
+        i, j = first[start : start + most], second[start : start + most]
+        c[i, j] = c[j, i] = _thresholds(columns[i], columns[j])
     return c
 
 
-def _overlap(p: Array, q: Array, product: Array, x: Array) -> tuple[Array, Array]:
-    """g(x) = 1 − Σ pq/m and its derivative, for one p (K,), many q (n, K) and x (n,)."""
-    m = x[:, None] * p + (1.0 - x[:, None]) * q
-    ratio = np.divide(product, m, out=np.zeros_like(product), where=product > 0.0)
-    slope = np.divide(ratio * (p - q), m, out=np.zeros_like(product), where=product > 0.0)
-    return 1.0 - ratio.sum(axis=1), slope.sum(axis=1)
+def _thresholds(p: Array, q: Array) -> Array:
+    """The bound on c_ij for pairs of columns (n, K), shape (n,)."""
+    product = p * q
+    # Where the product is 0, any m > 0 gives the term 0 that belongs there.
+    absent = np.where(product > 0.0, 0.0, 1.0)
+    low, high = np.zeros(len(p)), np.ones(len(p))
+    for _ in range(40):
+        x = (low + high) / 2.0
+        rising = _overlap(p, q, product, absent, x)[1] > 0.0
+        low, high = np.where(rising, x, low), np.where(rising, high, x)
+    at_low, slope_low = _overlap(p, q, product, absent, np.maximum(low, 1e-12))
+    top = at_low + np.abs(slope_low) * (high - low + 1e-12) + 1e-10
+    return np.minimum(top, 1.0)
+
+
+def _overlap(p: Array, q: Array, product: Array, absent: Array, x: Array) -> tuple[Array, Array]:
+    """g(x) = 1 − Σ pq/m and its derivative for pairs p, q (n, K) with the given products, and x (n,)."""
+    # Sums of positive terms alone: every entry of m keeps its relative accuracy, also where p or q is tiny.
+    m = x[:, None] * p + (1.0 - x[:, None]) * q + absent
+    ratio = product / m
+    return 1.0 - ratio.sum(axis=1), (ratio * (p - q) / m).sum(axis=1)
 
 
 def rivals(thresholds: Array, slope: float) -> NDArray[np.uint8]:

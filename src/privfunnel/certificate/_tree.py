@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from privfunnel.certificate._rivals import rivalry, rivals
 from privfunnel.errors import CertificateError
@@ -125,7 +124,9 @@ def _check_block(
     """Bound the boxes of some nodes, shrink those that are not done, and return their children."""
     n_x, n_s = columns.shape
     q = proof.q[nodes]
-    q = q - np.asarray(logsumexp(q, axis=1, keepdims=True)) - 8.0 * n_s * _EPS * (1.0 + np.abs(q).max())
+    q = q - q.max(axis=1, keepdims=True)
+    # Σ exp q ≤ 1, made sure of by the allowance: the largest entry is 0, so that the sum is in [1, K].
+    q = q - np.log(np.exp(q).sum(axis=1, keepdims=True)) - 8.0 * n_s * _EPS * (1.0 + np.abs(q).max())
     nu = proof.nu[nodes][:, None]
     rates = q @ columns.T - prices - nu
     size = np.abs(q) @ columns.T + np.abs(prices) + np.abs(nu)

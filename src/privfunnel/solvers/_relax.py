@@ -178,6 +178,7 @@ def mix_atoms(
     """
     n_s = image.size
     change = np.empty(n_s)
+    log_image = np.empty(n_s)
     gradient = np.empty(n)
     support = np.empty(n, np.int64)
     for _ in range(40):
@@ -185,13 +186,13 @@ def mix_atoms(
             image[k] = 0.0
             for j in range(n):
                 image[k] += weights[j] * images[j, k]
+            log_image[k] = np.log(max(image[k], TINY))
         mean = 0.0
         best = 0
         for j in range(n):
             gradient[j] = linear[j]
             for k in range(n_s):
-                if images[j, k] > 0.0:
-                    gradient[j] += images[j, k] * np.log(max(image[k], TINY))
+                gradient[j] += images[j, k] * log_image[k]
             mean += weights[j] * gradient[j]
             if gradient[j] < gradient[best]:
                 best = j

@@ -15,8 +15,9 @@ from privfunnel.solution import Status
 
 from . import _tree
 from ._channel import build
-from ._columns import descend_all, distinct, pricing, sparse_starts, tidy
+from ._columns import descend_all, descend_best, distinct, pricing, sparse_starts, tidy
 from ._master import Master, Prices
+from ._newton import refine
 from .base import Listener, Progress
 
 #: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
@@ -25,6 +26,8 @@ MARGIN = 1e-10
 CHUNK = 100_000
 #: Boxes of a component for the coarse proof that is made when the limits came first.
 LAST_BOXES = 20_000
+#: Posteriors worth less than this share of the gap to be proved are left to the proof: chasing them takes many rounds.
+WORTHWHILE = 0.2
 
 
 @dataclass
@@ -81,8 +84,10 @@ class Search:
                 break
 
     def channel(self, disclosure: float) -> Array:
-        """The best channel (M, N) of the pool with at least ``disclosure`` nats."""
+        """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""
         channel = np.eye(self.problem.n_x)
+        for c, posteriors in enumerate(refine(self.master, disclosure, self.master.solve(disclosure)) or []):
+            self.master.add(c, posteriors)
         for margin in (2e-10, 2e-9, 2e-8, 2e-7):
             wanted = disclosure + margin
             if wanted >= self.problem.disclosure_ceiling:
@@ -116,7 +121,7 @@ class Search:
                 self._prove_something(duals, target)
                 status = Status.NODE_LIMIT if self.limits.left > 0.0 else Status.TIME_LIMIT
                 return Outcome(duals=duals, status=status)
-            if self._price_locally(duals, -0.05 * target):
+            if self._price_locally(duals, -WORTHWHILE * target):
                 continue
             self._price_exactly(duals, target, allowed)
 
@@ -131,10 +136,12 @@ class Search:
             n_x, n_s = part.columns.shape
             fresh = sparse_starts(self.rng, 16 if many else 100, n_x, n_s + 1)
             spread = 0.9 * active + 0.1 / n_x
-            starts = np.ascontiguousarray(np.concatenate([active, spread, fresh]))
+            known = np.ascontiguousarray(np.concatenate([active, spread]))
             prices = np.ascontiguousarray(duals.prices[part.x])
-            descend_all(part.columns, prices, duals.slope, starts, 60)
-            added += self._add(c, starts, prices, duals.slope, threshold, 20 if many else 100)
+            descend_all(part.columns, prices, duals.slope, known, 60)
+            best = descend_best(part.columns, prices, duals.slope, fresh, 60)
+            minima = np.concatenate([known, best])
+            added += self._add(c, minima, prices, duals.slope, threshold, 20 if many else 100)
         return added
 
     def _add(

@@ -126,12 +126,13 @@ def descend(columns: Array, prices: Array, slope: float, point: Array, image: Ar
     value = pricing_value(columns, prices, slope, point, image)
     for _ in range(steps):
         top = -np.inf
+        for k in range(image.size):
+            image[k] = np.log(max(image[k], 1e-300))
         for i in range(point.size):
             if point[i] > 1e-14:
                 exponent = (1.0 + slope) * np.log(point[i]) + prices[i]
                 for k in range(image.size):
-                    if columns[i, k] > 0.0:
-                        exponent -= columns[i, k] * np.log(max(image[k], 1e-300))
+                    exponent -= columns[i, k] * image[k]
                 point[i] = exponent
                 top = max(top, exponent)
             else:

@@ -26,6 +26,8 @@ from .perfect import FreeDisclosure, free_disclosure, share_down
 
 #: The smallest gap that double precision and the checker's rounding allowance support, in nats.
 SMALLEST_GAP = 1e-8
+#: Points of a trace, spread over it, that fill the pool before the first one is proved.
+WARM_POINTS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +130,9 @@ class _Work:
         """Fill the pool from the easy end of the curve, so that the hard end starts with good posteriors."""
         self.search.limits = self._limits()
         if len(disclosures) > 1:
-            for disclosure in sorted(disclosures, reverse=True):
-                if self._open(disclosure):
-                    self.search.improve(disclosure, rounds=8, threshold=-self.options.gap)
+            todo = sorted(filter(self._open, disclosures), reverse=True)
+            for disclosure in todo[:: 1 + len(todo) // WARM_POINTS]:
+                self.search.improve(disclosure, rounds=2, threshold=-self.options.gap)
 
     def _open(self, disclosure: float) -> bool:
         """Whether neither end of the curve nor perfect privacy answers for this disclosure."""
