@@ -247,12 +247,12 @@ def test_mixtures_disclose_what_they_say(seed: int, share: float) -> None:
     channel = random_channel(7, 8, 0.3, rng)
     channel[0] = np.eye(8)[0]
     outputs = anchor(p_x, 8, rng)
-    mixture = Mixture.of(p_x, channel[None], outputs[None])
-    weights = np.array([[0.0, 0.3, 1.0]])
+    weights = np.array([0.0, 0.3, 1.0])
+    mixture = Mixture.of(p_x, np.stack([channel] * 3), np.stack([outputs] * 3))
     identity = np.zeros((7, 8))
     identity[np.arange(7), outputs] = 1.0
-    expected = [mutual_information(p_x[:, None] * ((1 - w) * channel + w * identity)) for w in weights[0]]
-    assert np.allclose(mixture.disclosure(weights)[0], expected, atol=1e-13)
+    expected = [mutual_information(p_x[:, None] * ((1 - w) * channel + w * identity)) for w in weights]
+    assert np.allclose(mixture.disclosure(weights), expected, atol=1e-13)
     tables = Tables.of(np.stack([0.5 * p_x, 0.5 * p_x]))
     wanted = np.array([share * tables.h_x])
     start = Starts(tables, 8, seed).channels([3], wanted)[0]
@@ -269,3 +269,57 @@ def test_the_race() -> None:
     assert np.allclose(
         channel_of(Tables.of(HEART.p_sx), log_of(HEART.p_x[:, None] * answer.channel)), answer.channel
     )
+
+
+def test_accelerated_engines_agree_over_many_steps_and_calls(fast: object) -> None:
+    # Accelerated steps carry two points and a pace from call to call: every engine has to hand over the same.
+    tables = Tables.of(HEART.p_sx)
+    for share, seed in ((0.4, 1), (0.6, 2), (0.7, 2)):
+        wanted = np.full(6, share * HEART.disclosure_ceiling)
+        start = log_of(tables.p_x[:, None] * Starts(tables, 17, seed).channels(range(6), wanted))
+        ours, theirs = (start.copy(), start.copy()), (start.copy(), start.copy())
+        one = two = Pace.first(6, 0.5)
+        for steps in (7, 8, 9, 30):
+            one = KernelEngine(tables, 1).hasten(*ours, one, wanted - tables.h_x, steps, 1e-12).pace
+            two = NumpyEngine(tables).hasten(*theirs, two, wanted - tables.h_x, steps, 1e-12).pace
+            assert np.array_equal(one.eta, two.eta) or np.allclose(one.eta, two.eta, rtol=1e-12)
+            assert np.array_equal(one.age, two.age)
+            assert np.abs(np.exp(ours[0]) - np.exp(theirs[0])).max() < 1e-9
+            assert np.abs(np.exp(ours[1]) - np.exp(theirs[1])).max() < 1e-9
+
+
+def test_accelerated_solves_leak_the_same_on_every_engine(fast: object) -> None:
+    for share in (0.6, 0.8):
+        leakages = [
+            HEART.evaluate(
+                AEM(device=device, restarts=10).solve(HEART, share * HEART.disclosure_ceiling).channel
+            ).leakage
+            for device in ("numba", "numpy")
+        ]
+        assert abs(leakages[0] - leakages[1]) < 1e-9
+
+
+def test_small_runs_share_a_call_of_the_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = Tables.of(HEART.p_sx)
+    for threads, entries, expected in ((1, 1 << 24, [(0, 9)]), (1, 1, [(b, b + 1) for b in range(9)]),
+                                       (2, 1 << 24, [(b, b + 1) for b in range(9)])):  # fmt: skip
+        monkeypatch.setattr(engines, "ENTRIES_A_CALL", entries)
+        seen: list[tuple[int, int]] = []
+        KernelEngine(tables, threads)._share_out(lambda b, e, seen=seen: seen.append((b, e)), (9, 16, 17), 64)
+        assert sorted(seen) == expected
+
+
+@given(seed=st.integers(0, 10**6), share=st.floats(0.0, 1.0))
+@settings(max_examples=60, deadline=None)
+def test_the_anchors_weight_is_about_the_smallest(seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    p_x = rng.dirichlet(np.full(6, 0.5))
+    channels = np.stack([random_channel(6, 7, c, rng) for c in (1.0, 0.1)])
+    mixture = Mixture.of(p_x, channels, np.stack([anchor(p_x, 7, rng) for _ in range(2)]))
+    none, all_ = mixture.disclosure(np.zeros(2)), mixture.disclosure(np.ones(2))
+    wanted = none + share * (all_ - none)
+    weights = mixture.weights(wanted, 1e-3)
+    excess = mixture.disclosure(weights) - wanted
+    assert np.all((weights >= 0.0) & (weights <= 1.0))
+    assert np.all((excess >= 0.0) | (weights == 1.0))
+    assert np.all((excess <= 1e-3) | (weights == 0.0))

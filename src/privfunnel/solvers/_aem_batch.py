@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.solvers._aem_rules import GROWTH, INEXACT, LONGEST, SAFETY
+from privfunnel.solvers._aem_rules import GRID, GROWTH, INEXACT, LONGEST, SAFETY, TINY
 from privfunnel.solvers._aem_step import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO, Tables
 
 Tensor = Any  # numpy.ndarray or torch.Tensor
@@ -56,13 +56,14 @@ class Batch:
 
 
 class Evaluation(NamedTuple):
-    """The update at some λ: weights (B, M, N), their row sums (B, M), exponents less their row's top, G, dG/dλ."""
+    """The update at some λ: weights (B, M, N), row sums (B, M), exponents less their row's top, G, dG/dλ, d²G/dλ²."""
 
     weight: Tensor
     total: Tensor
     exponent: Tensor
     value: Tensor
     gain: Tensor
+    bend: Tensor
 
 
 class Outputs(NamedTuple):
@@ -121,9 +122,12 @@ def evaluate(batch: Batch, base: Tensor, log_w: Tensor, slope: Tensor, target: T
     part = weight * log_w
     first = part.sum(axis=-1) / total
     part *= log_w
-    spread = xp.clip(part.sum(axis=-1) / total - first * first, 0.0, None)
-    value = (first * batch.p_x).sum(axis=-1) - target
-    return Evaluation(weight, total, exponent, value, (spread * batch.p_x).sum(axis=-1))
+    square = part.sum(axis=-1) / total
+    part *= log_w
+    third = part.sum(axis=-1) / total - first * (3.0 * square - 2.0 * first * first)
+    spread = xp.clip(square - first * first, 0.0, None)
+    value, gain, bend = ((moment * batch.p_x).sum(axis=-1) for moment in (first, spread, third))
+    return Evaluation(weight, total, exponent, value - target, gain, bend)
 
 
 def root(
@@ -144,7 +148,8 @@ def root(
         high = xp.where(open_ & feasible, trial, high)
         low = xp.where(open_ & ~feasible, trial, low)
         open_ = open_ & ~(feasible & ((made.value <= slack) | (trial == 0.0)))
-        following = next_slope(xp, trial, made.value - 0.5 * slack, made.gain, low, high)
+        missing = made.value - 0.5 * slack
+        following = next_slope(xp, trial, missing, halley(xp, missing, made.gain, made.bend), low, high)
         open_ = open_ & (following != trial) & (following <= SLOPE_LIMIT)
         if not bool(open_.any()):
             break
@@ -153,6 +158,12 @@ def root(
     if bool(((best >= 0.0) & (trial != best)).any()):
         made = evaluate(batch, base, log_w, xp.where(best >= 0.0, best, trial), target)
     return best, made
+
+
+def halley(xp: Any, value: Tensor, gain: Tensor, bend: Tensor) -> Tensor:
+    """Twin of :func:`privfunnel.solvers._aem_step.halley`."""
+    slope = gain - 0.5 * value * bend / xp.where(gain > 0.0, gain, 1.0)
+    return xp.where((0.5 * gain < slope) & (slope < 2.0 * gain), slope, gain)
 
 
 def next_slope(xp: Any, trial: Tensor, value: Tensor, gain: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -237,8 +248,13 @@ def fast_step(batch: Batch, state: State, target: Tensor, tolerance: float) -> S
     after = outputs(batch, made.weight * (batch.p_x / made.total)[..., None])
     excess = (after.p_sy * (after.log_t - old.log_t)).sum(axis=(-2, -1))
     free = excess * LONGEST <= SAFETY * divergence
-    wanted = xp.where(free, LONGEST, SAFETY * divergence / xp.where(free, 1.0, excess))
+    wanted = xp.where(free, LONGEST, _coarse(xp, SAFETY * divergence / xp.where(free, 1.0, excess)))
     return _judge(xp, batch, state, beta, found, new, after.leakage, moved, wanted, tolerance)
+
+
+def _coarse(xp: Any, values: Tensor) -> Tensor:
+    """The nearest of GRID powers an octave."""
+    return xp.exp2(xp.floor(GRID * xp.log2(xp.clip(values, TINY, None)) + 0.5) / GRID)
 
 
 def _judge(
@@ -253,7 +269,8 @@ def _judge(
     still = better & (residual <= tolerance)
     young = state.age <= 1.0
     plain = young & (state.eta <= 1.0)
-    slack = xp.clip(INEXACT * (state.leakage - leakage), batch.root_tolerance, None)
+    gain = xp.where(better, state.leakage - leakage, 1.0)
+    slack = xp.clip(_coarse(xp, INEXACT * gain), batch.root_tolerance, None)
     capped = xp.where(wanted < state.eta, wanted, state.eta)
     eta_worse = xp.where(young, 0.5 * state.eta, xp.where(rooted, capped, state.eta))
     grown = GROWTH * state.eta

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -26,6 +26,8 @@ Integers = NDArray[np.int64]
 
 CPU_MEMORY = 1 << 29
 STEPS_A_LOOK = 64
+# Entries times steps that one call of the compiled code may take on: a fraction of a second.
+ENTRIES_A_CALL = 1 << 24
 
 
 class Pace(NamedTuple):
@@ -202,15 +204,13 @@ class KernelEngine:
         tables, result = self.tables, Progressed.blank(pace)
         shared = (*nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, tables.log_p_s)
 
-        def one(run: int) -> None:
-            slope, residual, done, alive = kernel.run(
-                *shared, log_u[run], float(pace.slope[run]), float(target[run]), steps, tolerance,
-                tables.root_tolerance(),
+        def some(begin: int, end: int) -> None:
+            kernel.run_some(
+                *shared, log_u, result.pace.slope, target, steps, tolerance, tables.root_tolerance(), begin, end,
+                result.residual, result.steps, result.alive,
             )  # fmt: skip
-            result.pace.slope[run], result.residual[run] = slope, residual
-            result.steps[run], result.alive[run] = done, alive
 
-        self._each(one, range(len(log_u)))
+        self._share_out(some, log_u.shape, steps)
         return result
 
     def hasten(
@@ -221,25 +221,29 @@ class KernelEngine:
         tables, result = self.tables, Progressed.blank(pace)
         shared = (*nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, tables.log_p_s)
 
-        def one(run: int) -> None:
-            slope, residual, age, eta, done, alive, leakage = kernel.run(
-                *shared, now[run], before[run], float(pace.slope[run]), float(pace.eta[run]), int(pace.age[run]),
-                float(target[run]), steps, tolerance, tables.root_tolerance(),
+        def some(begin: int, end: int) -> None:
+            kernel.run_some(
+                *shared, now, before, *result.pace, target, steps, tolerance, tables.root_tolerance(), begin, end,
+                result.residual, result.steps, result.alive, result.leakage,
             )  # fmt: skip
-            result.pace.slope[run], result.pace.eta[run], result.pace.age[run] = slope, eta, age
-            result.residual[run], result.leakage[run] = residual, leakage
-            result.steps[run], result.alive[run] = done, alive
 
-        self._each(one, range(len(now)))
+        self._share_out(some, now.shape, steps)
         return result
 
-    def _each(self, do: Callable[[int], None], items: Iterable[int]) -> None:
+    def _share_out(self, do: Callable[[int, int], None], shape: tuple[int, ...], steps: int) -> None:
+        """Call ``do`` on ranges of runs that cover the batch, several times a thread and often enough to interrupt."""
+        runs, n_x, n_y = shape
+        length = ENTRIES_A_CALL // (n_x * n_y * steps)
+        if self.threads > 1:
+            length = min(length, runs // (4 * self.threads))
+        begins = range(0, runs, max(1, length))
+        ends = [min(begin + begins.step, runs) for begin in begins]
         if self.threads == 1:
-            for item in items:
-                do(item)
+            for begin, end in zip(begins, ends, strict=True):
+                do(begin, end)
             return
         with ThreadPoolExecutor(self.threads) as pool:
-            for _ in pool.map(do, items):
+            for _ in pool.map(do, begins, ends):
                 pass
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from privfunnel.measures import Array
 from privfunnel.solvers._aem_kernel import (
@@ -24,7 +25,7 @@ from privfunnel.solvers._aem_kernel import (
     root,
     subtract,
 )
-from privfunnel.solvers._aem_rules import GROWTH, INEXACT, LONGEST, SAFETY
+from privfunnel.solvers._aem_rules import GRID, GROWTH, INEXACT, LONGEST, SAFETY, TINY
 from privfunnel.solvers._aem_step import CUT, ZERO
 
 
@@ -124,6 +125,12 @@ def _excess(p_sy: Array, log_t: Array, old_t: Array) -> float:
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
+def _coarse(value: float) -> float:
+    """The nearest of GRID powers an octave: see :data:`privfunnel.solvers._aem_rules.GRID`."""
+    return float(np.exp2(np.floor(GRID * np.log2(max(value, TINY)) + 0.5) / GRID))
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
 def run(
     first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
     now: Array, before: Array, slope: float, eta: float, age: int, target: float, steps: int, tolerance: float,
@@ -200,10 +207,12 @@ def run(
             better = value < leakage
             # The leakage exceeds its linearisation by this share of D(new ‖ old); 1/η must not be below it.
             excess = _excess(p_sy, log_t, old_t)
-            wanted = LONGEST if excess * LONGEST <= SAFETY * divergence else SAFETY * divergence / excess
+            wanted = (
+                LONGEST if excess * LONGEST <= SAFETY * divergence else _coarse(SAFETY * divergence / excess)
+            )
         if better:
             residual = moved / eta
-            slack = max(root_tolerance, INEXACT * (leakage - value))
+            slack = max(root_tolerance, _coarse(INEXACT * (leakage - value)))
             leakage = value
             slope = found / eta
             here, there, spare = spare, here, there
@@ -227,11 +236,23 @@ def run(
                 done = n
                 break
             age = 0
-    # The three buffers took turns: bring the last two points home.
-    if here is not now:
-        spare[:] = there
-        now[:] = here
-        before[:] = spare
-    elif there is not before:
-        before[:] = there
+    # The three buffers took turns: bring the last two points home, whichever buffers they are in.
+    last, previous = here.copy(), there.copy()
+    now[:] = last
+    before[:] = previous
     return slope, residual, age, eta, done, alive, leakage
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def run_some(
+    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
+    now: Array, before: Array, slope: Array, eta: Array, age: Array, target: Array, steps: int, tolerance: float,
+    root_tolerance: float, begin: int, end: int, residual: Array, done: Index, alive: NDArray[np.bool_],
+    leakage: Array,
+) -> None:  # fmt: skip
+    """:func:`run` for the runs ``begin``:``end`` of a batch, in place: small ones cost less than a call each."""
+    for b in range(begin, end):
+        slope[b], residual[b], age[b], eta[b], done[b], alive[b], leakage[b] = run(
+            first, count, index, s_value, p_x, log_p_x, log_p_s, now[b], before[b], slope[b], eta[b], int(age[b]),
+            target[b], steps, tolerance, root_tolerance,
+        )  # fmt: skip

@@ -166,7 +166,7 @@ def root(
         else:
             low = trial
         value -= 0.5 * slack
-        # Halley's step is Newton's with this slope: near the root it triples the digits instead of doubling them.
+        # As privfunnel.solvers._aem_step.halley.
         halley = gain - 0.5 * value * bend / gain if gain > 0.0 else gain
         following = next_slope(trial, value, halley if 0.5 * gain < halley < 2.0 * gain else gain, low, high)
         if following == trial or following > SLOPE_LIMIT:
@@ -431,3 +431,17 @@ def run(
                 break
     _write(base, log_w, slope, shift, weight, log_u)
     return slope, residual, steps, True
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def run_some(
+    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
+    log_u: Array, slope: Array, target: Array, steps: int, tolerance: float, root_tolerance: float,
+    begin: int, end: int, residual: Array, done: Index, alive: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """:func:`run` for the runs ``begin``:``end`` of a batch, in place: small ones cost less than a call each."""
+    for b in range(begin, end):
+        slope[b], residual[b], done[b], alive[b] = run(
+            first, count, index, s_value, p_x, log_p_x, log_p_s, log_u[b], slope[b], target[b], steps, tolerance,
+            root_tolerance,
+        )  # fmt: skip

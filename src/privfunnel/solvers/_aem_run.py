@@ -277,9 +277,10 @@ class _Field:
                 best.append(
                     runs[np.argsort(self.leakage[runs], kind="stable")][: kept(int(rivals.sum()), divisor)]
                 )
-        remaining = np.sort(np.concatenate(best))
-        self.leakage[np.setdiff1d(self.going, remaining)] = np.inf
-        self.going = remaining
+        remaining = np.zeros(len(self.jobs), dtype=bool)
+        remaining[np.concatenate(best)] = True
+        self.leakage[self.going[~remaining[self.going]]] = np.inf
+        self.going = np.flatnonzero(remaining)
 
     def drop_finished(self) -> None:
         """Runs that converged, or used up their steps, or whose point is settled, need no more work."""

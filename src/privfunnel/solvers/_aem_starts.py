@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from privfunnel.errors import InfeasibleError
 from privfunnel.measures import Array, xlogx
 from privfunnel.solvers._aem_step import Tables, pieces
+from privfunnel.solvers._jit import compiled
 
 CONCENTRATIONS = (1.0, 0.3, 0.1, 1.0)
 # The start may disclose more than R by this share of H(X): the first iterations take up the slack.
@@ -88,7 +89,7 @@ class Starts:
         outputs = np.stack([self.anchor(restart) for restart in restarts])
         mixture = Mixture.of(self.tables.p_x, channels, outputs)
         if self.n_y < outputs.shape[1]:
-            short = disclosures - mixture.disclosure(np.ones((len(restarts), 1)))[:, 0]
+            short = disclosures - mixture.disclosure(np.ones(len(restarts)))
             if short.max() > 0.0:
                 worst = int(np.argmax(short))
                 raise InfeasibleError(
@@ -136,37 +137,73 @@ class Mixture:
         return cls(p_x, own, rest, (channels * p_x[:, None]).sum(axis=1), q_y)
 
     def disclosure(self, weights: Array) -> Array:
-        """I(X;Y) of each run (B,) at each of its weights w (B, G), in nats; shape (B, G)."""
-        w, keep = weights[..., None], 1.0 - weights[..., None]
-        own, rest = self.own[:, None], self.rest[:, None]
-        rows = keep * rest + xlogx(keep) * (1.0 - own) + xlogx(keep * own + w)
-        outputs = xlogx(keep * self.p_y[:, None] + w * self.q_y[:, None])
-        return np.asarray((rows * self.p_x).sum(axis=-1) - outputs.sum(axis=-1))
+        """I(X;Y) of each run at its weight w (B,), in nats, shape (B,)."""
+        runs = zip(self.own, self.rest, self.p_y, self.q_y, weights.tolist(), strict=True)
+        return np.array([mixed(self.p_x, own, rest, p_y, q_y, w)[0] for own, rest, p_y, q_y, w in runs])
 
     def weights(self, disclosures: Array, slack: float) -> Array:
-        """About the smallest w (B,) that disclose ``disclosures`` (B,), from above, within ``slack`` if floats allow.
+        """About the smallest w (B,) with ``disclosures`` (B,) or more, by no more than ``slack`` if floats allow."""
+        weights = np.empty(len(disclosures))
+        smallest_weights(self.p_x, self.own, self.rest, self.p_y, self.q_y, disclosures, slack, weights)
+        return weights
 
-        Disclosure is convex in w, so there is a single crossing; seven weights a round cut the bracket to an eighth.
-        """
-        size = len(disclosures)
-        low, high = np.zeros(size), np.ones(size)
-        cuts = np.arange(1, 8) / 8.0
-        enough = self.disclosure(np.zeros((size, 1)))[:, 0] >= disclosures
-        high[enough] = 0.0
-        done = enough.copy()
-        for _ in range(18):
-            if done.all():
-                break
-            grid = low[:, None] + (high - low)[:, None] * cuts
-            excess = self.disclosure(grid) - disclosures[:, None]
-            above = np.where(excess[:, -1] >= 0.0, np.argmax(excess >= 0.0, axis=1), len(cuts))
-            runs = np.arange(size)
-            new_high = np.where(above < len(cuts), grid[runs, np.minimum(above, len(cuts) - 1)], high)
-            new_low = np.where(above > 0, grid[runs, np.maximum(above - 1, 0)], low)
-            close = (above < len(cuts)) & (excess[runs, np.minimum(above, len(cuts) - 1)] <= slack)
-            high, low = np.where(done, high, new_high), np.where(done, low, new_low)
-            done |= close
-        return high
+
+@compiled
+def mixed(p_x: Array, own: Array, rest: Array, p_y: Array, q_y: Array, weight: float) -> tuple[float, float]:
+    """I(X;Y) of one mixture at one w, in nats, and its derivative by w (without its infinite part where w = 1)."""
+    keep = 1.0 - weight
+    log_keep = np.log(keep) if keep > 0.0 else 0.0
+    value = 0.0
+    slope = 0.0
+    for i in range(p_x.size):
+        entry = keep * own[i] + weight
+        log_entry = np.log(entry) if entry > 0.0 else 0.0
+        value += p_x[i] * (keep * (rest[i] + (1.0 - own[i]) * log_keep) + entry * log_entry)
+        slope += p_x[i] * ((1.0 - own[i]) * (log_entry - log_keep) - rest[i])
+    for j in range(p_y.size):
+        r = keep * p_y[j] + weight * q_y[j]
+        if r > 0.0:
+            log_r = np.log(r)
+            value -= r * log_r
+            slope -= (q_y[j] - p_y[j]) * log_r
+    return value, slope
+
+
+@compiled
+def smallest_weights(
+    p_x: Array,
+    own: Array,
+    rest: Array,
+    p_y: Array,
+    q_y: Array,
+    disclosures: Array,
+    slack: float,
+    weights: Array,
+) -> None:
+    """Write the weights of :meth:`Mixture.weights` into ``weights`` (B,).
+
+    Disclosure is convex in w, so that there is a single crossing, and a step of Newton's method lands at it or above.
+    Half the slack is aimed for: a step that lands at the crossing itself might fall short by rounding.
+    """
+    for b in range(disclosures.size):
+        low = 0.0
+        high = 1.0
+        w = 0.0
+        for _ in range(60):
+            value, slope = mixed(p_x, own[b], rest[b], p_y[b], q_y[b], w)
+            excess = value - disclosures[b]
+            if excess >= 0.0:
+                high = w
+                if excess <= slack or w == 0.0:
+                    break
+            else:
+                low = w
+            w = w - (excess - 0.5 * slack) / slope if slope > 0.0 else high
+            if not low < w < high:
+                w = 0.5 * (low + high)
+                if not low < w < high:
+                    break
+        weights[b] = high
 
 
 def random_channel(n_x: int, n_y: int, concentration: float, rng: np.random.Generator) -> Array:

@@ -28,10 +28,10 @@ BLIND = 3
 
 @triton.jit
 def _rows(
-    base, log_w, trial, going, mean_out, spread_out, n_x, n_y,
+    base, log_w, trial, going, mean_out, spread_out, third_out, n_x, n_y,
     cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
-    """One row of one run: mean and variance of log w under the weights exp(base + λ log w)."""
+    """One row of one run: mean, variance and third moment of log w under the weights exp(base + λ log w)."""
     row = tl.program_id(0).to(tl.int64)
     run = row // n_x
     if tl.load(going + run) != 0:
@@ -44,16 +44,19 @@ def _rows(
         total = tl.sum(e, axis=0)
         ew = e * w
         mean = tl.sum(ew, axis=0) / total
+        eww = ew * w
+        square = tl.sum(eww, axis=0) / total
         tl.store(mean_out + row, mean)
-        tl.store(spread_out + row, tl.sum(ew * w, axis=0) / total - mean * mean)
+        tl.store(spread_out + row, square - mean * mean)
+        tl.store(third_out + row, tl.sum(eww * w, axis=0) / total - mean * (3.0 * square - 2.0 * mean * mean))
 
 
 @triton.jit
 def _bracket(
-    mean_in, spread_in, p_x, target, slack, trial, low, high, best, going, open_count, n_x,
+    mean_in, spread_in, third_in, p_x, target, slack, trial, low, high, best, going, open_count, n_x,
     limit: tl.constexpr, unbounded: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
-    """One run: G and its derivative from its rows, then the safeguarded Newton step of ``_aem_step.next_slope``."""
+    """One run: G and its derivative from its rows, then the safeguarded step of ``_aem_batch.root``."""
     run = tl.program_id(0).to(tl.int64)
     if tl.load(going + run) != 0:
         rows = tl.arange(0, block)
@@ -61,6 +64,7 @@ def _bracket(
         p = tl.load(p_x + rows, mask=inside, other=0.0)
         mean = tl.load(mean_in + run * n_x + rows, mask=inside, other=0.0)
         spread = tl.load(spread_in + run * n_x + rows, mask=inside, other=0.0)
+        third = tl.load(third_in + run * n_x + rows, mask=inside, other=0.0)
         value = tl.sum(p * mean, axis=0) - tl.load(target + run)
         gain = tl.sum(p * tl.maximum(spread, 0.0), axis=0)
         here = tl.load(trial + run)
@@ -72,7 +76,10 @@ def _bracket(
         tl.store(high + run, upper)
         tl.store(best + run, tl.where(feasible, here, tl.load(best + run)))
         steep = gain > 0.0
-        newton = here - (value - 0.5 * room) / tl.where(steep, gain, 1.0)
+        missing = value - 0.5 * room
+        halley = gain - 0.5 * missing * tl.sum(p * third, axis=0) / tl.where(steep, gain, 1.0)
+        slope = tl.where((0.5 * gain < halley) & (halley < 2.0 * gain), halley, gain)
+        newton = here - missing / tl.where(steep, slope, 1.0)
         bounded = upper < unbounded
         middle = tl.where(bounded, 0.5 * (tl.maximum(lower, 0.0) + upper), 2.0 * here + 1.0)
         usable = steep & (newton > lower) & (newton < upper) & (bounded | (newton < 4.0 * here + 4.0))
@@ -136,14 +143,14 @@ def root(batch: Any, base: Any, log_w: Any, slope: Any, target: Any, slack: Any)
     high = xp.full_like(trial, UNBOUNDED)
     going = xp.ones(runs, dtype=xp.int32, device=base.device)
     mean = xp.empty((runs, n_x), dtype=base.dtype, device=base.device)
-    spread = xp.empty_like(mean)
+    spread, third = xp.empty_like(mean), xp.empty_like(mean)
     for number in range(ROOT_EVALUATIONS):
         open_count = xp.zeros(1, dtype=xp.int32, device=base.device)
         _rows[(runs * n_x,)](
-            base, log_w, trial, going, mean, spread, n_x, n_y, cut=CUT, zero=ZERO, **_launch(n_y)
+            base, log_w, trial, going, mean, spread, third, n_x, n_y, cut=CUT, zero=ZERO, **_launch(n_y)
         )
         _bracket[(runs,)](
-            mean, spread, batch.p_x, target, slack, trial, low, high, best, going, open_count, n_x,
+            mean, spread, third, batch.p_x, target, slack, trial, low, high, best, going, open_count, n_x,
             limit=SLOPE_LIMIT, unbounded=UNBOUNDED, block=triton.next_power_of_2(n_x), num_warps=4,
         )  # fmt: skip
         if number + 1 >= BLIND and not int(open_count):
