@@ -21,12 +21,13 @@ from privfunnel import instances, solve, trace
 from privfunnel.certificate import Certificate
 from privfunnel.problem import Problem
 
-#: name → (problem's options, points, target gap in nats, seconds allowed for the curve on two cores)
+#: label → (instance, its options, points, target gap in nats)
 CURVES: dict[str, tuple[str, dict[str, Any], int, float]] = {
     "synthetic-uniform": ("synthetic-uniform", {}, 20, 1e-6),
     "synthetic-skewed": ("synthetic-skewed", {}, 20, 1e-6),
     "heart-failure, raw": ("heart-failure", {}, 20, 1e-6),
     "heart-failure, +1e-3": ("heart-failure", {"perturbation": "probabilities"}, 20, 1e-6),
+    "heart-failure, raw, dense": ("heart-failure", {}, 200, 1e-6),
     "census-income, raw": ("census-income", {}, 20, 1e-5),
 }
 
@@ -132,8 +133,7 @@ def main() -> None:
         problem = instances.load(name, **options)
         grid = np.linspace(0.0, problem.disclosure_ceiling, points)
         curves[label] = curve(problem, grid, gap)
-        if name == "heart-failure":
-            curves[label]["one_by_one_seconds"] = one_by_one(problem, grid[1:-1], gap)
+        curves[label]["one_by_one_seconds"] = one_by_one(problem, grid[1:-1], gap)
         print(label, curves[label], flush=True)
     tables = {}
     sizes = [(6, 48, 3000, 1e-5)] if quick else [
@@ -146,6 +146,8 @@ def main() -> None:
             grid = np.linspace(0.5, 0.95, 10) * problem.disclosure_ceiling
             label = f"{kind}, {rows} rows, seed {seed}"
             tables[label] = curve(problem, grid, gap)
+            if seed < 2:
+                tables[label]["one_by_one_seconds"] = one_by_one(problem, grid, gap)
             print(label, tables[label], flush=True)
     points = []
     plain = {"accelerate": False, "threads": 1}
