@@ -2,8 +2,8 @@
 
     python papers/reproduction.py [--out out/reproduction]
 
-An interrupted run goes on where it stopped. Takes about three quarters of an hour on one core, nearly all of it for the
-DRS sweeps of the census table.
+An interrupted run goes on where it stopped. Takes about ten minutes on one core, most of them for the DRS sweeps of the
+census table, which are cut after a minute each.
 """
 
 from __future__ import annotations

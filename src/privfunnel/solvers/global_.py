@@ -14,7 +14,6 @@ import numpy as np
 from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.errors import CertificateError, InvalidInputError
-from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 
@@ -221,10 +220,12 @@ class _Work:
             if high - low <= 1e-9 or budget <= 0.0:
                 break
             outcome = self.search.close(guess, gap, self._tell(guess))
-            value, slope, status = outcome.duals.value, outcome.duals.slope, outcome.status
+            slope, status = outcome.duals.slope, outcome.status
+            refined = self.search.channel(guess)  # it may leak less than the program's value says
+            value = self.problem.evaluate(refined).leakage
             if value <= budget:
-                low, channel = guess, self._trim(self.search.channel(guess), budget)
-                if budget - value <= 0.05 * gap:
+                low, channel = guess, refined
+                if budget - value <= 0.05 * min(gap, budget):
                     break
             else:
                 high = guess
@@ -260,11 +261,3 @@ class _Work:
             step *= 10.0
         rising = [line for line in self.search.lines if line.slope > 0.0]
         return min(rising, key=lambda line: (budget - line.intercept) / line.slope, default=None)
-
-    def _trim(self, channel: Array, budget: float) -> Array:
-        """Share the channel with releasing nothing until rounding cannot push its leakage above the budget."""
-        leakage = self.problem.evaluate(channel).leakage
-        if leakage <= budget or leakage <= 1e-15:
-            return channel
-        share = budget / leakage
-        return channels.time_share([channel, channels.constant(self.problem.n_x)], [share, 1.0 - share])
