@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel.solvers import _newton
+from privfunnel.solvers import _newton, global_
 from privfunnel.solvers._columns import pricing
 from privfunnel.solvers._master import Master, Prices
 from privfunnel.solvers._newton import conditions, refine
@@ -74,6 +74,15 @@ def test_the_returned_channel_is_stationary() -> None:
     assert loose.leakage >= tight.lower_bound
     # Both ended on the same posteriors, although only one had to.
     assert loose.leakage == pytest.approx(tight.leakage, abs=1e-9)
+
+
+def test_its_kernel_is_loaded_before_any_clock_starts() -> None:
+    pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
+    global_.load_kernels()
+    loaded = list(conditions.signatures)
+    pf.solve(HEART, disclosure=0.8 * HEART.disclosure_ceiling, solver="global")
+    assert loaded
+    assert conditions.signatures == loaded
 
 
 def test_where_it_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:

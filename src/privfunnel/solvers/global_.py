@@ -90,13 +90,13 @@ class Global(Solver):
 def load_kernels() -> None:
     """Compile the search's kernels, or read them from numba's cache: no time limit should pay for that.
 
-    Closing the gap of a small problem calls each of them with the types that any problem uses.
+    Closing the gap of a small problem and refining its channel calls each of them with the types that any problem uses.
     """
     problem = Problem([[0.3, 0.2, 0.1], [0.05, 0.1, 0.25]])
     limits = Limits(seconds=math.inf, nodes=1000)
-    Search(problem, np.random.default_rng(0), limits).close(
-        0.5 * problem.disclosure_ceiling, 1e-3, by_line=True
-    )
+    search = Search(problem, np.random.default_rng(0), limits)
+    search.close(0.5 * problem.disclosure_ceiling, 1e-3, by_line=True)
+    search.channel(0.5 * problem.disclosure_ceiling)
 
 
 def _named(certificate: Certificate | None) -> str:
@@ -130,7 +130,7 @@ class _Work:
         self.search.limits = self._limits()
         if len(disclosures) > 1:
             todo = sorted(filter(self._open, disclosures), reverse=True)
-            for disclosure in todo[:: 1 + len(todo) // WARM_POINTS]:
+            for disclosure in todo[:: max(1, math.ceil(len(todo) / WARM_POINTS))]:
                 self.search.improve(disclosure, rounds=2, threshold=-self.options.gap)
 
     def _open(self, disclosure: float) -> bool:
