@@ -105,7 +105,7 @@ def acceleration(quick: bool) -> list[dict[str, Any]]:
     budgets = (24, 32, 40, 50, 60, 80, 100, 125, 160, 200, 300)
     rows = []
     for name, shares, seeds in (
-        ("heart-failure", (0.594, 0.644, 0.693, 0.792), range(1 if quick else 5)),
+        ("heart-failure", (0.594, 0.644, 0.693, 0.792), range(1 if quick else 10)),
         ("census-income", (0.5, 0.6) if quick else (0.4, 0.5, 0.55, 0.6, 0.63), range(1)),
     ):
         problem = load(name)
