@@ -474,7 +474,7 @@ def test_an_interrupt_before_the_first_proof_keeps_the_pool(
     assert (curve.leakage >= curve.lower_bound - 1e-12).all()
 
 
-@pytest.mark.parametrize("budget", [1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("budget", [1e-7, 1e-6, 1e-5, 1e-4, 1e-2])
 def test_a_budget_is_used_up(budget: float) -> None:
     solution = pf.solve(pf.instances.load("heart-failure"), leakage=budget, solver="global")
     assert 0.95 * budget <= solution.leakage <= budget

@@ -104,12 +104,10 @@ class Cut:
         if self.integer:
             return float(math.floor((least + most) / 2.0))
         low, high = self.edges[code], self.edges[code + 1]
+        if math.isinf(low) or math.isinf(high):
+            return least  # the only number written for it; half of it plus half of it may round to the edge
         # The middle of the edges as they are written is 5 for [0, 10), not the float before it.
-        return (
-            min(max(low / 2.0 + high / 2.0, least), most)
-            if math.isfinite(high - low)
-            else (least / 2 + most / 2)
-        )
+        return min(max(low / 2.0 + high / 2.0, least), most)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite edges are written as text because JSON has no infinity."""
