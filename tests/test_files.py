@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,47 @@ def test_what_an_earlier_run_left_is_not_taken_for_this_ones(tmp_path: Path) -> 
         (folder / "solution.json").write_text("new")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["notes.txt", "solution.json"]
     assert (tmp_path / "out" / "solution.json").read_text() == "new"
+
+
+def test_a_signal_just_after_the_folder_was_made_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[Path] = []
+    mkdir = Path.mkdir
+
+    def struck(self: Path, mode: int = 0o777) -> None:
+        mkdir(self, mode)
+        made.append(self)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(Path, "mkdir", struck)
+    with pytest.raises(SystemExit), output_folder(tmp_path / "out"):
+        pass
+    assert [path.parent for path in made] == [tmp_path]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_before_the_block_took_hold_leaves_nothing(tmp_path: Path) -> None:
+    # The exception strikes between the context manager's entry and its registration, and every frame is kept alive, so
+    # that no generator is closed on the way: the end of the program has to clean up.
+    program = f"""
+import contextlib, sys
+from privfunnel.files import output_folder
+kept = []
+def struck(self, manager, leave):
+    kept.append(manager)
+    assert len(list(__import__("pathlib").Path({str(tmp_path)!r}).iterdir())) == 1
+    raise SystemExit(143)
+contextlib.ExitStack._push_cm_exit = struck
+with contextlib.ExitStack() as stack:
+    stack.enter_context(output_folder({str(tmp_path / "out")!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_block_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
+    with contextlib.suppress(KeyboardInterrupt), output_folder(tmp_path / "out") as folder:
+        (folder / "half.txt").write_text("1")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -80,11 +81,16 @@ def output_folder(path: str | os.PathLike[str], owned: tuple[str, ...] = ()) -> 
         raise InvalidInputError("the output folder's name is empty: give a folder, '.' for this one")
     target = Path(path)
     host = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
+    temporary = host / f".{target.name}.{secrets.token_hex(8)}.partial"
+    # Announced before it is made: a signal turned into an exception may strike at any instruction, also after the folder
+    # appeared and before the caller's `with` took hold. Then the end of the generator or of the program removes it.
+    owner = _Owner()
+    remove = weakref.finalize(owner, shutil.rmtree, temporary, ignore_errors=True)
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=host))
-    except OSError as error:
-        raise _unwritable(target, error) from error
-    try:
+        try:
+            temporary.mkdir(mode=0o700)
+        except OSError as error:
+            raise _unwritable(target, error) from error
         yield temporary
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -106,7 +112,11 @@ def output_folder(path: str | os.PathLike[str], owned: tuple[str, ...] = ()) -> 
         except OSError as error:
             raise _unwritable(target, error) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove()
+
+
+class _Owner:
+    """Something whose end can be waited for."""
 
 
 def _unwritable(target: Path, error: OSError) -> InvalidInputError:
