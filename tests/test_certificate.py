@@ -21,6 +21,7 @@ from privfunnel.certificate import (
     rivalry,
     rivals,
     save_bundle,
+    verify_all,
 )
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
@@ -372,3 +373,53 @@ def test_pricing_is_concave_between_rivals() -> None:
         assert cost[1] >= (1.0 - share) * cost[0] + share * cost[2] - 1e-12
         checked += 1
     assert checked > 100
+
+
+def test_certificates_are_verified_together(heart: pf.Problem) -> None:
+    curve = pf.trace(heart, points=12, solver="global", gap=1e-4)
+    lines = list(dict.fromkeys(s.certificate for s in curve.solutions if s.certificate is not None))
+    assert len(lines) > 3
+    assert len({line.slope for line in lines}) == len(lines)
+    fresh = [Certificate.build(heart, line.prices, line.slope, line.proofs) for line in lines]
+    assert not any(line._verified for line in fresh)
+    verify_all(heart, fresh)
+    assert all(line._verified for line in fresh)
+    # One that does not hold fails among others as it does alone, wherever it stands.
+    for place in range(len(lines)):
+        proof = lines[place].proofs[0]
+        bold = dataclasses.replace(proof, claim=proof.claim + 1e-3)
+        forged = [Certificate.build(heart, line.prices, line.slope, line.proofs) for line in lines]
+        forged[place] = Certificate.build(heart, lines[place].prices, lines[place].slope, [bold])
+        with pytest.raises(CertificateError, match="does not prove its claim"):
+            verify_all(heart, forged)
+        with pytest.raises(CertificateError, match="does not prove its claim"):
+            forged[place].verify(heart)
+    other = pf.instances.load("synthetic-uniform")
+    with pytest.raises(CertificateError, match="another problem"):
+        verify_all(other, fresh)
+
+
+def test_components_are_verified_together() -> None:
+    rng = np.random.default_rng(2)
+    blocks = np.zeros((4, 6))
+    blocks[:2, :3], blocks[2:, 3:] = rng.random((2, 3)) + 0.1, rng.random((2, 3)) + 0.1
+    problem = pf.Problem(blocks)
+    lines = [certified(problem, share)[1] for share in (0.4, 0.5)]
+    _, own = certified(pf.Problem(rng.random((2, 3)) + 0.1))
+    with pytest.raises(CertificateError):
+        verify_all(problem, [*lines, dataclasses.replace(own, fingerprint=problem.fingerprint)])
+    fresh = [Certificate.build(problem, line.prices, line.slope, line.proofs) for line in lines]
+    verify_all(problem, fresh)
+    assert [line.value for line in fresh] == [line.value for line in lines]
+
+
+def test_a_forged_line_in_a_curve_is_named(monkeypatch: pytest.MonkeyPatch, heart: pf.Problem) -> None:
+    build = Certificate.build
+
+    def bold(problem: pf.Problem, prices: Any, slope: float, proofs: Any, coarsening: Any = None) -> Any:
+        proofs = [dataclasses.replace(proof, claim=proof.claim + 1e-3) for proof in proofs]
+        return build(problem, prices, slope, proofs, coarsening)
+
+    monkeypatch.setattr(Certificate, "build", bold)
+    with pytest.raises(CertificateError, match="does not prove its claim"):
+        pf.trace(heart, points=6, solver="global", gap=1e-4)

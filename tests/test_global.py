@@ -15,16 +15,14 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import privfunnel as pf
-from privfunnel.certificate import rivalry, rivals
+from kernels import Table, simplex_grid
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
-from privfunnel.solvers import _columns, _relax, _tree, global_
+from privfunnel.solvers import global_
 from privfunnel.solvers._coarse import coarse_lines, coarsenings
 from privfunnel.solvers._search import Limits, Search
 from privfunnel.solvers.base import Progress
 from strategies import problems
-
-Table = np.ndarray[Any, Any]
 
 
 def solve(problem: pf.Problem, share: float, **options: Any) -> pf.Solution:
@@ -32,14 +30,6 @@ def solve(problem: pf.Problem, share: float, **options: Any) -> pf.Solution:
 
 
 # --- an independent method: a dense grid, its linear program, and the program's dual --------------------------------
-
-
-def simplex_grid(steps: int) -> Table:
-    """All posteriors on three symbols whose entries are multiples of 1/steps."""
-    i, j = np.meshgrid(np.arange(steps + 1), np.arange(steps + 1), indexing="ij")
-    inside = i + j <= steps
-    first, second = i[inside], j[inside]
-    return np.stack([first, second, steps - first - second], axis=1) / steps
 
 
 def grid_interval(problem: pf.Problem, disclosure: float) -> tuple[float, float]:
@@ -349,83 +339,6 @@ def test_budgets_are_met_and_closed(name: str, share: float) -> None:
 
 
 # --- the kernels, compiled and as plain Python ---------------------------------------------------------------
-
-
-def plain(function: Any) -> Any:
-    """The Python function behind a compiled one."""
-    return getattr(function, "py_func", function)
-
-
-def test_knapsack_is_the_linear_program() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        n = int(rng.integers(2, 8))
-        middle = rng.dirichlet(np.ones(n))
-        lower, upper = middle * rng.random(n), middle + (1.0 - middle) * rng.random(n)
-        cost = rng.normal(size=n)
-        expected = linprog(cost, A_eq=np.ones((1, n)), b_eq=[1.0], bounds=np.stack([lower, upper], axis=1))
-        for kernel in (_relax.knapsack, plain(_relax.knapsack)):
-            point = np.empty(n)
-            value, price = kernel(cost, lower, upper, point)
-            assert value == pytest.approx(expected.fun, abs=1e-9)
-            assert cost @ point == pytest.approx(value, abs=1e-12)
-            reduced = cost - price
-            dual = price + np.minimum(reduced * lower, reduced * upper).sum()
-            assert dual == pytest.approx(value, abs=1e-9)
-
-
-def test_shrink_keeps_every_point_below_the_cutoff() -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(100):
-        n = 5
-        lower = rng.random(n) * 0.3
-        upper = lower + rng.random(n) * 0.7
-        rates, slope, excess = rng.normal(size=n), float(rng.random()), float(rng.random() * 0.3)
-
-        def term(w: Table, rates: Table = rates, slope: float = slope) -> Table:
-            return np.asarray(rates * w - slope * w * np.log(np.maximum(w, 1e-300)))
-
-        least = np.minimum(term(lower), term(upper))
-        new_lower, new_upper = lower.copy(), upper.copy()
-        plain(_tree.shrink)(rates, slope, excess, new_lower, new_upper)
-        again_lower, again_upper = lower.copy(), upper.copy()
-        _tree.shrink(rates, slope, excess, again_lower, again_upper)
-        assert new_lower == pytest.approx(again_lower, abs=1e-14)
-        assert new_upper == pytest.approx(again_upper, abs=1e-14)
-        w = lower + rng.random((2000, n)) * (upper - lower)
-        cut = (w < new_lower - 1e-12) | (w > new_upper + 1e-12)
-        assert (term(w)[cut] >= np.broadcast_to(least, w.shape)[cut] + excess - 1e-9).all()
-
-
-def test_descent_never_rises() -> None:
-    rng = np.random.default_rng(2)
-    columns = rng.dirichlet(np.ones(3), size=6)
-    prices = rng.normal(size=6)
-    starts = _columns.sparse_starts(rng, 40, 6, 4)
-    before = _columns.pricing(columns.T, prices, 0.3, starts)
-    values = _columns.descend_all(columns, prices, 0.3, starts, 30)
-    assert (values <= before + 1e-12).all()
-    assert values == pytest.approx(_columns.pricing(columns.T, prices, 0.3, starts), abs=1e-6)
-
-
-def test_branch_and_bound_finds_the_grid_minimum() -> None:
-    rng = np.random.default_rng(4)
-    for kernel in (_tree.branch_and_bound, plain(_tree.branch_and_bound)):
-        for _ in range(3):
-            columns = rng.dirichlet(np.ones(3), size=3)
-            prices, slope = rng.normal(size=3) * 0.3, float(rng.random())
-            apart = rivals(rivalry(columns), slope)
-            grid = simplex_grid(300)
-            least = float(_columns.pricing(columns.T, prices, slope, grid).min())
-            assert kernel(columns, prices, slope, apart, least - 1e-3, 10_000, 10, 0.2)[0] == _tree.PROVED
-            outcome, *_, found, best = kernel(columns, prices, slope, apart, least + 1e-3, 10_000, 10, 0.2)
-            assert outcome == _tree.FOUND
-            assert best < least + 1e-3
-            assert _columns.pricing(columns.T, prices, slope, found).min() < least + 1e-3
-            assert kernel(columns, prices, slope, apart, least - 1e-3, 1, 10, 0.2)[0] in (
-                _tree.PROVED,
-                _tree.LIMIT,
-            )
 
 
 def test_plain_python_gives_the_same_answer() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterable
@@ -12,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.errors import ConvergenceWarning, InvalidInputError, SolverError, need
+from privfunnel.certificate import verify_all
+from privfunnel.errors import (
+    CertificateError,
+    ConvergenceWarning,
+    InvalidInputError,
+    SolverError,
+    need,
+)
 from privfunnel.files import check_schema, read_json, write_json
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
@@ -326,9 +334,11 @@ def assemble(
     if not complete:
         reached = max((point.disclosure for point, _ in judged), default=0.0)
         wanted = [r for r in wanted if r <= reached + FEASIBILITY]
+    with contextlib.suppress(CertificateError):  # one that does not hold is named when it is judged
+        verify_all(problem, (a.certificate for a in usable if a.certificate is not None))
     base = Curve(
         problem=problem,
-        # Every certificate is verified once, here, whichever point it ends up proving.
+        # Every certificate counts, whichever point it ends up proving.
         solutions=tuple(
             judge(problem, a, engine.name, seed, gap=target_gap(engine))
             for a in usable

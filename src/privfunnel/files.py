@@ -82,8 +82,8 @@ def output_folder(path: str | os.PathLike[str], owned: tuple[str, ...] = ()) -> 
     target = Path(path)
     host = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
     temporary = host / f".{target.name}.{secrets.token_hex(8)}.partial"
-    # Announced before it is made: a signal turned into an exception may strike at any instruction, also after the folder
-    # appeared and before the caller's `with` took hold. Then the end of the generator or of the program removes it.
+    # Announced before it is made: a signal turned into an exception may strike at any instruction, also after the
+    # folder appeared and before the caller's `with` took hold. Then the generator's or the program's end removes it.
     owner = _Owner()
     remove = weakref.finalize(owner, shutil.rmtree, temporary, ignore_errors=True)
     try:

@@ -19,14 +19,15 @@ Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`
 
 from __future__ import annotations
 
-from privfunnel.certificate._certificate import Certificate, combine, components
+from privfunnel.certificate._certificate import Certificate, combine, components, verify_all
 from privfunnel.certificate._files import load_bundle, save_bundle
 from privfunnel.certificate._rivals import rivalry, rivals
-from privfunnel.certificate._tree import LEAF, SHRINK, Proof, check
+from privfunnel.certificate._tree import LEAF, SHRINK, Case, Proof, check
 
 __all__ = [
     "LEAF",
     "SHRINK",
+    "Case",
     "Certificate",
     "Proof",
     "check",
@@ -36,4 +37,5 @@ __all__ = [
     "rivalry",
     "rivals",
     "save_bundle",
+    "verify_all",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from privfunnel import measures
-from privfunnel.certificate._tree import LARGEST, Index, Proof, check
+from privfunnel.certificate._tree import LARGEST, Case, Index, Proof, check
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -108,23 +108,20 @@ class Certificate:
         Raises:
             CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
         """
+        verify_all(problem, [self])
+        return self.value
+
+    def _proved(self, problem: Problem) -> bool:
+        """Whether exactly this has been verified before; raise where it belongs to another problem."""
         if problem.fingerprint != self.fingerprint:
             raise CertificateError(
                 f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
                 f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
             )
-        digest = self._digest()
-        if digest in self._verified:
-            return self.value
-        self._check_shapes(problem)
-        p_s_given_x = _coarsen(problem.p_s_given_x, self.coarsening)
-        parts = components(p_s_given_x)
-        if len(parts) != len(self.proofs):
-            raise CertificateError(
-                f"the certificate has {len(self.proofs)} trees for {len(parts)} components: it is damaged"
-            )
-        for (s, x), proof in zip(parts, self.proofs, strict=True):
-            check(np.ascontiguousarray(p_s_given_x[np.ix_(s, x)].T), self.prices[x], self.slope, proof)
+        return self._digest() in self._verified
+
+    def _conclude(self, problem: Problem) -> None:
+        """The steps from the trees' claims to the line."""
         proved = combine([proof.claim for proof in self.proofs], self.slope)
         if not self.value <= proved:
             raise CertificateError(
@@ -135,8 +132,7 @@ class Certificate:
             raise CertificateError(
                 f"the certificate claims the line {self.intercept!r} at R = 0, it proves {line!r}"
             )
-        self._verified.add(digest)
-        return self.value
+        self._verified.add(self._digest())
 
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
@@ -185,6 +181,34 @@ class Certificate:
                 f"{str(path)!r} holds {len(bundle)} certificates: read it with load_bundle"
             )
         return bundle[0]
+
+
+def verify_all(problem: Problem, certificates: Iterable[Certificate]) -> None:
+    """Verify certificates of one problem together, for a fraction of what they cost one by one.
+
+    Raises:
+        CertificateError: One of them does not prove what it claims; :meth:`Certificate.verify` says of each if it does.
+    """
+    alike: dict[bytes | None, list[Certificate]] = {}
+    for certificate in dict.fromkeys(certificates):  # a line may prove several points
+        if not certificate._proved(problem):
+            certificate._check_shapes(problem)
+            groups = certificate.coarsening
+            alike.setdefault(None if groups is None else groups.tobytes(), []).append(certificate)
+    for together in alike.values():
+        p_s_given_x = _coarsen(problem.p_s_given_x, together[0].coarsening)
+        parts = components(p_s_given_x)
+        for certificate in together:
+            if len(parts) != len(certificate.proofs):
+                raise CertificateError(
+                    f"the certificate has {len(certificate.proofs)} trees for {len(parts)} components: it is damaged"
+                )
+        for number, (s, x) in enumerate(parts):
+            columns = np.ascontiguousarray(p_s_given_x[np.ix_(s, x)].T)
+            cases = [Case(prices=c.prices[x], slope=c.slope, proof=c.proofs[number]) for c in together]
+            check(columns, cases)
+        for certificate in together:
+            certificate._conclude(problem)
 
 
 def _coarsen(p_s_given_x: Array, groups: NDArray[np.int32] | None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,20 +57,63 @@ class Proof:
         return int(self.nu.size)
 
 
-def check(columns: Array, prices: Array, slope: float, proof: Proof) -> None:
-    """Raise CertificateError unless the tree proves F ≥ ``proof.claim`` on the simplex of one component.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """What a tree has to prove: F of these ``prices`` a, (M_c,), and this ``slope`` μ is at least ``proof.claim``."""
+
+    prices: Array
+    slope: float
+    proof: Proof
+
+
+class _Forest:
+    """The trees of some cases side by side, so that one pass over their levels checks them all.
+
+    Node arrays are those of :class:`Proof`, one tree after the other; ``case`` (n,) says whose node it is.
+    """
+
+    def __init__(self, columns: Array, cases: Sequence[Case]) -> None:
+        proofs = [case.proof for case in cases]
+        sizes = np.array([proof.n_nodes for proof in proofs])
+        self.columns = columns
+        self.roots = np.cumsum(sizes) - sizes
+        self.case = np.repeat(np.arange(len(cases)), sizes)
+        self.q = np.concatenate([proof.q for proof in proofs])
+        self.nu = np.concatenate([proof.nu for proof in proofs])
+        self.variable = np.concatenate([proof.variable for proof in proofs])
+        self.split = np.concatenate([proof.split for proof in proofs])
+        self.first = np.concatenate(
+            [proof.first.astype(np.intp) + root for proof, root in zip(proofs, self.roots, strict=True)]
+        )
+        self.claim = np.array([proof.claim for proof in proofs])
+        self.prices = np.array([case.prices for case in cases])
+        self.slope = np.array([case.slope for case in cases])
+        # Cases of neighbouring slopes often have the same rivals.
+        thresholds = rivalry(columns)
+        patterns: dict[bytes, int] = {}
+        self.allied: list[Array] = []
+        self.pattern = np.empty(len(cases), dtype=np.intp)
+        for number, case in enumerate(cases):
+            exclusive = rivals(thresholds, case.slope)
+            self.pattern[number] = patterns.setdefault(exclusive.tobytes(), len(self.allied))
+            if self.pattern[number] == len(self.allied):
+                self.allied.append(1.0 - exclusive.astype(np.float64))
+
+
+def check(columns: Array, cases: Sequence[Case]) -> None:
+    """Raise CertificateError unless every tree proves its case on the simplex of one component.
 
     Args:
         columns: Pᵀ of the component, shape (M_c, K_c).
-        prices: a of the component, shape (M_c,).
-        slope: μ.
-        proof: The tree.
+        cases: The trees, and what they are to prove.
     """
-    _check_tree(columns, proof)
+    for case in cases:
+        _check_tree(columns, case.proof)
     n_x = columns.shape[0]
-    allied = 1.0 - rivals(rivalry(columns), slope).astype(np.float64)
-    seen = np.zeros(proof.n_nodes, dtype=bool)
-    pending = [(np.zeros(1, dtype=np.intp), np.zeros((1, n_x)), np.ones((1, n_x)))]
+    forest = _Forest(columns, cases)
+    seen = np.zeros(forest.case.size, dtype=bool)
+    n = len(cases)
+    pending = [(forest.roots, np.zeros((n, n_x)), np.ones((n, n_x)))]
     while pending:
         nodes, lower, upper = pending.pop()
         if nodes.size > _BLOCK:
@@ -82,7 +126,7 @@ def check(columns: Array, prices: Array, slope: float, proof: Proof) -> None:
         if np.any(seen[nodes]) or np.unique(nodes).size < nodes.size:
             raise CertificateError("the certificate's tree is damaged: a box has two parents")
         seen[nodes] = True
-        children = _check_block(columns, prices, slope, allied, proof, nodes, lower, upper)
+        children = _check_block(forest, nodes, lower, upper)
         if children is not None:
             pending.append(children)
 
@@ -112,22 +156,19 @@ def _check_tree(columns: Array, proof: Proof) -> None:
 
 
 def _check_block(
-    columns: Array,
-    prices: Array,
-    slope: float,
-    allied: Array,
-    proof: Proof,
-    nodes: Index,
-    lower: Array,
-    upper: Array,
+    forest: _Forest, nodes: Index, lower: Array, upper: Array
 ) -> tuple[Index, Array, Array] | None:
     """Bound the boxes of some nodes, shrink those that are not done, and return their children."""
+    columns = forest.columns
     n_x, n_s = columns.shape
-    q = proof.q[nodes]
+    case = forest.case[nodes]
+    prices, slope = forest.prices[case], forest.slope[case][:, None]
+    q = forest.q[nodes]
     q = q - q.max(axis=1, keepdims=True)
     # Σ exp q ≤ 1, made sure of by the allowance: the largest entry is 0, so that the sum is in [1, K].
-    q = q - np.log(np.exp(q).sum(axis=1, keepdims=True)) - 8.0 * n_s * _EPS * (1.0 + np.abs(q).max())
-    nu = proof.nu[nodes][:, None]
+    allowance = 8.0 * n_s * _EPS * (1.0 - q.min(axis=1, keepdims=True))
+    q = q - np.log(np.exp(q).sum(axis=1, keepdims=True)) - allowance
+    nu = forest.nu[nodes][:, None]
     rates = q @ columns.T - prices - nu
     size = np.abs(q) @ columns.T + np.abs(prices) + np.abs(nu)
     e_low, e_high = rates * lower - slope * xlogx(lower), rates * upper - slope * xlogx(upper)
@@ -142,17 +183,17 @@ def _check_block(
         + 8.0 * n_s * _EPS
     )
     bound = nu[:, 0] + least.sum(axis=1) - rounding
-    excess = proof.claim - bound
+    excess = forest.claim[case] - bound
     open_ = ~(excess <= 0.0)  # written so that what is not a number stays open, and fails below
     if not open_.any():
         return None
     nodes, lower, upper, rates, least = nodes[open_], lower[open_], upper[open_], rates[open_], least[open_]
-    excess, noise = excess[open_][:, None], noise[open_]
+    excess, noise, slope, case = excess[open_][:, None], noise[open_], slope[open_], case[open_]
     lower, upper = _shrink(rates, slope, excess, noise, lower, upper, e_low[open_], e_high[open_])
-    lower, upper, full = _propagate(lower, _exclude(lower, upper, allied))
+    lower, upper, full = _propagate(lower, _exclude_all(forest, case, lower, upper))
     nodes, lower, upper, rates = nodes[full], lower[full], upper[full], rates[full]
-    excess, noise, least = excess[full][:, 0], noise[full], least[full]
-    variable = proof.variable[nodes]
+    excess, noise, least, slope = excess[full][:, 0], noise[full], least[full], slope[full]
+    variable = forest.variable[nodes]
     leaf = variable == LEAF
     if leaf.any():
         raise CertificateError(
@@ -160,13 +201,13 @@ def _check_block(
         )
     if nodes.size == 0:
         return None
-    _check_holes(rates, slope, excess, noise, least, variable, proof.split[nodes])
-    return _children(proof, nodes, variable, lower, upper)
+    _check_holes(rates, slope, excess, noise, least, variable, forest.split[nodes])
+    return _children(forest, nodes, variable, lower, upper)
 
 
 def _shrink(
     rates: Array,
-    slope: float,
+    slope: Array,
     excess: Array,
     noise: Array,
     lower: Array,
@@ -196,6 +237,18 @@ def _shrink(
     return np.where(safe & (rise < 0.0), end, lower), np.where(safe & (rise > 0.0), end, upper)
 
 
+def _exclude_all(forest: _Forest, case: Index, lower: Array, upper: Array) -> Array:
+    """:func:`_exclude` for boxes (nodes, M) of several cases, each with its own rivals."""
+    pattern = forest.pattern[case]
+    if pattern.size == 0 or np.all(pattern == pattern[0]):
+        return _exclude(lower, upper, forest.allied[pattern[0]]) if pattern.size else upper
+    upper = upper.copy()
+    for number in np.unique(pattern):
+        own = np.flatnonzero(pattern == number)
+        upper[own] = _exclude(lower[own], upper[own], forest.allied[number])
+    return upper
+
+
 def _exclude(lower: Array, upper: Array, allied: Array) -> Array:
     """New upper ends of boxes (nodes, M): no symbol is used beside a rival, nor where its allies do not suffice.
 
@@ -219,7 +272,7 @@ def _propagate(lower: Array, upper: Array) -> tuple[Array, Array, NDArray[np.boo
 
 def _check_holes(
     rates: Array,
-    slope: float,
+    slope: Array,
     excess: Array,
     noise: Array,
     least: Array,
@@ -230,21 +283,21 @@ def _check_holes(
     holes = np.flatnonzero((variable >= 0) & (split[:, 0] < split[:, 1]))
     i = variable[holes]
     ends = split[holes]
-    height = rates[holes, i][:, None] * ends - slope * xlogx(ends) - least[holes, i][:, None]
+    height = rates[holes, i][:, None] * ends - slope[holes] * xlogx(ends) - least[holes, i][:, None]
     if not np.all(height.min(axis=1, initial=np.inf) - 2.0 * noise[holes, i] >= excess[holes]):
         raise CertificateError("the certificate does not prove its claim: a split leaves out too much")
 
 
 def _children(
-    proof: Proof, nodes: Index, variable: NDArray[np.int32], lower: Array, upper: Array
+    forest: _Forest, nodes: Index, variable: NDArray[np.int32], lower: Array, upper: Array
 ) -> tuple[Index, Array, Array]:
     """Boxes of the children: one for SHRINK, two for a split."""
-    first = proof.first[nodes].astype(np.intp)
+    first = forest.first[nodes]
     both = np.flatnonzero(variable >= 0)
     symbol = variable[both]
     left_upper, right_lower = upper.copy(), lower[both]
-    left_upper[both, symbol] = np.minimum(upper[both, symbol], proof.split[nodes[both], 0])
-    right_lower[np.arange(both.size), symbol] = np.maximum(lower[both, symbol], proof.split[nodes[both], 1])
+    left_upper[both, symbol] = np.minimum(upper[both, symbol], forest.split[nodes[both], 0])
+    right_lower[np.arange(both.size), symbol] = np.maximum(lower[both, symbol], forest.split[nodes[both], 1])
     return (
         np.concatenate([first, first[both] + 1]),
         np.concatenate([lower, right_lower]),

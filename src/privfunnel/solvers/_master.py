@@ -48,6 +48,39 @@ class Prices:
     value: float
 
 
+#: The weights (n,) of one component's posteriors in use, and the posteriors, (n, M_c).
+Used = tuple[Array, Array]
+
+
+class Pool:
+    """The posteriors (n, M_c) of one component, with their cost −H(Pw) and resource H(w), in arrays that grow."""
+
+    def __init__(self, n_x: int) -> None:
+        self.size = 0
+        self._table = np.zeros((256, n_x + 2))
+
+    def extend(self, posteriors: Array, cost: Array, resource: Array) -> None:
+        """Append posteriors."""
+        end = self.size + len(posteriors)
+        if end > len(self._table):
+            larger = np.zeros((max(end, 2 * len(self._table)), self._table.shape[1]))
+            larger[: self.size] = self._table[: self.size]
+            self._table = larger
+        self._table[self.size : end, :-2] = posteriors
+        self._table[self.size : end, -2] = cost
+        self._table[self.size : end, -1] = resource
+        self.size = end
+
+    @property
+    def posteriors(self) -> Array:
+        """All of them, (n, M_c)."""
+        return self._table[: self.size, :-2]
+
+    def least(self, prices: Array, slope: float) -> float:
+        """The least F of the pool, in nats."""
+        return float((self._table[: self.size] @ np.append(-prices, (1.0, slope))).min())
+
+
 def split_problem(problem: Problem) -> list[Part]:
     """The components of a problem."""
     parts = []
@@ -66,9 +99,11 @@ class Master:
         self.problem = problem
         self.parts = split_problem(problem)
         self.h_c = float(entropy([part.mass for part in self.parts])) if len(self.parts) > 1 else 0.0
-        self._pools: list[list[Array]] = [[] for _ in self.parts]
+        self.columns = np.ascontiguousarray(problem.p_s_given_x.T)
+        self.pools = [Pool(part.x.size) for part in self.parts]
         self._known: list[set[bytes]] = [set() for _ in self.parts]
         self._owner: list[tuple[int, int]] = []
+        self._primal = np.zeros(0)  # of the last solution: d and the weights of the posteriors there were then
         self._lp = new_model(primal=True)
         for p in problem.p_x:
             self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
@@ -107,8 +142,8 @@ class Master:
             n, cost, np.zeros(n), np.full(n, INFINITY), starts[-1], np.array(starts[:-1], dtype=np.int32),
             np.concatenate(rows).astype(np.int32), np.concatenate(values),
         )  # fmt: skip
-        place = len(self._pools[component])
-        self._pools[component].extend(w_new)
+        place = self.pools[component].size
+        self.pools[component].extend(w_new, cost, resource)
         self._owner.extend((component, place + j) for j in range(n))
         return n
 
@@ -124,19 +159,41 @@ class Master:
             if not is_optimal(self._lp):
                 status = self._lp.modelStatusToString(self._lp.getModelStatus())
                 raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
-        duals = np.array(self._lp.getSolution().row_dual)
+        solution = self._lp.getSolution()
+        duals, self._primal = np.array(solution.row_dual), np.array(solution.col_value)
         value = self.problem.h_s - self.h_c + self._lp.getObjectiveValue()
         return Prices(prices=duals[:n_x], slope=max(-float(duals[n_x]), 0.0), value=value)
 
-    def weights(self) -> tuple[float, list[tuple[Array, Array]]]:
-        """``d`` and, for each component, the used (weights (n,), posteriors (n, M_c)) of the last solution."""
-        r = np.maximum(np.array(self._lp.getSolution().col_value), 0.0)
-        used: list[tuple[list[float], list[Array]]] = [([], []) for _ in self.parts]
-        for j in np.flatnonzero(r[1:] > 1e-13):
+    @property
+    def told(self) -> float:
+        """``d = I(C;Y)`` of the last solution, in nats."""
+        return max(float(self._primal[0]), 0.0)
+
+    def weights(self) -> list[Used]:
+        """For each component, what the last solution uses."""
+        r = self._primal[1:]
+        used: list[tuple[list[float], list[int]]] = [([], []) for _ in self.parts]
+        for j in np.flatnonzero(r > 1e-13):
             component, place = self._owner[j]
-            used[component][0].append(float(r[1 + j]))
-            used[component][1].append(self._pools[component][place])
-        return float(r[0]), [(np.array(weights), np.array(pool)) for weights, pool in used]
+            used[component][0].append(float(r[j]))
+            used[component][1].append(place)
+        return [
+            (np.array(weights), pool.posteriors[places])
+            for pool, (weights, places) in zip(self.pools, used, strict=True)
+        ]
+
+    def cost(self, used: list[Used]) -> float:
+        """``Σ r (−H(Pw))`` of weighted posteriors, in nats."""
+        return float(
+            sum(r @ entries(part.p_s_given_x, w)[0] for part, (r, w) in zip(self.parts, used, strict=True))
+        )
+
+    def least(self, duals: Prices) -> float:
+        """The least F of all posteriors in the program, in nats."""
+        return min(
+            pool.least(duals.prices[part.x], duals.slope)
+            for part, pool in zip(self.parts, self.pools, strict=True)
+        )
 
     def global_prices(self, duals: Prices) -> Array:
         """The certificate's a: the prices plus ``(1 − μ) log p(c)`` on each component's symbols."""

@@ -15,8 +15,8 @@ from privfunnel.solution import Status
 
 from . import _tree
 from ._channel import build
-from ._columns import descend_all, descend_best, distinct, pricing, sparse_starts, tidy
-from ._master import Master, Prices
+from ._columns import descend_all, descend_best, distinct, exchanges, pricing, sparse_starts, tidy
+from ._master import Master, Prices, Used
 from ._newton import refine
 from .base import Listener, Progress
 
@@ -28,6 +28,12 @@ CHUNK = 100_000
 LAST_BOXES = 20_000
 #: Posteriors worth less than this share of the gap to be proved are left to the proof: chasing them takes many rounds.
 WORTHWHILE = 0.2
+#: Rounds that lower the value by less than half of the gap to be proved, after which the proof is tried all the same.
+IDLE_ROUNDS = 3
+#: The prices of Newton's method count where no posterior of the pool is below them by more than this, in nats.
+CONSISTENT = 1e-9
+#: Random posteriors to descend from in each round, and exchanges of a symbol for each posterior in use.
+RANDOM_STARTS, EXCHANGES = 30, 2
 
 
 @dataclass
@@ -80,22 +86,27 @@ class Search:
     def improve(self, disclosure: float, rounds: int, threshold: float) -> None:
         """A few rounds of local pricing at ``disclosure``: posteriors, no proof."""
         for _ in range(rounds):
-            if self.limits.left <= 0.0 or not self._price_locally(self.master.solve(disclosure), threshold):
+            if self.limits.left <= 0.0:
+                break
+            duals = self.master.solve(disclosure)
+            if not self._price_locally(duals, self.master.weights(), threshold):
                 break
 
     def channel(self, disclosure: float) -> Array:
         """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""
         channel = np.eye(self.problem.n_x)
-        for c, posteriors in enumerate(refine(self.master, disclosure, self.master.solve(disclosure)) or []):
+        duals = self.master.solve(disclosure)
+        refined = refine(self.master, disclosure, duals, self.master.weights())
+        for c, (_, posteriors) in enumerate(refined.used if refined is not None else []):
             self.master.add(c, posteriors)
         for margin in (2e-10, 2e-9, 2e-8, 2e-7):
             wanted = disclosure + margin
             if wanted >= self.problem.disclosure_ceiling:
                 break
             self.master.solve(wanted)
-            d, used = self.master.weights()
+            d = self.master.told
             told = d / self.master.h_c if d > 0.0 else 0.0
-            channel = build(self.problem, self.master.parts, used, told, wanted)
+            channel = build(self.problem, self.master.parts, self.master.weights(), told, wanted)
             if self.problem.evaluate(channel).disclosure >= disclosure:
                 return channel
         return channel
@@ -109,8 +120,11 @@ class Search:
         """
         allowed = self.nodes + self.limits.nodes
         target = 0.85 * gap  # what a proof leaves; rounding and the asked-for margin take some of the rest
+        value, idle = np.inf, 0
         while True:
-            duals = self.master.solve(disclosure)
+            duals, used = self._solve(disclosure)
+            idle = idle + 1 if value - duals.value < 0.5 * target else 0
+            value = duals.value
             self.rounds += 1
             bound = self.bound(disclosure, by_line=by_line)[0]
             if tell is not None:
@@ -121,23 +135,40 @@ class Search:
                 self._prove_something(duals, target)
                 status = Status.NODE_LIMIT if self.limits.left > 0.0 else Status.TIME_LIMIT
                 return Outcome(duals=duals, status=status)
-            if self._price_locally(duals, -WORTHWHILE * target):
+            if self._price_locally(duals, used, -WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
+            idle = 0
             self._price_exactly(duals, target, allowed)
+
+    def _solve(self, disclosure: float) -> tuple[Prices, list[Used]]:
+        """The program's duals at ``disclosure`` and the posteriors in use, by Newton's method where it applies.
+
+        The linear program's own duals belong to the posteriors that it happens to have; Newton's to the best ones on
+        the same symbols, as if many more rounds had been made. They count where the pool has nothing better.
+        """
+        duals, used = self.master.solve(disclosure), self.master.weights()
+        refined = refine(self.master, disclosure, duals, used)
+        if refined is None:
+            return duals, used
+        for c, (_, posteriors) in enumerate(refined.used):
+            self.master.add(c, posteriors)
+        if self.master.least(refined.duals) < -CONSISTENT:
+            return self.master.solve(disclosure), self.master.weights()
+        return refined.duals, refined.used
 
     # --- pricing ------------------------------------------------------------------------------------------------
 
-    def _price_locally(self, duals: Prices, threshold: float) -> int:
-        """Descend F from the posteriors in use and from random ones; add those below ``threshold``."""
+    def _price_locally(self, duals: Prices, used: list[Used], threshold: float) -> int:
+        """Descend F from the posteriors in use, their neighbours and random ones; add those below ``threshold``."""
         added = 0
-        _, used = self.master.weights()
         many = len(self.master.parts) > 1
         for c, (part, (_, active)) in enumerate(zip(self.master.parts, used, strict=True)):
             n_x, n_s = part.columns.shape
-            fresh = sparse_starts(self.rng, 16 if many else 100, n_x, n_s + 1)
+            fresh = sparse_starts(self.rng, RANDOM_STARTS // 8 if many else RANDOM_STARTS, n_x, n_s + 1)
             spread = 0.9 * active + 0.1 / n_x
-            known = np.ascontiguousarray(np.concatenate([active, spread]))
             prices = np.ascontiguousarray(duals.prices[part.x])
+            near = exchanges(part.columns, prices, duals.slope, np.ascontiguousarray(active), EXCHANGES)
+            known = np.ascontiguousarray(np.concatenate([active, spread, near]))
             descend_all(part.columns, prices, duals.slope, known, 60)
             best = descend_best(part.columns, prices, duals.slope, fresh, 60)
             minima = np.concatenate([known, best])

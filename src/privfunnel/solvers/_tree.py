@@ -23,6 +23,8 @@ LEAF = -1
 SHRINK = -2
 PROVED, FOUND, LIMIT = 0, 1, 2
 SLACK = 1e-12
+#: Posteriors of one search this close in total variation are the same.
+SAME = 1e-3
 
 Tree = tuple[int, int, Array, Array, NDArray[np.int32], Array, NDArray[np.int32], Array, float]
 
@@ -196,6 +198,18 @@ def loosest_symbol(point: Array, lower: Array, upper: Array, alpha: Array, beta:
 
 
 @compiled
+def is_known(known: Array, point: Array) -> bool:
+    """Whether a posterior (M,) is among some ``known`` ones (n, M)."""
+    for j in range(known.shape[0]):
+        apart = 0.0
+        for i in range(point.size):
+            apart += abs(known[j, i] - point[i])
+        if apart < SAME:
+            return True
+    return False
+
+
+@compiled
 def doubled(table: Array) -> Array:
     """A table (n, m) with room for as many rows again, which are 0."""
     larger = np.zeros((2 * table.shape[0], table.shape[1]))
@@ -233,7 +247,7 @@ def branch_and_bound(
         rivals: Pairs of symbols that need not be used together, (M, M).
         cutoff: The value to prove or to undercut.
         node_limit: Most nodes to open.
-        patience: Nodes to go on collecting posteriors after the first one below the cutoff.
+        patience: Nodes, besides as many as it took, to go on collecting after the first posterior below the cutoff.
         tightness: How well each relaxation is solved, see :func:`relax`.
 
     Returns:
@@ -276,14 +290,15 @@ def branch_and_bound(
     height = 1
     n = 1
     opened = 0
+    waiting = patience
     outcome = PROVED
     while height > 0:
         if opened >= node_limit:
             outcome = LIMIT
             break
         if n_found > 0:
-            patience -= 1
-            if patience < 0:
+            waiting -= 1
+            if waiting < 0:
                 break
         height -= 1
         opened += 1
@@ -326,11 +341,16 @@ def branch_and_bound(
         score = descend(columns, prices, slope, candidate, image, 12)
         best = min(best, score)
         if score < cutoff:
-            if n_found < found.shape[0]:
+            if not is_known(found[:n_found], candidate):
+                if n_found == found.shape[0]:
+                    break
+                if n_found == 0:
+                    waiting += opened
                 copy(found[n_found], candidate)
                 n_found += 1
-            else:
-                break
+            # This box will never be settled: leave it and look elsewhere. Large ones, early on, hold more than that.
+            if opened > patience:
+                continue
         before = 0.0
         for i in range(n_x):
             before += upper[i] - lower[i]

@@ -1,0 +1,125 @@
+"""The kernels of exact pricing: knapsack, box shrinking, descents, exchanges, branch and bound."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from kernels import Table, plain, simplex_grid
+from privfunnel.certificate import rivalry, rivals
+from privfunnel.solvers import _columns, _relax, _tree
+
+
+def test_knapsack_is_the_linear_program() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n = int(rng.integers(2, 8))
+        middle = rng.dirichlet(np.ones(n))
+        lower, upper = middle * rng.random(n), middle + (1.0 - middle) * rng.random(n)
+        cost = rng.normal(size=n)
+        expected = linprog(cost, A_eq=np.ones((1, n)), b_eq=[1.0], bounds=np.stack([lower, upper], axis=1))
+        for kernel in (_relax.knapsack, plain(_relax.knapsack)):
+            point = np.empty(n)
+            value, price = kernel(cost, lower, upper, point)
+            assert value == pytest.approx(expected.fun, abs=1e-9)
+            assert cost @ point == pytest.approx(value, abs=1e-12)
+            reduced = cost - price
+            dual = price + np.minimum(reduced * lower, reduced * upper).sum()
+            assert dual == pytest.approx(value, abs=1e-9)
+
+
+def test_shrink_keeps_every_point_below_the_cutoff() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        n = 5
+        lower = rng.random(n) * 0.3
+        upper = lower + rng.random(n) * 0.7
+        rates, slope, excess = rng.normal(size=n), float(rng.random()), float(rng.random() * 0.3)
+
+        def term(w: Table, rates: Table = rates, slope: float = slope) -> Table:
+            return np.asarray(rates * w - slope * w * np.log(np.maximum(w, 1e-300)))
+
+        least = np.minimum(term(lower), term(upper))
+        new_lower, new_upper = lower.copy(), upper.copy()
+        plain(_tree.shrink)(rates, slope, excess, new_lower, new_upper)
+        again_lower, again_upper = lower.copy(), upper.copy()
+        _tree.shrink(rates, slope, excess, again_lower, again_upper)
+        assert new_lower == pytest.approx(again_lower, abs=1e-14)
+        assert new_upper == pytest.approx(again_upper, abs=1e-14)
+        w = lower + rng.random((2000, n)) * (upper - lower)
+        cut = (w < new_lower - 1e-12) | (w > new_upper + 1e-12)
+        assert (term(w)[cut] >= np.broadcast_to(least, w.shape)[cut] + excess - 1e-9).all()
+
+
+def test_descent_never_rises() -> None:
+    rng = np.random.default_rng(2)
+    columns = rng.dirichlet(np.ones(3), size=6)
+    prices = rng.normal(size=6)
+    starts = _columns.sparse_starts(rng, 40, 6, 4)
+    before = _columns.pricing(columns.T, prices, 0.3, starts)
+    values = _columns.descend_all(columns, prices, 0.3, starts, 30)
+    assert (values <= before + 1e-12).all()
+    assert values == pytest.approx(_columns.pricing(columns.T, prices, 0.3, starts), abs=1e-6)
+
+
+def test_exchanges_are_the_best_ones() -> None:
+    rng = np.random.default_rng(8)
+    columns, prices = rng.dirichlet(np.ones(3), size=6), rng.normal(size=6)
+    active = _columns.sparse_starts(rng, 5, 6, 3)
+    active[0] = np.eye(6)[2]
+    for kernel in (_columns.exchanges, plain(_columns.exchanges)):
+        for most in (1, 3):
+            found = kernel(columns, prices, 0.3, active, most)
+            assert found.sum(axis=1) == pytest.approx(1.0)
+            assert len(found) == 5 * most
+            for j, w in enumerate(active):
+                every = []
+                for i, x in itertools.permutations(range(6), 2):
+                    if w[i] > 0.0:
+                        moved = w.copy()
+                        moved[x] += moved[i]
+                        moved[i] = 0.0
+                        every.append(moved)
+                best = np.sort(_columns.pricing(columns.T, prices, 0.3, np.array(every)))[:most]
+                own = _columns.pricing(columns.T, prices, 0.3, found[j * most : (j + 1) * most])
+                assert np.sort(own) == pytest.approx(best, abs=1e-12)
+
+
+def test_branch_and_bound_collects_several_minima() -> None:
+    """A search that has found something leaves that box and goes on elsewhere: no posterior comes twice."""
+    columns = np.eye(4) * 0.7 + 0.075
+    apart = rivals(rivalry(columns), 0.9)
+    point = np.array([[0.0, 1.0, 0.0, 0.0]])
+    prices = np.zeros(4)
+    # By symmetry the four corners are equally good, and with this slope nothing inside is.
+    corner = float(_columns.pricing(columns.T, prices, 0.9, point)[0])
+    for kernel in (_tree.branch_and_bound, plain(_tree.branch_and_bound)):
+        outcome, *_, found, best = kernel(columns, prices, 0.9, apart, corner + 1e-3, 10_000, 50, 0.2)
+        assert outcome == _tree.FOUND
+        assert best == pytest.approx(corner, abs=1e-6)
+        apart_by = np.abs(found[:, None] - found[None]).sum(axis=2)
+        np.fill_diagonal(apart_by, 2.0)
+        assert apart_by.min() >= _tree.SAME
+
+
+def test_branch_and_bound_finds_the_grid_minimum() -> None:
+    rng = np.random.default_rng(4)
+    for kernel in (_tree.branch_and_bound, plain(_tree.branch_and_bound)):
+        for _ in range(3):
+            columns = rng.dirichlet(np.ones(3), size=3)
+            prices, slope = rng.normal(size=3) * 0.3, float(rng.random())
+            apart = rivals(rivalry(columns), slope)
+            grid = simplex_grid(300)
+            least = float(_columns.pricing(columns.T, prices, slope, grid).min())
+            assert kernel(columns, prices, slope, apart, least - 1e-3, 10_000, 10, 0.2)[0] == _tree.PROVED
+            outcome, *_, found, best = kernel(columns, prices, slope, apart, least + 1e-3, 10_000, 10, 0.2)
+            assert outcome == _tree.FOUND
+            assert best < least + 1e-3
+            assert _columns.pricing(columns.T, prices, slope, found).min() < least + 1e-3
+            assert kernel(columns, prices, slope, apart, least - 1e-3, 1, 10, 0.2)[0] in (
+                _tree.PROVED,
+                _tree.LIMIT,
+            )
