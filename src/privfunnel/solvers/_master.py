@@ -103,7 +103,9 @@ class Master:
         self.pools = [Pool(part.x.size) for part in self.parts]
         self._known: list[set[bytes]] = [set() for _ in self.parts]
         self._owner: list[tuple[int, int]] = []
-        self._primal = np.zeros(0)  # of the last solution: d and the weights of the posteriors there were then
+        self._primal = np.zeros(
+            0
+        )  # of the last solution: d and the weights of the posteriors there were then
         self._lp = new_model(primal=True)
         for p in problem.p_x:
             self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)

@@ -72,6 +72,7 @@ class Search:
         self.rounds = 0
         self.effort = CHUNK
         self.rate = 0.0  # boxes a second, as measured
+        self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
         """Best proved lower bound on L(R) in nats, and the certificate behind it (None for the closed forms)."""
@@ -95,10 +96,7 @@ class Search:
     def channel(self, disclosure: float) -> Array:
         """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""
         channel = np.eye(self.problem.n_x)
-        duals = self.master.solve(disclosure)
-        refined = refine(self.master, disclosure, duals, self.master.weights())
-        for c, (_, posteriors) in enumerate(refined.used if refined is not None else []):
-            self.master.add(c, posteriors)
+        self._solve(disclosure)  # adds the refined posteriors
         for margin in (2e-10, 2e-9, 2e-8, 2e-7):
             wanted = disclosure + margin
             if wanted >= self.problem.disclosure_ceiling:
@@ -144,8 +142,15 @@ class Search:
         """The program's duals at ``disclosure`` and the posteriors in use, by Newton's method where it applies.
 
         The linear program's own duals belong to the posteriors that it happens to have; Newton's to the best ones on
-        the same symbols, as if many more rounds had been made. They count where the pool has nothing better.
+        the same symbols, as if many more rounds had been made. They count where the pool has nothing better. The last
+        answer is kept for as long as the pool does not grow.
         """
+        if self._solved is None or self._solved[0] != (disclosure, self.master.n_columns):
+            duals, used = self._solve_anew(disclosure)
+            self._solved = (disclosure, self.master.n_columns), duals, used
+        return self._solved[1:]
+
+    def _solve_anew(self, disclosure: float) -> tuple[Prices, list[Used]]:
         duals, used = self.master.solve(disclosure), self.master.weights()
         refined = refine(self.master, disclosure, duals, used)
         if refined is None:
