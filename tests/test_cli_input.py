@@ -194,6 +194,22 @@ def test_termination_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("stop", "code"), [(SystemExit(143), 143), (KeyboardInterrupt(), 130)])
+def test_a_signal_during_an_import_is_no_import_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stop: BaseException, code: int
+) -> None:
+    """Python turns what is raised while a compiled module is imported into an ImportError."""
+
+    def struck(*_: object, **__: object) -> None:
+        raise ImportError("initialization failed") from stop
+
+    monkeypatch.setattr("privfunnel.errors.need", struck)
+    result = run("curve", "heart-failure", "--out", tmp_path / "out")
+    assert result.exit_code == code
+    assert "initialization failed" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_commands_run_outside_the_main_thread(joint: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(run, "curve", joint, *QUICK).result().exit_code == 0

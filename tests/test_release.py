@@ -303,17 +303,6 @@ def test_no_codebook_stands_without_its_release(
     assert list(folder.iterdir()) == []
 
 
-def test_a_hangup_that_is_ignored_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with writer._terminate_as_exception():
-            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_dates_and_times_of_any_zone_are_released_as_records(tmp_path: Path) -> None:
     zone = datetime.timezone(datetime.timedelta(hours=2))
     when = [

@@ -11,16 +11,15 @@ import pkgutil
 import shlex
 import signal
 import sys
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TextIO
 
 import click
 
 from privfunnel import __version__
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
+from privfunnel.signals import terminate_as_exception
 
 __all__ = ["COMMAND", "main"]
 
@@ -69,11 +68,11 @@ class _Commands(click.Group):
         return sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with warnings.catch_warnings(), _clean_end():
+        with warnings.catch_warnings(), terminate_as_exception():
             warnings.simplefilter("always", PrivFunnelWarning)
             warnings.showwarning = _show_warning
             try:
-                return super().invoke(ctx)
+                return _unveiled(super().invoke, ctx)
             except PrivFunnelError as error:
                 click.echo(f"error: {error}", err=True)
                 ctx.exit(2)
@@ -82,24 +81,20 @@ class _Commands(click.Group):
                 ctx.exit(128 + signal.SIGINT)
 
 
-@contextmanager
-def _clean_end() -> Iterator[None]:
-    """Let a request to terminate, or a lost terminal, unwind the program, so that no temporary file stays."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's business
-        return
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    ours = [
-        number for number in numbers if before[number] not in (signal.SIG_IGN, None)
-    ]  # nohup is respected
+def _unveiled(run: Callable[[click.Context], Any], ctx: click.Context) -> Any:
+    """Run; where a request to stop comes out as the cause of some other error, raise the request itself.
+
+    Ctrl-C while a compiled module is imported ends as an ImportError, for instance.
+    """
     try:
-        for number in ours:
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, before[number])
+        return run(ctx)
+    except Exception as error:
+        cause = error.__cause__
+        while cause is not None:
+            if isinstance(cause, (KeyboardInterrupt, SystemExit)):
+                raise cause from None
+            cause = cause.__cause__
+        raise
 
 
 def _show_warning(

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.signals import terminate_as_exception
 
 
 def check_target(path: Path, *, force: bool) -> None:
@@ -41,7 +39,7 @@ def atomic(path: Path, *, force: bool) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        with _terminate_as_exception():
+        with terminate_as_exception():
             yield temporary
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
@@ -66,31 +64,6 @@ def _claim(temporary: Path, path: Path) -> None:
         ) from error
     except OSError:  # a file system without links
         temporary.replace(path)
-
-
-@contextlib.contextmanager
-def _terminate_as_exception() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into an exception while the block runs; only the main thread may.
-
-    A signal that is ignored stays so: a release under ``nohup`` is to survive its terminal.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    ours = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
-    try:
-        for number in ours:
-            signal.signal(number, stop)
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, before[number])
 
 
 class BatchWriter:

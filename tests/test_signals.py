@@ -1,0 +1,86 @@
+"""Requests to terminate unwind the program, wherever they strike."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from privfunnel.signals import terminate_as_exception
+
+
+def strike(number: int) -> None:
+    """Send this process a signal and wait for what comes of it."""
+    with terminate_as_exception():
+        os.kill(os.getpid(), number)
+        wait()
+
+
+def import_and_wait(name: str) -> None:
+    with terminate_as_exception():
+        assert importlib.import_module(name).done
+        wait()
+
+
+def wait() -> None:
+    deadline = time.monotonic() + 30.0
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_request_is_an_exception(name: str) -> None:
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.SIG_DFL)  # a runner under nohup ignores one of them
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            strike(number)
+        assert stopped.value.code == 128 + number
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_request_during_an_import_waits_for_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "struck_while_imported.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(0.2)\ndone = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        import_and_wait("struck_while_imported")
+    assert stopped.value.code == 143
+    assert sys.modules["struck_while_imported"].done
+    del sys.modules["struck_while_imported"]
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
+
+
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminate_as_exception():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_other_threads_leave_signals_alone() -> None:
+    def handler() -> object:
+        with terminate_as_exception():
+            return signal.getsignal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handler).result() == before
