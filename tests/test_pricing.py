@@ -1,16 +1,18 @@
-"""The kernels of exact pricing: knapsack, box shrinking, descents, exchanges, branch and bound."""
+"""What column generation stands on: knapsack, box shrinking, descents, exchanges, branch and bound, the program."""
 
 from __future__ import annotations
 
 import itertools
 
+import highspy
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+import privfunnel as pf
 from kernels import Table, plain, simplex_grid
 from privfunnel.certificate import rivalry, rivals
-from privfunnel.solvers import _columns, _relax, _tree
+from privfunnel.solvers import _columns, _lp, _relax, _tree
 
 
 def test_knapsack_is_the_linear_program() -> None:
@@ -123,3 +125,57 @@ def test_branch_and_bound_finds_the_grid_minimum() -> None:
                 _tree.PROVED,
                 _tree.LIMIT,
             )
+
+
+class Stalling:
+    """A model that reaches its optimum in the n-th way only."""
+
+    def __init__(self, works_at: int) -> None:
+        self.works_at, self.runs, self.cleared = works_at, 0, 0
+        self.options: dict[str, float] = {
+            "simplex_strategy": 4,
+            "primal_feasibility_tolerance": 1e-10,
+            "dual_feasibility_tolerance": 1e-10,
+        }
+        self.seen: list[dict[str, float]] = []
+
+    def getOptionValue(self, name: str) -> tuple[int, float]:  # noqa: N802 (HiGHS's name)
+        return 0, self.options[name]
+
+    def setOptionValue(self, name: str, value: float) -> None:  # noqa: N802
+        self.options[name] = value
+
+    def clearSolver(self) -> None:  # noqa: N802
+        self.cleared += 1
+
+    def run(self) -> None:
+        self.runs += 1
+        self.seen.append(dict(self.options))
+
+    def getModelStatus(self) -> highspy.HighsModelStatus:  # noqa: N802
+        status = highspy.HighsModelStatus
+        return status.kOptimal if self.runs == self.works_at else status.kUnknown
+
+
+@pytest.mark.parametrize("works_at", [1, 2, 3, 4, 5])
+def test_a_stalled_program_is_tried_in_other_ways(works_at: int) -> None:
+    model = Stalling(works_at)
+    before = dict(model.options)
+    assert _lp.run_stubbornly(model) == (works_at <= 4)
+    assert model.runs == min(works_at, 4)
+    assert model.cleared == model.runs - 1
+    assert model.options == before
+    assert len({tuple(options.values()) for options in model.seen}) == max(1, model.runs - 1)
+
+
+@pytest.mark.parametrize("seed", [137, 142])
+def test_symbols_as_rare_as_the_tolerances_stall_no_curve(seed: int) -> None:
+    """HiGHS stalled on these, warm and cold, and one point took the whole curve with it."""
+    rng = np.random.default_rng(seed)
+    p = rng.random((3, 8))
+    p[rng.random((3, 8)) < 0.4] *= 10 ** rng.uniform(-12, -6)
+    p[:, 0] *= 1e-9
+    problem = pf.Problem(p / p.sum())
+    curve = pf.trace(problem, points=6, solver="global", gap=1e-4)
+    assert np.all(curve.gap <= 1e-4)
+    assert np.all(curve.disclosure >= np.linspace(0.0, problem.disclosure_ceiling, 6) - 1e-9)

@@ -34,6 +34,33 @@ def new_model(*, primal: bool = False) -> Any:
     return lp
 
 
+def run_stubbornly(lp: Any) -> bool:
+    """Run the model until an optimum is reached, in other ways where the first one stalls; whether one worked.
+
+    A warm basis may stall, and so may either method where the rarest symbol's probability is close to the tolerances:
+    start over, by the dual method, and at last with HiGHS's own tolerances. The options are left as they were.
+    """
+    ways: list[dict[str, float]] = [
+        {},
+        {},
+        {"simplex_strategy": 1},
+        {"primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7},
+    ]
+    for attempt, options in enumerate(ways):
+        if attempt:
+            lp.clearSolver()
+        before = {name: lp.getOptionValue(name)[1] for name in options}
+        for name, value in options.items():
+            lp.setOptionValue(name, value)
+        lp.run()
+        done = is_optimal(lp)
+        for name, value in before.items():
+            lp.setOptionValue(name, value)
+        if done:
+            return True
+    return False
+
+
 def is_optimal(lp: Any) -> bool:
     """Whether the last run ended at an optimum."""
     return bool(lp.getModelStatus() == highspy.HighsModelStatus.kOptimal)

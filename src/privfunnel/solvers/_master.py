@@ -21,7 +21,7 @@ from privfunnel.measures import Array, entropy
 from privfunnel.problem import Problem
 
 from ._columns import entries
-from ._lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
+from ._lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_stubbornly
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,13 +154,9 @@ class Master:
         n_x = self.problem.n_x
         room = self.problem.disclosure_ceiling - self.h_c - disclosure
         self._lp.changeRowBounds(n_x, -INFINITY, room)
-        self._lp.run()
-        if not is_optimal(self._lp):
-            self._lp.clearSolver()  # a stalled basis: start over from scratch
-            self._lp.run()
-            if not is_optimal(self._lp):
-                status = self._lp.modelStatusToString(self._lp.getModelStatus())
-                raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
+        if not run_stubbornly(self._lp):
+            status = self._lp.modelStatusToString(self._lp.getModelStatus())
+            raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
         solution = self._lp.getSolution()
         duals, self._primal = np.array(solution.row_dual), np.array(solution.col_value)
         value = self.problem.h_s - self.h_c + self._lp.getObjectiveValue()

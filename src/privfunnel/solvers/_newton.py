@@ -222,8 +222,12 @@ def refine(master: Master, disclosure: float, duals: Prices, used: list[Used]) -
     if 0.0 < d < master.h_c or not 0.0 < duals.slope < 1.0:
         return None
     problem = master.problem
+    if problem.n_x + 1 > MOST_UNKNOWNS:
+        return None
     room = problem.disclosure_ceiling - master.h_c - disclosure + d
     blocks = _settling(master, used)
+    if blocks is None:
+        return None
     solved = _iterate(master.columns, problem.p_x, room, blocks, duals)
     if solved is None:
         return None
@@ -233,26 +237,27 @@ def refine(master: Master, disclosure: float, duals: Prices, used: list[Used]) -
     return Refined(duals=Prices(prices=prices, slope=slope, value=value), used=split)
 
 
-def _settling(master: Master, used: list[Used]) -> _Blocks:
-    """The posteriors in use, those that will settle in the same place merged."""
-    merged: list[tuple[Index, Array]] = []
+def _settling(master: Master, used: list[Used]) -> _Blocks | None:
+    """The posteriors in use, those that will settle in the same place merged; None where they are too many."""
+    merged: dict[bytes, list[tuple[Index, Array]]] = {}
     for part, (weights, posteriors) in zip(master.parts, used, strict=True):
-        first = len(merged)
         for r, w in zip(weights, posteriors, strict=True):
             places = np.flatnonzero(w > FLOOR)
             symbols, entries = part.x[places], w[places]
-            for j in range(first, len(merged)):
-                others, mass = merged[j]
-                if np.array_equal(symbols, others) and np.abs(mass / mass.sum() - entries).sum() < SAME:
-                    merged[j] = (others, mass + r * entries)
+            alike = merged.setdefault(symbols.tobytes(), [])
+            for j, (_, mass) in enumerate(alike):
+                if np.abs(mass / mass.sum() - entries).sum() < SAME:
+                    alike[j] = (symbols, mass + r * entries)
                     break
             else:
-                merged.append((symbols, r * entries))
-    sizes = [mass.size for _, mass in merged]
-    owner = np.repeat(np.arange(len(merged)), sizes)
-    u = np.concatenate([mass for _, mass in merged])
+                alike.append((symbols, r * entries))
+        if master.problem.n_x + 1 + len(merged) > MOST_UNKNOWNS:
+            return None
+    blocks = [block for alike in merged.values() for block in alike]
+    owner = np.repeat(np.arange(len(blocks)), [mass.size for _, mass in blocks])
+    u = np.concatenate([mass for _, mass in blocks])
     r = np.bincount(owner, u).astype(np.float64)
-    return _Blocks(owner, np.concatenate([symbols for symbols, _ in merged]), u / r[owner], r)
+    return _Blocks(owner, np.concatenate([symbols for symbols, _ in blocks]), u / r[owner], r)
 
 
 def _iterate(

@@ -32,8 +32,10 @@ WORTHWHILE = 0.2
 IDLE_ROUNDS = 3
 #: The prices of Newton's method count where no posterior of the pool is below them by more than this, in nats.
 CONSISTENT = 1e-9
-#: Random posteriors to descend from in each round, and exchanges of a symbol for each posterior in use.
+#: Random posteriors to descend from in each round (at least), and exchanges of a symbol for each posterior in use.
 RANDOM_STARTS, EXCHANGES = 30, 2
+#: Of the posteriors in use, at most this many lend their neighbourhood in one round.
+MOST_STARTS = 50
 
 
 @dataclass
@@ -169,10 +171,14 @@ class Search:
         many = len(self.master.parts) > 1
         for c, (part, (_, active)) in enumerate(zip(self.master.parts, used, strict=True)):
             n_x, n_s = part.columns.shape
-            fresh = sparse_starts(self.rng, RANDOM_STARTS // 8 if many else RANDOM_STARTS, n_x, n_s + 1)
-            spread = 0.9 * active + 0.1 / n_x
+            starts = RANDOM_STARTS // 8 if many else max(RANDOM_STARTS, n_x // 3)
+            fresh = sparse_starts(self.rng, starts, n_x, n_s + 1)
             prices = np.ascontiguousarray(duals.prices[part.x])
-            near = exchanges(part.columns, prices, duals.slope, np.ascontiguousarray(active), EXCHANGES)
+            some = active
+            if len(active) > MOST_STARTS:
+                some = active[self.rng.permutation(len(active))[:MOST_STARTS]]
+            spread = 0.9 * some + 0.1 / n_x
+            near = exchanges(part.columns, prices, duals.slope, np.ascontiguousarray(some), EXCHANGES)
             known = np.ascontiguousarray(np.concatenate([active, spread, near]))
             descend_all(part.columns, prices, duals.slope, known, 60)
             best = descend_best(part.columns, prices, duals.slope, fresh, 60)
