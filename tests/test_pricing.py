@@ -11,7 +11,8 @@ from scipy.optimize import linprog
 
 import privfunnel as pf
 from kernels import Table, plain, simplex_grid
-from privfunnel.certificate import rivalry, rivals
+from privfunnel.certificate import Case, Proof, check, rivalry, rivals
+from privfunnel.errors import CertificateError
 from privfunnel.solvers import _columns, _lp, _relax, _tree
 
 
@@ -105,6 +106,45 @@ def test_branch_and_bound_collects_several_minima() -> None:
         apart_by = np.abs(found[:, None] - found[None]).sum(axis=2)
         np.fill_diagonal(apart_by, 2.0)
         assert apart_by.min() >= _tree.SAME
+
+
+def test_the_lowest_box_comes_first() -> None:
+    for least, exchange in (
+        (_tree.least_index, _tree.bring_up),
+        (plain(_tree.least_index), plain(_tree.bring_up)),
+    ):
+        assert least(np.array([3.0, 1.0, 2.0, 1.0, 5.0])) == 3  # the newest of equals
+        assert least(np.array([7.0])) == 0
+        stack, promise = np.arange(4), np.array([4.0, 3.0, 2.0, 1.0])
+        boxes = [np.arange(8.0).reshape(4, 2) + shift for shift in (0.0, 10.0, 20.0)]
+        exchange(1, 3, stack, promise, *boxes)
+        assert stack.tolist() == [0, 3, 2, 1]
+        assert promise.tolist() == [4.0, 1.0, 2.0, 3.0]
+        assert [box[[1, 3], 0].tolist() for box in boxes] == [[6.0, 2.0], [16.0, 12.0], [26.0, 22.0]]
+        exchange(2, 2, stack, promise, *boxes)
+        assert stack.tolist() == [0, 3, 2, 1]
+
+
+@pytest.mark.parametrize("frontier", [0, 3, 1000])
+def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, frontier: int) -> None:
+    monkeypatch.setattr(_tree, "FRONTIER", frontier)  # the compiled function keeps its own
+    rng = np.random.default_rng(6)
+    columns, prices, slope = rng.dirichlet(np.ones(4), size=8), 0.1 * rng.normal(size=8), 0.1
+    starts = np.concatenate([_columns.sparse_starts(rng, 200, 8, support) for support in range(1, 8)])
+    _columns.descend_all(columns, prices, slope, starts, 200)
+    cutoff = float(_columns.pricing(columns.T, prices, slope, starts).min()) - 1e-3
+    apart = rivals(rivalry(columns), slope)
+    search = plain(_tree.branch_and_bound)
+    outcome, n, q, nu, variable, split, first, *_ = search(
+        columns, prices, slope, apart, cutoff, 10_000, 10, 0.2
+    )
+    assert outcome == _tree.PROVED
+    assert n > 10
+    tree = {"q": q, "nu": nu, "variable": variable, "split": split, "first": first}
+    check(columns, [Case(prices=prices, slope=slope, proof=Proof(claim=cutoff - 1e-10, **tree))])
+    bold = Case(prices=prices, slope=slope, proof=Proof(claim=cutoff + 1e-2, **tree))
+    with pytest.raises(CertificateError, match="does not prove its claim"):
+        check(columns, [bold])
 
 
 def test_branch_and_bound_finds_the_grid_minimum() -> None:

@@ -23,6 +23,9 @@ LEAF = -1
 SHRINK = -2
 PROVED, FOUND, LIMIT = 0, 1, 2
 SLACK = 1e-12
+#: While fewer boxes are open, the one of the lowest bound comes first, which finds posteriors sooner; beyond, the
+#: newest does, so that memory stays bounded.
+FRONTIER = 1000
 #: Posteriors of one search this close in total variation are the same.
 SAME = 1e-3
 
@@ -198,6 +201,36 @@ def loosest_symbol(point: Array, lower: Array, upper: Array, alpha: Array, beta:
 
 
 @compiled
+def least_index(values: Array) -> int:
+    """Where the least of some values (n,) is; the last such place."""
+    best = values.size - 1
+    for j in range(values.size - 1, -1, -1):
+        if values[j] < values[best]:
+            best = j
+    return best
+
+
+@compiled
+def bring_up(
+    j: int,
+    top: int,
+    stack: NDArray[np.int64],
+    promise: Array,
+    lowers: Array,
+    uppers: Array,
+    points: Array,
+) -> None:
+    """Exchange open box ``j`` with the one on top, in place."""
+    if j != top:
+        stack[j], stack[top] = stack[top], stack[j]
+        promise[j], promise[top] = promise[top], promise[j]
+        for i in range(lowers.shape[1]):
+            lowers[j, i], lowers[top, i] = lowers[top, i], lowers[j, i]
+            uppers[j, i], uppers[top, i] = uppers[top, i], uppers[j, i]
+            points[j, i], points[top, i] = points[top, i], points[j, i]
+
+
+@compiled
 def is_known(known: Array, point: Array) -> bool:
     """Whether a posterior (M,) is among some ``known`` ones (n, M)."""
     for j in range(known.shape[0]):
@@ -255,13 +288,14 @@ def branch_and_bound(
         ``variable`` is LEAF, SHRINK or the symbol split on, ``first`` the first child's number.
     """
     n_x, n_s = columns.shape
-    depth = 400
+    depth = FRONTIER + 400
     q = np.zeros((min(node_limit, 1024) + 2, n_s))
     nu = np.zeros(q.shape[0])
     variable = np.full(q.shape[0], LEAF, np.int32)
     split = np.zeros((q.shape[0], 2))
     first = np.zeros(q.shape[0], np.int32)
     stack = np.zeros(depth, np.int64)
+    promise = np.zeros(depth)
     lowers = np.zeros((depth, n_x))
     uppers = np.zeros((depth, n_x))
     points = np.zeros((depth, n_x))
@@ -302,6 +336,8 @@ def branch_and_bound(
                 break
         height -= 1
         opened += 1
+        if height < FRONTIER:
+            bring_up(least_index(promise[: height + 1]), height, stack, promise, lowers, uppers, points)
         node = stack[height]
         copy(lower, lowers[height])
         copy(upper, uppers[height])
@@ -375,6 +411,7 @@ def branch_and_bound(
             variable[node] = SHRINK
             copy(q[n], q[node])
             stack[height] = n
+            promise[height] = bound
             copy(lowers[height], lower)
             copy(uppers[height], upper)
             copy(points[height], point)
@@ -392,6 +429,7 @@ def branch_and_bound(
         for side in range(2):
             copy(q[n], q[node])
             stack[height] = n
+            promise[height] = bound
             copy(lowers[height], lower)
             copy(uppers[height], upper)
             copy(points[height], point)
