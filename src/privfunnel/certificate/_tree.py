@@ -240,8 +240,8 @@ def _shrink(
 def _exclude_all(forest: _Forest, case: Index, lower: Array, upper: Array) -> Array:
     """:func:`_exclude` for boxes (nodes, M) of several cases, each with its own rivals."""
     pattern = forest.pattern[case]
-    if pattern.size == 0 or np.all(pattern == pattern[0]):
-        return _exclude(lower, upper, forest.allied[pattern[0]]) if pattern.size else upper
+    if np.all(pattern == pattern[0]):
+        return _exclude(lower, upper, forest.allied[pattern[0]])
     upper = upper.copy()
     for number in np.unique(pattern):
         own = np.flatnonzero(pattern == number)
