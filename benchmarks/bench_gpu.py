@@ -24,12 +24,12 @@ import torch
 
 from privfunnel import instances
 from privfunnel.problem import Problem
-from privfunnel.solvers import _aem_batch as batched
-from privfunnel.solvers._aem_run import FIRST_SLOPE
-from privfunnel.solvers._aem_starts import Starts
-from privfunnel.solvers._aem_step import Tables, log_of
-from privfunnel.solvers._aem_torch import torch_batch
 from privfunnel.solvers.aem import AEM
+from privfunnel.solvers.aem import arrays as batched
+from privfunnel.solvers.aem.runs import FIRST_SLOPE
+from privfunnel.solvers.aem.starts import Starts
+from privfunnel.solvers.aem.state import Tables, log_of
+from privfunnel.solvers.aem.torch_backend import torch_batch
 
 
 def synchronise(device: str) -> None:

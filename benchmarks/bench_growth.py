@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel.solvers._aem_engines import KernelEngine, Pace
-from privfunnel.solvers._aem_starts import Starts
-from privfunnel.solvers._aem_step import Tables, log_of
 from privfunnel.solvers.aem import AEM
+from privfunnel.solvers.aem.backends import KernelEngine, Pace
+from privfunnel.solvers.aem.starts import Starts
+from privfunnel.solvers.aem.state import Tables, log_of
 
 # About this many entries are worked on in one measurement.
 ENTRIES = 40_000_000

@@ -17,10 +17,10 @@ from numba import njit
 from benchmarks import harness
 from privfunnel import instances
 from privfunnel.measures import Array, safe_log
-from privfunnel.solvers import _aem_fast, _aem_kernel
-from privfunnel.solvers._aem_engines import KernelEngine, Pace, nonzeros
-from privfunnel.solvers._aem_starts import Starts
-from privfunnel.solvers._aem_step import Tables, log_of, next_slope, step
+from privfunnel.solvers.aem import kernel_accelerated, kernel_plain
+from privfunnel.solvers.aem.backends import KernelEngine, Pace, nonzeros
+from privfunnel.solvers.aem.starts import Starts
+from privfunnel.solvers.aem.state import Tables, log_of, next_slope, step
 
 
 def printed_step(tables: Tables, u: Array, slope: float, target: float) -> tuple[Array, float, int]:
@@ -63,13 +63,13 @@ def printed_step(tables: Tables, u: Array, slope: float, target: float) -> tuple
 @njit(error_model="numpy", cache=True)
 def _exp_pass(source: Array, target: Array) -> None:
     for i in range(source.size):
-        target[i] = _aem_kernel.exp_(source[i])
+        target[i] = kernel_plain.exp_(source[i])
 
 
 @njit(error_model="numpy", cache=True)
 def _log_pass(source: Array, target: Array) -> None:
     for i in range(source.size):
-        target[i] = _aem_kernel.log_(source[i])
+        target[i] = kernel_plain.log_(source[i])
 
 
 def floor(repeats: int) -> dict[str, dict[str, float]]:
@@ -135,7 +135,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     def accelerated() -> None:
         now, before = log_u.copy(), log_u.copy()
         for run_ in range(runs):
-            _aem_fast.run(
+            kernel_accelerated.run(
                 *sparse, tables.p_x, tables.log_p_x, tables.log_p_s, now[run_], before[run_], 0.05, 1.0, 0,
                 float(target[run_]), steps, 0.0, tables.root_tolerance(),
             )  # fmt: skip
@@ -196,21 +196,21 @@ def run(*, quick: bool = False) -> dict[str, Any]:
 def _evaluations(tables: Tables, log_u: Array, target: Array, steps: int) -> float:
     """Evaluations of G a step, counted on the interpreted twins of the compiled loops."""
     count = 0
-    evaluate, root = _aem_kernel.evaluate, _aem_kernel.root
+    evaluate, root = kernel_plain.evaluate, kernel_plain.root
 
     def counting(*arguments: Any) -> Any:
         nonlocal count
         count += 1
         return evaluate(*arguments)
 
-    _aem_kernel.evaluate, _aem_kernel.root = counting, root.py_func
+    kernel_plain.evaluate, kernel_plain.root = counting, root.py_func
     try:
-        _aem_kernel.run.py_func(
+        kernel_plain.run.py_func(
             *nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, tables.log_p_s, log_u[0].copy(), 0.05,
             float(target[0]), steps, 0.0, tables.root_tolerance(),
         )  # fmt: skip
     finally:
-        _aem_kernel.evaluate, _aem_kernel.root = evaluate, root
+        kernel_plain.evaluate, kernel_plain.root = evaluate, root
     return count / steps
 
 

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 import privfunnel as pf
 from privfunnel import instances, plot
 from privfunnel.certificate import load_bundle, save_bundle
-from privfunnel.files import read_json, write_json
+from privfunnel.storage import read_json, write_json
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import privfunnel as pf
 from privfunnel import instances, plot
-from privfunnel.compare import Comparison
+from privfunnel.comparison import Comparison
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 POINTS = 11

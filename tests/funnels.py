@@ -11,7 +11,7 @@ from privfunnel import tables
 from privfunnel.errors import SmallSampleWarning
 from privfunnel.mechanism import Mechanism
 from privfunnel.solution import Answer, Status
-from privfunnel.solve import judge
+from privfunnel.solving import judge
 
 
 def people(n: int = 2000, seed: int = 0) -> dict[str, list[Any]]:

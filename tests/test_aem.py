@@ -11,10 +11,10 @@ from privfunnel import instances
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import Status, kkt_residual
-from privfunnel.solvers._aem_record import LEMMA_TERMS
-from privfunnel.solvers._aem_starts import Starts, anchor
-from privfunnel.solvers._aem_step import Tables, channel_of, log_of, step
 from privfunnel.solvers.aem import AEM
+from privfunnel.solvers.aem.record import LEMMA_TERMS
+from privfunnel.solvers.aem.starts import Starts, anchor
+from privfunnel.solvers.aem.state import Tables, channel_of, log_of, step
 from privfunnel.solvers.base import Progress
 
 HEART = instances.load("heart-failure", perturbation="probabilities")

@@ -13,14 +13,14 @@ from privfunnel import instances
 from privfunnel.errors import InvalidInputError, MissingExtraError
 from privfunnel.measures import mutual_information
 from privfunnel.problem import Problem
-from privfunnel.solvers import _aem_batch as batched
-from privfunnel.solvers import _aem_engines as engines
-from privfunnel.solvers import _aem_step as reference
-from privfunnel.solvers._aem_engines import KernelEngine, NumpyEngine, Pace, make_engine
-from privfunnel.solvers._aem_rules import kept, level_steps
-from privfunnel.solvers._aem_starts import Mixture, Starts, anchor, random_channel
-from privfunnel.solvers._aem_step import Tables, channel_of, log_of
 from privfunnel.solvers.aem import AEM
+from privfunnel.solvers.aem import arrays as batched
+from privfunnel.solvers.aem import backends as engines
+from privfunnel.solvers.aem import state as reference
+from privfunnel.solvers.aem.backends import KernelEngine, NumpyEngine, Pace, make_engine
+from privfunnel.solvers.aem.schedule import kept, level_steps
+from privfunnel.solvers.aem.starts import Mixture, Starts, anchor, random_channel
+from privfunnel.solvers.aem.state import Tables, channel_of, log_of
 
 HEART = instances.load("heart-failure", perturbation="probabilities")
 
@@ -28,17 +28,17 @@ HEART = instances.load("heart-failure", perturbation="probabilities")
 @pytest.fixture(scope="module")
 def kernel() -> object:
     pytest.importorskip("numba", reason="the compiled engine needs the extra 'fast'")
-    from privfunnel.solvers import _aem_kernel
+    from privfunnel.solvers.aem import kernel_plain
 
-    return _aem_kernel
+    return kernel_plain
 
 
 @pytest.fixture(scope="module")
 def fast() -> object:
     pytest.importorskip("numba", reason="the compiled engine needs the extra 'fast'")
-    from privfunnel.solvers import _aem_fast
+    from privfunnel.solvers.aem import kernel_accelerated
 
-    return _aem_fast
+    return kernel_accelerated
 
 
 def case(seed: int) -> tuple[Tables, np.ndarray, np.ndarray]:

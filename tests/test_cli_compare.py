@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from privfunnel.cli import main
-from privfunnel.compare import Comparison
+from privfunnel.comparison import Comparison
 
 FEW = ["--solvers", "greedy,control-maps", "--points", "6", "--time-budget", "5", "--jobs", "1"]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel.compare import Comparison, labels, lineup, run
-from privfunnel.compare.run import _spread
+from privfunnel.comparison import Comparison, labels, lineup, run
+from privfunnel.comparison.run import _spread
 from privfunnel.errors import InvalidInputError
 from privfunnel.solution import Answer, Status
-from privfunnel.solvers._budget import Deadline, cpu_clock
+from privfunnel.solvers.deadline import Deadline, cpu_clock
 
 QUICK = {
     "aem": pf.AEM(restarts=3, max_steps=100),
@@ -149,7 +149,7 @@ def test_solvers_that_cannot_are_told_and_not_hidden():
 
 def test_a_missing_extra_is_an_entry_with_a_message(uniform, monkeypatch):
     from privfunnel.errors import MissingExtraError
-    from privfunnel.solvers import ipopt
+    from privfunnel.solvers.nlp import ipopt
 
     def missing(module: str, extra: str) -> None:
         raise MissingExtraError(f"pip install 'privfunnel[{extra}]'")

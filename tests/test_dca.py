@@ -6,8 +6,8 @@ from scipy.optimize import minimize, nnls
 
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError
-from privfunnel.solvers._budget import Deadline
-from privfunnel.solvers._dca_steps import (
+from privfunnel.solvers.dca import DCA, _objective
+from privfunnel.solvers.dca.steps import (
     Table,
     linearised,
     project_rows,
@@ -15,9 +15,8 @@ from privfunnel.solvers._dca_steps import (
     repaired_step,
     target,
 )
-from privfunnel.solvers._drs_repaired import stationarity
-from privfunnel.solvers.dca import DCA, _objective
-from privfunnel.solvers.drs import uniform_starts
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.sweep import stationarity, uniform_starts
 
 P_S_GIVEN_X = np.array([[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]])
 

@@ -7,8 +7,9 @@ import pytest
 
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError, SolverError
-from privfunnel.solvers._budget import Deadline
-from privfunnel.solvers._drs_published import (
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.drs import DRS, spread_starts
+from privfunnel.solvers.drs.published import (
     CONVERGED,
     FROZEN,
     MAX_STEPS,
@@ -16,8 +17,8 @@ from privfunnel.solvers._drs_published import (
     PublishedSettings,
     run_published,
 )
-from privfunnel.solvers._drs_repaired import RepairedSettings, _solve_q, run_repaired, stationarity
-from privfunnel.solvers.drs import DRS, spread_starts, uniform_starts
+from privfunnel.solvers.drs.repaired import RepairedSettings, _solve_q, run_repaired
+from privfunnel.solvers.sweep import stationarity, uniform_starts
 
 P_S_GIVEN_X = np.array([[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from privfunnel.errors import InvalidInputError
-from privfunnel.files import check_schema, output_folder, read_json, write_json
+from privfunnel.storage import check_schema, output_folder, read_json, write_json
 
 
 def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_signal_before_the_block_took_hold_leaves_nothing(tmp_path: Path) -> N
     # that no generator is closed on the way: the end of the program has to clean up.
     program = f"""
 import contextlib, sys
-from privfunnel.files import output_folder
+from privfunnel.storage import output_folder
 kept = []
 def struck(self, manager, leave):
     kept.append(manager)

@@ -9,10 +9,10 @@ from scipy.optimize import check_grad
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError, MissingExtraError
 from privfunnel.measures import mutual_information
-from privfunnel.solvers import ipopt as ipopt_module
-from privfunnel.solvers._starts import feasible_starts, lift
-from privfunnel.solvers.ipopt import IPOPT
-from privfunnel.solvers.slsqp import SLSQP, disclosure_gradient, leakage_and_gradient
+from privfunnel.solvers.nlp import ipopt as ipopt_module
+from privfunnel.solvers.nlp.ipopt import IPOPT
+from privfunnel.solvers.nlp.slsqp import SLSQP, disclosure_gradient, leakage_and_gradient
+from privfunnel.solvers.nlp.starts import feasible_starts, lift
 
 P_S_GIVEN_X = np.array([[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]])
 

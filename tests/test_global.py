@@ -18,10 +18,10 @@ import privfunnel as pf
 from kernels import Table, simplex_grid
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
-from privfunnel.solvers import global_
-from privfunnel.solvers._coarse import coarse_lines, coarsenings
-from privfunnel.solvers._search import Limits, Search
 from privfunnel.solvers.base import Progress
+from privfunnel.solvers.global_ import work
+from privfunnel.solvers.global_.coarsening import coarse_lines, coarsenings
+from privfunnel.solvers.global_.search import Limits, Search
 from strategies import problems
 
 
@@ -315,7 +315,7 @@ def test_coarser_tables_bound_the_finer_one(monkeypatch: pytest.MonkeyPatch) -> 
         bounds.append(line.lower_bound(exact.requested or 0.0))
         assert bounds[-1] <= exact.leakage
     assert max(bounds) > exact.leakage / 2.0
-    monkeypatch.setattr(global_, "coarse_lines", lambda *_: lines)
+    monkeypatch.setattr(work, "coarse_lines", lambda *_: lines)
     named = solve(problem, 0.9, node_limit=1, throw=False)
     assert named.bound_source == "coarsened certificate"
     assert named.lower_bound == pytest.approx(max(bounds), abs=1e-12)

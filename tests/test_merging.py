@@ -9,11 +9,11 @@ import pytest
 
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError
-from privfunnel.solvers._partition import channel_of
 from privfunnel.solvers.controls import RandomMaps, RandomStarts, random_maps
-from privfunnel.solvers.deterministic import Deterministic, partition_points, set_partitions
-from privfunnel.solvers.greedy import Greedy, merge_path
-from privfunnel.solvers.submodular import (
+from privfunnel.solvers.merging.deterministic import Deterministic, partition_points, set_partitions
+from privfunnel.solvers.merging.greedy import Greedy, merge_path
+from privfunnel.solvers.merging.partitions import channel_of
+from privfunnel.solvers.merging.submodular import (
     Submodular,
     agglomerate,
     enumerate_subsets,

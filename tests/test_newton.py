@@ -8,12 +8,13 @@ import pytest
 import privfunnel as pf
 from kernels import plain
 from privfunnel.solution import stationarity
-from privfunnel.solvers import _newton, global_
-from privfunnel.solvers._columns import exchanges, pricing
-from privfunnel.solvers._master import Master, Prices
-from privfunnel.solvers._newton import conditions, invert, moves, refine
-from privfunnel.solvers._search import Limits, Search
-from privfunnel.solvers._tree import branch_and_bound
+from privfunnel.solvers.global_ import newton, work
+from privfunnel.solvers.global_.branching import branch_and_bound
+from privfunnel.solvers.global_.descents import exchanges
+from privfunnel.solvers.global_.master import Master, Prices
+from privfunnel.solvers.global_.newton import conditions, invert, moves, refine
+from privfunnel.solvers.global_.search import Limits, Search
+from privfunnel.solvers.posteriors.points import pricing
 
 HEART = pf.instances.load("heart-failure")
 
@@ -115,7 +116,7 @@ def test_the_returned_channel_is_stationary() -> None:
 
 def test_the_kernels_are_loaded_before_any_clock_starts() -> None:
     pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
-    global_.load_kernels()
+    work.load_kernels()
     kernels = (conditions, moves, exchanges, branch_and_bound)
     loaded = [list(kernel.signatures) for kernel in kernels]
     pf.solve(HEART, disclosure=0.8 * HEART.disclosure_ceiling, solver="global")
@@ -134,7 +135,7 @@ def test_where_it_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     duals, used = search.master.solve(disclosure), search.master.weights()
     assert refine(search.master, disclosure, duals, used) is not None
     for most in (10, 20, 30):  # too many symbols, supports, posteriors
-        monkeypatch.setattr(_newton, "MOST_UNKNOWNS", most)
+        monkeypatch.setattr(newton, "MOST_UNKNOWNS", most)
         assert refine(search.master, disclosure, duals, used) is None
 
 

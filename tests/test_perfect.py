@@ -13,8 +13,7 @@ from scipy.optimize import linprog
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.measures import entropy
-from privfunnel.solvers import _polytope
-from privfunnel.solvers.perfect import free_disclosure
+from privfunnel.solvers.perfect import free_disclosure, polytope
 from strategies import problems
 
 
@@ -100,7 +99,7 @@ def test_census_falls_into_components() -> None:
 def test_generated_vertices_agree_with_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = pf.instances.load("heart-failure")
     listed = free_disclosure(problem)
-    monkeypatch.setattr(_polytope, "MOST_SUPPORTS", 0)
+    monkeypatch.setattr(polytope, "MOST_SUPPORTS", 0)
     generated = free_disclosure(problem, seconds=60.0)
     assert generated.proved
     assert generated.disclosure == pytest.approx(listed.disclosure, abs=1e-6)
@@ -114,8 +113,8 @@ def test_generated_vertices_agree_with_the_list(monkeypatch: pytest.MonkeyPatch)
 def test_too_many_vertices_to_list() -> None:
     rng = np.random.default_rng(1)
     problem = pf.Problem(rng.poisson(4.0, size=(6, 40)).astype(float))
-    silence = _polytope.Silence.of(problem.p_s_given_x, problem.p_x)
-    assert silence.n_supports > _polytope.MOST_SUPPORTS
+    silence = polytope.Silence.of(problem.p_s_given_x, problem.p_x)
+    assert silence.n_supports > polytope.MOST_SUPPORTS
     free = free_disclosure(problem, seconds=5.0, nodes=200)
     assert problem.evaluate(free.channel).leakage <= 1e-12
     assert free.disclosure > 0.3 * problem.disclosure_ceiling
@@ -140,10 +139,10 @@ def test_weak_dependence_leaves_as_much_free_as_strong(dependence: float) -> Non
 
 
 def test_a_program_that_cannot_be_solved_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: _polytope.Mixture) -> None:
+    def fail(self: polytope.Mixture) -> None:
         raise SolverError("no")
 
-    monkeypatch.setattr(_polytope.Mixture, "solve", fail)
+    monkeypatch.setattr(polytope.Mixture, "solve", fail)
     free = free_disclosure(pf.instances.load("heart-failure"))
     assert free.disclosure == pytest.approx(0.0, abs=1e-12)
     assert not free.proved

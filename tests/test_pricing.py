@@ -13,7 +13,8 @@ import privfunnel as pf
 from kernels import Table, plain, simplex_grid
 from privfunnel.certificate import Case, Proof, check, rivalry, rivals
 from privfunnel.errors import CertificateError
-from privfunnel.solvers import _columns, _lp, _relax, _tree
+from privfunnel.solvers.global_ import branching, descents, relaxation
+from privfunnel.solvers.posteriors import boxes, lp, points
 
 
 def test_knapsack_is_the_linear_program() -> None:
@@ -24,7 +25,7 @@ def test_knapsack_is_the_linear_program() -> None:
         lower, upper = middle * rng.random(n), middle + (1.0 - middle) * rng.random(n)
         cost = rng.normal(size=n)
         expected = linprog(cost, A_eq=np.ones((1, n)), b_eq=[1.0], bounds=np.stack([lower, upper], axis=1))
-        for kernel in (_relax.knapsack, plain(_relax.knapsack)):
+        for kernel in (relaxation.knapsack, plain(relaxation.knapsack)):
             point = np.empty(n)
             value, price = kernel(cost, lower, upper, point)
             assert value == pytest.approx(expected.fun, abs=1e-9)
@@ -47,9 +48,9 @@ def test_shrink_keeps_every_point_below_the_cutoff() -> None:
 
         least = np.minimum(term(lower), term(upper))
         new_lower, new_upper = lower.copy(), upper.copy()
-        plain(_tree.shrink)(rates, slope, excess, new_lower, new_upper)
+        plain(boxes.shrink)(rates, slope, excess, new_lower, new_upper)
         again_lower, again_upper = lower.copy(), upper.copy()
-        _tree.shrink(rates, slope, excess, again_lower, again_upper)
+        boxes.shrink(rates, slope, excess, again_lower, again_upper)
         assert new_lower == pytest.approx(again_lower, abs=1e-14)
         assert new_upper == pytest.approx(again_upper, abs=1e-14)
         w = lower + rng.random((2000, n)) * (upper - lower)
@@ -61,19 +62,19 @@ def test_descent_never_rises() -> None:
     rng = np.random.default_rng(2)
     columns = rng.dirichlet(np.ones(3), size=6)
     prices = rng.normal(size=6)
-    starts = _columns.sparse_starts(rng, 40, 6, 4)
-    before = _columns.pricing(columns.T, prices, 0.3, starts)
-    values = _columns.descend_all(columns, prices, 0.3, starts, 30)
+    starts = points.sparse_starts(rng, 40, 6, 4)
+    before = points.pricing(columns.T, prices, 0.3, starts)
+    values = descents.descend_all(columns, prices, 0.3, starts, 30)
     assert (values <= before + 1e-12).all()
-    assert values == pytest.approx(_columns.pricing(columns.T, prices, 0.3, starts), abs=1e-6)
+    assert values == pytest.approx(points.pricing(columns.T, prices, 0.3, starts), abs=1e-6)
 
 
 def test_exchanges_are_the_best_ones() -> None:
     rng = np.random.default_rng(8)
     columns, prices = rng.dirichlet(np.ones(3), size=6), rng.normal(size=6)
-    active = _columns.sparse_starts(rng, 5, 6, 3)
+    active = points.sparse_starts(rng, 5, 6, 3)
     active[0] = np.eye(6)[2]
-    for kernel in (_columns.exchanges, plain(_columns.exchanges)):
+    for kernel in (descents.exchanges, plain(descents.exchanges)):
         for most in (1, 3):
             found = kernel(columns, prices, 0.3, active, most)
             assert found.sum(axis=1) == pytest.approx(1.0)
@@ -86,8 +87,8 @@ def test_exchanges_are_the_best_ones() -> None:
                         moved[x] += moved[i]
                         moved[i] = 0.0
                         every.append(moved)
-                best = np.sort(_columns.pricing(columns.T, prices, 0.3, np.array(every)))[:most]
-                own = _columns.pricing(columns.T, prices, 0.3, found[j * most : (j + 1) * most])
+                best = np.sort(points.pricing(columns.T, prices, 0.3, np.array(every)))[:most]
+                own = points.pricing(columns.T, prices, 0.3, found[j * most : (j + 1) * most])
                 assert np.sort(own) == pytest.approx(best, abs=1e-12)
 
 
@@ -97,10 +98,10 @@ def test_branch_and_bound_collects_several_minima() -> None:
     apart = rivals(rivalry(columns), 0.9)
     prices = np.zeros(4)
     # By symmetry the four corners are equally good, and with this slope nothing inside is.
-    corner = float(_columns.pricing(columns.T, prices, 0.9, np.eye(4))[0])
-    for kernel in (_tree.branch_and_bound, plain(_tree.branch_and_bound)):
+    corner = float(points.pricing(columns.T, prices, 0.9, np.eye(4))[0])
+    for kernel in (branching.branch_and_bound, plain(branching.branch_and_bound)):
         outcome, *_, found, best = kernel(columns, prices, 0.9, apart, corner + 1e-3, 10_000, 50, 0.2)
-        assert outcome == _tree.FOUND
+        assert outcome == branching.FOUND
         assert best == pytest.approx(corner, abs=1e-6)
         assert sorted(found.argmax(axis=1)) == [0, 1, 2, 3]
         assert found.max(axis=1) == pytest.approx(1.0, abs=1e-3)
@@ -108,8 +109,8 @@ def test_branch_and_bound_collects_several_minima() -> None:
 
 def test_the_lowest_box_comes_first() -> None:
     for least, exchange in (
-        (_tree.least_index, _tree.bring_up),
-        (plain(_tree.least_index), plain(_tree.bring_up)),
+        (branching.least_index, branching.bring_up),
+        (plain(branching.least_index), plain(branching.bring_up)),
     ):
         assert least(np.array([3.0, 1.0, 2.0, 1.0, 5.0])) == 3  # the newest of equals
         assert least(np.array([7.0])) == 0
@@ -125,18 +126,18 @@ def test_the_lowest_box_comes_first() -> None:
 
 @pytest.mark.parametrize("frontier", [0, 3, 1000])
 def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, frontier: int) -> None:
-    monkeypatch.setattr(_tree, "FRONTIER", frontier)  # the compiled function keeps its own
+    monkeypatch.setattr(branching, "FRONTIER", frontier)  # the compiled function keeps its own
     rng = np.random.default_rng(6)
     columns, prices, slope = rng.dirichlet(np.ones(4), size=8), 0.1 * rng.normal(size=8), 0.1
-    starts = np.concatenate([_columns.sparse_starts(rng, 200, 8, support) for support in range(1, 8)])
-    _columns.descend_all(columns, prices, slope, starts, 200)
-    cutoff = float(_columns.pricing(columns.T, prices, slope, starts).min()) - 1e-3
+    starts = np.concatenate([points.sparse_starts(rng, 200, 8, support) for support in range(1, 8)])
+    descents.descend_all(columns, prices, slope, starts, 200)
+    cutoff = float(points.pricing(columns.T, prices, slope, starts).min()) - 1e-3
     apart = rivals(rivalry(columns), slope)
-    search = plain(_tree.branch_and_bound)
+    search = plain(branching.branch_and_bound)
     outcome, n, q, nu, variable, split, first, *_ = search(
         columns, prices, slope, apart, cutoff, 10_000, 10, 0.2
     )
-    assert outcome == _tree.PROVED
+    assert outcome == branching.PROVED
     assert n > 10
     tree = {"q": q, "nu": nu, "variable": variable, "split": split, "first": first}
     check(columns, [Case(prices=prices, slope=slope, proof=Proof(claim=cutoff - 1e-10, **tree))])
@@ -147,21 +148,21 @@ def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, f
 
 def test_branch_and_bound_finds_the_grid_minimum() -> None:
     rng = np.random.default_rng(4)
-    for kernel in (_tree.branch_and_bound, plain(_tree.branch_and_bound)):
+    for kernel in (branching.branch_and_bound, plain(branching.branch_and_bound)):
         for _ in range(3):
             columns = rng.dirichlet(np.ones(3), size=3)
             prices, slope = rng.normal(size=3) * 0.3, float(rng.random())
             apart = rivals(rivalry(columns), slope)
             grid = simplex_grid(300)
-            least = float(_columns.pricing(columns.T, prices, slope, grid).min())
-            assert kernel(columns, prices, slope, apart, least - 1e-3, 10_000, 10, 0.2)[0] == _tree.PROVED
+            least = float(points.pricing(columns.T, prices, slope, grid).min())
+            assert kernel(columns, prices, slope, apart, least - 1e-3, 10_000, 10, 0.2)[0] == branching.PROVED
             outcome, *_, found, best = kernel(columns, prices, slope, apart, least + 1e-3, 10_000, 10, 0.2)
-            assert outcome == _tree.FOUND
+            assert outcome == branching.FOUND
             assert best < least + 1e-3
-            assert _columns.pricing(columns.T, prices, slope, found).min() < least + 1e-3
+            assert points.pricing(columns.T, prices, slope, found).min() < least + 1e-3
             assert kernel(columns, prices, slope, apart, least - 1e-3, 1, 10, 0.2)[0] in (
-                _tree.PROVED,
-                _tree.LIMIT,
+                branching.PROVED,
+                branching.LIMIT,
             )
 
 
@@ -199,7 +200,7 @@ class Stalling:
 def test_a_stalled_program_is_tried_in_other_ways(works_at: int) -> None:
     model = Stalling(works_at)
     before = dict(model.options)
-    assert _lp.run_stubbornly(model) == (works_at <= 4)
+    assert lp.run_stubbornly(model) == (works_at <= 4)
     assert model.runs == min(works_at, 4)
     assert model.cleared == model.runs - 1
     assert model.options == before

@@ -25,7 +25,7 @@ from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWa
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook, writer
 from privfunnel.release.sampler import Recogniser, Sampler
-from privfunnel.solve import solve
+from privfunnel.solving import solve
 from signals import hang_up
 
 pa = pytest.importorskip("pyarrow")

@@ -18,7 +18,7 @@ from privfunnel.errors import (
     need,
 )
 from privfunnel.solution import Answer, Record, Solution, stationarity
-from privfunnel.solve import judge, meet
+from privfunnel.solving import judge, meet
 from strategies import channels_for, problems
 from test_problem import synthetic
 from toys import Mixer

@@ -140,7 +140,7 @@ def test_trouble_is_told_in_one_line(
 def test_mixed_types_late_in_a_large_file_are_told_with_their_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privfunnel.engines.files.SMALL_FILE", 0)
+    monkeypatch.setattr("privfunnel.engines.readers.SMALL_FILE", 0)
     path = write(tmp_path / "t.csv", "s,x\n" + "a,1\n" * 30_000 + "b,oops\n")
     with pytest.raises(InvalidInputError, match=r"column 'x' .*holds 'oops' in line 30002: .*--type x=text"):
         count(path)

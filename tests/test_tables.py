@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from privfunnel import tables
 from privfunnel.engines import Cut, ReadOptions, Top, open_table
 from privfunnel.engines.bins import merged
-from privfunnel.engines.columns import ABOVE, BELOW, UNSEEN, Column, canonical, text
+from privfunnel.engines.categories import ABOVE, BELOW, UNSEEN, Column, canonical, text
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 
 duckdb = pytest.importorskip("duckdb")
@@ -162,7 +162,7 @@ def test_quantile_bins_agree_across_engines_and_with_numpy(name: str) -> None:
 
 
 def test_quantiles_of_more_values_than_may_leave_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privfunnel.engines.table.QUANTILE_VALUES", 10)
+    monkeypatch.setattr("privfunnel.engines.source.QUANTILE_VALUES", 10)
     values = [float(i) for i in range(101)]
     counts = tables.count(
         pa.table({"v": values, "s": ["a"] * 101}), private="s", public="v", bins={"v": "quantiles:4"}

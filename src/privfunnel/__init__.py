@@ -17,13 +17,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from privfunnel.compare import Comparison, compare
+from privfunnel.comparison import Comparison, compare
 from privfunnel.curve import Curve, trace
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import Solution, Status, kkt_residual
-from privfunnel.solve import solve
-from privfunnel.solvers.registry import SOLVERS as _SOLVERS
+from privfunnel.solvers.registry import SOLVERS
+from privfunnel.solving import solve
 
 if TYPE_CHECKING:
     from privfunnel import instances
@@ -53,7 +53,7 @@ __all__ = [
 _LAZY_MODULES = ("bottleneck", "estimator", "explorer", "instances", "measures", "mechanism", "plot", "release",
                  "report", "tables", "audit", "errors")  # fmt: skip
 _LAZY_CLASSES = {"Mechanism": "privfunnel.mechanism", "PrivacyFunnel": "privfunnel.estimator"}
-_SOLVER_CLASSES = {attribute: module for module, attribute in _SOLVERS.values()}
+_SOLVER_CLASSES = {attribute: module for module, attribute in SOLVERS.values()}
 
 
 def __getattr__(name: str) -> Any:

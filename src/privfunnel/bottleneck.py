@@ -30,9 +30,9 @@ from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import NATS_PER_BIT, Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import Solution, Status
-from privfunnel.solve import check_disclosure, check_seed
-from privfunnel.solvers._mix import lower_envelope
-from privfunnel.solvers._options import check_positive, check_whole
+from privfunnel.solvers.options import check_positive, check_whole
+from privfunnel.solvers.sweep import lower_envelope
+from privfunnel.solving import check_disclosure, check_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,11 +21,12 @@ from privfunnel.errors import (
     SolverError,
     need,
 )
-from privfunnel.files import check_schema, read_json, write_json
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Solution, Status, fields_from
-from privfunnel.solve import (
+from privfunnel.solvers import registry
+from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solving import (
     DEFAULT_GAP,
     ROUNDING,
     UNFINISHED,
@@ -35,8 +36,7 @@ from privfunnel.solve import (
     meet,
     target_gap,
 )
-from privfunnel.solvers import registry
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.storage import check_schema, read_json, write_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

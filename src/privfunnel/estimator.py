@@ -14,10 +14,10 @@ from privfunnel.engines import bins as binning
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Problem
-from privfunnel.release.columns import Output
+from privfunnel.release.output import Output
 from privfunnel.release.randomness import Uniforms, secure, seeded
 from privfunnel.release.sampler import Sampler, Tally
-from privfunnel.solve import solve
+from privfunnel.solving import solve
 
 need("sklearn", "sklearn")  # told before the imports below would fail without advice
 

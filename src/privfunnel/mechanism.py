@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.engines import Column
-from privfunnel.engines.columns import labels
+from privfunnel.engines.categories import labels
 from privfunnel.errors import InvalidInputError
-from privfunnel.files import check_schema, read_json, write_json
 from privfunnel.measures import Array
 from privfunnel.solution import Solution
+from privfunnel.storage import check_schema, read_json, write_json
 from privfunnel.tables import Counts
 
 SCHEMA = "privfunnel/mechanism"

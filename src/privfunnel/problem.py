@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from privfunnel import measures
 from privfunnel.errors import InvalidInputError, SolverError
-from privfunnel.files import check_schema, read_json, write_json
 from privfunnel.measures import Array
+from privfunnel.storage import check_schema, read_json, write_json
 
 Mask = NDArray[np.bool_]
 AnyArray = TypeVar("AnyArray", bound=np.ndarray[Any, Any])

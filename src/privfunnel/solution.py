@@ -12,9 +12,9 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.errors import InvalidInputError
-from privfunnel.files import check_schema, read_json, write_json
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
+from privfunnel.storage import check_schema, read_json, write_json
 
 if TYPE_CHECKING:
     from privfunnel.certificate import Certificate

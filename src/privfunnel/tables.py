@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from privfunnel.engines import Bins, Column, Cut, ReadOptions, Table, Top, Value, open_table
 from privfunnel.engines import bins as binning
-from privfunnel.engines.columns import Codes, canonical, in_order, kind_of, labels
-from privfunnel.engines.table import is_number
+from privfunnel.engines.categories import Codes, canonical, in_order, kind_of, labels
+from privfunnel.engines.source import is_number
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.measures import entropy, miller_madow_bias
 from privfunnel.problem import Problem

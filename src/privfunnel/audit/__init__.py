@@ -16,7 +16,7 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit import findings, promise
-from privfunnel.audit.align import align, recount
+from privfunnel.audit.alignment import align, recount
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.estimates import (
     Information,
@@ -27,7 +27,7 @@ from privfunnel.audit.estimates import (
     resampling,
 )
 from privfunnel.audit.findings import Resampled
-from privfunnel.audit.holdout import holdout
+from privfunnel.audit.held_out import holdout
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Symbol
 from privfunnel.engines import Column, ReadOptions

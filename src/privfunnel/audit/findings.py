@@ -8,7 +8,7 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit import attacker
-from privfunnel.audit.align import Sample
+from privfunnel.audit.alignment import Sample
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.estimates import (
     Information,

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.audit.align import Sample
+from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
-from privfunnel.engines.columns import labels
+from privfunnel.engines.categories import labels
 from privfunnel.measures import Array
 from privfunnel.mechanism import AGREEMENT, Mechanism, attribute_tables
 from privfunnel.release.sampler import Alias

@@ -19,10 +19,10 @@ Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`
 
 from __future__ import annotations
 
-from privfunnel.certificate._certificate import Certificate, combine, components, verify_all
-from privfunnel.certificate._files import load_bundle, save_bundle
-from privfunnel.certificate._rivals import rivalry, rivals
-from privfunnel.certificate._tree import LEAF, SHRINK, Case, Proof, check
+from privfunnel.certificate.bundle import load_bundle, save_bundle
+from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
+from privfunnel.certificate.checker import LEAF, SHRINK, Case, Proof, check
+from privfunnel.certificate.rivals import rivalry, rivals
 
 __all__ = [
     "LEAF",

@@ -83,8 +83,8 @@ def command(
       privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.5 --disclosure 60%
     """
     from privfunnel import audit
-    from privfunnel.files import write_json
     from privfunnel.mechanism import Mechanism
+    from privfunnel.storage import write_json
 
     if len(tables) > 2:
         raise InvalidInputError(f"{len(tables)} tables are too many: give the original and the released one")
@@ -165,7 +165,7 @@ def _held_out(
 
     from privfunnel import audit, tables
     from privfunnel.audit.result import holdout_words
-    from privfunnel.files import write_json
+    from privfunnel.storage import write_json
 
     if (asked["disclosure"] is None) == (asked["leakage"] is None):
         raise InvalidInputError(

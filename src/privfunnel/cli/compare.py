@@ -19,7 +19,7 @@ from privfunnel.cli._common import (
 )
 
 if TYPE_CHECKING:
-    from privfunnel.compare import Comparison
+    from privfunnel.comparison import Comparison
 
 
 @click.command(
@@ -62,7 +62,7 @@ def command(
       privfunnel compare joint.csv --solvers aem,drs,greedy --time-budget 20 --out out/compared
     """
     from privfunnel import compare
-    from privfunnel.files import output_folder
+    from privfunnel.storage import output_folder
 
     problem = load_source(source, **reading)
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]

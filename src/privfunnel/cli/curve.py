@@ -88,9 +88,9 @@ def command(
       privfunnel curve heart-failure --out out/heart --choose 80% --beside aem --beside greedy
     """
     from privfunnel import solve, trace
-    from privfunnel.files import output_folder
-    from privfunnel.solve import check_disclosure
     from privfunnel.solvers import registry
+    from privfunnel.solving import check_disclosure
+    from privfunnel.storage import output_folder
 
     if out is None and (choose is not None or beside):
         raise InvalidInputError(

@@ -23,7 +23,7 @@ def command(quick: bool, out: Path, seed: int, fresh: bool) -> None:
     """
     from privfunnel import reproduce
     from privfunnel.errors import need
-    from privfunnel.solve import check_seed
+    from privfunnel.solving import check_seed
 
     check_seed(seed)
     need("matplotlib", extra="plots")  # told before the work, not after it

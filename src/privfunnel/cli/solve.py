@@ -76,7 +76,7 @@ def command(
       privfunnel solve patients.csv --private sex,death --public smoking,diabetes --disclosure 60% --out design
     """
     from privfunnel import solve
-    from privfunnel.files import output_folder
+    from privfunnel.storage import output_folder
 
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError(

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from privfunnel.engines.bins import Bins, Cut, Top
-from privfunnel.engines.columns import Column, Value
+from privfunnel.engines.categories import Column, Value
 from privfunnel.engines.database import Database
-from privfunnel.engines.files import ReadOptions, connect, open_file
-from privfunnel.engines.table import Table
+from privfunnel.engines.readers import ReadOptions, connect, open_file
+from privfunnel.engines.source import Table
 from privfunnel.errors import InvalidInputError, need
 
 __all__ = ["Bins", "Column", "Cut", "Database", "ReadOptions", "Table", "Top", "Value", "open_table"]

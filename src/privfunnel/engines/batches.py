@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privfunnel.errors import InvalidInputError, need
 
 if TYPE_CHECKING:
-    from privfunnel.engines.table import Table
+    from privfunnel.engines.source import Table
 
 
 def stream(table: Table, names: Sequence[str], rows: int) -> Iterator[Any]:

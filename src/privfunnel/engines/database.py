@@ -8,8 +8,8 @@ from typing import Any
 
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Rule, Top
-from privfunnel.engines.columns import canonical, kind_of
-from privfunnel.engines.table import QUANTILE_VALUES, Grouped, Table
+from privfunnel.engines.categories import canonical, kind_of
+from privfunnel.engines.source import QUANTILE_VALUES, Grouped, Table
 from privfunnel.errors import InvalidInputError, need
 
 SAMPLE_VALUES = 50

@@ -12,7 +12,7 @@ from privfunnel import audit
 from privfunnel.certificate import Certificate, save_bundle
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import draws, recipes
+from privfunnel.explorer import recipes, release_files
 from privfunnel.explorer.recipes import Grid
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
@@ -101,8 +101,8 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 command=recipes.command_line(setting, curve, solution),
             ),
         )
-    elif not all((place / file).exists() for file in draws.FILES):
-        draws.write(setting.source, mechanism, place)
+    elif not all((place / file).exists() for file in release_files.FILES):
+        release_files.write(setting.source, mechanism, place)
     return target
 
 

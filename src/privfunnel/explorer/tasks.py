@@ -27,9 +27,9 @@ from privfunnel.problem import Problem
 from privfunnel.report import chart, view
 from privfunnel.report.axes import Axis
 from privfunnel.solution import Answer, Solution
-from privfunnel.solve import DEFAULT_GAP, check_disclosure, judge
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
+from privfunnel.solving import DEFAULT_GAP, check_disclosure, judge
 from privfunnel.tables import Counts, count
 
 MANY_VALUES = 12  # a number with more different values gets bins suggested

@@ -19,8 +19,8 @@ from difflib import get_close_matches
 import numpy as np
 
 from privfunnel.errors import InvalidInputError
-from privfunnel.instances._bands import Bands, equal_width
-from privfunnel.instances._catalogue import CATALOGUE, Instance, KnownAnswer
+from privfunnel.instances.bands import Bands, equal_width
+from privfunnel.instances.catalogue import CATALOGUE, Instance, KnownAnswer
 from privfunnel.problem import Problem
 
 __all__ = ["Instance", "KnownAnswer", "describe", "equal_width", "load", "names"]

@@ -18,7 +18,7 @@ from privfunnel.engines import ReadOptions, Table, open_table
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook as codebooks
-from privfunnel.release.columns import BINNED, FORMS, Output, check_kept
+from privfunnel.release.output import BINNED, FORMS, Output, check_kept
 from privfunnel.release.randomness import Uniforms, secure, seeded
 from privfunnel.release.sampler import UNSEEN_RULES, Sampler, Tally
 from privfunnel.release.writer import BatchWriter, atomic, check_target, file_format

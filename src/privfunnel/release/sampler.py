@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.engines import Column, Cut
-from privfunnel.engines.columns import ABOVE, BELOW
+from privfunnel.engines.categories import ABOVE, BELOW
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism

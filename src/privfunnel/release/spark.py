@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from privfunnel.errors import need
-from privfunnel.release.columns import Output
+from privfunnel.release.output import Output
 from privfunnel.release.randomness import Uniforms, secure, seeded
 from privfunnel.release.sampler import Sampler, Tally
 

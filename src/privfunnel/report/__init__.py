@@ -8,7 +8,7 @@ True
 
 from __future__ import annotations
 
-from privfunnel.report.auditing import audit_section
+from privfunnel.report.audit_section import audit_section
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.html import Report, Section, render, write

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from privfunnel import plot
-from privfunnel.files import check_schema, output_folder, read_json, write_json
 from privfunnel.reproduce.figures import FIGURES, draw
 from privfunnel.reproduce.page import page
 from privfunnel.reproduce.panels import PANELS, Panel, PanelResult, Plan, compute
+from privfunnel.storage import check_schema, output_folder, read_json, write_json
 
 __all__ = ["PANELS", "Panel", "PanelResult", "Plan", "compute", "run"]
 

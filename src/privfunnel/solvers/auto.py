@@ -9,9 +9,8 @@ from typing import ClassVar
 from privfunnel import channels
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
-
-from .base import Listener, Solver
-from .global_ import Global
+from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.global_ import Global
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ import numpy as np
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
-from privfunnel.solvers._mix import Pool, evaluate_batch
-from privfunnel.solvers._options import check_whole
-from privfunnel.solvers._starts import feasible_starts
 from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.nlp.starts import feasible_starts
+from privfunnel.solvers.options import check_whole
+from privfunnel.solvers.sweep import Pool, evaluate_batch
 
 _BATCH_ENTRIES = 500_000
 

@@ -1,0 +1,227 @@
+"""Original and released rows side by side, as counts of pairs; neither table is held in memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel import tables
+from privfunnel.engines import Column, Cut, ReadOptions, Table, open_table
+from privfunnel.engines.categories import labels
+from privfunnel.errors import InvalidInputError, SmallSampleWarning, need
+from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+from privfunnel.release.sampler import Recogniser
+
+Codes = NDArray[np.int64]
+BATCH_ROWS = 131_072
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Counts of pairs of one original and one released table.
+
+    Attributes:
+        counts: The original's counts (S, X), with their columns; ``matched`` those of its rows that have a partner.
+        sy: Rows by (s, y), shape (K, N); ``xy`` by (x, y), shape (M, N).
+        y_columns: The released columns, ``y_codes`` (N, released columns) the categories of each released symbol.
+        unmatched: Rows of either table without a partner, where rows are matched by key.
+    """
+
+    counts: tables.Counts
+    matched: tables.Counts
+    sy: Array
+    xy: Array
+    y_columns: tuple[Column, ...]
+    y_codes: Codes
+    unmatched: int = 0
+
+    @property
+    def n(self) -> int:
+        """Rows that were matched."""
+        return int(self.sy.sum())
+
+    @property
+    def y_labels(self) -> tuple[str, ...]:
+        """Names of the released symbols."""
+        if len(self.y_columns) == 1:
+            return tuple(str(self.y_columns[0].values[code]) for code in self.y_codes[:, 0])
+        return labels(self.y_columns, self.y_codes)
+
+
+def recount(
+    original: Any,
+    private: Sequence[str],
+    public: Sequence[str],
+    bins: Mapping[str, Any],
+    read: ReadOptions | None,
+) -> tables.Counts:
+    """Counts of the original table; the audit's own intervals say what few rows mean, so no warning here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        return tables.count(original, private=private, public=public, bins=bins, read=read, max_levels=10_000)
+
+
+def align(
+    original: Any,
+    released: Any,
+    counts: tables.Counts,
+    *,
+    mechanism: Mechanism | None = None,
+    on: str | None = None,
+    bins: Mapping[str, Any] | None = None,
+    read: ReadOptions | None = None,
+    read_released: ReadOptions | None = None,
+) -> Sample:
+    """Pair the rows of two tables, by order or by the column ``on``.
+
+    Raises:
+        InvalidInputError: The tables have different numbers of rows, the key is missing or not unique, or the release
+            holds something that the mechanism cannot have released.
+    """
+    with open_table(released, read_released) as after:
+        y_columns, y_codes = _released_symbols(after, mechanism, on, bins or {})
+        with open_table(original, read) as before:
+            _require_key(before, after, on)
+            names = [*dict.fromkeys([*(c.name for c in counts.private), *(c.name for c in counts.public)])]
+            s_of, x_of = Recogniser(counts.private, counts.s_codes), Recogniser(counts.public, counts.x_codes)
+            y_of = Recogniser(y_columns, y_codes)
+            key = [] if on is None else [on]
+            left = ((s_of(_encode(batch, counts.private)), x_of(_encode(batch, counts.public)), _key(batch, on))
+                    for batch in before.batches([*names, *(k for k in key if k not in names)], BATCH_ROWS))  # fmt: skip
+            y_names = [column.name for column in y_columns]
+            read_y = after.batches([*y_names, *(k for k in key if k not in y_names)], BATCH_ROWS)
+            right = (
+                (_known(y_of(_encode(batch, y_columns)), batch, y_columns), _key(batch, on))
+                for batch in read_y
+            )
+            shape = (counts.n_s, counts.n_x, len(y_codes))
+            if on is None:
+                sy, xy = _by_order(left, right, shape)
+                matched, unmatched = counts, 0
+            else:
+                sy, xy, cells, unmatched = _by_key(left, right, shape, on)
+                matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2])
+    return Sample(counts, matched, sy, xy, y_columns, y_codes, unmatched)
+
+
+def _require_key(before: Table, after: Table, on: str | None) -> None:
+    for table in (before, after):
+        if on is not None and on not in table.columns:
+            raise InvalidInputError(
+                f"{table.name} has no column {on!r} to match rows on: keep the key, or match by order"
+            )
+
+
+def _released_symbols(
+    table: Table, mechanism: Mechanism | None, on: str | None, bins: Mapping[str, Any]
+) -> tuple[tuple[Column, ...], Codes]:
+    """The released columns as categories, and the symbols they can form."""
+    names = [name for name in table.columns if name != on]
+    if mechanism is not None and set(mechanism.public_names) <= set(names):
+        texts = [name for name in mechanism.public_names if table.kinds[name] == "text"]
+        return tuple(_as_written(column, texts) for column in mechanism.public), mechanism.x_codes
+    if mechanism is not None:
+        name = "released" if "released" in names else names[0] if len(names) == 1 else None
+        if name is None:
+            raise InvalidInputError(
+                f"{table.name} has neither the column 'released' nor the public columns "
+                f"{', '.join(mechanism.public_names)}: it was not released by this mechanism"
+            )
+        column = Column(name, "text", mechanism.y_labels)
+        return (column,), np.arange(mechanism.n_y)[:, None]
+    used = {name: rule for name, rule in bins.items() if name in names}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        found = tables.count(table, private=names[:1], public=names, bins=used)
+    return found.public, found.x_codes
+
+
+def _as_written(column: Column, texts: Sequence[str]) -> Column:
+    """A public column as a release of records holds it: bins as labels are texts of their own."""
+    if isinstance(column.bins, Cut) and column.name in texts:
+        return Column(column.name, "text", column.values)
+    return column
+
+
+def _encode(batch: Any, columns: Sequence[Column]) -> list[Codes]:
+    return [column.encode(batch.column(batch.schema.get_field_index(column.name))) for column in columns]
+
+
+def _key(batch: Any, on: str | None) -> Any:
+    return None if on is None else batch.column(batch.schema.get_field_index(on))
+
+
+def _known(y: Codes, batch: Any, columns: Sequence[Column]) -> Codes:
+    bad = np.flatnonzero(y < 0)
+    if len(bad):
+        row = {
+            c.name: batch.column(batch.schema.get_field_index(c.name))[int(bad[0])].as_py() for c in columns
+        }
+        raise InvalidInputError(
+            f"the release holds {', '.join(f'{name}={value!r}' for name, value in row.items())}, which the mechanism "
+            "never releases: is it the right mechanism?"
+        )
+    return y
+
+
+def _by_order(
+    left: Iterator[tuple[Codes, Codes, Any]], right: Iterator[tuple[Codes, Any]], shape: tuple[int, int, int]
+) -> tuple[Array, Array]:
+    n_s, n_x, n_y = shape
+    sy, xy = np.zeros(n_s * n_y), np.zeros(n_x * n_y)
+    waiting, rows = np.zeros(0, dtype=np.int64), [0, 0]
+    for s, x, _ in left:
+        rows[0] += len(s)
+        parts = [waiting]
+        while sum(map(len, parts)) < len(s):
+            y, _key_column = next(right, (None, None))
+            if y is None:
+                break
+            rows[1] += len(y)
+            parts.append(y)
+        joined = np.concatenate(parts)
+        y, waiting = joined[: len(s)], joined[len(s) :]
+        sy += np.bincount(s[: len(y)] * n_y + y, minlength=len(sy))
+        xy += np.bincount(x[: len(y)] * n_y + y, minlength=len(xy))
+    rows[1] += sum(len(y) for y, _ in right)
+    if rows[0] != rows[1]:
+        raise InvalidInputError(
+            f"the original has {rows[0]} rows and the release {rows[1]}: match them by a kept key (--on COLUMN)"
+        )
+    return sy.reshape(n_s, n_y), xy.reshape(n_x, n_y)
+
+
+def _by_key(
+    left: Iterator[tuple[Codes, Codes, Any]],
+    right: Iterator[tuple[Codes, Any]],
+    shape: tuple[int, int, int],
+    on: str,
+) -> tuple[Array, Array, tuple[Codes, Codes, Codes], int]:
+    """Codes and keys, a few bytes a row, are joined in Arrow."""
+    pa = need("pyarrow", "tables")
+    n_s, n_x, n_y = shape
+    before = pa.concat_tables([pa.table({"key": key, "s": s, "x": x}) for s, x, key in left])
+    after = pa.concat_tables([pa.table({"key": key, "y": y}) for y, key in right])
+    for table, what in ((before, "original"), (after, "release")):
+        if len(table["key"].unique()) < len(table) or table["key"].null_count:
+            raise InvalidInputError(
+                f"the key {on!r} is not unique in the {what}, or has nulls: choose another one"
+            )
+    if before["key"].type != after["key"].type:
+        before, after = (t.set_column(0, "key", t["key"].cast(pa.string())) for t in (before, after))
+    both = before.join(after, "key", join_type="inner")
+    if len(both) == 0:
+        raise InvalidInputError(f"no value of {on!r} is in both tables: is it the right key?")
+    s, x, y = (both[name].to_numpy() for name in ("s", "x", "y"))
+    sy = np.bincount(s * n_y + y, minlength=n_s * n_y).astype(np.float64)
+    xy = np.bincount(x * n_y + y, minlength=n_x * n_y).astype(np.float64)
+    unmatched = len(before) + len(after) - 2 * len(both)
+    cells, n = np.unique(s * n_x + x, return_counts=True)
+    matched = (cells // n_x, cells % n_x, n.astype(np.int64))
+    return sy.reshape(n_s, n_y), xy.reshape(n_x, n_y), matched, unmatched

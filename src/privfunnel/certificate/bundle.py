@@ -1,0 +1,100 @@
+"""Certificate files: one compressed ``.npz`` for one or many, read without unpickling anything."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privfunnel.certificate.certificate import Certificate
+from privfunnel.certificate.checker import Proof
+from privfunnel.errors import CertificateError, InvalidInputError
+from privfunnel.storage import write_bytes
+
+SCHEMA = "privfunnel/certificate"
+SCHEMA_VERSION = 1
+
+_TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
+
+
+def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate]) -> None:
+    """Write certificates, e.g. those of a curve, as one compressed ``.npz`` file, whole or not at all."""
+    data: dict[str, Any] = {"schema": np.array(SCHEMA), "version": np.array(SCHEMA_VERSION)}
+    count = 0
+    for c, certificate in enumerate(certificates):
+        count += 1
+        data[f"{c}.fingerprint"] = np.array(certificate.fingerprint)
+        data[f"{c}.prices"] = certificate.prices
+        data[f"{c}.numbers"] = np.array([certificate.slope, certificate.value, certificate.intercept])
+        data[f"{c}.claims"] = np.array([proof.claim for proof in certificate.proofs])
+        if certificate.coarsening is not None:
+            data[f"{c}.coarsening"] = certificate.coarsening
+        for t, proof in enumerate(certificate.proofs):
+            data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
+    data["count"] = np.array(count)
+    write_bytes(path, lambda stream: np.savez_compressed(stream, **data))
+
+
+def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
+    """Read what :func:`save_bundle` wrote.
+
+    Raises:
+        CertificateError: The file cannot be read as certificates of this version.
+    """
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as data:
+            if str(data["schema"]) != SCHEMA:
+                raise CertificateError(f"{str(path)!r} is not a certificate file: give one written by save")
+            if int(data["version"]) != SCHEMA_VERSION:
+                raise CertificateError(
+                    f"{str(path)!r} has certificate version {int(data['version'])}, this release reads "
+                    f"{SCHEMA_VERSION}: update privfunnel or write the file again"
+                )
+            return tuple(_read(data, c) for c in range(int(data["count"])))
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"cannot read {str(path)!r} ({error.strerror}): check the path") from error
+    except (
+        OSError,
+        KeyError,
+        ValueError,
+        EOFError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as e:
+        raise CertificateError(
+            f"{str(path)!r} is not a readable certificate file: give the .npz that solve --out or curve --out wrote"
+        ) from e
+
+
+def _read(data: Any, c: int) -> Certificate:
+    slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
+    proofs = []
+    for t, claim in enumerate(data[f"{c}.claims"]):
+        q, nu, variable, split, first = (data[f"{c}.{t}.{name}"] for name in _TREE_ARRAYS)
+        proofs.append(
+            Proof(
+                claim=float(claim),
+                q=q.astype(np.float64),
+                nu=nu.astype(np.float64),
+                variable=variable.astype(np.int32),
+                split=split.astype(np.float64),
+                first=first.astype(np.int32),
+            )
+        )
+    groups = data[f"{c}.coarsening"].astype(np.int32) if f"{c}.coarsening" in data else None
+    return Certificate(
+        fingerprint=str(data[f"{c}.fingerprint"]),
+        prices=data[f"{c}.prices"].astype(np.float64),
+        slope=slope,
+        value=value,
+        intercept=intercept,
+        proofs=tuple(proofs),
+        coarsening=groups,
+    )

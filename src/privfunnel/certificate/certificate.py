@@ -1,0 +1,232 @@
+"""The certificate: prices, a slope and one tree a component, and the line that they prove."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from privfunnel import measures
+from privfunnel.certificate.checker import LARGEST, Case, Index, Proof, check
+from privfunnel.errors import CertificateError
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def components(p_s_given_x: Array) -> list[tuple[Index, Index]]:
+    """Connected components of the bipartite graph of p(s|x)'s nonzeros, as pairs (indices of s, indices of x)."""
+    n_s, n_x = p_s_given_x.shape
+    rows, columns = np.nonzero(p_s_given_x)
+    ones = np.ones(rows.size)
+    graph = csr_array((ones, (rows, columns + n_s)), shape=(n_s + n_x, n_s + n_x))
+    count, label = connected_components(graph, directed=False)
+    return [(np.flatnonzero(label[:n_s] == c), np.flatnonzero(label[n_s:] == c)) for c in range(count)]
+
+
+def combine(claims: Sequence[float], slope: float) -> float:
+    """Lower bound on min F from lower bounds f_c on the components' own minima, rounding allowed for."""
+    f = np.asarray(claims, dtype=np.float64)
+    least = float(f.min())
+    if slope >= 1.0 or f.size == 1:
+        return least
+    spread = (1.0 - slope) * float(np.log(np.sum(np.exp(-(f - least) / (1.0 - slope)))))
+    return least - spread - 8.0 * _EPS * (abs(least) + spread + 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Certificate:
+    """Proof of the line ``intercept + slope·R`` below the whole curve L(R), in nats.
+
+    Attributes:
+        fingerprint: The problem it belongs to.
+        prices: a, shape (M,).
+        slope: μ ≥ 0.
+        value: Proved lower bound on min F.
+        intercept: The line at R = 0.
+        proofs: One tree a component, in the order of :func:`components`.
+        coarsening: None, or for each private symbol the group it is merged into, shape (K,): since S' is then a
+            function of S, a bound on its leakage is a bound on S's.
+    """
+
+    fingerprint: str
+    prices: Array
+    slope: float
+    value: float
+    intercept: float
+    proofs: tuple[Proof, ...]
+    coarsening: NDArray[np.int32] | None = None
+    _verified: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.prices.setflags(write=False)
+
+    def __repr__(self) -> str:
+        """One line with the proved line and the size of the proof."""
+        return f"Certificate(L(R) ≥ {self.intercept:.6g} + {self.slope:.6g} R nats, {self.n_nodes} boxes)"
+
+    @classmethod
+    def build(
+        cls,
+        problem: Problem,
+        prices: Array,
+        slope: float,
+        proofs: Sequence[Proof],
+        coarsening: NDArray[np.int32] | None = None,
+    ) -> Certificate:
+        """The certificate of some trees; claims nothing that :meth:`verify` would not compute from them."""
+        value = combine([proof.claim for proof in proofs], slope)
+        intercept = _intercept(problem, prices, slope, value, coarsening)
+        return cls(
+            fingerprint=problem.fingerprint, prices=np.array(prices), slope=float(slope), value=value,
+            intercept=intercept - 1e-13, proofs=tuple(proofs), coarsening=coarsening,
+        )  # fmt: skip
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of boxes looked at, over all components."""
+        return sum(proof.n_nodes for proof in self.proofs)
+
+    def lower_bound(self, disclosure: float) -> float:
+        """The proved lower bound on L(R) at ``disclosure`` nats: affine in R, valid for every R."""
+        return self.intercept + self.slope * float(disclosure)
+
+    def verify(self, problem: Problem) -> float:
+        """Prove the claim again for ``problem``, from the stored numbers alone.
+
+        Returns:
+            The proved lower bound on min F, in nats.
+
+        Raises:
+            CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
+        """
+        verify_all(problem, [self])
+        return self.value
+
+    def _proved(self, problem: Problem) -> bool:
+        """Whether exactly this has been verified before; raise where it belongs to another problem."""
+        if problem.fingerprint != self.fingerprint:
+            raise CertificateError(
+                f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
+                f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
+            )
+        return self._digest() in self._verified
+
+    def _conclude(self, problem: Problem) -> None:
+        """The steps from the trees' claims to the line."""
+        proved = combine([proof.claim for proof in self.proofs], self.slope)
+        if not self.value <= proved:
+            raise CertificateError(
+                f"the certificate claims min F ≥ {self.value!r}, its trees prove {proved!r}"
+            )
+        line = _intercept(problem, self.prices, self.slope, self.value, self.coarsening)
+        if not self.intercept <= line:
+            raise CertificateError(
+                f"the certificate claims the line {self.intercept!r} at R = 0, it proves {line!r}"
+            )
+        self._verified.add(self._digest())
+
+    def _digest(self) -> str:
+        """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
+        digest = hashlib.sha256(self.fingerprint.encode())
+        digest.update(repr((self.slope, self.value, self.intercept, len(self.proofs))).encode())
+        arrays: list[NDArray[Any]] = [self.prices]
+        if self.coarsening is not None:
+            arrays.append(self.coarsening)
+        for proof in self.proofs:
+            digest.update(repr(proof.claim).encode())
+            arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
+        for array in arrays:
+            digest.update(repr((array.shape, array.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def _check_shapes(self, problem: Problem) -> None:
+        numbers = np.array([self.slope, self.value, self.intercept])
+        sound = self.prices.shape == (problem.n_x,) and self.prices.dtype == np.float64
+        if not (sound and np.all(np.abs(self.prices) <= LARGEST)):
+            raise CertificateError(f"the certificate's prices are not {problem.n_x} usable numbers")
+        if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0):
+            raise CertificateError("the certificate's slope, value or line is not a usable number")
+        groups = self.coarsening
+        if groups is not None and not (
+            groups.shape == (problem.n_s,)
+            and groups.dtype == np.int32
+            and 0 <= groups.min() <= groups.max() < problem.n_s
+        ):
+            raise CertificateError(f"the certificate's coarsening does not map {problem.n_s} private symbols")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate as one ``.npz`` file."""
+        from privfunnel.certificate.bundle import save_bundle
+
+        save_bundle(path, [self])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate written by :meth:`save`; use :func:`load_bundle` for a file of several."""
+        from privfunnel.certificate.bundle import load_bundle
+
+        bundle = load_bundle(path)
+        if len(bundle) != 1:
+            raise CertificateError(
+                f"{str(path)!r} holds {len(bundle)} certificates: read it with load_bundle"
+            )
+        return bundle[0]
+
+
+def verify_all(problem: Problem, certificates: Iterable[Certificate]) -> None:
+    """Verify certificates of one problem together, for a fraction of what they cost one by one.
+
+    Raises:
+        CertificateError: One of them does not prove what it claims; :meth:`Certificate.verify` says of each if it does.
+    """
+    alike: dict[bytes | None, list[Certificate]] = {}
+    for certificate in dict.fromkeys(certificates):  # a line may prove several points
+        if not certificate._proved(problem):
+            certificate._check_shapes(problem)
+            groups = certificate.coarsening
+            alike.setdefault(None if groups is None else groups.tobytes(), []).append(certificate)
+    for together in alike.values():
+        p_s_given_x = _coarsen(problem.p_s_given_x, together[0].coarsening)
+        parts = components(p_s_given_x)
+        for certificate in together:
+            if len(parts) != len(certificate.proofs):
+                raise CertificateError(
+                    f"the certificate has {len(certificate.proofs)} trees for {len(parts)} components: it is damaged"
+                )
+        for number, (s, x) in enumerate(parts):
+            columns = np.ascontiguousarray(p_s_given_x[np.ix_(s, x)].T)
+            cases = [Case(prices=c.prices[x], slope=c.slope, proof=c.proofs[number]) for c in together]
+            check(columns, cases)
+        for certificate in together:
+            certificate._conclude(problem)
+
+
+def _coarsen(p_s_given_x: Array, groups: NDArray[np.int32] | None) -> Array:
+    """p(s'|x) of merged private symbols, shape (number of groups, M)."""
+    if groups is None:
+        return p_s_given_x
+    merged = np.zeros((int(groups.max()) + 1, p_s_given_x.shape[1]))
+    np.add.at(merged, groups, p_s_given_x)
+    kept: Array = merged[merged.sum(axis=1) > 0.0]
+    return kept
+
+
+def _intercept(
+    problem: Problem, prices: Array, slope: float, value: float, groups: NDArray[np.int32] | None
+) -> float:
+    """``H(S) + a·p_x − μ H(X) + value``, lowered by a rounding allowance."""
+    p_s = problem.p_s if groups is None else _coarsen(problem.p_sx, groups).sum(axis=1)
+    h_s, h_x = float(measures.entropy(p_s)), problem.disclosure_ceiling
+    paid = float(prices @ problem.p_x)
+    size = h_s + slope * h_x + float(np.abs(prices) @ problem.p_x) + abs(value) + 1.0
+    return h_s + paid - slope * h_x + value - (problem.n_x + problem.n_s + 16) * _EPS * size

@@ -1,0 +1,17 @@
+"""An honest comparison: every method on one table, at the same disclosures, with the same time, judged by one proof.
+
+    >>> import privfunnel as pf
+    >>> problem = pf.instances.load("synthetic-uniform")
+    >>> result = pf.compare(problem, solvers=["greedy", "aem"], points=6, time_budget=10.0)
+    >>> result["greedy"].name
+    'greedy'
+
+Solvers run in parallel processes through joblib, so ``joblib.parallel_config(backend="dask")`` (or ``"ray"``) moves a
+comparison to a cluster unchanged.
+"""
+
+from privfunnel.comparison.entrants import labels, lineup
+from privfunnel.comparison.result import Comparison, Entry
+from privfunnel.comparison.run import compare
+
+__all__ = ["Comparison", "Entry", "compare", "labels", "lineup"]

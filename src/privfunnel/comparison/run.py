@@ -1,0 +1,274 @@
+"""Run every solver on the same disclosures with the same time, each in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from privfunnel import curve as curves
+from privfunnel.comparison.entrants import lineup
+from privfunnel.comparison.result import Comparison, Entry
+from privfunnel.curve import Curve
+from privfunnel.errors import InvalidInputError, PrivFunnelError, need
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
+from privfunnel.solvers import registry
+from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.deadline import Deadline, cpu_clock
+from privfunnel.solving import check_disclosure, check_seed
+
+_FINISHED = (Status.OPTIMAL, Status.CONVERGED)
+_UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
+_REFERENCE = "auto"
+#: Disclosures at which the proved bound is kept for the figure's band.
+BAND_POINTS = 201
+
+
+def compare(
+    problem: Problem,
+    *,
+    solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None = None,
+    points: int = 11,
+    disclosures: Iterable[float] | None = None,
+    time_budget: float = 60.0,
+    seed: int = 0,
+    jobs: int = -1,
+    reference: Curve | None = None,
+    progress: Listener | None = None,
+) -> Comparison:
+    """Run solvers side by side.
+
+    Every solver gets one process, one thread and ``time_budget`` seconds for the whole grid: CPU seconds, so that a
+    busy machine puts nobody at a disadvantage, except that the provers (``auto``, ``global``) look at the wall clock.
+    The budget is honoured cooperatively: a solver with a ``time_limit`` option is given its share of what is left (a
+    sweep all of it), and no further disclosure is begun when the budget is spent. Compiled kernels are loaded before
+    the clock starts.
+
+    Args:
+        problem: The problem.
+        solvers: Labels of the line-up, solver names or objects, or a mapping from labels to them; all by default.
+        points: Number of disclosures, uniform from 0 to H(X); the two ends need no solver and are left out.
+        disclosures: The disclosures in nats, instead of ``points``.
+        time_budget: Seconds for each solver.
+        reference: A traced curve of the same problem whose certificates prove a bound as well, for instance one that
+            took more time than the budget allows.
+        seed: Fixes all randomness; what a time limit cuts off depends on the machine.
+        jobs: Processes; −1 for as many as there are cores or cluster slots.
+        progress: Told when a solver has finished.
+
+    Returns:
+        The comparison. The proved bound comes from the ``auto`` solver, which always takes part.
+    """
+    check_seed(seed)
+    if isinstance(time_budget, bool) or not isinstance(time_budget, (int, float)) or not time_budget > 0.0:
+        raise InvalidInputError(f"time_budget={time_budget!r} is not usable: give seconds above 0")
+    _check_reference(problem, reference)
+    grid = _grid(problem, points, disclosures)
+    engines = lineup(solvers)
+    if not any(engine.name in ("auto", "global") for engine in engines.values()):
+        engines = {_REFERENCE: registry.get(_REFERENCE), **engines}
+    joblib = need("joblib", extra="compare")
+    tasks = [
+        joblib.delayed(_work)(label, engine, problem, grid, float(time_budget), seed)
+        for label, engine in engines.items()
+    ]
+    done: list[tuple[Entry, Curve | None]] = []
+    for finished in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks):
+        done.append(finished)
+        if progress is not None:
+            progress(Progress(done=len(done), total=len(tasks), message=f"{finished[0].label} finished"))
+    order = {label: i for i, label in enumerate(engines)}
+    done.sort(key=lambda pair: order[pair[0].label])
+    proofs = [curve for _, curve in done if curve is not None] + ([] if reference is None else [reference])
+    band = np.linspace(0.0, problem.disclosure_ceiling, BAND_POINTS)
+    return Comparison(
+        problem=problem,
+        disclosure=np.array(grid),
+        lower_bound=_proved(problem, proofs, np.array(grid)),
+        band_disclosure=band,
+        band_lower_bound=_proved(problem, proofs, band),
+        entries=tuple(entry for entry, _ in done),
+        time_budget=float(time_budget),
+        seed=seed,
+    )
+
+
+def _check_reference(problem: Problem, reference: object) -> None:
+    if reference is None:
+        return
+    if not isinstance(reference, Curve):
+        raise InvalidInputError(f"reference={reference!r} is not a curve: give one that trace made")
+    if reference.problem != problem:
+        raise InvalidInputError("the reference curve belongs to another problem: trace one of this problem")
+
+
+def _proved(problem: Problem, curves: list[Curve], disclosure: Array) -> Array:
+    """The best proved bound at each disclosure: the closed form, and every certificate, a line below the whole curve.
+
+    A curve's certificates were verified when it was assembled.
+    """
+    bound = np.maximum(problem.lower_bound(disclosure), 0.0)
+    for certificate in {id(s.certificate): s.certificate for c in curves for s in c.solutions}.values():
+        if certificate is not None:
+            bound = np.maximum(bound, [certificate.lower_bound(float(r)) for r in disclosure])
+    return bound
+
+
+def _grid(problem: Problem, points: int, disclosures: Iterable[float] | None) -> list[float]:
+    if disclosures is None:
+        if isinstance(points, bool) or not isinstance(points, int) or points < 3:
+            raise InvalidInputError(
+                f"points={points!r} is not usable: give a whole number ≥ 3 (the ends are trivial)"
+            )
+        disclosures = np.linspace(0.0, problem.disclosure_ceiling, points)[1:-1]
+    grid = sorted({check_disclosure(problem, float(value)) for value in disclosures})
+    inner = [value for value in grid if 0.0 < value < problem.disclosure_ceiling]
+    if not inner:
+        raise InvalidInputError(
+            "there is nothing to compare at: give disclosures strictly between 0 and H(X)"
+        )
+    return inner
+
+
+def _work(
+    label: str, engine: Solver, problem: Problem, grid: list[float], budget: float, seed: int
+) -> tuple[Entry, Curve | None]:
+    """One solver's whole part, in a worker process.
+
+    Whatever a solver fails with becomes its entry's message: the others' hours of work are not lost with it.
+    """
+    fields = {field.name for field in dataclasses.fields(engine)}
+    if "threads" in fields:
+        engine = dataclasses.replace(engine, threads=1)  # type: ignore[call-arg]
+    if "clock" in fields:
+        engine = dataclasses.replace(engine, clock="cpu")  # type: ignore[call-arg]
+    answers: dict[int, Answer] = {}
+    message = ""
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        _warm_up(engine, fields)
+        wall, cpu = time.perf_counter(), time.process_time()
+        with cpu_clock():
+            for index, answer in _answers(engine, fields, problem, grid, Deadline(budget), seed):
+                answers[index] = answer
+    except Exception as error:
+        message = _failure(error)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    try:
+        return _judge(label, engine, problem, grid, answers, message, wall, cpu, seed)
+    except Exception as error:  # answers that are no channels
+        return _judge(label, engine, problem, grid, {}, message or _failure(error), wall, cpu, seed)
+
+
+def _failure(error: Exception) -> str:
+    """What to say of a solver that failed, on one line."""
+    if isinstance(error, PrivFunnelError):
+        return str(error)
+    return " ".join(f"failed with {type(error).__name__}: {error}".split())
+
+
+def _warm_up(engine: Solver, fields: set[str]) -> None:
+    """Load compiled kernels before the clock starts, where the solver has any."""
+    if {"device", "gap"} & fields:
+        engine.solve(Problem([[0.3, 0.2, 0.1], [0.05, 0.15, 0.2]]), 0.4)
+
+
+def _answers(
+    engine: Solver, fields: set[str], problem: Problem, grid: list[float], budget: Deadline, seed: int
+) -> Iterator[tuple[int, Answer]]:
+    """(index, answer) pairs within the budget; a sweep's answers are numbered from the end of the grid."""
+    limited, seconds = "time_limit" in fields, budget.left()
+    if engine.multiplier:
+        sweep = dataclasses.replace(engine, time_limit=seconds) if limited else engine  # type: ignore[call-arg]
+        for i, answer in enumerate(sweep.trace(problem, grid, seed=seed)):
+            yield len(grid) + i, answer
+        return
+    if "gap" in fields and limited:
+        # A prover shares what it learns among its points: it gets the grid at once.
+        prover = dataclasses.replace(engine, time_limit=seconds / len(grid))  # type: ignore[call-arg]
+        yield from enumerate(prover.trace(problem, grid, seed=seed))
+        return
+    order = _spread(len(grid))
+    for done, index in enumerate(order):
+        if budget.passed():
+            return
+        share = budget.left() / (len(order) - done)
+        run = dataclasses.replace(engine, time_limit=share) if limited else engine  # type: ignore[call-arg]
+        yield index, run.solve(problem, grid[index], seed=seed)
+
+
+def _spread(n: int) -> list[int]:
+    """The numbers 0 … n−1, coarse to fine: a budget that ends early leaves no end of the curve empty."""
+    order: list[int] = []
+    step = n
+    while len(order) < n:
+        step = max(1, step // 2)
+        order.extend(i for i in range(step // 2, n, step) if i not in order)
+    return order
+
+
+def _judge(
+    label: str,
+    engine: Solver,
+    problem: Problem,
+    grid: list[float],
+    answers: dict[int, Answer],
+    message: str,
+    wall: float,
+    cpu: float,
+    seed: int,
+) -> tuple[Entry, Curve | None]:
+    """Evaluate every channel and assemble the curve that time sharing makes of them."""
+    usable = {i: a for i, a in answers.items() if a.status is not Status.FAILED}
+    message = message or next((a.message for a in answers.values() if a.message), "")
+    curve = curves.assemble(problem, list(usable.values()), grid, engine, seed) if usable else None
+    leakage = np.full(len(grid), np.nan)
+    residual: list[float] = []
+    for i, answer in usable.items():
+        point = problem.evaluate(answer.channel)
+        residual.append(kkt_residual(problem, answer.channel))
+        if i < len(grid) and point.disclosure >= grid[i] - FEASIBILITY:
+            leakage[i] = point.leakage
+    shared = np.full(len(grid), np.nan) if curve is None else curve.leakage
+    if engine.multiplier:
+        leakage = shared
+    entry = Entry(
+        label=label,
+        name=engine.name,
+        options={f.name: _plain(getattr(engine, f.name)) for f in dataclasses.fields(engine)},
+        leakage=leakage,
+        shared=shared,
+        points=() if curve is None else curve.raw,
+        runs=_count(engine, list(usable.values()), "runs"),
+        converged=_rate(engine, list(usable.values())),
+        kkt_residual=float(np.median(residual)) if residual else float("nan"),
+        seconds=wall,
+        cpu_seconds=cpu,
+        message=message,
+        process=os.getpid(),
+    )
+    return entry, curve
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _count(engine: Solver, answers: list[Answer], series: str) -> int:
+    """Sum of a count over the answers' records; the answers of a sweep all carry the same one."""
+    counts = [int(a.record[series][0]) for a in answers if a.record is not None and series in a.record.series]
+    return sum(counts[:1] if engine.multiplier else counts)
+
+
+def _rate(engine: Solver, answers: list[Answer]) -> float:
+    """Share of runs that met their method's own convergence test; NaN where a method has none."""
+    if any(a.record is not None and "converged" in a.record.series for a in answers):
+        return _count(engine, answers, "converged") / max(_count(engine, answers, "runs"), 1)
+    judged = [a.status for a in answers if a.status in (*_FINISHED, *_UNFINISHED)]
+    return sum(status in _FINISHED for status in judged) / len(judged) if judged else float("nan")

@@ -1,0 +1,161 @@
+"""AEM: alternating expectation minimisation, Algorithm 1 of the paper, best of many random starts.
+
+Chen, Ye, Wu, Wu, Wu and Zhang, "An Expectation-Maximization Relaxed Method for Privacy Funnel". The iteration and its
+guarantees (every iterate feasible, monotone descent) are in :mod:`privfunnel.solvers.aem.state`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfunnel import channels
+from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.problem import Problem
+from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
+from privfunnel.solvers.aem.backends import make_engine
+from privfunnel.solvers.aem.record import record_run
+from privfunnel.solvers.aem.runs import FIRST_SLOPE, Run, Work, best_runs
+from privfunnel.solvers.aem.starts import Starts
+from privfunnel.solvers.aem.state import Tables, log_of
+from privfunnel.solvers.base import Listener, Progress, Solver
+
+# Closer to an end of [0, H(X)] than this, in nats, the closed form of that end is the answer.
+AT_THE_END = 1.0e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class AEM(Solver):
+    """Alternating expectation minimisation, best of ``restarts`` random feasible starts.
+
+    Attributes:
+        restarts: Random starts for each disclosure; the one of least leakage is kept.
+        max_steps: Iterations of a run at most.
+        tolerance: KKT residual (:func:`privfunnel.solution.kkt_residual`) at which a run has converged, in nats.
+        n_y: Number of outputs N; None means M + 1, which always suffices.
+        device: ``"cpu"`` (compiled if numba is installed, else NumPy), ``"numba"``, ``"numpy"``, ``"torch"``,
+            ``"cuda"``, or ``"auto"``: a GPU if there is one.
+        threads: Threads of the compiled code; None means all cores this process may use. Answers do not depend on it.
+        memory: Bytes the runs in work at one time may take; the batch is cut into blocks accordingly. None means
+            512 MiB, or most of what is free on a GPU.
+        accelerate: Take longer steps that keep the guarantees, ramp up the disclosure, and retire restarts that fall
+            behind (:mod:`privfunnel.solvers.aem.schedule`); False is plain Algorithm 1 from independent starts.
+        record: Keep the history of the best run (:func:`privfunnel.solvers.aem.record.record_run`).
+    """
+
+    name: ClassVar[str] = "aem"
+
+    restarts: int = 30
+    max_steps: int = 500
+    tolerance: float = 1.0e-8
+    n_y: int | None = None
+    device: str = "cpu"
+    threads: int | None = None
+    memory: int | None = None
+    record: bool = False
+    accelerate: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        for option, least in (("restarts", 1), ("max_steps", 1)):
+            value = getattr(self, option)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ {least}")
+        for option in ("n_y", "threads", "memory"):
+            value = getattr(self, option)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ 1, or None")
+        if not (isinstance(self.tolerance, (int, float)) and 0.0 <= self.tolerance < math.inf):
+            raise InvalidInputError(f"tolerance={self.tolerance!r} is not usable: give a number of nats ≥ 0")
+        if self.record and self.accelerate:
+            raise InvalidInputError("record=True follows plain Algorithm 1: give accelerate=False as well")
+
+    def solve(
+        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """Least leakage found at ``disclosure`` nats or more; see :meth:`trace`."""
+        return next(self.trace(problem, [disclosure], seed=seed, progress=progress))
+
+    def trace(
+        self,
+        problem: Problem,
+        disclosures: Iterable[float],
+        *,
+        seed: int = 0,
+        progress: Listener | None = None,
+    ) -> Iterator[Answer]:
+        """One answer a disclosure, all restarts of all disclosures in one batch.
+
+        Raises:
+            InfeasibleError: A disclosure exceeds H(X), or what ``n_y`` outputs can carry.
+        """
+        wanted = list(disclosures)
+        ceiling = problem.disclosure_ceiling
+        for value in wanted:
+            if not 0.0 <= value <= ceiling + FEASIBILITY:
+                raise InfeasibleError(
+                    f"disclosure={value!r} is not in [0, H(X)] = [0, {ceiling:.9g}] nats: change it"
+                )
+        inner = [value for value in wanted if AT_THE_END < value < ceiling - AT_THE_END]
+        found = self._best(problem, inner, seed, progress)
+        for value in wanted:
+            if value <= AT_THE_END:
+                yield Answer(channel=channels.constant(problem.n_x), status=Status.CONVERGED, slope=0.0)
+            elif value >= ceiling - AT_THE_END:
+                yield Answer(channel=channels.identity(problem.n_x), status=Status.CONVERGED)
+            else:
+                yield next(found)
+
+    def _best(
+        self, problem: Problem, disclosures: list[float], seed: int, progress: Listener | None
+    ) -> Iterator[Answer]:
+        tables = Tables.of(problem.p_sx)
+        n_y = problem.n_x + 1 if self.n_y is None else self.n_y
+        engine = make_engine(tables, "numpy" if self.record else self.device, self.threads)
+        starts = Starts(tables, n_y, seed)
+        work = Work(
+            tables=tables,
+            disclosures=disclosures,
+            floors=[float(problem.lower_bound(value)) for value in disclosures],
+            starts=starts,
+            engine=engine,
+            restarts=self.restarts,
+            max_steps=self.max_steps,
+            # The runs stop on an estimate of the residual; half of it leaves room for the difference.
+            tolerance=0.5 * self.tolerance,
+            memory=engine.memory if self.memory is None else self.memory,
+        )
+
+        def look(done: int, total: int) -> None:
+            if progress is not None:
+                progress(Progress(done=done, total=total, message=f"{self.name}: iterations"))
+
+        began = time.perf_counter()
+        for disclosure, run in zip(
+            disclosures, best_runs(work, look, accelerate=self.accelerate), strict=True
+        ):
+            yield self._answer(problem, tables, starts, disclosure, run, time.perf_counter() - began)
+            began = time.perf_counter()
+
+    def _answer(
+        self, problem: Problem, tables: Tables, starts: Starts, disclosure: float, run: Run, seconds: float
+    ) -> Answer:
+        residual = kkt_residual(problem, run.channel)
+        record = None
+        if self.record:
+            start = log_of(tables.p_x[:, None] * starts.channels([run.restart], np.array([disclosure]))[0])
+            record = record_run(problem, tables, start, FIRST_SLOPE, disclosure, run.steps)
+        return Answer(
+            channel=run.channel,
+            status=Status.CONVERGED if residual <= self.tolerance else Status.MAX_STEPS,
+            slope=run.slope,
+            steps=run.steps,
+            seconds=seconds,
+            message=f"best of {self.restarts} starts (number {run.restart}), KKT residual {residual:.2g} nats",
+            record=record,
+        )

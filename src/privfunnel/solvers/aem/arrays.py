@@ -1,0 +1,293 @@
+"""AEM on whole batches of arrays, plain and accelerated, for NumPy and for PyTorch on any device.
+
+The two libraries share the few functions used here (``exp``, ``log``, ``where``, ``clip``, ``amax``, sums
+along an axis), so one text serves both: ``xp`` is the module. The steps are those of
+:mod:`privfunnel.solvers.aem.state` and :mod:`privfunnel.solvers.aem.schedule`; every run of the batch keeps its
+own λ, η and momentum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFETY, TINY
+from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO, Tables
+
+Tensor = Any  # numpy.ndarray or torch.Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The problem's tables as arrays of one library on one device.
+
+    Attributes:
+        xp: ``numpy`` or ``torch``.
+        p_s_given_x: Shape (K, M).
+        p_x: Shape (M,).
+        log_p_x: Shape (M,).
+        log_p_s: Shape (K,).
+        root_tolerance: How far above 0 the accepted G may lie, nats.
+        fused: :mod:`privfunnel.solvers.aem.kernel_fused` where it can be used, or None.
+    """
+
+    xp: Any
+    p_s_given_x: Tensor
+    p_x: Tensor
+    log_p_x: Tensor
+    log_p_s: Tensor
+    root_tolerance: float
+    fused: Any = None
+
+    @classmethod
+    def of(cls, tables: Tables, xp: Any = np, fused: Any = None, **placement: Any) -> Batch:
+        """Tables for ``xp``; ``placement`` (a torch device) goes to its ``asarray``."""
+        return cls(
+            xp=xp,
+            p_s_given_x=xp.asarray(tables.p_s_given_x, **placement),
+            p_x=xp.asarray(tables.p_x, **placement),
+            log_p_x=xp.asarray(tables.log_p_x, **placement),
+            log_p_s=xp.asarray(tables.log_p_s, **placement),
+            root_tolerance=tables.root_tolerance(),
+            fused=fused,
+        )
+
+
+class Evaluation(NamedTuple):
+    """The update at some λ: weights (B, M, N), row sums (B, M), exponents less their row's top, G, dG/dλ, d²G/dλ²."""
+
+    weight: Tensor
+    total: Tensor
+    exponent: Tensor
+    value: Tensor
+    gain: Tensor
+    bend: Tensor
+
+
+class Outputs(NamedTuple):
+    """p(s, y) and log p(s|y), both (B, K, N); log p(y) (B, 1, N); leakage (B,)."""
+
+    p_sy: Tensor
+    log_t: Tensor
+    log_r: Tensor
+    leakage: Tensor
+
+
+class State(NamedTuple):
+    """Where accelerated runs stand: the last two points (B, M, N), and what they carry along, all (B,)."""
+
+    now: Tensor
+    before: Tensor
+    slope: Tensor
+    eta: Tensor
+    age: Tensor
+    slack: Tensor
+    leakage: Tensor
+    residual: Tensor
+    steps: Tensor
+    going: Tensor
+    alive: Tensor
+
+
+def outputs(batch: Batch, u: Tensor) -> Outputs:
+    """What p(x, y) = ``u`` (B, M, N) tells of the outputs; zeros get logarithm 0."""
+    xp = batch.xp
+    p_sy = batch.p_s_given_x @ u
+    r = p_sy.sum(axis=-2, keepdims=True)
+    log_r = xp.log(xp.where(r > 0.0, r, 1.0))
+    log_t = xp.where(p_sy > 0.0, xp.log(xp.where(p_sy > 0.0, p_sy, 1.0)) - log_r, 0.0)
+    return Outputs(p_sy, log_t, log_r, (p_sy * (log_t - batch.log_p_s[:, None])).sum(axis=(-2, -1)))
+
+
+def softmax(xp: Any, exponent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights (0 below exp(CUT)), row sums, and exponents less their row's top (B, M, N); works in place."""
+    exponent -= xp.amax(exponent, -1, keepdims=True)
+    weight = xp.exp(exponent)
+    weight *= exponent >= CUT
+    return weight, weight.sum(axis=-1), exponent
+
+
+def log_point(batch: Batch, weight: Tensor, total: Tensor, exponent: Tensor) -> Tensor:
+    """Log u (B, M, N) of a softmax, zeros as ``ZERO``."""
+    xp = batch.xp
+    return xp.where(weight > 0.0, exponent + (batch.log_p_x - xp.log(total))[..., None], ZERO)
+
+
+def evaluate(batch: Batch, base: Tensor, log_w: Tensor, slope: Tensor, target: Tensor) -> Evaluation:
+    """The update at given λ (B,), ``target`` being R − H(X)."""
+    xp = batch.xp
+    weight, total, exponent = softmax(xp, base + slope[:, None, None] * log_w)
+    part = weight * log_w
+    first = part.sum(axis=-1) / total
+    part *= log_w
+    square = part.sum(axis=-1) / total
+    part *= log_w
+    third = part.sum(axis=-1) / total - first * (3.0 * square - 2.0 * first * first)
+    spread = xp.clip(square - first * first, 0.0, None)
+    value, gain, bend = ((moment * batch.p_x).sum(axis=-1) for moment in (first, spread, third))
+    return Evaluation(weight, total, exponent, value - target, gain, bend)
+
+
+def root(
+    batch: Batch, base: Tensor, log_w: Tensor, slope: Tensor, target: Tensor, slack: Tensor
+) -> tuple[Tensor, Evaluation]:
+    """λ (B,) with 0 ≤ G(λ) ≤ ``slack``, −1 where there is none, and the update there (that of any λ where none)."""
+    xp = batch.xp
+    if batch.fused is not None:
+        best, trial = batch.fused.root(batch, base, log_w, slope, target, slack)
+        return best, evaluate(batch, base, log_w, xp.where(best >= 0.0, best, trial), target)
+    trial = xp.clip(slope, 0.0, None)
+    best, low, high = trial * 0.0 - 1.0, trial * 0.0 - 1.0, trial * 0.0 + np.inf
+    open_ = trial >= 0.0
+    made = evaluate(batch, base, log_w, trial, target)
+    for _ in range(ROOT_EVALUATIONS):
+        feasible = made.value >= 0.0
+        best = xp.where(open_ & feasible, trial, best)
+        high = xp.where(open_ & feasible, trial, high)
+        low = xp.where(open_ & ~feasible, trial, low)
+        open_ = open_ & ~(feasible & ((made.value <= slack) | (trial == 0.0)))
+        missing = made.value - 0.5 * slack
+        following = next_slope(xp, trial, missing, halley(xp, missing, made.gain, made.bend), low, high)
+        open_ = open_ & (following != trial) & (following <= SLOPE_LIMIT)
+        if not bool(open_.any()):
+            break
+        trial = xp.where(open_, following, trial)
+        made = evaluate(batch, base, log_w, trial, target)
+    if bool(((best >= 0.0) & (trial != best)).any()):
+        made = evaluate(batch, base, log_w, xp.where(best >= 0.0, best, trial), target)
+    return best, made
+
+
+def halley(xp: Any, value: Tensor, gain: Tensor, bend: Tensor) -> Tensor:
+    """Twin of :func:`privfunnel.solvers.aem.state.halley`."""
+    slope = gain - 0.5 * value * bend / xp.where(gain > 0.0, gain, 1.0)
+    return xp.where((0.5 * gain < slope) & (slope < 2.0 * gain), slope, gain)
+
+
+def next_slope(xp: Any, trial: Tensor, value: Tensor, gain: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Twin of :func:`privfunnel.solvers.aem.state.next_slope`."""
+    steep = gain > 0.0
+    newton = trial - value / xp.where(steep, gain, 1.0)
+    bounded = high < np.inf
+    middle = xp.where(
+        bounded, 0.5 * (xp.clip(low, 0.0, None) + xp.where(bounded, high, 0.0)), 2.0 * trial + 1.0
+    )
+    usable = steep & (newton > low) & (newton < high) & (bounded | (newton < 4.0 * trial + 4.0))
+    chosen = xp.where(usable, newton, middle)
+    chosen = xp.where((low < 0.0) & ((chosen <= 0.0) | (steep & (newton <= 0.0))), 0.0, chosen)
+    return xp.where((chosen <= low) | (chosen >= high), trial, chosen)
+
+
+def change(batch: Batch, old: Tensor, new: Tensor, made: Evaluation) -> tuple[Tensor, Tensor]:
+    """Root mean square of the centred growth log(new/old), and D(new ‖ old); both (B,)."""
+    xp = batch.xp
+    growth = xp.where(made.weight > 0.0, new - old, 0.0)
+    part = made.weight * growth
+    mean = part.sum(axis=-1) / made.total
+    part *= growth
+    spread = xp.clip(part.sum(axis=-1) / made.total - mean * mean, 0.0, None)
+    divergence = xp.clip((mean * batch.p_x).sum(axis=-1), 0.0, None)
+    return xp.sqrt((spread * batch.p_x).sum(axis=-1)), divergence
+
+
+def begin(batch: Batch, now: Tensor, before: Tensor, slope: Tensor, eta: Tensor, age: Tensor) -> State:
+    """State of accelerated runs at the points ``now``."""
+    xp = batch.xp
+    none = slope * 0.0
+    leakage = outputs(batch, xp.exp(now)).leakage
+    on = none == 0.0
+    slack = none + batch.root_tolerance
+    return State(now, before, slope, eta, age, slack, leakage, none + np.inf, none, on, on)
+
+
+class Plain(NamedTuple):
+    """What a plain step returns: log u (B, M, N), u if it was made on the way, λ, residual, whether it moved."""
+
+    log_u: Tensor
+    u: Tensor | None
+    slope: Tensor
+    residual: Tensor
+    moved: Tensor
+
+
+def plain_step(batch: Batch, log_u: Tensor, u: Tensor | None, slope: Tensor, target: Tensor) -> Plain:
+    """One iteration of Algorithm 1, ``u`` being exp(``log_u``) or None; see :func:`state.step`."""
+    xp = batch.xp
+    now = outputs(batch, xp.exp(log_u) if u is None else u)
+    base, log_w = log_u - batch.p_s_given_x.T @ now.log_t, log_u - now.log_r
+    slack = slope * 0.0 + batch.root_tolerance
+    if batch.fused is not None:
+        found, _ = batch.fused.root(batch, base, log_w, slope, target, slack)
+        new, u, residual = batch.fused.update(batch, base, log_w, now.log_r, found)
+        moved = found >= 0.0
+        return Plain(new, u, xp.where(moved, found, slope), residual, moved)
+    found, made = root(batch, base, log_w, slope, target, slack)
+    moved = found >= 0.0
+    new = log_point(batch, made.weight, made.total, made.exponent)
+    residual, _ = change(batch, log_u, new, made)
+    return Plain(
+        xp.where(moved[:, None, None], new, log_u), None, xp.where(moved, found, slope), residual, moved
+    )
+
+
+def fast_step(batch: Batch, state: State, target: Tensor, tolerance: float) -> State:
+    """One accelerated iteration of every run that is still going."""
+    xp = batch.xp
+    beta = xp.where(state.age > 1.0, (state.age - 1.0) / (state.age + 2.0), 0.0)
+    shifted = state.now + beta[:, None, None] * (state.now - state.before)
+    weight, total, exponent = softmax(xp, shifted)
+    shifted = log_point(batch, weight, total, exponent)
+    weight *= (batch.p_x / total)[..., None]
+    old = outputs(batch, weight)
+    base = shifted - state.eta[:, None, None] * (batch.p_s_given_x.T @ old.log_t)
+    found, made = root(batch, base, shifted - old.log_r, state.slope * state.eta, target, state.slack)
+    new = log_point(batch, made.weight, made.total, made.exponent)
+    moved, divergence = change(batch, shifted, new, made)
+    after = outputs(batch, made.weight * (batch.p_x / made.total)[..., None])
+    excess = (after.p_sy * (after.log_t - old.log_t)).sum(axis=(-2, -1))
+    free = excess * LONGEST <= SAFETY * divergence
+    wanted = xp.where(free, LONGEST, _coarse(xp, SAFETY * divergence / xp.where(free, 1.0, excess)))
+    return _judge(xp, batch, state, beta, found, new, after.leakage, moved, wanted, tolerance)
+
+
+def _coarse(xp: Any, values: Tensor) -> Tensor:
+    """The nearest of GRID powers an octave."""
+    return xp.exp2(xp.floor(GRID * xp.log2(xp.clip(values, TINY, None)) + 0.5) / GRID)
+
+
+def _judge(
+    xp: Any, batch: Batch, state: State, beta: Tensor, found: Tensor, new: Tensor, leakage: Tensor, moved: Tensor,
+    wanted: Tensor, tolerance: float,
+) -> State:  # fmt: skip
+    """Take the new points that are better, take the others back, and set η and momentum for the next step."""
+    rooted = found >= 0.0
+    better = state.going & rooted & (leakage < state.leakage)
+    worse = state.going & ~better
+    residual = xp.where(better, moved / state.eta, state.residual)
+    still = better & (residual <= tolerance)
+    young = state.age <= 1.0
+    plain = young & (state.eta <= 1.0)
+    gain = xp.where(better, state.leakage - leakage, 1.0)
+    slack = xp.clip(_coarse(xp, INEXACT * gain), batch.root_tolerance, None)
+    capped = xp.where(wanted < state.eta, wanted, state.eta)
+    eta_worse = xp.where(young, 0.5 * state.eta, xp.where(rooted, capped, state.eta))
+    grown = GROWTH * state.eta
+    eta_better = xp.where(wanted < grown, wanted, grown)
+    eta = xp.clip(xp.where(better, eta_better, eta_worse), 1.0, None)
+    age = xp.where(better & ~still, state.age + 1.0, 0.0)
+    mask = better[:, None, None]
+    return State(
+        now=xp.where(mask, new, state.now),
+        before=xp.where(mask, state.now, state.before),
+        slope=xp.where(better, found / state.eta, state.slope),
+        eta=xp.where(state.going, eta, state.eta),
+        age=xp.where(state.going, age, state.age),
+        slack=xp.where(better, slack, batch.root_tolerance),
+        leakage=xp.where(better, leakage, state.leakage),
+        residual=residual,
+        steps=state.steps + xp.where(state.going & ~(worse & plain), 1.0, 0.0),
+        going=state.going & ~(still & (beta == 0.0)) & ~(worse & plain),
+        alive=state.alive & ~(worse & plain),
+    )

@@ -1,0 +1,447 @@
+"""The AEM iteration as compiled code: one run at a time, from start to stop, with its arrays in the core's own cache.
+
+The step is the one of :mod:`privfunnel.solvers.aem.state`, arranged so that
+
+- no logarithm of an entry is ever taken: log u is the state, and its new value is the exponent less the row's
+  constant;
+- an evaluation of G(λ) is one pass over the rows (exponential, four sums): the number that keeps the exponentials in
+  range is the row's log-sum of the evaluation before, and only where that fails the row's true maximum;
+- p(s, y) is accumulated over the nonzeros of p(s|x) alone, four rows at a time where they have them at the same places.
+
+Exponential and logarithm are polynomials without branches, so that the compiler keeps eight (or four) entries
+in flight; both are within 2 units in the last place. Sums may be reordered by the compiler, always in the same
+way: the result of a run depends on nothing but its own input. The functions release the interpreter's lock;
+    threads are the caller's business.
+"""
+
+# numba gives its decorators no types.
+# mypy: disable-error-code="untyped-decorator, misc"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privfunnel.measures import Array
+from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO
+
+Index = NDArray[np.int64]
+
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH = 6.93147180369123816490e-01
+_LN2_LOW = 1.90821492927058770002e-10
+_ROUND = 6755399441055744.0  # 1.5 · 2**52: adding it leaves the nearest integer in the low bits
+_EXPONENT_ONE = np.int64(1023) << np.int64(52)
+_HALF_ROOT = np.int64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
+_STEPS_A_CHECK = 8
+
+# A row whose weights add up to less than FEWEST or more than MOST was shifted by the wrong amount; HIGH keeps its
+# exponentials finite until that is seen.
+FEWEST = 1.0e-100
+MOST = 1.0e100
+HIGH = 600.0
+
+_EXACT = {"contract"}  # a·b + c may be one rounding; nothing else may be reordered
+_SUMS = {"reassoc", "contract", "nsz", "nnan"}
+
+
+@njit(fastmath=_EXACT, error_model="numpy", cache=True)
+def exp_(x: Any) -> Any:
+    """exp(x) for −700 ≤ x ≤ 700."""
+    shifted = x * _LOG2_E + _ROUND
+    whole = shifted - _ROUND
+    r = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
+    r2 = r * r
+    r4 = r2 * r2
+    low = (0.50000000000000010221 + 0.16666666666666667453 * r) + r2 * (
+        0.041666666666624127873 + 0.0083333333333300618325 * r
+    )
+    middle = (0.0013888888917213716901 + 0.00019841269863053616878 * r) + r2 * (
+        0.000024801521295954375131 + 2.7557268459997064772e-6 * r
+    )
+    high = 2.7620088445409748161e-7 + 2.5100385495510319078e-8 * r
+    value = 1.0 + (r + r2 * (low + r4 * (middle + r4 * high)))
+    bits = np.float64(value).view(np.int64) + (np.float64(shifted).view(np.int64) << np.int64(52))
+    return np.int64(bits).view(np.float64)
+
+
+@njit(fastmath=_EXACT, error_model="numpy", cache=True)
+def log_(x: Any) -> Any:
+    """log(x) for positive normal x."""
+    bits = np.float64(x).view(np.int64)
+    # The exponent that leaves a mantissa in [sqrt(1/2), sqrt(2)).
+    scale = (bits - _HALF_ROOT) >> np.int64(52)
+    mantissa = np.int64(bits - (scale << np.int64(52))).view(np.float64)
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    z = s * s
+    z2 = z * z
+    tail = (0.66666666666666696883 + 0.39999999999899443233 * z) + z2 * (
+        (0.28571428626003268766 + 0.22222211130259874204 * z)
+        + z2 * ((0.18182889455675106065 + 0.1533171061820642037 * z) + z2 * 0.14616585424934121642)
+    )
+    power = np.float64(scale)
+    # log m = 2s + s·z·tail; f = m − 1 exactly, 2s = f − s·f keeps the leading term exact.
+    f = mantissa - 1.0
+    return power * _LN2_HIGH + (f - (s * (f - z * tail) - power * _LN2_LOW))
+
+
+@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+def evaluate(
+    base: Array, log_w: Array, slope: float, p_x: Array, weight: Array, top: Array, total: Array
+) -> tuple[float, float, float]:
+    """One evaluation of the update at λ = ``slope``: fills ``weight`` (M, N) and its row sums ``total`` (M,).
+
+    ``top`` (M,) is what was subtracted from the exponents of each row: on entry a guess, on exit what was used.
+
+    Returns:
+        Σ_ij u_ij(λ) log w_ij and its first two derivatives in λ: mean, variance and third moment of log w.
+    """
+    n_x, n_y = base.shape
+    value = 0.0
+    gain = 0.0
+    bend = 0.0
+    for i in range(n_x):
+        zeroth = 0.0
+        first = 0.0
+        second = 0.0
+        third = 0.0
+        for attempt in range(2):
+            guess = top[i]
+            zeroth = 0.0
+            first = 0.0
+            second = 0.0
+            third = 0.0
+            for j in range(n_y):
+                w = log_w[i, j]
+                d = (base[i, j] + slope * w) - guess
+                d = d if d < HIGH else HIGH
+                e = exp_(d if d > CUT else CUT)
+                e = e if d > CUT else 0.0
+                weight[i, j] = e
+                zeroth += e
+                ew = e * w
+                first += ew
+                eww = ew * w
+                second += eww
+                third += eww * w
+            if attempt or FEWEST < zeroth < MOST:
+                break
+            highest = base[i, 0] + slope * log_w[i, 0]
+            for j in range(n_y):
+                x = base[i, j] + slope * log_w[i, j]
+                highest = x if x > highest else highest
+            top[i] = highest
+        total[i] = zeroth
+        mean = first / zeroth
+        square = second / zeroth
+        spread = square - mean * mean
+        value += p_x[i] * mean
+        gain += p_x[i] * (spread if spread > 0.0 else 0.0)
+        bend += p_x[i] * (third / zeroth - mean * (3.0 * square - 2.0 * mean * mean))
+    return value, gain, bend
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def root(
+    base: Array, log_w: Array, slope: float, p_x: Array, weight: Array, top: Array, total: Array, target: float,
+    slack: float,
+) -> float:  # fmt: skip
+    """λ with 0 ≤ G(λ) ≤ ``slack``, or −1 if there is none; ``weight``, ``top`` and ``total`` are left at that λ."""
+    low = -1.0
+    high = np.inf
+    best = -1.0
+    at = -1.0
+    trial = max(slope, 0.0)
+    for _ in range(ROOT_EVALUATIONS):
+        value, gain, bend = evaluate(base, log_w, trial, p_x, weight, top, total)
+        value -= target
+        at = trial
+        if value >= 0.0:
+            best = trial
+            high = trial
+            if value <= slack or trial == 0.0:
+                break
+        else:
+            low = trial
+        value -= 0.5 * slack
+        # As privfunnel.solvers.aem.state.halley.
+        halley = gain - 0.5 * value * bend / gain if gain > 0.0 else gain
+        following = next_slope(trial, value, halley if 0.5 * gain < halley < 2.0 * gain else gain, low, high)
+        if following == trial or following > SLOPE_LIMIT:
+            break
+        trial = following
+    if best >= 0.0 and at != best:
+        evaluate(base, log_w, best, p_x, weight, top, total)
+    return best
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def next_slope(trial: float, value: float, gain: float, low: float, high: float) -> float:
+    """Scalar twin of :func:`privfunnel.solvers.aem.state.next_slope`."""
+    newton = trial - value / gain if gain > 0.0 else trial
+    bounded = high < np.inf
+    if gain > 0.0 and low < newton < high and (bounded or newton < 4.0 * trial + 4.0):
+        chosen = newton
+    elif bounded:
+        chosen = 0.5 * (max(low, 0.0) + high)
+    else:
+        chosen = 2.0 * trial + 1.0
+    if low < 0.0 and (chosen <= 0.0 or (gain > 0.0 and newton <= 0.0)):
+        chosen = 0.0
+    if chosen <= low or chosen >= high:
+        return trial
+    return chosen
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def _alike(first: Index, count: Index, index: Index, i: int) -> bool:
+    """Whether rows i … i + 3 have their nonzeros at the same private symbols."""
+    for other in range(i + 1, i + 4):
+        if count[other] != count[i]:
+            return False
+        for z in range(count[i]):
+            if index[first[other] + z] != index[first[i] + z]:
+                return False
+    return True
+
+
+@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+def joint(
+    first: Index, count: Index, index: Index, s_value: Array, weight: Array, scale: Array, p_sy: Array
+) -> None:
+    """Fill p(s, y) (K, N) of p(x, y) = ``scale``·``weight``."""
+    n_x, n_y = weight.shape
+    p_sy[:] = 0.0
+    i = 0
+    while i < n_x:
+        if i + 3 < n_x and _alike(first, count, index, i):
+            for z in range(count[i]):
+                f_0 = s_value[first[i] + z] * scale[i]
+                f_1 = s_value[first[i + 1] + z] * scale[i + 1]
+                f_2 = s_value[first[i + 2] + z] * scale[i + 2]
+                f_3 = s_value[first[i + 3] + z] * scale[i + 3]
+                k = index[first[i] + z]
+                for j in range(n_y):
+                    p_sy[k, j] += (
+                        f_0 * weight[i, j]
+                        + f_1 * weight[i + 1, j]
+                        + f_2 * weight[i + 2, j]
+                        + f_3 * weight[i + 3, j]
+                    )
+            i += 4
+        else:
+            for z in range(first[i], first[i] + count[i]):
+                factor = s_value[z] * scale[i]
+                k = index[z]
+                for j in range(n_y):
+                    p_sy[k, j] += factor * weight[i, j]
+            i += 1
+
+
+@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+def logarithms(p_sy: Array, log_p_s: Array, log_t: Array, log_r: Array) -> float:
+    """Fill log p(s|y) (K, N) and log p(y) (N,) of p(s, y); zeros get logarithm 0.
+
+    Returns:
+        The leakage I(S;Y).
+    """
+    n_s, n_y = p_sy.shape
+    for j in range(n_y):
+        log_r[j] = 0.0
+    for k in range(n_s):
+        for j in range(n_y):
+            log_r[j] += p_sy[k, j]
+    for j in range(n_y):
+        r = log_r[j]
+        value = log_(r if r > 0.0 else 1.0)
+        log_r[j] = value
+    leakage = 0.0
+    for k in range(n_s):
+        prior = log_p_s[k]
+        for j in range(n_y):
+            t = p_sy[k, j]
+            value = log_(t if t > 0.0 else 1.0) - log_r[j]
+            value = value if t > 0.0 else 0.0
+            log_t[k, j] = value
+            leakage += t * (value - prior)
+    return leakage
+
+
+@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+def subtract(
+    i: int, first: Index, count: Index, index: Index, s_value: Array, eta: float, log_t: Array, base: Array
+) -> None:
+    """Subtract η Σ_k s_ki log t_kj from row i of ``base`` (M, N)."""
+    n_y = base.shape[1]
+    z = first[i]
+    end = first[i] + count[i]
+    while z + 3 < end:
+        s_0, s_1, s_2, s_3 = (
+            eta * s_value[z],
+            eta * s_value[z + 1],
+            eta * s_value[z + 2],
+            eta * s_value[z + 3],
+        )
+        k_0, k_1, k_2, k_3 = index[z], index[z + 1], index[z + 2], index[z + 3]
+        for j in range(n_y):
+            base[i, j] -= (
+                s_0 * log_t[k_0, j] + s_1 * log_t[k_1, j] + s_2 * log_t[k_2, j] + s_3 * log_t[k_3, j]
+            )
+        z += 4
+    while z + 1 < end:
+        s_0, s_1 = eta * s_value[z], eta * s_value[z + 1]
+        k_0, k_1 = index[z], index[z + 1]
+        for j in range(n_y):
+            base[i, j] -= s_0 * log_t[k_0, j] + s_1 * log_t[k_1, j]
+        z += 2
+    while z < end:
+        s_0, k_0 = eta * s_value[z], index[z]
+        for j in range(n_y):
+            base[i, j] -= s_0 * log_t[k_0, j]
+        z += 1
+
+
+@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+def _exponents(
+    first: Index, count: Index, index: Index, s_value: Array, log_t: Array, log_r: Array, slope: float,
+    shift: Array, weight: Array, base: Array, log_w: Array,
+) -> None:  # fmt: skip
+    """Turn the old ``base`` and ``log_w`` (M, N) into the new ones: log u − Σ_k s_ki log t_kj and log u − log r.
+
+    log u itself is λ·``log_w`` + ``base`` + ``shift`` where ``weight`` is positive: it is not stored between steps.
+    """
+    n_x, n_y = base.shape
+    for i in range(n_x):
+        move = shift[i]
+        for j in range(n_y):
+            u = base[i, j] + slope * log_w[i, j] + move
+            u = u if weight[i, j] > 0.0 else ZERO
+            base[i, j] = u
+            log_w[i, j] = u - log_r[j]
+        subtract(i, first, count, index, s_value, 1.0, log_t, base)
+
+
+@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+def _residual(
+    base: Array,
+    log_w: Array,
+    log_r: Array,
+    slope: float,
+    shift: Array,
+    weight: Array,
+    total: Array,
+    p_x: Array,
+) -> float:
+    """The residual of the *old* point read off the new one: twin of the reference's ``change_residual``."""
+    n_x, n_y = base.shape
+    failure = 0.0
+    for i in range(n_x):
+        move = shift[i]
+        first = 0.0
+        second = 0.0
+        for j in range(n_y):
+            growth = base[i, j] + slope * log_w[i, j] + move - (log_w[i, j] + log_r[j])
+            growth = growth if weight[i, j] > 0.0 else 0.0
+            part = weight[i, j] * growth
+            first += part
+            second += part * growth
+        mean = first / total[i]
+        spread = second / total[i] - mean * mean
+        failure += p_x[i] * (spread if spread > 0.0 else 0.0)
+    return float(np.sqrt(failure))
+
+
+@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+def _write(base: Array, log_w: Array, slope: float, shift: Array, weight: Array, log_u: Array) -> None:
+    """Write out log u (M, N)."""
+    n_x, n_y = base.shape
+    for i in range(n_x):
+        move = shift[i]
+        for j in range(n_y):
+            value = base[i, j] + slope * log_w[i, j] + move
+            log_u[i, j] = value if weight[i, j] > 0.0 else ZERO
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def run(
+    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
+    log_u: Array, slope: float, target: float, steps: int, tolerance: float, root_tolerance: float,
+) -> tuple[float, float, int, bool]:  # fmt: skip
+    """Advance one run by at most ``steps`` iterations, in place.
+
+    Args:
+        first: Where the nonzeros of symbol i begin in ``index`` and ``s_value``, shape (M,).
+        count: How many there are, shape (M,).
+        index: The private symbol k of each nonzero.
+        s_value: p(s_k|x_i) of each nonzero.
+        p_x: p(x), shape (M,).
+        log_p_x: log p(x), shape (M,).
+        log_p_s: log p(s), shape (K,).
+        log_u: log p(x, y), shape (M, N); overwritten.
+        slope: λ to start from.
+        target: R − H(X).
+        steps: Iterations at most.
+        tolerance: Residual at which the run stops.
+        root_tolerance: How far above 0 the accepted G may lie.
+
+    Returns:
+        λ, the last residual seen, iterations done, whether the run can go on.
+    """
+    n_x, n_y = log_u.shape
+    n_s = len(log_p_s)
+    base = log_u.copy()
+    log_w = np.zeros((n_x, n_y))
+    weight = np.empty((n_x, n_y))
+    p_sy = np.empty((n_s, n_y))
+    log_t = np.empty((n_s, n_y))
+    log_r = np.empty(n_y)
+    top = np.full(n_x, np.inf)
+    total = np.empty(n_x)
+    scale = np.ones(n_x)
+    shift = np.zeros(n_x)
+    for i in range(n_x):
+        for j in range(n_y):
+            weight[i, j] = np.exp(log_u[i, j])
+    residual = np.inf
+    before = slope
+    for n in range(steps):
+        joint(first, count, index, s_value, weight, scale, p_sy)
+        logarithms(p_sy, log_p_s, log_t, log_r)
+        _exponents(
+            first, count, index, s_value, log_t, log_r, slope if n else 0.0, shift, weight, base, log_w
+        )
+        # λ moves smoothly: where it is heading is a better guess than where it was.
+        found = root(base, log_w, 2.0 * slope - before, p_x, weight, top, total, target, root_tolerance)
+        if found < 0.0:
+            for i in range(n_x):
+                for j in range(n_y):
+                    log_u[i, j] = log_w[i, j] + log_r[j] if log_w[i, j] > 0.5 * ZERO else ZERO
+            return slope, residual, n, False
+        before, slope = slope if n else found, found
+        for i in range(n_x):
+            scale[i] = p_x[i] / total[i]
+            top[i] += np.log(total[i])
+            shift[i] = log_p_x[i] - top[i]
+        if n % _STEPS_A_CHECK == 0 or n == steps - 1:
+            residual = _residual(base, log_w, log_r, slope, shift, weight, total, p_x)
+            if residual <= tolerance:
+                steps = n + 1
+                break
+    _write(base, log_w, slope, shift, weight, log_u)
+    return slope, residual, steps, True
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def run_some(
+    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
+    log_u: Array, slope: Array, target: Array, steps: int, tolerance: float, root_tolerance: float,
+    begin: int, end: int, residual: Array, done: Index, alive: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """:func:`run` for the runs ``begin``:``end`` of a batch, in place: small ones cost less than a call each."""
+    for b in range(begin, end):
+        slope[b], residual[b], done[b], alive[b] = run(
+            first, count, index, s_value, p_x, log_p_x, log_p_s, log_u[b], slope[b], target[b], steps, tolerance,
+            root_tolerance,
+        )  # fmt: skip

@@ -1,0 +1,291 @@
+"""Best of many restarts at many disclosures, as one batch of bounded memory: plain and accelerated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.errors import SolverError
+from privfunnel.measures import Array, mutual_information
+from privfunnel.solvers.aem.backends import Engine, Pace
+from privfunnel.solvers.aem.schedule import (
+    KEPT_AT_R,
+    KEPT_TO_THE_END,
+    RAMP,
+    REVIVAL,
+    kept,
+    level_of,
+    level_steps,
+)
+from privfunnel.solvers.aem.starts import Starts
+from privfunnel.solvers.aem.state import Tables, channel_of, log_of, pieces
+
+FIRST_SLOPE = 0.5
+# A leakage this close to a proved bound, in nats, cannot be beaten.
+UNBEATABLE = 1.0e-13
+# An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
+UNUSED = 1.0e-15
+
+Look = Callable[[int, int], None]
+Job = tuple[int, int]  # (point of the curve, restart)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The end of one run.
+
+    Attributes:
+        channel: p(y|x), shape (M, N).
+        leakage: I(S;Y) of the channel, nats.
+        slope: λ of the last iteration.
+        steps: Iterations done.
+        restart: Index of the restart.
+    """
+
+    channel: Array
+    leakage: float
+    slope: float
+    steps: int
+    restart: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done: see the options of :class:`privfunnel.solvers.aem.AEM`.
+
+    Attributes:
+        tables: The problem's tables.
+        disclosures: R of each point, nats, strictly between 0 and H(X).
+        floors: A proved lower bound on the leakage at each point, nats.
+        starts: Where the runs start.
+        engine: What advances them.
+        restarts: Runs a point.
+        max_steps: Iterations of a run at most.
+        tolerance: Residual at which a run stops.
+        memory: Bytes that the runs in work may take.
+    """
+
+    tables: Tables
+    disclosures: Sequence[float]
+    floors: Sequence[float]
+    starts: Starts
+    engine: Engine
+    restarts: int
+    max_steps: int
+    tolerance: float
+    memory: int
+
+    def block(self) -> int:
+        """How many runs may be in work at one time."""
+        entry = 8 * len(self.tables.p_x) * self.starts.n_y
+        return max(1, self.memory // (entry * self.engine.arrays_a_run))
+
+    def targets(self, jobs: Sequence[Job], levels: Array) -> Array:
+        """``levels``·R − H(X) of each job, shape (B,)."""
+        return np.asarray(levels * np.array([self.disclosures[point] for point, _ in jobs]) - self.tables.h_x)
+
+    def finish(self, job: Job, log_u: Array, slope: float, steps: int) -> Run:
+        """The run that ended at ``log_u`` (M, N)."""
+        channel = channel_of(self.tables, log_u)
+        leakage = float(mutual_information(self.tables.p_s_given_x @ (self.tables.p_x[:, None] * channel)))
+        if not np.isfinite(leakage):
+            raise SolverError(
+                f"restart {job[1]} ended in numbers that are not finite: check the table for extremes"
+            )
+        return Run(channel, leakage, slope, steps, job[1])
+
+
+def best_runs(work: Work, look: Look, *, accelerate: bool) -> Iterator[Run]:
+    """The run of least leakage for each disclosure, in order.
+
+    Runs are made in blocks that keep to ``work.memory`` bytes. Plain runs do not know of each other.
+    Accelerated restarts of a point compete with each other; they do so in smaller groups where the memory does
+    not hold all of them.
+
+    Args:
+        work: What is to be done.
+        look: Called with (iterations done, iterations at most) after every few.
+        accelerate: Whether to ramp up, take longer steps and retire restarts that fall behind.
+
+    Yields:
+        One run a disclosure.
+    """
+    restarts = range(work.restarts)
+    block = work.block()
+    if accelerate and block < work.restarts:
+        groups = [restarts[begin : begin + block] for begin in range(0, work.restarts, block)]
+        blocks = [[(point, r) for r in group] for point in range(len(work.disclosures)) for group in groups]
+    else:
+        jobs = [(point, restart) for point in range(len(work.disclosures)) for restart in restarts]
+        length = block // work.restarts * work.restarts if accelerate else block
+        blocks = [jobs[begin : begin + length] for begin in range(0, len(jobs), length)]
+    run_block = _run_accelerated if accelerate else _run_plain
+    total = len(work.disclosures) * work.restarts * work.max_steps
+    best: dict[int, Run] = {}
+    following = begun = 0
+    for number, jobs in enumerate(blocks):
+
+        def seen(done: int, begun: int = begun, size: int = len(jobs)) -> None:
+            look(begun * work.max_steps + done * size, total)
+
+        for (point, _), run in run_block(work, jobs, seen):
+            if point not in best or run.leakage < best[point].leakage:
+                best[point] = run
+        begun += len(jobs)
+        finished = blocks[number + 1][0][0] if number + 1 < len(blocks) else len(work.disclosures)
+        for point in range(following, finished):
+            yield best.pop(point)
+        following = finished
+
+
+def _begin(work: Work, jobs: Sequence[Job], levels: Array) -> Array:
+    """Log p(x, y) (B, M, N) of the starts of some jobs, at these shares (B,) of their disclosure."""
+    disclosures = levels * np.array([work.disclosures[point] for point, _ in jobs])
+    return _logarithm(work.tables, work.starts.channels([restart for _, restart in jobs], disclosures))
+
+
+def _logarithm(tables: Tables, channels: Array) -> Array:
+    """Log p(x, y) of channels (B, M, N), written over them."""
+    for part in pieces(len(channels), 4 * channels[0].nbytes):
+        channels[part] = log_of(tables.p_x[:, None] * channels[part])
+    return channels
+
+
+def _run_plain(work: Work, jobs: Sequence[Job], seen: Callable[[int], None]) -> Iterator[tuple[Job, Run]]:
+    """Run plain Algorithm 1 for some jobs to their ends."""
+    log_u = _begin(work, jobs, np.ones(len(jobs)))
+    target = work.targets(jobs, np.ones(len(jobs)))
+    pace = Pace.first(len(jobs), FIRST_SLOPE)
+    steps = np.zeros(len(jobs), dtype=np.int64)
+    going = np.arange(len(jobs))
+    look = work.engine.steps_a_look
+    for begin in range(0, work.max_steps, look):
+        length = min(look, work.max_steps - begin)
+        whole = len(going) == len(jobs)
+        part = log_u if whole else log_u[going]
+        made = work.engine.advance(part, pace.take(going), target[going], length, work.tolerance)
+        if not whole:
+            log_u[going] = part
+        pace.put(going, made.pace)
+        steps[going] += made.steps
+        going = going[made.alive & (made.residual > work.tolerance)]
+        seen(begin + length)
+        if not len(going):
+            break
+    for run, job in enumerate(jobs):
+        yield job, work.finish(job, log_u[run], float(pace.slope[run]), int(steps[run]))
+
+
+def _run_accelerated(
+    work: Work, jobs: Sequence[Job], seen: Callable[[int], None]
+) -> Iterator[tuple[Job, Run]]:
+    """Ramp up some jobs, retire those that fall behind, and run the rest to their ends."""
+    field = _Field(work, jobs)
+    length = level_steps(work.max_steps)
+    for level in RAMP:
+        field.climb(level)
+        field.run(length)
+        seen(int(field.steps.max()))
+    field.retire(KEPT_AT_R)
+    field.climb(1.0)
+    field.run(length)
+    seen(int(field.steps.max()))
+    field.retire(KEPT_TO_THE_END)
+    field.drop_finished()
+    while len(field.going):
+        field.run(min(work.engine.steps_a_look, work.max_steps - int(field.steps[field.going].max())))
+        field.drop_finished()
+        seen(int(field.steps.max()))
+    seen(work.max_steps)
+    for run in np.flatnonzero(field.leakage < np.inf).tolist():
+        end = work.finish(jobs[run], field.now[run], float(field.pace.slope[run]), int(field.steps[run]))
+        yield jobs[run], replace(end, channel=without_unused(end.channel))
+
+
+def without_unused(channel: Array) -> Array:
+    """The channel (M, N) without outputs that no symbol has more than a rounding's worth of probability for."""
+    used = channel[:, channel.max(axis=0) > UNUSED]
+    return np.asarray(used / used.sum(axis=1, keepdims=True))
+
+
+class _Field:
+    """Accelerated runs that compete: their points, paces and leakages, and who is still going."""
+
+    def __init__(self, work: Work, jobs: Sequence[Job]) -> None:
+        """Set up the runs at their starts, at the first level of the ramp."""
+        self.work = work
+        self.jobs = jobs
+        self.points = np.array([point for point, _ in jobs])
+        self.restarts = np.array([restart for _, restart in jobs])
+        self.levels = self._levels(RAMP[0])
+        self.now = _begin(work, jobs, self.levels)
+        self.before = self.now.copy()
+        self.pace = Pace.first(len(jobs), FIRST_SLOPE)
+        self.steps = np.zeros(len(jobs), dtype=np.int64)
+        self.leakage = np.full(len(jobs), np.inf)
+        self.stopped = np.zeros(len(jobs), dtype=bool)
+        self.going = np.arange(len(jobs))
+
+    def _levels(self, level: float) -> Array:
+        return np.array([level_of(restart, level) for restart in self.restarts.tolist()])
+
+    def climb(self, level: float) -> None:
+        """Raise the runs to ``level`` times their disclosure; those that are there already go on as they are."""
+        levels = self._levels(level)
+        low = self.going[levels[self.going] > self.levels[self.going]]
+        self.levels = levels
+        if not len(low):
+            return
+        tables, starts = self.work.tables, self.work.starts
+        restarts = self.restarts[low].tolist()
+        channels = self.now[low]
+        for part in pieces(len(low), 4 * channels[0].nbytes):
+            channels[part] = (1.0 - REVIVAL) * channel_of(tables, channels[part])
+        for channel, restart in zip(channels, restarts, strict=True):
+            channel += REVIVAL * starts.draw(restart)
+        disclosures = levels[low] * np.array([self.work.disclosures[point] for point in self.points[low]])
+        self.now[low] = self.before[low] = _logarithm(tables, starts.lift(channels, restarts, disclosures))
+        self.pace.age[low] = 0.0
+        self.stopped[low] = False
+
+    def run(self, steps: int) -> None:
+        """Advance the runs that are going and have not stopped."""
+        runs = self.going[~self.stopped[self.going]]
+        if not len(runs):
+            return
+        whole = len(runs) == len(self.jobs)
+        now, before = (self.now, self.before) if whole else (self.now[runs], self.before[runs])
+        target = self.work.targets([self.jobs[run] for run in runs.tolist()], self.levels[runs])
+        made = self.work.engine.hasten(now, before, self.pace.take(runs), target, steps, self.work.tolerance)
+        if not whole:
+            self.now[runs], self.before[runs] = now, before
+        self.pace.put(runs, made.pace)
+        self.steps[runs] += made.steps
+        self.leakage[runs] = made.leakage
+        self.stopped[runs] = ~made.alive | (made.residual <= self.work.tolerance)
+
+    def retire(self, divisor: int) -> None:
+        """Keep the best of each point among those at the same level; ties go to the lower restart."""
+        best = []
+        for point in np.unique(self.points[self.going]):
+            for level in np.unique(self.levels):
+                rivals = (self.points == point) & (self.levels == level)
+                runs = self.going[rivals[self.going]]
+                best.append(
+                    runs[np.argsort(self.leakage[runs], kind="stable")][: kept(int(rivals.sum()), divisor)]
+                )
+        remaining = np.zeros(len(self.jobs), dtype=bool)
+        remaining[np.concatenate(best)] = True
+        self.leakage[self.going[~remaining[self.going]]] = np.inf
+        self.going = np.flatnonzero(remaining)
+
+    def drop_finished(self) -> None:
+        """Runs that converged, or used up their steps, or whose point is settled, need no more work."""
+        floors = np.array([self.work.floors[point] for point in self.points[self.going]])
+        settled = self.leakage[self.going] <= floors + UNBEATABLE
+        done: NDArray[np.bool_] = np.isin(self.points[self.going], self.points[self.going][settled])
+        done |= self.stopped[self.going] | (self.steps[self.going] >= self.work.max_steps)
+        self.going = self.going[~done]

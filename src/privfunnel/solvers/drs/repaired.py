@@ -1,0 +1,174 @@
+"""Douglas-Rachford splitting, repaired: the same two copies and penalty, with steps that cannot fail silently.
+
+What is kept is the splitting of ``β I(S;Y) − I(X;Y)`` into ``P = p(y|x)`` and ``Q ≈ p(y|s)``, tied by ``Q = A P``
+with a multiplier ``Λ`` and a penalty ``c``. What is changed:
+
+* The penalty weighs every private symbol by its probability, ``Σ_s c β p(s) ‖E_s‖² / 2``. One value of ``c`` then
+  serves every table and multiplier; with equal weights a rare symbol makes the others' copies drift apart.
+* ``P`` moves in the log domain, ``P⁺ ∝ P exp(−t ∇/p_x)``, so that an entry near 0 does not freeze the step. Apart
+  from the penalty the Lagrangian is concave in ``P``, and the penalty is smooth relative to ``Σ_x p(x) D(·‖·)`` with
+  constant ``c β``: a step ``t = 1/(c β)`` therefore descends. Longer steps, up to ``1/β`` (the step that an
+  alternating minimisation would take), are kept while they descend; beyond that a run jumps to the nearest vertex.
+* ``Q`` is solved exactly. Its problem is separable over ``s`` and strictly convex, and its optimality condition
+  ``q + κ ln q = z − ν`` has the Wright omega function as its solution, with one scalar root ``ν`` a row.
+* The multiplier follows the exact ``Q`` step, which keeps ``Λ = −∇F(Q)``.
+* A run stops on the stationarity of ``β I(S;Y) − I(X;Y)`` at ``P`` itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import wrightomega
+
+from privfunnel.measures import Array, xlogx
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.drs.published import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch
+from privfunnel.solvers.sweep import stationarity
+
+_TINY = 1e-300
+_LOG_FLOOR = -690.0
+
+
+@dataclass(frozen=True)
+class RepairedSettings:
+    """Penalty ``c`` (times ``β p(s)``), stationarity tolerance and the cap on steps."""
+
+    penalty: float = 64.0
+    tolerance: float = 1e-5
+    max_steps: int = 4000
+
+
+def run_repaired(
+    p_sx: Array, start: Array, beta: Array, settings: RepairedSettings, deadline: Deadline
+) -> Batch:
+    """Run the repaired iteration from ``start`` (runs, M, N), one multiplier ``beta`` (runs,) a run."""
+    table = _Table(p_sx)
+    n_runs = len(start)
+    channel, second = start.copy(), table.x_given_s @ start
+    code = np.full(n_runs, MAX_STEPS)
+    steps = np.zeros(n_runs, dtype=np.int64)
+    alive = np.arange(n_runs)
+    state = _State.begin(table, start, beta, settings)
+    for step in range(1, settings.max_steps + 1):
+        state = state.advance(table)
+        residual = stationarity(p_sx, state.p, state.beta)
+        close = residual < settings.tolerance
+        broken = ~np.isfinite(residual) | (state.step < 1e-12)
+        ended = close | broken
+        if ended.any():
+            at = alive[ended]
+            channel[at], second[at] = state.p[ended], state.q[ended]
+            code[at] = np.where(close[ended], CONVERGED, FROZEN)
+            steps[at] = step
+            alive, state = alive[~ended], state.keep(~ended)
+        if not alive.size or deadline.passed():
+            code[alive] = TIMEOUT
+            break
+    channel[alive], second[alive], steps[alive] = state.p, state.q, step
+    return Batch(channel, second, code, steps)
+
+
+class _Table:
+    """The constants of one problem that every step reads."""
+
+    def __init__(self, p_sx: Array) -> None:
+        self.p_s = p_sx.sum(axis=1)
+        self.p_x = p_sx.sum(axis=0)
+        self.x_given_s = p_sx / self.p_s[:, None]
+
+
+@dataclass
+class _State:
+    """A batch of iterates: log P, P (runs, M, N); Q, Λ (runs, K, N); ν, c β p(s) (runs, K); β, safe t, t (runs,)."""
+
+    log_p: Array
+    p: Array
+    q: Array
+    dual: Array
+    shift: Array
+    beta: Array
+    penalty: Array
+    safe: Array
+    step: Array
+
+    @classmethod
+    def begin(cls, table: _Table, start: Array, beta: Array, settings: RepairedSettings) -> _State:
+        p = start / start.sum(axis=2, keepdims=True)
+        q = table.x_given_s @ p
+        # Λ = −∇F(Q), the relation that every later exact Q step keeps.
+        dual = -beta[:, None, None] * table.p_s[:, None] * (np.log(np.maximum(q, _TINY)) + 1.0)
+        strength = settings.penalty * np.maximum(beta, 1.0)
+        return cls(
+            log_p=np.log(np.maximum(p, _TINY)), p=p, q=q, dual=dual, shift=np.zeros(q.shape[:2]), beta=beta,
+            penalty=strength[:, None] * table.p_s, safe=1.0 / strength, step=1.0 / strength,
+        )  # fmt: skip
+
+    def keep(self, mask: NDArray[np.bool_]) -> _State:
+        return _State(**{name: value[mask] for name, value in vars(self).items()})
+
+    def advance(self, table: _Table) -> _State:
+        p, log_p, step = self._move_p(table)
+        image = table.x_given_s @ p
+        q, shift = _solve_q(image, self.dual, self.beta[:, None] * table.p_s, self.penalty, self.shift)
+        error = q - image
+        dual = self.dual + self.penalty[:, :, None] * error
+        return _State(log_p, p, q, dual, shift, self.beta, self.penalty, self.safe, step)
+
+    def _move_p(self, table: _Table) -> tuple[Array, Array, Array]:
+        """One log-domain step of ``P`` that does not raise the augmented Lagrangian."""
+        c = self.penalty[:, :, None]
+        error = self.q - table.x_given_s @ self.p
+        log_r = np.log(np.maximum(np.matmul(table.p_x, self.p), _TINY))[:, None, :]
+        pull = table.x_given_s.T @ (self.dual + c * error)
+        direction = (self.beta[:, None, None] - 1.0) * log_r + self.log_p + pull / table.p_x[:, None]
+        before = self._value(table, self.p)
+        safe = self.safe
+        step = np.maximum(np.minimum(2.0 * self.step, 1.0 / self.beta), safe)
+        p, log_p = _softmax(self.log_p + step[:, None, None] * direction)
+        for _ in range(40):
+            worse = (self._value(table, p) > before + 1e-14 * np.abs(before)) & (step > safe)
+            if not worse.any():
+                break
+            step = np.where(worse, np.maximum(0.5 * step, safe), step)
+            p_new, log_new = _softmax(self.log_p[worse] + step[worse, None, None] * direction[worse])
+            p[worse], log_p[worse] = p_new, log_new
+        return p, log_p, step
+
+    def _value(self, table: _Table, p: Array) -> Array:
+        """The part of the augmented Lagrangian that depends on ``P`` (runs,)."""
+        error = self.q - table.x_given_s @ p
+        r = np.matmul(table.p_x, p)
+        value = -(self.beta - 1.0) * xlogx(r).sum(axis=1) - np.matmul(xlogx(p).sum(axis=2), table.p_x)
+        c = self.penalty[:, :, None]
+        return np.asarray(value + np.sum((self.dual + 0.5 * c * error) * error, axis=(1, 2)))
+
+
+def _softmax(logits: Array) -> tuple[Array, Array]:
+    """Row-normalised ``exp(logits)`` and its logarithm, floored where it underflows."""
+    logits = logits - logits.max(axis=2, keepdims=True)
+    p = np.exp(logits)
+    total = p.sum(axis=2, keepdims=True)
+    return p / total, np.maximum(logits - np.log(total), _LOG_FLOOR)
+
+
+def _solve_q(image: Array, dual: Array, weight: Array, penalty: Array, shift: Array) -> tuple[Array, Array]:
+    """Minimise ``weight Σ q ln q + Λ·q + (c/2) ‖q − image‖²`` over the simplex, each row apart.
+
+    ``weight`` is ``β p_s`` and ``c`` the penalty, both (runs, K). With ``κ = weight / c`` the optimum is
+    ``q = κ ω(z/κ − ln κ)``, ``z = image − (Λ + weight)/c − ν``; Newton finds the ``ν`` (runs, K) at which each row sums
+    to 1.
+    """
+    kappa = (weight / penalty)[:, :, None]
+    centre = image - (dual + weight[:, :, None]) / penalty[:, :, None]
+    nu = shift
+    for _ in range(50):
+        q = kappa * wrightomega((centre - nu[:, :, None]) / kappa - np.log(kappa)).real
+        excess = q.sum(axis=2) - 1.0
+        if np.all(np.abs(excess) < 1e-13):
+            break
+        # The row sum is convex and decreasing in ν: Newton's step from the left never overshoots.
+        nu = nu + excess / np.sum(q / (q + kappa), axis=2)
+    return q / q.sum(axis=2, keepdims=True), nu

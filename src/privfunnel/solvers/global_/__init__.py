@@ -1,0 +1,74 @@
+"""The global solver: a channel and a proof of how close to optimal it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.problem import Problem
+from privfunnel.solution import Answer
+from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.global_.work import Work
+from privfunnel.solvers.options import check_positive, check_seconds, check_whole
+
+#: The smallest gap that double precision and the checker's rounding allowance support, in nats.
+SMALLEST_GAP = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Global(Solver):
+    """Column generation over posteriors with exact pricing by spatial branch and bound.
+
+    Each answer carries a certificate of its lower bound. A trace shares posteriors and lines among its points.
+
+    Attributes:
+        gap: Stop when leakage and proved bound are within this, in nats.
+        time_limit: Seconds a point may take; where they do not suffice, up to four tenths more go into coarser tables.
+        node_limit: Boxes that branch and bound may open a point.
+    """
+
+    name: ClassVar[str] = "global"
+    gap: float = 1e-6
+    time_limit: float = 300.0
+    node_limit: int = 100_000_000
+
+    def __post_init__(self) -> None:
+        check_positive(self.name, gap=self.gap)
+        if self.gap < SMALLEST_GAP:
+            raise InvalidInputError(f"gap={self.gap!r} cannot be proved: give {SMALLEST_GAP:g} nats or more")
+        check_seconds(self.name, self.time_limit)
+        check_whole(self.name, 1, node_limit=self.node_limit)
+
+    def solve(
+        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """Least leakage at ``disclosure`` nats or more, with a certificate."""
+        return next(self.trace(problem, [disclosure], seed=seed, progress=progress))
+
+    def trace(
+        self,
+        problem: Problem,
+        disclosures: Iterable[float],
+        *,
+        seed: int = 0,
+        progress: Listener | None = None,
+    ) -> Iterator[Answer]:
+        """One answer a disclosure, in the order given."""
+        wanted = [float(r) for r in disclosures]
+        work = Work(self, problem, seed, progress, len(wanted))
+        try:
+            work.warm(wanted)
+        except KeyboardInterrupt:
+            # No point is proved yet, but the pool has a channel for each: hand them over before giving up.
+            yield from map(work.pooled, wanted)
+            raise
+        for disclosure in wanted:
+            yield work.answer(disclosure)
+
+    def solve_leakage(
+        self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """Most disclosure within ``leakage`` nats, with a certificate that no channel discloses much more."""
+        return Work(self, problem, seed, progress, 1).within(leakage)

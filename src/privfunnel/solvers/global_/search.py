@@ -1,0 +1,251 @@
+"""Column generation with exact pricing: closes the gap at one disclosure after another on one shared pool."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator
+
+from privfunnel.certificate import Certificate, Proof, rivals
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import Status
+from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.global_ import branching
+from privfunnel.solvers.global_.descents import descend_all, descend_best, exchanges
+from privfunnel.solvers.global_.master import Master, Prices, Used
+from privfunnel.solvers.global_.newton import refine
+from privfunnel.solvers.posteriors.assembly import build
+from privfunnel.solvers.posteriors.points import distinct, pricing, sparse_starts, tidy
+
+#: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
+MARGIN = 1e-10
+#: Boxes that the first attempt at a proof may open.
+CHUNK = 100_000
+#: Boxes of a component for the coarse proof that is made when the limits came first.
+LAST_BOXES = 20_000
+#: Posteriors worth less than this share of the gap to be proved are left to the proof: chasing them takes many rounds.
+WORTHWHILE = 0.2
+#: Rounds that lower the value by less than half of the gap to be proved, after which the proof is tried all the same.
+IDLE_ROUNDS = 3
+#: The prices of Newton's method count where no posterior of the pool is below them by more than this, in nats.
+CONSISTENT = 1e-9
+#: Random posteriors to descend from in each round (at least), and exchanges of a symbol for each posterior in use.
+RANDOM_STARTS, EXCHANGES = 30, 2
+#: Of the posteriors in use, at most this many lend their neighbourhood in one round.
+MOST_STARTS = 50
+
+
+@dataclass
+class Limits:
+    """What a search may spend: wall-clock seconds and nodes, shared by all its points."""
+
+    seconds: float
+    nodes: int
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.seconds - (time.perf_counter() - self.started)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How work on one disclosure ended: the program's duals there, and why it stopped."""
+
+    duals: Prices
+    status: Status
+    message: str = ""
+
+
+class Search:
+    """Everything known about one problem's curve: posteriors, proved lines, nodes spent."""
+
+    def __init__(self, problem: Problem, rng: Generator, limits: Limits) -> None:
+        self.problem = problem
+        self.rng = rng
+        self.limits = limits
+        self.master = Master(problem)
+        self.lines: list[Certificate] = []
+        self.nodes = 0
+        self.rounds = 0
+        self.effort = CHUNK
+        self.rate = 0.0  # boxes a second, as measured
+        self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
+
+    def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
+        """Best proved lower bound on L(R) in nats, and the certificate behind it (None for the closed forms)."""
+        best = -np.inf if by_line else float(self.problem.lower_bound(disclosure))
+        line = None
+        for certificate in self.lines:
+            value = certificate.lower_bound(disclosure)
+            if value > best:
+                best, line = value, certificate
+        return best, line
+
+    def improve(self, disclosure: float, rounds: int, threshold: float) -> None:
+        """A few rounds of local pricing at ``disclosure``: posteriors, no proof."""
+        for _ in range(rounds):
+            if self.limits.left <= 0.0:
+                break
+            duals = self.master.solve(disclosure)
+            if not self._price_locally(duals, self.master.weights(), threshold):
+                break
+
+    def channel(self, disclosure: float) -> Array:
+        """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""
+        channel = np.eye(self.problem.n_x)
+        self._solve(disclosure)  # adds the refined posteriors
+        for margin in (2e-10, 2e-9, 2e-8, 2e-7):
+            wanted = disclosure + margin
+            if wanted >= self.problem.disclosure_ceiling:
+                break
+            self.master.solve(wanted)
+            d = self.master.told
+            told = d / self.master.h_c if d > 0.0 else 0.0
+            channel = build(self.problem, self.master.parts, self.master.weights(), told, wanted)
+            if self.problem.evaluate(channel).disclosure >= disclosure:
+                return channel
+        return channel
+
+    def close(
+        self, disclosure: float, gap: float, tell: Listener | None = None, *, by_line: bool = False
+    ) -> Outcome:
+        """Add posteriors and proofs until value and bound at ``disclosure`` are within ``gap``, or limits stop it.
+
+        With ``by_line`` the closed forms do not count: the bound has to come from a certificate.
+        """
+        allowed = self.nodes + self.limits.nodes
+        target = 0.85 * gap  # what a proof leaves; rounding and the asked-for margin take some of the rest
+        value, idle = np.inf, 0
+        while True:
+            duals, used = self._solve(disclosure)
+            idle = idle + 1 if value - duals.value < 0.5 * target else 0
+            value = duals.value
+            self.rounds += 1
+            bound = self.bound(disclosure, by_line=by_line)[0]
+            if tell is not None:
+                tell(Progress(value=duals.value, bound=bound))
+            if duals.value - bound <= 0.95 * gap:
+                return Outcome(duals=duals, status=Status.OPTIMAL)
+            if self.limits.left <= 0.0 or self.nodes >= allowed:
+                self._prove_something(duals, target)
+                status = Status.NODE_LIMIT if self.limits.left > 0.0 else Status.TIME_LIMIT
+                return Outcome(duals=duals, status=status)
+            if self._price_locally(duals, used, -WORTHWHILE * target) and idle < IDLE_ROUNDS:
+                continue
+            idle = 0
+            self._price_exactly(duals, target, allowed)
+
+    def _solve(self, disclosure: float) -> tuple[Prices, list[Used]]:
+        """The program's duals at ``disclosure`` and the posteriors in use, by Newton's method where it applies.
+
+        The linear program's own duals belong to the posteriors that it happens to have; Newton's to the best ones on
+        the same symbols, as if many more rounds had been made. They count where the pool has nothing better. The last
+        answer is kept for as long as the pool does not grow.
+        """
+        if self._solved is None or self._solved[0] != (disclosure, self.master.n_columns):
+            duals, used = self._solve_anew(disclosure)
+            self._solved = (disclosure, self.master.n_columns), duals, used
+        return self._solved[1:]
+
+    def _solve_anew(self, disclosure: float) -> tuple[Prices, list[Used]]:
+        duals, used = self.master.solve(disclosure), self.master.weights()
+        refined = refine(self.master, disclosure, duals, used)
+        if refined is None:
+            return duals, used
+        for c, (_, posteriors) in enumerate(refined.used):
+            self.master.add(c, posteriors)
+        if self.master.least(refined.duals) < -CONSISTENT:
+            return self.master.solve(disclosure), self.master.weights()
+        return refined.duals, refined.used
+
+    # --- pricing ------------------------------------------------------------------------------------------------
+
+    def _price_locally(self, duals: Prices, used: list[Used], threshold: float) -> int:
+        """Descend F from the posteriors in use, their neighbours and random ones; add those below ``threshold``."""
+        added = 0
+        many = len(self.master.parts) > 1
+        for c, (part, (_, active)) in enumerate(zip(self.master.parts, used, strict=True)):
+            n_x, n_s = part.columns.shape
+            starts = RANDOM_STARTS // 8 if many else max(RANDOM_STARTS, n_x // 3)
+            fresh = sparse_starts(self.rng, starts, n_x, n_s + 1)
+            prices = np.ascontiguousarray(duals.prices[part.x])
+            some = active
+            if len(active) > MOST_STARTS:
+                some = active[self.rng.permutation(len(active))[:MOST_STARTS]]
+            spread = 0.9 * some + 0.1 / n_x
+            near = exchanges(part.columns, prices, duals.slope, np.ascontiguousarray(some), EXCHANGES)
+            known = np.ascontiguousarray(np.concatenate([active, spread, near]))
+            descend_all(part.columns, prices, duals.slope, known, 60)
+            best = descend_best(part.columns, prices, duals.slope, fresh, 60)
+            minima = np.concatenate([known, best])
+            added += self._add(c, minima, prices, duals.slope, threshold, 20 if many else 100)
+        return added
+
+    def _add(
+        self, c: int, posteriors: Array, prices: Array, slope: float, threshold: float, most: int
+    ) -> int:
+        part = self.master.parts[c]
+        posteriors = tidy(posteriors)
+        values = pricing(part.p_s_given_x, prices, slope, posteriors)
+        good = values < threshold
+        return self.master.add(c, distinct(posteriors[good], values[good], most))
+
+    def _price_exactly(self, duals: Prices, target: float, allowed: int) -> None:
+        """Prove that no posterior of any component has F below −target, or add some that have.
+
+        An attempt that runs out of boxes doubles what the next one may open.
+        """
+        in_time = int(min(max(self.rate * min(self.limits.left, 1e6), LAST_BOXES), 1e12))
+        _, limited = self._prove(duals, -target, min(self.effort, allowed - self.nodes, in_time))
+        if limited:
+            self.effort *= 2
+
+    def _prove_something(self, duals: Prices, target: float) -> None:
+        """When the limits came first: prove the best line that a few boxes allow, coarser and coarser."""
+        cutoff = -4.0 * target
+        while cutoff > -100.0 and not self._prove(duals, cutoff, LAST_BOXES)[0]:
+            cutoff *= 4.0
+
+    def _prove(self, duals: Prices, cutoff: float, boxes: int) -> tuple[bool, bool]:
+        """Try to prove F ≥ cutoff, or else to add posteriors below it: (a line was proved, the boxes ran out)."""
+        prices = self.master.global_prices(duals)
+        started, before = time.perf_counter(), self.nodes
+        proofs, limited = self._explore(duals, prices, cutoff, boxes)
+        self.rate = max(self.rate, (self.nodes - before) / max(time.perf_counter() - started, 1e-3))
+        proved = len(proofs) == len(self.master.parts)
+        if proved:
+            self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
+        return proved, limited
+
+    def _explore(self, duals: Prices, prices: Array, cutoff: float, boxes: int) -> tuple[list[Proof], bool]:
+        """Branch and bound in every component: the trees that prove it, and whether one was cut short."""
+        proofs: list[Proof] = []
+        limited = False
+        for c, part in enumerate(self.master.parts):
+            own = np.ascontiguousarray(prices[part.x])
+            shift = float(duals.prices[part.x[0]] - own[0])
+            outcome, n, q, nu, variable, split, first, found, _ = branching.branch_and_bound(
+                part.columns,
+                own,
+                duals.slope,
+                rivals(part.rivalry, duals.slope),
+                cutoff + shift,
+                boxes,
+                50,
+                0.2,
+            )
+            self.nodes += int(n)
+            if outcome == branching.FOUND:
+                descend_all(part.columns, own, duals.slope, found, 60)
+                self._add(c, found, own, duals.slope, cutoff + shift, 50)
+            elif outcome == branching.LIMIT:
+                limited = True
+            else:
+                claim = cutoff + shift - MARGIN
+                proofs.append(Proof(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first))
+        return proofs, limited

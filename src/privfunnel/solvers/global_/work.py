@@ -1,0 +1,204 @@
+"""One run of the global solver on one problem: points of a trace share posteriors and lines."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from privfunnel import channels
+from privfunnel.certificate import Certificate
+from privfunnel.errors import CertificateError
+from privfunnel.problem import Problem
+from privfunnel.solution import Answer, Status
+from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.global_.coarsening import coarse_lines
+from privfunnel.solvers.global_.search import Limits, Outcome, Search
+from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
+
+if TYPE_CHECKING:
+    from privfunnel.solvers.global_ import Global
+
+
+#: Points of a trace, spread over it, that fill the pool before the first one is proved.
+WARM_POINTS = 10
+
+
+@functools.cache
+def load_kernels() -> None:
+    """Compile the search's kernels, or read them from numba's cache: no time limit should pay for that.
+
+    Closing the gap of a small problem and refining its channel calls each of them with the types that any problem uses.
+    """
+    problem = Problem([[0.3, 0.2, 0.1], [0.05, 0.1, 0.25]])
+    limits = Limits(seconds=math.inf, nodes=1000)
+    search = Search(problem, np.random.default_rng(0), limits)
+    search.close(0.5 * problem.disclosure_ceiling, 1e-3, by_line=True)
+    search.channel(0.5 * problem.disclosure_ceiling)
+
+
+def _named(certificate: Certificate | None) -> str:
+    """What kind of proof a certificate is, for people."""
+    return "certificate" if certificate is None or certificate.coarsening is None else "coarsened certificate"
+
+
+class Work:
+    """One run of the solver on one problem."""
+
+    def __init__(
+        self, options: Global, problem: Problem, seed: int, progress: Listener | None, total: int
+    ) -> None:
+        self.options, self.problem, self.progress, self.total = options, problem, progress, total
+        self.done = 0
+        if progress is not None:
+            progress(Progress(total=total, message="loading the kernels (the first run compiles them)"))
+        load_kernels()  # before any clock starts
+        self.free: FreeDisclosure = free_disclosure(
+            problem, seed=seed, seconds=0.2 * options.time_limit, nodes=0
+        )
+        self.search = Search(problem, np.random.default_rng(seed), self._limits())
+        for component, silent in enumerate(self.free.parts):
+            self.search.master.add(component, silent.posteriors)
+
+    def _limits(self) -> Limits:
+        return Limits(seconds=self.options.time_limit, nodes=self.options.node_limit)
+
+    def warm(self, disclosures: list[float]) -> None:
+        """Fill the pool from the easy end of the curve, so that the hard end starts with good posteriors."""
+        self.search.limits = self._limits()
+        if len(disclosures) > 1:
+            todo = sorted(filter(self._open, disclosures), reverse=True)
+            for disclosure in todo[:: max(1, math.ceil(len(todo) / WARM_POINTS))]:
+                self.search.improve(disclosure, rounds=2, threshold=-self.options.gap)
+
+    def _open(self, disclosure: float) -> bool:
+        """Whether neither end of the curve nor perfect privacy answers for this disclosure."""
+        return self.free.disclosure + 1e-12 < disclosure < self.problem.disclosure_ceiling - 1e-9
+
+    def answer(self, disclosure: float) -> Answer:
+        """The answer for one disclosure."""
+        started = time.perf_counter()
+        before = self.search.nodes
+        if disclosure >= self.problem.disclosure_ceiling - 1e-9:
+            answer = Answer(channel=channels.identity(self.problem.n_x), status=Status.OPTIMAL)
+        elif not self._open(disclosure):
+            channel = share_down(self.problem, self.free.channel, disclosure)
+            answer = Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
+        else:
+            self.search.limits = self._limits()
+            outcome = self.search.close(disclosure, self.options.gap, self._tell(disclosure))
+            if outcome.status is not Status.OPTIMAL:
+                self._coarsen(disclosure, outcome.duals.value)
+            answer = self._finish(disclosure, outcome, self.search.nodes - before, started)
+        self.done += 1
+        self._report(disclosure, None, None)
+        return answer
+
+    def pooled(self, disclosure: float) -> Answer:
+        """What the pool has for a disclosure as it is, with no further search."""
+        if not self._open(disclosure):
+            return self.answer(disclosure)
+        message = f"{self.search.master.n_columns} posteriors, interrupted before any proof"
+        return Answer(channel=self.search.channel(disclosure), status=Status.TIME_LIMIT, message=message)
+
+    def _coarsen(self, disclosure: float, value: float) -> None:
+        """Where the search was hopeless within its limits, see what tables with fewer private symbols prove."""
+        if value - self.search.bound(disclosure)[0] <= max(0.01 * value, 10.0 * self.options.gap):
+            return
+        limits = Limits(seconds=0.1 * self.options.time_limit, nodes=min(self.options.node_limit, 500_000))
+        for line in coarse_lines(self.problem, disclosure, 10.0 * self.options.gap, limits, self.search.rng):
+            try:
+                line.verify(self.problem)
+            except CertificateError:
+                continue  # the merged table was rounded unluckily: do without this bound
+            self.search.lines.append(line)
+
+    def _finish(self, disclosure: float, outcome: Outcome, nodes: int, started: float) -> Answer:
+        _, certificate = self.search.bound(disclosure)
+        return Answer(
+            channel=self.search.channel(disclosure),
+            status=outcome.status,
+            slope=min(outcome.duals.slope, 1.0),
+            certificate=certificate,
+            bound_source=_named(certificate),
+            steps=nodes,
+            seconds=time.perf_counter() - started,
+            message=f"{self.search.master.n_columns} posteriors, {nodes} boxes",
+        )
+
+    def _tell(self, disclosure: float) -> Listener | None:
+        if self.progress is None:
+            return None
+
+        def tell(news: Progress) -> None:
+            self._report(disclosure, news.value, news.bound)
+
+        return tell
+
+    def _report(self, disclosure: float, value: float | None, bound: float | None) -> None:
+        if self.progress is not None:
+            gap = "" if value is None or bound is None else f", gap {value - bound:.2g}"
+            message = f"R = {disclosure:.4f} nats{gap}"
+            self.progress(
+                Progress(done=self.done, total=self.total, value=value, bound=bound, message=message)
+            )
+
+    # --- leakage budgets ------------------------------------------------------------------------------------------
+
+    def within(self, budget: float) -> Answer:
+        """Newton's method on the convex L(R) = budget: each point is closed, its slope leads to the next."""
+        started = time.perf_counter()
+        gap = self.options.gap
+        low, high = self.free.disclosure, self.problem.disclosure_ceiling - 1e-9
+        channel = self.free.channel
+        guess = min(high, max(low, self.problem.h_x_given_s + budget))
+        status = Status.OPTIMAL
+        self.search.limits = self._limits()
+        for _ in range(60):
+            if high - low <= 1e-9 or budget <= 0.0:
+                break
+            outcome = self.search.close(guess, gap, self._tell(guess))
+            slope, status = outcome.duals.slope, outcome.status
+            refined = self.search.channel(guess)  # it may leak less than the program's value says
+            value = self.problem.evaluate(refined).leakage
+            if value <= budget:
+                low, channel = guess, refined
+                if budget - value <= 0.05 * min(gap, budget):
+                    break
+            else:
+                high = guess
+            if status is not Status.OPTIMAL:
+                break
+            # Aim a hair below the budget, so that the last step ends inside it.
+            guess += (budget - 0.01 * gap - value) / slope if slope > 0.0 else math.inf
+            if not low < guess < high:
+                guess = 0.5 * (low + high)
+        certificate = self._ceiling(low, budget)
+        return Answer(
+            channel=channel,
+            status=status,
+            slope=1.0 if certificate is None else certificate.slope,
+            certificate=certificate,
+            steps=self.search.nodes,
+            seconds=time.perf_counter() - started,
+            message=f"{self.search.master.n_columns} posteriors, {self.search.nodes} boxes",
+        )
+
+    def _ceiling(self, disclosure: float, budget: float) -> Certificate | None:
+        """A line that rises through the budget next to ``disclosure``: L(R) ≥ c + μR gives R ≤ (budget − c)/μ."""
+        if (
+            disclosure
+            >= min(self.problem.disclosure_ceiling, self.problem.h_x_given_s + budget) - self.options.gap
+        ):
+            return None  # the closed form says it
+        step = 1e-6
+        while step < 0.1 and disclosure + step < self.problem.disclosure_ceiling:
+            outcome = self.search.close(disclosure + step, 0.9 * self.options.gap, by_line=True)
+            if outcome.status is not Status.OPTIMAL or outcome.duals.slope > 1e-6:
+                break
+            step *= 10.0
+        rising = [line for line in self.search.lines if line.slope > 0.0]
+        return min(rising, key=lambda line: (budget - line.intercept) / line.slope, default=None)

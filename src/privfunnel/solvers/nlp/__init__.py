@@ -1,0 +1,1 @@
+"""The funnel as a nonlinear program in p(y|x), by general-purpose solvers from many starts."""

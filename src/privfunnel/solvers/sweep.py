@@ -1,0 +1,209 @@
+"""Pools of achieved channels, their lower convex envelope, and time sharing between neighbours.
+
+Any two channels can be mixed by drawing which one to use apart from X and releasing the draw with the output: stacking
+the weighted outputs. Disclosure and leakage mix linearly, so a method that only reaches scattered points (a sweep over
+a multiplier, a family of deterministic maps) still answers every disclosure by its lower convex envelope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel import channels as ch
+from privfunnel.measures import Array, entropy, mutual_information
+from privfunnel.solution import Answer, Record, Status
+
+_TINY = 1e-300
+
+
+def evaluate_batch(p_sx: Array, channels: Array) -> tuple[Array, Array]:
+    """Disclosure and leakage (runs,) of a batch of channels (runs, M, N), in nats."""
+    p_x = p_sx.sum(axis=0)
+    p_xy = p_x[:, None] * channels
+    return mutual_information(p_xy), mutual_information((p_sx / p_x) @ p_xy)
+
+
+def lower_envelope(disclosure: Array, leakage: Array) -> NDArray[np.int64]:
+    """Indices of the vertices of the lower convex envelope, from the least disclosure to the largest."""
+    order = np.lexsort((leakage, disclosure))
+    hull: list[int] = []
+    for i in order:
+        if hull and disclosure[i] <= disclosure[hull[-1]]:
+            continue  # the same disclosure with no less leakage
+        while len(hull) >= 2 and _above(disclosure, leakage, hull[-2], hull[-1], int(i)):
+            hull.pop()
+        hull.append(int(i))
+    return np.array(hull, dtype=np.int64)
+
+
+def _above(x: Array, y: Array, a: int, b: int, c: int) -> bool:
+    """Whether point ``b`` lies on or above the chord from ``a`` to ``c``."""
+    return bool((y[b] - y[a]) * (x[c] - x[a]) >= (y[c] - y[a]) * (x[b] - x[a]))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A channel that a run ended with, its point, and how it got there (``multiplier`` is λ, a slope)."""
+
+    channel: Array
+    disclosure: float
+    leakage: float
+    status: Status
+    steps: int = 0
+    multiplier: float | None = None
+
+
+class Pool:
+    """Channels achieved so far for one problem, thinned to those that can still matter.
+
+    Kept are the vertices of the lower envelope and the least leakage in every bin of disclosure of the given width.
+    The constant and the identity channel are there from the start: they are the exact answers for λ = 0 and λ ≥ 1.
+
+    Args:
+        p_sx: The joint table (K, M).
+        width: Width of the bins in nats.
+        iterative: Whether the runs have a stopping test of their own.
+    """
+
+    def __init__(self, p_sx: Array, width: float = 0.1, *, iterative: bool = True) -> None:
+        """Start with the two ends of the curve."""
+        self.p_sx = p_sx
+        self.width = width
+        self.iterative = iterative
+        n_x = p_sx.shape[1]
+        ceiling = float(entropy(p_sx.sum(axis=0)))
+        self._kept = [
+            Candidate(ch.constant(n_x), 0.0, 0.0, Status.CONVERGED, multiplier=0.0),
+            Candidate(
+                ch.identity(n_x), ceiling, float(mutual_information(p_sx)), Status.CONVERGED, multiplier=1.0
+            ),
+        ]
+        self.runs = 0
+        self.converged = 0
+
+    def add(self, channels: Array, statuses: list[Status], steps: NDArray[Any], multipliers: Array) -> None:
+        """Offer a batch of channels (runs, M, N) with their statuses, step counts and multipliers λ."""
+        if not len(channels):
+            return
+        disclosure, leakage = evaluate_batch(self.p_sx, channels)
+        old_i = np.array([c.disclosure for c in self._kept])
+        old_l = np.array([c.leakage for c in self._kept])
+        n_old = len(self._kept)
+        all_i, all_l = np.concatenate([old_i, disclosure]), np.concatenate([old_l, leakage])
+        wanted = (
+            set(lower_envelope(all_i, all_l).tolist()) | set(_best_in_bins(all_i, all_l, self.width)) | {0, 1}
+        )
+        kept = []
+        for i in sorted(wanted):
+            if i < n_old:
+                kept.append(self._kept[i])
+                continue
+            k = i - n_old
+            channel = channels[k][:, channels[k].any(axis=0)].copy()
+            kept.append(
+                Candidate(
+                    channel,
+                    float(disclosure[k]),
+                    float(leakage[k]),
+                    statuses[k],
+                    int(steps[k]),
+                    float(multipliers[k]),
+                )
+            )
+        self._kept = kept
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """Everything kept, by growing disclosure."""
+        return iter(sorted(self._kept, key=lambda c: (c.disclosure, c.leakage)))
+
+    def envelope(self) -> list[Candidate]:
+        """The vertices of the lower convex envelope, by growing disclosure."""
+        kept = list(self)
+        at = lower_envelope(np.array([c.disclosure for c in kept]), np.array([c.leakage for c in kept]))
+        return [kept[i] for i in at]
+
+    def neighbours(self, disclosure: float) -> tuple[Candidate, Candidate, float]:
+        """The two envelope vertices around ``disclosure`` and the weight of the right one."""
+        hull = self.envelope()
+        xs = np.array([c.disclosure for c in hull])
+        k = int(np.clip(np.searchsorted(xs, disclosure), 1, len(hull) - 1))
+        left, right = hull[k - 1], hull[k]
+        weight = (disclosure - left.disclosure) / (right.disclosure - left.disclosure)
+        return left, right, float(np.clip(weight, 0.0, 1.0))
+
+    def value(self, disclosure: float) -> float:
+        """Leakage of the envelope at ``disclosure``."""
+        left, right, weight = self.neighbours(disclosure)
+        return (1.0 - weight) * left.leakage + weight * right.leakage
+
+    def answer(self, disclosure: float, *, message: str = "", seconds: float = 0.0) -> Answer:
+        """The envelope at ``disclosure`` as a channel that time-shares its two neighbours."""
+        left, right, weight = self.neighbours(disclosure)
+        status = {0.0: left.status, 1.0: right.status}.get(weight, Status.FEASIBLE)
+        return Answer(
+            channel=ch.time_share([left.channel, right.channel], [1.0 - weight, weight]),
+            status=status,
+            slope=min(max(self.slope(disclosure), 0.0), 1.0),
+            steps=left.steps + right.steps,
+            seconds=seconds,
+            message=message,
+            record=self.record(),
+        )
+
+    def answers(self, *, message: str = "") -> Iterator[Answer]:
+        """Everything kept but the two ends, by growing disclosure: what a sweep found."""
+        ends = self._kept[:2]
+        for c in self:
+            if c not in ends:
+                yield Answer(
+                    channel=c.channel, status=c.status, slope=c.multiplier, steps=c.steps, message=message,
+                    record=self.record(),
+                )  # fmt: skip
+
+    def record(self) -> Record:
+        """How many runs the pool has seen and, where they have one, how many met their own stopping test."""
+        series = {"runs": np.array([float(self.runs)])}
+        if self.iterative:
+            series["converged"] = np.array([float(self.converged)])
+        return Record(series=series)
+
+    def slope(self, disclosure: float) -> float:
+        """Slope of the envelope's segment at ``disclosure``."""
+        left, right, _ = self.neighbours(disclosure)
+        return (right.leakage - left.leakage) / (right.disclosure - left.disclosure)
+
+
+def _best_in_bins(disclosure: Array, leakage: Array, width: float) -> list[int]:
+    """Index of the least leakage in every occupied bin of disclosure."""
+    bins = np.round(disclosure / width).astype(np.int64)
+    order = np.lexsort((leakage, bins))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = bins[order[1:]] != bins[order[:-1]]
+    return [int(i) for i in order[first]]
+
+
+def uniform_starts(rng: np.random.Generator, runs: int, n_x: int, n_y: int) -> Array:
+    """Random channels (runs, M, N) with uniform entries, rows normalised: the authors' first kind of start."""
+    start = rng.random((runs, n_x, n_y))
+    return np.asarray(start / start.sum(axis=2, keepdims=True))
+
+
+def stationarity(p_sx: Array, channel: Array, beta: Array) -> Array:
+    """How far ``channel`` (runs, M, N) is from a stationary point of ``β I(S;Y) − I(X;Y)``, in nats (runs,).
+
+    With ``g_xy = β Σ_s p(s|x) ln p(s|y) − ln p(x|y)`` (the gradient up to ``p_x`` and terms constant in ``y``), a
+    stationary channel has ``g`` constant in ``y`` wherever ``P > 0``. The residual is ``Σ_xy p(x,y) |g − ḡ_x|``.
+    """
+    p_x = p_sx.sum(axis=0)
+    s_given_x = p_sx / p_x
+    p_xy = p_x[:, None] * channel
+    p_y = np.maximum(p_xy.sum(axis=1), _TINY)[:, None, :]
+    log_t = np.log(np.maximum(s_given_x @ p_xy / p_y, _TINY))
+    g = beta[:, None, None] * (s_given_x.T @ log_t) - np.log(np.maximum(p_xy / p_y, _TINY))
+    mean = np.sum(channel * g, axis=2, keepdims=True)
+    return np.asarray(np.sum(p_xy * np.abs(g - mean), axis=(1, 2)))
