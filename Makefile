@@ -1,4 +1,4 @@
-# make run | explore | test | lint | bench | lock | clean; everything happens inside .venv, which `make install` builds.
+# make run | explore | test | lint | bench | kernels | lock | clean; everything happens inside .venv, which `make install` builds.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: install run explore test lint format bench lock clean
+.PHONY: install run explore test lint format bench kernels lock clean
 
 install: $(STAMP)
 
@@ -43,6 +43,10 @@ format: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+# Forget all compiled kernels; the next run compiles those it needs (no edit makes this necessary, see solvers/jit.py).
+kernels:
+	find src -name '*.nb[ic]' -delete
 
 # The lock files hold exact versions and hashes for every supported Python, and no registry addresses.
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet

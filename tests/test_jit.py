@@ -1,0 +1,81 @@
+"""Compiled kernels: the cache on disk never serves code that is older than what it was made of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels import plain
+from privfunnel.solvers.jit import compiled, fingerprint
+from privfunnel.solvers.posteriors.boxes import plogp
+
+CALLER = """
+from below import double
+from privfunnel.solvers.jit import compiled
+
+@compiled
+def quadruple(x):
+    return double(double(x))
+
+print(quadruple(3.0), sum(quadruple.stats.cache_hits.values()))
+"""
+
+CALLED = """
+from privfunnel.solvers.jit import compiled
+
+FACTOR = {factor}
+
+@compiled
+def double(x):
+    return {body}
+"""
+
+
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_was_edited(tmp_path: Path) -> None:
+    pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
+    (tmp_path / "above.py").write_text(CALLER)
+
+    def run(factor: float, body: str) -> list[str]:
+        (tmp_path / "below.py").write_text(CALLED.format(factor=factor, body=body))
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        done = subprocess.run(
+            [sys.executable, "-c", "import above"],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "0"},
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
+        return done.stdout.split()
+
+    assert run(2.0, "FACTOR * x") == ["12.0", "0"]
+    assert run(2.0, "FACTOR * x") == ["12.0", "1"]  # nothing was edited: from the cache
+    assert run(2.0, "FACTOR * x + 1.0") == ["15.0", "0"]
+    assert run(5.0, "FACTOR * x + 1.0") == ["81.0", "0"]  # a constant counts as well
+
+
+def test_a_fingerprint_is_the_same_for_the_same_source_only() -> None:
+    def one(x: float) -> float:
+        return plogp(x) + 1.0
+
+    def two(x: float) -> float:
+        return plogp(x) + 2.0
+
+    def other(x: float) -> float:
+        return float(np.sqrt(x)) + 1.0
+
+    assert len({fingerprint(kernel) for kernel in (one, two, other)}) == 3
+    assert fingerprint(one) == fingerprint(one)
+
+
+def test_options_are_handed_on() -> None:
+    pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
+    kernel = compiled(nogil=True)(plain(plogp))
+    assert kernel.targetoptions["nogil"]
+    assert kernel.targetoptions["error_model"] == "numpy"
+    assert kernel(0.5) == plogp(0.5)
