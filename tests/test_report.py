@@ -206,22 +206,24 @@ def test_the_command_line_chooses_and_compares(tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "out"),
     ]
-    result = CliRunner().invoke(main, [*arguments, "--choose", "80%", "--beside", "greedy"])
+    result = CliRunner().invoke(main, [*arguments, "--describe", "80%", "--compare-with", "greedy"])
     assert result.exit_code == 0, result.output
     whole = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "The chosen point" in whole
     assert "<h2>Other methods</h2>" in whole
-    assert "--choose 80% --beside greedy" in whole
+    assert "--describe 80% --compare-with greedy" in whole
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--choose", "80%"], "--out DIR"),
-        (["--beside", "greedy"], "--out DIR"),
+        (["--describe", "80%"], "--out DIR"),
+        (["--compare-with", "greedy"], "--out DIR"),
+        (["--compare-with", "gredy", "--out", "out"], "did you mean 'greedy'"),
+        (["--describe", "120%", "--out", "out"], "infeasible"),
+        (["--describe", "lots", "--out", "out"], "cannot be read"),
+        (["--choose", "lots", "--out", "out"], "cannot be read"),  # the spellings of 0.1.0
         (["--beside", "gredy", "--out", "out"], "did you mean 'greedy'"),
-        (["--choose", "120%", "--out", "out"], "infeasible"),
-        (["--choose", "lots", "--out", "out"], "cannot be read"),
     ],
 )
 def test_what_cannot_go_into_a_report_is_told_first(
@@ -232,3 +234,11 @@ def test_what_cannot_go_into_a_report_is_told_first(
     assert result.exit_code == 2
     assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_shows_the_new_spellings_only() -> None:
+    shown = CliRunner().invoke(main, ["curve", "--help"]).output
+    assert "--describe" in shown
+    assert "--compare-with" in shown
+    assert "--choose" not in shown
+    assert "--beside" not in shown

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privfunnel.solvers.base import Listener, Progress
 
 __all__ = [
+    "Renamed",
     "Source",
     "Units",
     "console",
@@ -42,6 +43,19 @@ __all__ = [
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Renamed(click.Option):
+    """An option that still answers to its old spellings; its help shows the first one only."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The line of ``--help``, without the old spellings."""
+        spellings = self.opts
+        self.opts = spellings[:1]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = spellings
 
 
 @dataclass(frozen=True)

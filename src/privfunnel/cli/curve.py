@@ -13,6 +13,7 @@ import click
 
 from privfunnel.cli import COMMAND
 from privfunnel.cli._common import (
+    Renamed,
     Units,
     console,
     load_source,
@@ -55,9 +56,9 @@ OWNED = (
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Folder for curve.csv, .json (in nats), .png, .svg, report.html and the proofs.")  # fmt: skip
-@click.option("--choose", metavar="R",
+@click.option("--describe", "--choose", cls=Renamed, metavar="R",
               help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2.")  # fmt: skip
-@click.option("--beside", multiple=True, metavar="SOLVER",
+@click.option("--compare-with", "--beside", cls=Renamed, multiple=True, metavar="SOLVER",
               help="Also draw this solver's curve in the report; may be repeated.")  # fmt: skip
 def command(
     source: str,
@@ -70,8 +71,8 @@ def command(
     units: Units,
     as_json: bool,
     out: Path | None,
-    choose: str | None,
-    beside: tuple[str, ...],
+    describe: str | None,
+    compare_with: tuple[str, ...],
     **reading: Any,
 ) -> None:
     """Trace the privacy funnel of SOURCE.
@@ -85,24 +86,24 @@ def command(
       privfunnel curve heart-failure
       privfunnel curve joint.csv --points 40 --units bits --out out/mine
       privfunnel curve patients.csv --private sex,death --public smoking,diabetes
-      privfunnel curve heart-failure --out out/heart --choose 80% --beside aem --beside greedy
+      privfunnel curve heart-failure --out out/heart --describe 80% --compare-with aem --compare-with greedy
     """
     from privfunnel import solve, trace
     from privfunnel.solvers import registry
     from privfunnel.solving import check_disclosure
     from privfunnel.storage import output_folder
 
-    if out is None and (choose is not None or beside):
+    if out is None and (describe is not None or compare_with):
         raise InvalidInputError(
-            "--choose and --beside go into the report: say where to put it with --out DIR"
+            "--describe and --compare-with go into the report: say where to put it with --out DIR"
         )
-    for name in beside:
+    for name in compare_with:
         registry.get(name)  # an unknown name is told before the work, not after it
     problem = load_source(source, **reading)
     at = None
-    if choose is not None:
+    if describe is not None:
         at = parse_quantity(
-            choose, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--choose", units=units
+            describe, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--describe", units=units
         )
         check_disclosure(problem, at)
     with ExitStack() as stack:
@@ -125,7 +126,8 @@ def command(
             solving = {"solver": solver, "seed": seed, "throw": False, **parse_options(options, restarts)}
             chosen = None if at is None else solve(problem, disclosure=at, **solving)
             others = {
-                name: trace(problem, points=points, solver=name, seed=seed, throw=False) for name in beside
+                name: trace(problem, points=points, solver=name, seed=seed, throw=False)
+                for name in compare_with
             }
             write_files(curve, folder, units=units, title=source, chosen=chosen, others=others)
     if as_json:
