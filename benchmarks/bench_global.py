@@ -52,12 +52,9 @@ def curve(problem: Problem, disclosures: np.ndarray[Any, Any], gap: float) -> di
         warnings.simplefilter("ignore")
         found = trace(problem, disclosures=disclosures, solver="global", gap=gap, time_limit=180.0)
     seconds, wall = time.process_time() - begin, time.perf_counter() - wall
-    proofs: dict[int, Certificate] = {
-        id(s.certificate): s.certificate for s in found.solutions if s.certificate is not None
-    }
     fresh = [
         Certificate.build(problem, proof.prices, proof.slope, proof.proofs, proof.coarsening)
-        for proof in proofs.values()
+        for proof in found.certificates
     ]
     begin = time.process_time()
     for proof in fresh:
@@ -72,7 +69,7 @@ def curve(problem: Problem, disclosures: np.ndarray[Any, Any], gap: float) -> di
         "cpu_seconds": seconds,
         "wall_seconds": wall,
         "boxes": sum(s.steps for s in found.solutions),
-        "proved_lines": len(proofs),
+        "proved_lines": len(found.certificates),
         "boxes_in_proofs": sum(proof.n_nodes for proof in fresh),
         "verify_seconds": time.process_time() - begin,
         "free_share": problem.free_disclosure / problem.disclosure_ceiling,

@@ -77,9 +77,8 @@ def curves(case: Case, out: Path) -> tuple[pf.Curve, dict[str, pf.Curve], dict[s
             wall, cpu = time.perf_counter(), time.process_time()
             curve = pf.trace(problem, solver=solver, throw=False, **options)
             spent = (time.perf_counter() - wall, time.process_time() - cpu)
-            proofs = [s.certificate for s in curve.solutions if s.certificate is not None]
-            if proofs:
-                save_bundle(file.with_suffix(".npz"), list({id(p): p for p in proofs}.values()))
+            if curve.certificates:
+                save_bundle(file.with_suffix(".npz"), curve.certificates)
             write_json(file, {"curve": curve.to_dict(), "seconds": spent})
         data = read_json(file)
         found[name], seconds[name] = pf.Curve.from_dict(data["curve"]), data["seconds"]

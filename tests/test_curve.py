@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,7 @@ import pytest
 from hypothesis import given
 
 import privfunnel as pf
-from privfunnel.curve import lower_hull
 from privfunnel.errors import ConvergenceWarning, InvalidInputError, SolverError
-from privfunnel.problem import Point
 from strategies import problems
 from test_problem import synthetic
 from toys import Mixer, Wavy
@@ -49,7 +48,10 @@ def test_default_points_are_uniform() -> None:
     problem = synthetic()
     curve = pf.trace(problem, solver=Mixer())
     assert curve.disclosure == pytest.approx(np.linspace(0, problem.disclosure_ceiling, 20), abs=1e-12)
-    assert curve.slope[1:-1] == pytest.approx(problem.leakage_ceiling / problem.disclosure_ceiling, abs=0.5)
+    # Every point time-shares X and nothing: the curve is the chord between its ends.
+    chord = problem.leakage_ceiling / problem.disclosure_ceiling
+    assert curve.leakage == pytest.approx(chord * curve.disclosure, abs=1e-12)
+    assert [curve.at(r).slope for r in (0.1, 0.5, 1.0)] == pytest.approx([chord] * 3, abs=1e-9)
     assert curve.status[0] is pf.Status.OPTIMAL
     assert (curve.gap >= 0).all()
 
@@ -142,6 +144,50 @@ def test_trivial_problems_have_a_curve() -> None:
         assert set(curve.status) == {pf.Status.OPTIMAL}
 
 
-def test_lower_hull() -> None:
-    points = [Point(0, 0), Point(1, 1), Point(1, 0.5), Point(2, 2), Point(0.5, 0.4), Point(2, 3)]
-    assert lower_hull(points) == [0, 2, 3]
+@pytest.fixture(scope="module")
+def certified() -> pf.Curve:
+    """A curve with certificates at its three inner points."""
+    return pf.trace(synthetic(), points=5, solver="global")
+
+
+def test_certificates_come_once_and_in_order(certified: pf.Curve) -> None:
+    assert len(certified.certificates) == 3
+    again = replace(certified, solutions=(*certified.solutions, certified.solutions[2]))
+    assert again.certificates == certified.certificates
+    slopes = [certificate.slope for certificate in certified.certificates]
+    assert slopes == sorted(slopes)
+
+
+def test_what_is_proved_holds_everywhere_and_uses_lines_and_chords(certified: pf.Curve) -> None:
+    problem = certified.problem
+    grid = np.linspace(0.0, problem.disclosure_ceiling, 41)
+    finer = pf.trace(problem, disclosures=grid, solver="global")
+    assert (certified.proved(grid) <= finer.leakage + 1e-9).all()
+    for certificate in certified.certificates:
+        line = [certificate.lower_bound(r) for r in grid]
+        assert (certified.proved(grid) >= np.minimum(line, finer.leakage) - 1e-9).all()
+    assert certified.proved(certified.disclosure) == pytest.approx(certified.lower_bound, abs=1e-6)
+    assert certified.proved([[0.0], [problem.disclosure_ceiling]]) == pytest.approx(
+        np.array([[0.0], [problem.leakage_ceiling]]), abs=1e-12
+    )
+    # The same curve without its certificates still has their bounds at three points: chords carry them further.
+    bare = pf.Curve.from_dict(certified.to_dict())
+    assert bare.certificates == ()
+    chords = bare.proved(grid)
+    assert (chords <= finer.leakage + 1e-9).all()
+    at = np.searchsorted(grid, 0.6 * problem.disclosure_ceiling)
+    assert chords[at] > float(problem.lower_bound(grid[at])) + 0.02
+    assert chords[at] > float(np.max(bare.lower_bound[bare.disclosure <= grid[at]])) + 1e-3
+
+
+def test_a_bound_counts_at_the_disclosure_that_was_asked_for(certified: pf.Curve) -> None:
+    """A channel may miss its request by 1e-9; a bound for the request is not one for the channel's disclosure."""
+    problem = certified.problem
+    mid = certified.solutions[2]
+    assert mid.requested is not None
+    short = replace(mid, disclosure=mid.requested - 1e-9, certificate=None, lower_bound=mid.leakage)
+    curve = replace(certified, solutions=(short,))
+    below = curve.proved(short.disclosure)
+    assert below < mid.leakage
+    assert curve.proved(mid.requested) == pytest.approx(mid.leakage, abs=1e-15)
+    assert curve.proved(problem.disclosure_ceiling) == problem.leakage_ceiling

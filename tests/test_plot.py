@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 import privfunnel as pf
 from privfunnel import instances, plot
 from privfunnel.errors import InvalidInputError
+from privfunnel.report import view
 from toys import Mixer
 
 
@@ -63,23 +64,26 @@ def test_other_curves_and_given_axes(curve: pf.Curve) -> None:
     assert {"time sharing", "best"} <= {line.get_label() for line in ax.lines}
 
 
-def test_what_is_proved_between_the_points(curve: pf.Curve) -> None:
-    """The optimum of a finer run is above the proved bound everywhere, and the bound uses what each point proves."""
-    grid = np.linspace(0.0, curve.problem.disclosure_ceiling, 40)
-    bound = plot.proved_lower_bound(curve, grid)
-    assert (bound >= curve.problem.lower_bound(grid) - 1e-12).all()
-    better = pf.trace(curve.problem, disclosures=grid, solver="aem", restarts=8, throw=False)
-    assert (bound <= better.leakage + 1e-9).all()
+@pytest.mark.parametrize("stored", [False, True], ids=["with certificates", "read from a file"])
+def test_the_figure_and_the_report_show_one_band(stored: bool) -> None:
+    """With certificates at three points their lines prove most; without them all comes from chords."""
+    curve = pf.trace(instances.load("synthetic-uniform"), points=5, solver="global")
+    if stored:
+        curve = pf.Curve.from_dict(curve.to_dict())
+    (ax,) = plot.curve(curve).axes
+    (drawn,) = [line for line in ax.lines if line.get_label() == "proved lower bound"]
+    figure = dict(zip(np.asarray(drawn.get_xdata()), np.asarray(drawn.get_ydata()), strict=True))
+    report = dict(view.picture(curve).proved)
+    shared = sorted(figure.keys() & report.keys())
+    assert len(shared) >= 20
+    assert [figure[r] for r in shared] == [report[r] for r in shared]
+    assert [figure[r] for r in shared] == curve.proved(shared).tolist()
+    beyond = np.array([report[r] for r in shared]) - curve.problem.lower_bound(shared)
+    assert beyond.max() > 0.02  # more than the closed form, or there would be no band to compare
 
 
-def test_convexity_proves_more_than_the_points_alone() -> None:
-    """For a curve known exactly at three points, L(R) = max(0, R − 1/2) say, the chords prove it beyond them."""
-    problem = pf.Problem(
-        np.eye(4) / 4.0
-    )  # S = X: L(R) = R exactly, and the closed form proves it at every point
-    curve = pf.trace(problem, points=3, solver=Mixer(), throw=False)
-    grid = np.linspace(0.0, problem.disclosure_ceiling, 21)
-    np.testing.assert_allclose(plot.proved_lower_bound(curve, grid), grid, atol=1e-12)
+def test_a_band_that_is_only_the_closed_form_is_not_drawn_twice(curve: pf.Curve) -> None:
+    assert view.picture(curve).proved == ()
 
 
 def test_saving(tmp_path: Path, curve: pf.Curve) -> None:

@@ -26,12 +26,12 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.curve import Curve
+from privfunnel.envelope import Envelope
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import NATS_PER_BIT, Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import Solution, Status
 from privfunnel.solvers.options import check_positive, check_whole
-from privfunnel.solvers.sweep import lower_envelope
 from privfunnel.solving import check_disclosure, check_seed
 
 if TYPE_CHECKING:
@@ -124,16 +124,15 @@ def solve(
     points = _Points(problem)
     warm: Array | None = None
     for _ in range(40):
-        left, right, _ = points.neighbours(wanted)
-        slope = points.slope(left, right)
+        envelope = points.envelope()
+        slope, before = -envelope.slope(wanted), envelope.value(wanted)
         # A chord of slope 0 is flat: nothing above it. One of slope 1 meets the bound I(S;Y) ≤ I(X;Y).
         if slope <= 1e-9 or slope >= 1.0:
             break
-        before = points.value(wanted)
         channel, status = _best(problem, 1.0 / slope, rng, restarts, tolerance, max_steps, warm)
         points.add(channel, slope, status)
         warm = channel
-        if points.value(wanted) <= before + 1e-10:
+        if points.envelope().value(wanted) >= before - 1e-10:
             break
     return _answer(problem, points, wanted, seed, time.perf_counter() - started)
 
@@ -253,36 +252,17 @@ class _Points:
         self.statuses.append(status)
         self.points.append(self.problem.evaluate(channel))
 
-    def neighbours(self, rate: float) -> tuple[int, int, float]:
-        """The two envelope vertices around ``rate`` and the weight of the right one."""
-        x = np.array([point.disclosure for point in self.points])
-        y = np.array([point.leakage for point in self.points])
-        hull = lower_envelope(x, -y)
-        if len(hull) == 1:
-            return int(hull[0]), int(hull[0]), 0.0
-        k = int(np.clip(np.searchsorted(x[hull], rate), 1, len(hull) - 1))
-        left, right = int(hull[k - 1]), int(hull[k])
-        return left, right, float(np.clip((rate - x[left]) / (x[right] - x[left]), 0.0, 1.0))
-
-    def slope(self, left: int, right: int) -> float:
-        """Slope of the chord between two vertices."""
-        a, b = self.points[left], self.points[right]
-        width = b.disclosure - a.disclosure
-        return (b.leakage - a.leakage) / width if width > 0.0 else 0.0
-
-    def value(self, rate: float) -> float:
-        """The envelope at ``rate``."""
-        left, right, weight = self.neighbours(rate)
-        return (1.0 - weight) * self.points[left].leakage + weight * self.points[right].leakage
+    def envelope(self) -> Envelope:
+        """The upper concave envelope, as the lower one of (I(X;Y), −I(S;Y))."""
+        return Envelope.of([(point.disclosure, -point.leakage) for point in self.points], self.channels)
 
 
 def _answer(problem: Problem, points: _Points, rate: float, seed: int, seconds: float = 0.0) -> Solution:
     """The envelope at ``rate`` as a channel."""
-    left, right, weight = points.neighbours(rate)
-    channel = channels.time_share([points.channels[left], points.channels[right]], [1.0 - weight, weight])
-    both = {points.statuses[left], points.statuses[right]}
+    envelope = points.envelope()
+    both = {points.statuses[envelope.index[i]] for i in envelope.neighbours(rate)[:2]}
     status = Status.MAX_STEPS if Status.MAX_STEPS in both else Status.CONVERGED
-    return _solution(problem, channel, points.slope(left, right), status, rate, seed, seconds)
+    return _solution(problem, envelope.channel(rate), -envelope.slope(rate), status, rate, seed, seconds)
 
 
 def _solution(

@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from privfunnel import channels
-from privfunnel.certificate import verify_all
+from privfunnel.certificate import Certificate, verify_all
+from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import (
     CertificateError,
     ConvergenceWarning,
@@ -113,14 +115,41 @@ class Curve:
         """Status of each point."""
         return tuple(solution.status for solution in self.solutions)
 
+    @cached_property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The proofs behind the curve's bounds, each once, in the order of the points they prove."""
+        proofs = (solution.certificate for solution in self.solutions)
+        return tuple(dict.fromkeys(proof for proof in proofs if proof is not None))
+
+    @cached_property
+    def _pool(self) -> _Pool:
+        found = ((Point(s.disclosure, s.leakage), s.channel, s.status) for s in self.solutions)
+        return _Pool.of(self.problem, found)
+
+    def proved(self, disclosure: ArrayLike) -> Array:
+        """The best lower bound on L(R) that is proved, at disclosures of any shape in [0, H(X)]; nats.
+
+        The largest of the closed form, of the certificates' lines, each of which is below the whole curve, and of what
+        the convexity of L makes of the points: see :func:`~privfunnel.envelope.convex_bound`. The curve's two ends,
+        L(0) = 0 and L(H(X)) = I(S;X), are known.
+        """
+        at = np.asarray(disclosure, dtype=np.float64)
+        bound = self.problem.lower_bound(at)
+        for certificate in self.certificates:
+            bound = np.maximum(bound, certificate.intercept + certificate.slope * at)
+        ends = np.array([[0.0, 0.0], [self.problem.disclosure_ceiling, self.problem.leakage_ceiling]])
+        # A bound holds at the disclosure that was asked for, a leakage at the one that its channel has.
+        asked = [s.disclosure if s.requested is None else s.requested for s in self.solutions]
+        achieved = np.vstack([np.column_stack([self.disclosure, self.leakage]), ends]).T
+        proved = np.vstack([np.column_stack([asked, self.lower_bound]), ends]).T
+        bound = np.maximum(bound, convex_bound(at, (achieved[0], achieved[1]), (proved[0], proved[1])))
+        # What rounding puts above a real channel is not proved.
+        return np.asarray(np.minimum(bound, Envelope.of(achieved.T).value(at)))
+
     def at(self, disclosure: float) -> Solution:
         """The curve at any disclosure in nats: a channel that time-shares its two neighbours."""
         wanted = check_disclosure(self.problem, disclosure)
-        ends = _ends(self.problem)
-        pool = [(Point(s.disclosure, s.leakage), s.channel, s.status) for s in self.solutions] + ends
-        channel, slope, status = _share(pool, wanted)
-        answer = Answer(channel=channel, status=status, slope=slope)
-        return self._judge(answer, wanted)
+        return self._judge(self._pool.answer(wanted), wanted)
 
     def within(self, leakage: float) -> Solution:
         """The most disclosure that the curve achieves within a leakage budget in nats."""
@@ -147,8 +176,8 @@ class Curve:
             gap=self.target_gap,
             requested=disclosure,
         )
-        proofs = {id(s.certificate): s for s in self.solutions if s.certificate is not None}
-        lines = [(s.certificate.lower_bound(disclosure), s) for s in proofs.values() if s.certificate]
+        sources = {s.certificate: s for s in self.solutions if s.certificate is not None}
+        lines = [(proof.lower_bound(disclosure), sources[proof]) for proof in self.certificates]
         if not lines:
             return plain
         proved, best = max(lines, key=lambda line: line[0])
@@ -242,8 +271,31 @@ class Curve:
         return cls.from_dict(read_json(path))
 
 
-#: A found channel: its point, itself, and how its run ended.
-Found = tuple[Point, Array, Status]
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """Channels with their statuses, the two ends of the curve included, and the envelope of their points."""
+
+    envelope: Envelope
+    statuses: tuple[Status, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, found: Iterable[tuple[Point, Array, Status]]) -> _Pool:
+        ends = (channels.constant(problem.n_x), channels.identity(problem.n_x))
+        pool = [*found, *((problem.evaluate(channel), channel, Status.OPTIMAL) for channel in ends)]
+        envelope = Envelope.of([point for point, _, _ in pool], [channel for _, channel, _ in pool])
+        return cls(envelope, tuple(pool[i][2] for i in envelope.index))
+
+    def answer(self, disclosure: float) -> Answer:
+        """The envelope at a disclosure: a vertex's own channel (the same object), or two that are time-shared."""
+        at = self.envelope.vertex(disclosure)
+        if at is None:
+            around = (self.statuses[i] for i in self.envelope.neighbours(disclosure)[:2])
+            status = next((status for status in around if status in UNFINISHED), Status.FEASIBLE)
+        else:
+            status = self.statuses[at]
+        return Answer(
+            channel=self.envelope.channel(disclosure), status=status, slope=self.envelope.slope(disclosure)
+        )
 
 
 def trace(
@@ -330,7 +382,7 @@ def assemble(
         told = next((a.message for a in found if a.message), "no message")
         raise SolverError(f"solver {engine.name!r} found no channel ({told}): {Status.FAILED.advice}")
     judged = [(problem.evaluate(a.channel), a) for a in usable]
-    pool: list[Found] = [(point, a.channel, a.status) for point, a in judged] + _ends(problem)
+    pool = _Pool.of(problem, ((point, a.channel, a.status) for point, a in judged))
     if not complete:
         reached = max((point.disclosure for point, _ in judged), default=0.0)
         wanted = [r for r in wanted if r <= reached + FEASIBILITY]
@@ -352,63 +404,18 @@ def assemble(
     )
     solutions = []
     for disclosure in wanted:
-        channel, slope, status = _share(pool, disclosure)
-        own = next((a for a in usable if a.channel is channel), None)
-        answer = own or Answer(channel=channel, status=status, slope=slope)
-        solutions.append(base._judge(answer, disclosure))
+        answer = pool.answer(disclosure)
+        own = next((a for a in usable if a.channel is answer.channel), answer)
+        solutions.append(base._judge(own, disclosure))
     return replace(base, solutions=tuple(solutions))
-
-
-def _ends(problem: Problem) -> list[Found]:
-    """The two points that need no solver."""
-    pair = (channels.constant(problem.n_x), channels.identity(problem.n_x))
-    return [(problem.evaluate(channel), channel, Status.OPTIMAL) for channel in pair]
-
-
-def lower_hull(points: list[Point]) -> list[int]:
-    """Indices of the lower convex envelope by increasing disclosure, from the leftmost point to the rightmost."""
-    order = sorted(range(len(points)), key=lambda i: (points[i].disclosure, points[i].leakage))
-    hull: list[int] = []
-    for i in order:
-        if hull and points[i].disclosure <= points[hull[-1]].disclosure:
-            continue
-        while len(hull) > 1:
-            o, a, b = points[hull[-2]], points[hull[-1]], points[i]
-            turn = (a.disclosure - o.disclosure) * (b.leakage - o.leakage) - (a.leakage - o.leakage) * (
-                b.disclosure - o.disclosure
-            )
-            if turn > 0.0:
-                break
-            hull.pop()
-        hull.append(i)
-    return hull
-
-
-def _share(pool: list[Found], disclosure: float) -> tuple[Array, float, Status]:
-    """Channel, slope and status of the pool's lower convex envelope at a disclosure."""
-    hull = [pool[i] for i in lower_hull([point for point, _, _ in pool])]
-    xs = np.array([point.disclosure for point, _, _ in hull])
-    ys = np.array([point.leakage for point, _, _ in hull])
-    near = int(np.argmin(np.abs(xs - disclosure)))
-    right = int(np.clip(np.searchsorted(xs, disclosure), 1, len(hull) - 1)) if len(hull) > 1 else 0
-    left = max(right - 1, 0)
-    width = xs[right] - xs[left]
-    slope = float((ys[right] - ys[left]) / width) if width > 0.0 else 0.0
-    if abs(xs[near] - disclosure) <= FEASIBILITY:
-        return hull[near][1], slope, hull[near][2]
-    share = float((disclosure - xs[left]) / width)
-    channel = channels.time_share([hull[left][1], hull[right][1]], [1.0 - share, share])
-    status = next((hull[i][2] for i in (left, right) if hull[i][2] in UNFINISHED), Status.FEASIBLE)
-    return channel, slope, status
 
 
 def _bend(problem: Problem, found: list[Answer], wanted: list[float]) -> float:
     """Where one more point would tell most: the middle of the interval whose chord may be furthest from the curve."""
-    pool = [problem.evaluate(a.channel) for a in found if a.status is not Status.FAILED]
-    pool += [point for point, _, _ in _ends(problem)]
-    hull = [pool[i] for i in lower_hull(pool)]
+    usable = [a for a in found if a.status is not Status.FAILED]
+    pool = _Pool.of(problem, ((problem.evaluate(a.channel), a.channel, a.status) for a in usable))
     x = np.unique([0.0, *wanted, problem.disclosure_ceiling])
-    y = np.interp(x, [point.disclosure for point in hull], [point.leakage for point in hull])
+    y = pool.envelope.value(x)
     slopes = np.diff(y) / np.diff(x)
     before = np.concatenate([[0.0], slopes[:-1]])
     after = np.concatenate([slopes[1:], [1.0]])

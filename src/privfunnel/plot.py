@@ -48,34 +48,6 @@ def scale(units: str) -> float:
     return factors[units]
 
 
-def proved_lower_bound(curve: Curve, disclosure: Array) -> Array:
-    """Lower bound of L(R) at any R that the points of a curve prove together, in nats.
-
-    The best of: the closed form, each certificate (a line below the whole curve), and convexity. For neighbours
-    i < j with proved bounds ``l`` and achieved leakages ``u``, the chord from (R_i, u_i) to (R_j, l_j) extended beyond
-    R_j is below L there, and so is the chord from (R_j, u_j) to (R_i, l_i) extended before R_i.
-
-    Args:
-        curve: A traced curve.
-        disclosure: Where to evaluate it, in nats, shape (n,).
-    """
-    at = np.asarray(disclosure, dtype=np.float64)
-    bound = np.maximum(curve.problem.lower_bound(at), 0.0)
-    for solution in curve.solutions:
-        if solution.certificate is not None:
-            proved = [solution.certificate.lower_bound(float(r)) for r in at]
-            bound = np.maximum(bound, np.asarray(proved))
-    x, low, high = curve.disclosure, curve.lower_bound, curve.leakage
-    for i in range(len(x) - 1):
-        width = x[i + 1] - x[i]
-        if width <= 1e-9:
-            continue
-        beyond = low[i + 1] + (low[i + 1] - high[i]) / width * (at - x[i + 1])
-        before = low[i] - (high[i + 1] - low[i]) / width * (x[i] - at)
-        bound = np.maximum(bound, np.where(at >= x[i + 1], beyond, np.where(at <= x[i], before, 0.0)))
-    return bound
-
-
 def curve(
     curve: Curve,
     *,
@@ -117,7 +89,7 @@ def curve(
         _bounds(ax, curve, unit)
         grid = _grid(curve)
         achieved = np.interp(grid, *_with_ends(curve))
-        proved = np.minimum(proved_lower_bound(curve, grid), achieved)
+        proved = curve.proved(grid)
         ax.fill_between(
             grid * unit, proved * unit, achieved * unit, color=BLUE, alpha=0.25, lw=0, label="certified band"
         )

@@ -164,9 +164,8 @@ def write_files(
             )
     curve.save(folder / "curve.json")
     curve.problem.save(folder / "problem.json")
-    certificates = list({id(s.certificate): s.certificate for s in curve.solutions if s.certificate}.values())
-    if certificates:
-        save_bundle(folder / "certificates.npz", certificates)
+    if curve.certificates:
+        save_bundle(folder / "certificates.npz", curve.certificates)
     figure = plot.curve(curve, units=units.name, title=title)
     plot.save(figure, folder / "curve.png", folder / "curve.svg")
     command = click.get_current_context().meta.get(COMMAND, "")

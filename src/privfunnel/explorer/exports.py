@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privfunnel import audit
-from privfunnel.certificate import Certificate, save_bundle
+from privfunnel.certificate import save_bundle
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import recipes, release_files
@@ -44,17 +44,11 @@ def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> dic
         "downloads": [
             {"name": name, "title": title, "about": about}
             for name, (title, about) in DOWNLOADS.items()
-            if name != "certificates.npz" or _certificates(curve)
+            if name != "certificates.npz" or curve.certificates
         ],
         "command": recipes.command_line(setting, curve, solution),
         "script": recipes.script(setting, curve, solution, grid),
     }
-
-
-def _certificates(curve: Curve) -> list[Certificate]:
-    return list(
-        {id(s.certificate): s.certificate for s in curve.solutions if s.certificate is not None}.values()
-    )
 
 
 def clear(folder: Path) -> None:
@@ -84,9 +78,9 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
     elif name == "codebook.json":
         target.write_text(codebook.render(mechanism, target), encoding="utf-8")
     elif name == "certificates.npz":
-        if not _certificates(curve):
+        if not curve.certificates:
             raise InvalidInputError("this curve has no certificates: draw it with the solver auto or global")
-        save_bundle(target, _certificates(curve))
+        save_bundle(target, curve.certificates)
     elif name == "report.html":
         write_report(
             target,

@@ -293,7 +293,14 @@ def trace(
         answers.append(answer)
         judged.append(judge(problem, answer, solver, SEED, gap=gap))
         desk.put("found", replace(before, answers=tuple(answers), extra=extra, solver=solver))
-        picture = view.picture(problem, sorted(judged, key=lambda s: s.disclosure), free_disclosure=free)
+        sketch = Curve(
+            problem=problem,
+            solutions=tuple(sorted(judged, key=lambda s: s.disclosure)),
+            raw=(),
+            solver=solver,
+            seed=SEED,
+        )
+        picture = view.picture(sketch, free_disclosure=free)
         desk.emit(
             {
                 "kind": "point",

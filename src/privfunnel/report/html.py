@@ -139,9 +139,7 @@ def _curve_section(curve: Curve, report: Report) -> str:
     problem = curve.problem
     free = problem.free_disclosure
     others = [Series(name, _points(other)) for name, other in report.others.items()]
-    picture = view.picture(
-        problem, curve.solutions, free_disclosure=free, chosen=report.chosen, others=others
-    )
+    picture = view.picture(curve, free_disclosure=free, chosen=report.chosen, others=others)
     h_x, i_sx = to_bits(problem.disclosure_ceiling), to_bits(problem.leakage_ceiling)
     lead = f"The public data holds {h_x:.3f} bits. Released as it is, it leaks {i_sx:.4f} bits about the private data. "
     lead += (

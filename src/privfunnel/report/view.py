@@ -13,7 +13,6 @@ import numpy as np
 
 from privfunnel.curve import Curve
 from privfunnel.measures import Array, to_bits
-from privfunnel.problem import Problem
 from privfunnel.report import heat
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
@@ -26,40 +25,36 @@ SHOWN = 5e-4  # a change of an attacker's accuracy below this does not show in t
 
 
 def picture(
-    problem: Problem,
-    solutions: Sequence[Solution],
+    curve: Curve,
     *,
     free_disclosure: float | None = None,
     chosen: Solution | None = None,
     others: Sequence[Series] = (),
 ) -> Picture:
-    """Collect what the chart draws from solutions by increasing disclosure."""
+    """Collect what the chart draws of a curve."""
+    problem = curve.problem
     return Picture(
         disclosure_ceiling=problem.disclosure_ceiling,
         leakage_ceiling=problem.leakage_ceiling,
         h_x_given_s=problem.h_x_given_s,
-        marks=tuple(Mark(s.disclosure, s.leakage, s.lower_bound, status_text(s.status)) for s in solutions),
-        proved=proved_line(problem, solutions),
+        marks=tuple(
+            Mark(s.disclosure, s.leakage, s.lower_bound, status_text(s.status)) for s in curve.solutions
+        ),
+        proved=proved_line(curve),
         free_disclosure=free_disclosure,
         chosen=None if chosen is None else (chosen.disclosure, chosen.leakage),
         others=others,
     )
 
 
-def proved_line(problem: Problem, solutions: Sequence[Solution]) -> tuple[tuple[float, float], ...]:
-    """Return the best proved lower bound over the whole range, as a polyline in nats; empty without a certificate.
-
-    Each certificate proves a straight line below the whole curve, so that their maximum, and the closed form, does.
-    """
-    certificates = {id(s.certificate): s.certificate for s in solutions if s.certificate is not None}
-    if not certificates:
+def proved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
+    """Return the proved lower bound over the whole range, as a polyline in nats; empty where the closed form is all."""
+    problem = curve.problem
+    at = np.union1d(np.linspace(0.0, problem.disclosure_ceiling, GRID + 1), curve.disclosure)
+    bound = curve.proved(at)
+    if not (bound > problem.lower_bound(at) + ZERO).any():
         return ()
-    at = np.union1d(np.linspace(0.0, problem.disclosure_ceiling, GRID + 1), [s.disclosure for s in solutions])
-    best = problem.lower_bound(at)
-    for certificate in certificates.values():
-        best = np.maximum(best, [certificate.lower_bound(float(r)) for r in at])
-    best[-1] = problem.leakage_ceiling  # at H(X) nothing is left to choose
-    return tuple((float(r), float(b)) for r, b in zip(at, best, strict=True))
+    return tuple((float(r), float(b)) for r, b in zip(at, bound, strict=True))
 
 
 def status_text(status: Status) -> str:
@@ -95,7 +90,7 @@ def curve_summary(curve: Curve, public: Axis) -> dict[str, Any]:
     """Return the finished curve for the explorer's page."""
     problem = curve.problem
     free = problem.free_disclosure
-    drawn = picture(problem, curve.solutions, free_disclosure=free)
+    drawn = picture(curve, free_disclosure=free)
     groups = public.levels(0) if len(public.names) > 1 and len(public) > 24 else ()
     return {
         "figure": figure(drawn),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel import __version__, instances
-from privfunnel.curve import lower_hull
+from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solvers import registry
@@ -155,10 +155,8 @@ class Series:
 
     def shared(self, disclosure: Array, end: Point) -> Array:
         """The same with time sharing: the lower convex envelope of the points, (0, 0) and ``end`` (X itself)."""
-        pool = [Point(0.0, 0.0), *(Point(p.disclosure, p.leakage) for p in self.points), end]
-        hull = [pool[i] for i in lower_hull(pool)]
-        x, y = (np.array(axis) for axis in zip(*hull, strict=True))
-        return np.asarray(np.interp(disclosure, x, y))
+        points = [(0.0, 0.0), *((point.disclosure, point.leakage) for point in self.points), end]
+        return Envelope.of(points).value(disclosure)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
-"""Pools of achieved channels, their lower convex envelope, and time sharing between neighbours.
+"""Pools of achieved channels: a method that only reaches scattered points still answers every disclosure.
 
-Any two channels can be mixed by drawing which one to use apart from X and releasing the draw with the output: stacking
-the weighted outputs. Disclosure and leakage mix linearly, so a method that only reaches scattered points (a sweep over
-a multiplier, a family of deterministic maps) still answers every disclosure by its lower convex envelope.
+So do a sweep over a multiplier and a family of deterministic maps, by the lower convex :mod:`~privfunnel.envelope`.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import channels as ch
+from privfunnel.envelope import Envelope, lower_envelope
 from privfunnel.measures import Array, entropy, mutual_information
 from privfunnel.solution import Answer, Record, Status
 
@@ -26,24 +25,6 @@ def evaluate_batch(p_sx: Array, channels: Array) -> tuple[Array, Array]:
     p_x = p_sx.sum(axis=0)
     p_xy = p_x[:, None] * channels
     return mutual_information(p_xy), mutual_information((p_sx / p_x) @ p_xy)
-
-
-def lower_envelope(disclosure: Array, leakage: Array) -> NDArray[np.int64]:
-    """Indices of the vertices of the lower convex envelope, from the least disclosure to the largest."""
-    order = np.lexsort((leakage, disclosure))
-    hull: list[int] = []
-    for i in order:
-        if hull and disclosure[i] <= disclosure[hull[-1]]:
-            continue  # the same disclosure with no less leakage
-        while len(hull) >= 2 and _above(disclosure, leakage, hull[-2], hull[-1], int(i)):
-            hull.pop()
-        hull.append(int(i))
-    return np.array(hull, dtype=np.int64)
-
-
-def _above(x: Array, y: Array, a: int, b: int, c: int) -> bool:
-    """Whether point ``b`` lies on or above the chord from ``a`` to ``c``."""
-    return bool((y[b] - y[a]) * (x[c] - x[a]) >= (y[c] - y[a]) * (x[b] - x[a]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,35 +102,25 @@ class Pool:
         """Everything kept, by growing disclosure."""
         return iter(sorted(self._kept, key=lambda c: (c.disclosure, c.leakage)))
 
-    def envelope(self) -> list[Candidate]:
-        """The vertices of the lower convex envelope, by growing disclosure."""
+    def envelope(self) -> Envelope:
+        """The lower convex envelope of everything kept; its index counts by growing disclosure."""
         kept = list(self)
-        at = lower_envelope(np.array([c.disclosure for c in kept]), np.array([c.leakage for c in kept]))
-        return [kept[i] for i in at]
-
-    def neighbours(self, disclosure: float) -> tuple[Candidate, Candidate, float]:
-        """The two envelope vertices around ``disclosure`` and the weight of the right one."""
-        hull = self.envelope()
-        xs = np.array([c.disclosure for c in hull])
-        k = int(np.clip(np.searchsorted(xs, disclosure), 1, len(hull) - 1))
-        left, right = hull[k - 1], hull[k]
-        weight = (disclosure - left.disclosure) / (right.disclosure - left.disclosure)
-        return left, right, float(np.clip(weight, 0.0, 1.0))
+        return Envelope.of([(c.disclosure, c.leakage) for c in kept], [c.channel for c in kept])
 
     def value(self, disclosure: float) -> float:
         """Leakage of the envelope at ``disclosure``."""
-        left, right, weight = self.neighbours(disclosure)
-        return (1.0 - weight) * left.leakage + weight * right.leakage
+        return float(self.envelope().value(disclosure))
 
     def answer(self, disclosure: float, *, message: str = "", seconds: float = 0.0) -> Answer:
         """The envelope at ``disclosure`` as a channel that time-shares its two neighbours."""
-        left, right, weight = self.neighbours(disclosure)
-        status = {0.0: left.status, 1.0: right.status}.get(weight, Status.FEASIBLE)
+        envelope, kept = self.envelope(), list(self)
+        at = envelope.vertex(disclosure)
+        around = [kept[envelope.index[i]] for i in envelope.neighbours(disclosure)[:2]]
         return Answer(
-            channel=ch.time_share([left.channel, right.channel], [1.0 - weight, weight]),
-            status=status,
-            slope=min(max(self.slope(disclosure), 0.0), 1.0),
-            steps=left.steps + right.steps,
+            channel=envelope.channel(disclosure),
+            status=Status.FEASIBLE if at is None else kept[envelope.index[at]].status,
+            slope=min(max(envelope.slope(disclosure), 0.0), 1.0),
+            steps=sum(candidate.steps for candidate in around),
             seconds=seconds,
             message=message,
             record=self.record(),
@@ -174,8 +145,7 @@ class Pool:
 
     def slope(self, disclosure: float) -> float:
         """Slope of the envelope's segment at ``disclosure``."""
-        left, right, _ = self.neighbours(disclosure)
-        return (right.leakage - left.leakage) / (right.disclosure - left.disclosure)
+        return self.envelope().slope(disclosure)
 
 
 def _best_in_bins(disclosure: Array, leakage: Array, width: float) -> list[int]:
