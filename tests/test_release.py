@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from funnels import count_people, people, random_mechanism
-from privfunnel import release, tables
+from privfunnel import release, storage, tables
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.mechanism import Mechanism
-from privfunnel.release import codebook, writer
+from privfunnel.release import codebook
 from privfunnel.release.sampler import Recogniser, Sampler
 from privfunnel.solving import solve
 from signals import hang_up
@@ -285,17 +285,18 @@ def test_the_original_is_never_overwritten(mechanism: Mechanism, source: str, tm
     assert Path(source).read_bytes() == before
 
 
-def test_no_codebook_stands_without_its_release(
-    mechanism: Mechanism, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_neither_release_nor_codebook_stands_alone(
+    mechanism: Mechanism, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    claim = writer._claim
+    claim = storage._claim
 
     def fail(temporary: Path, path: Path) -> None:
-        if path.suffix == ".csv":
+        if path.suffix == suffix:
             raise OSError(28, "No space left on device")
         claim(temporary, path)
 
-    monkeypatch.setattr(writer, "_claim", fail)
+    monkeypatch.setattr(storage, "_claim", fail)
     folder = tmp_path / "out"
     folder.mkdir()
     with pytest.raises(InvalidInputError, match="No space left"):
@@ -315,6 +316,33 @@ def test_dates_and_times_of_any_zone_are_released_as_records(tmp_path: Path) -> 
     out = release.frame(rows, Mechanism.load(tmp_path / "m.json"), form="records")
     assert set(out["when"].to_pylist()) <= set(when)
     assert str(out.schema.field("day").type) == "date32[day]"
+
+
+def test_several_files_hold_one_draw(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
+    files = {
+        tmp_path / "s.csv": "symbols",
+        tmp_path / "s.parquet": "symbols",
+        tmp_path / "r.parquet": "records",
+    }
+    summary = release.write_all(source, mechanism, files, batch_rows=300)
+    assert (summary.files, summary.codebook, summary.written) == (tuple(files), None, 2000)
+    assert sorted(path.name for path in tmp_path.iterdir() if path != Path(source)) == sorted(
+        path.name for path in files
+    )
+    symbols = pq.read_table(tmp_path / "s.parquet")["released"].to_pylist()
+    assert (tmp_path / "s.csv").read_text().split()[1:] == symbols
+    # A record that its symbol cannot give would tell that there were two draws.
+    records = pq.read_table(tmp_path / "r.parquet")
+    recognise = Sampler(mechanism).recognise
+    x = recognise([column.encode(records[column.name]) for column in mechanism.public])
+    y = np.array([mechanism.y_labels.index(symbol) for symbol in symbols])
+    assert (mechanism.channel == 0.0).any()
+    assert (mechanism.channel[x, y] > 0.0).all()
+
+
+def test_no_file_at_all_is_refused(mechanism: Mechanism, source: str) -> None:
+    with pytest.raises(InvalidInputError, match="no file is named"):
+        release.write_all(source, mechanism, {})
 
 
 def test_a_file_that_appears_in_the_meantime_stays(mechanism: Mechanism, source: str, tmp_path: Path) -> None:

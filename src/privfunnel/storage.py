@@ -1,4 +1,4 @@
-"""Small JSON files with a schema and a version, written whole or not at all."""
+"""How this package keeps things in files: whole or not at all, and JSON with a schema and a version."""
 
 from __future__ import annotations
 
@@ -8,68 +8,144 @@ import os
 import secrets
 import shutil
 import weakref
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar, Self
 
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InvalidInputError, PrivFunnelError
+
+AnyPath = str | os.PathLike[str]
+
+#: The mode of a file that anyone may read, as far as the user's umask allows.
+SHARED = 0o666
+#: The mode of a file for the user alone.
+PRIVATE = 0o600
 
 
-def check_schema(data: Any, schema: str, version: int) -> None:
-    """Raise InvalidInputError unless ``data`` is a JSON object of this schema and a version that can be read."""
-    if not isinstance(data, dict) or data.get("schema") != schema:
-        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def check_target(path: Path, *, force: bool) -> None:
+    """Refuse a target that exists (without ``force``) or cannot be written, before any work is done.
+
+    Raises:
+        InvalidInputError: It exists, is a folder, or its folder is missing or not writable.
+    """
+    if path.is_dir():
+        raise InvalidInputError(f"{str(path)!r} is a folder: give a file name")
+    if path.exists() and not force:
+        raise InvalidInputError(f"{str(path)!r} exists: choose another name, or overwrite it with --force")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise InvalidInputError(
-            f"not a {schema} file (found {found!r}): give a file written by privfunnel's save"
+            f"the folder of {str(path)!r} does not exist or is not writable: choose another"
         )
-    if isinstance(data.get("version"), bool) or data.get("version") != version:  # True == 1
-        raise InvalidInputError(
-            f"{schema} version {data.get('version')!r} cannot be read (this release reads {version}): "
-            "update privfunnel or write the file again"
-        )
 
 
-def write_json(path: str | os.PathLike[str], data: Any) -> None:
-    """Write JSON, whole or not at all."""
-    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    write_bytes(path, lambda stream: stream.write(text.encode("utf-8")))
+def write_whole(
+    path: AnyPath, write: Callable[[BinaryIO], object], *, force: bool = True, mode: int = SHARED
+) -> None:
+    """Let ``write`` fill one file that appears whole, or not at all; see :func:`whole_files`."""
+    with whole_files([path], force=force, mode=mode) as (stream,):
+        write(stream)
 
 
-def write_bytes(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file that is renamed at the end, so that nothing is left half-written."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with temporary.open("wb") as stream:
-            write(stream)
-        temporary.replace(target)
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot write {str(target)!r} ({error.strerror or error}): choose a folder that exists and is writable"
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Read a JSON file, or say in one line why it cannot be read."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
-        ) from error
-    except RecursionError as error:
-        raise InvalidInputError(
-            f"{str(path)!r} is nested too deeply for any file of privfunnel's: check the path"
-        ) from error
-    except ValueError as error:  # no UTF-8, no JSON, or a whole number of thousands of digits
-        raise InvalidInputError(f"{str(path)!r} is not a JSON file ({error}): check the path") from error
+def write_text(path: AnyPath, text: str, *, force: bool = True, mode: int = SHARED) -> None:
+    """Write a text as UTF-8, whole or not at all."""
+    write_whole(path, lambda stream: stream.write(text.encode("utf-8")), force=force, mode=mode)
 
 
 @contextlib.contextmanager
-def output_folder(path: str | os.PathLike[str], owned: tuple[str, ...] = ()) -> Iterator[Path]:
+def whole_files(
+    paths: Sequence[AnyPath], *, force: bool = True, mode: int = SHARED
+) -> Iterator[tuple[BinaryIO, ...]]:
+    """Streams for files that appear together, whole, when the block ends well, and not at all otherwise.
+
+    Each stream goes to a new file beside its path, whose name starts with a dot and ends in ``.partial``, so that
+    nothing takes it for the output, and holds a random part, so that nobody can lay a link in its way. Once all of
+    them are on the disk they take their names, in the order of ``paths``; a link of that name is replaced, not
+    followed.
+
+    Args:
+        paths: The files.
+        force: Replace existing files; without it, not even one that appeared in the meantime.
+        mode: Permissions of the files from the first byte on, less the user's umask: ``PRIVATE`` for the user alone.
+
+    Raises:
+        InvalidInputError: One of them cannot be written, or is there already.
+    """
+    targets = [Path(path) for path in paths]
+    # Named before they are made: a signal turned into an exception may strike at any instruction.
+    partial = [path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial") for path in targets]
+    try:
+        with contextlib.ExitStack() as stack:
+            streams = []
+            for path, temporary in zip(targets, partial, strict=True):
+                with _told(path):
+                    streams.append(stack.enter_context(_new_file(temporary, mode)))
+            with _told(targets[0]):
+                yield tuple(streams)
+            for path, stream in zip(targets, streams, strict=True):
+                with _told(path):
+                    stream.flush()
+                    os.fsync(stream.fileno())
+        # All are complete by now: what can fail from here on is a rename.
+        if force:
+            for path, temporary in zip(targets, partial, strict=True):
+                with _told(path):
+                    temporary.replace(path)
+        else:
+            _claim_all(partial, targets)
+    finally:
+        for temporary in partial:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into one line about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot write {str(path)!r} ({error.strerror or error}): choose a folder that exists and is writable"
+        ) from error
+
+
+def _new_file(path: Path, mode: int) -> BinaryIO:
+    """A file that is not there yet, opened to be written; "x" refuses links, too."""
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))
+
+
+def _claim_all(partial: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Give files their names, all of them, or none where one of the names is taken."""
+    claimed: list[Path] = []
+    try:
+        for temporary, target in zip(partial, targets, strict=True):
+            with _told(target):
+                _claim(temporary, target)
+            claimed.append(target)
+    except BaseException:
+        for target in claimed:
+            target.unlink(missing_ok=True)
+        raise
+
+
+def _claim(temporary: Path, path: Path) -> None:
+    """Rename that fails where the target exists."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError as error:
+        raise InvalidInputError(
+            f"{str(path)!r} appeared in the meantime: overwrite it with --force"
+        ) from error
+    except OSError:  # a file system without links
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def output_folder(path: AnyPath, owned: tuple[str, ...] = ()) -> Iterator[Path]:
     """A temporary folder whose files are moved to ``path`` when the block ends well, and are gone when it does not.
 
     The temporary folder is made before the block runs, in ``path`` or the nearest folder above it that exists, so that
@@ -123,3 +199,95 @@ def _unwritable(target: Path, error: OSError) -> InvalidInputError:
     return InvalidInputError(
         f"cannot write to {str(target)!r} ({error.strerror or error}): choose a folder that can be made and written"
     )
+
+
+# --- JSON with a schema ---------------------------------------------------------------------------------------------
+
+
+def check_schema(data: Any, schema: str, version: int) -> None:
+    """Raise InvalidInputError unless ``data`` is a JSON object of this schema and a version that can be read."""
+    if not isinstance(data, dict) or data.get("schema") != schema:
+        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        raise InvalidInputError(
+            f"not a {schema} file (found {found!r}): give a file written by privfunnel's save"
+        )
+    if isinstance(data.get("version"), bool) or data.get("version") != version:  # True == 1
+        raise InvalidInputError(
+            f"{schema} version {data.get('version')!r} cannot be read (this release reads {version}): "
+            "update privfunnel or write the file again"
+        )
+
+
+def write_json(path: AnyPath, data: Any, *, mode: int = SHARED) -> None:
+    """Write JSON, whole or not at all."""
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n", mode=mode)
+
+
+def read_json(path: AnyPath) -> Any:
+    """Read a JSON file, or say in one line why it cannot be read."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
+        ) from error
+    except RecursionError as error:
+        raise InvalidInputError(
+            f"{str(path)!r} is nested too deeply for any file of privfunnel's: check the path"
+        ) from error
+    except ValueError as error:  # no UTF-8, no JSON, or a whole number of thousands of digits
+        raise InvalidInputError(f"{str(path)!r} is not a JSON file ({error}): check the path") from error
+
+
+class Stored(ABC):
+    """What is kept as a JSON file of its own: a subclass says which schema, and writes ``to_dict`` and ``from_dict``.
+
+    ``to_dict`` begins with :meth:`heading`, and ``from_dict`` reads inside :meth:`reading`, so that a file of another
+    kind or version and one that was cut or altered are refused in the same words everywhere.
+    """
+
+    schema: ClassVar[str]
+    schema_version: ClassVar[int] = 1
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Read back what :meth:`to_dict` wrote."""
+
+    @classmethod
+    def heading(cls) -> dict[str, Any]:
+        """The entries by which a file of this kind is known."""
+        return {"schema": cls.schema, "version": cls.schema_version}
+
+    @classmethod
+    @contextlib.contextmanager
+    def reading(cls, data: Any) -> Iterator[None]:
+        """Check the heading of ``data``; what the block then stumbles over is said in one line.
+
+        Raises:
+            InvalidInputError: It is another kind of file, of a version this release cannot read, or incomplete.
+        """
+        check_schema(data, cls.schema, cls.schema_version)
+        try:
+            yield
+        except PrivFunnelError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            kind = cls.schema.rpartition("/")[2]
+            raise InvalidInputError(
+                f"not a complete {kind} file, something is missing or malformed ({type(error).__name__}: {error}): "
+                "write it again"
+            ) from error
+
+    def save(self, path: AnyPath) -> None:
+        """Write it as JSON, whole or not at all."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: AnyPath) -> Self:
+        """Read what :meth:`save` wrote."""
+        return cls.from_dict(read_json(path))

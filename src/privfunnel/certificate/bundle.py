@@ -14,7 +14,7 @@ import numpy as np
 from privfunnel.certificate.certificate import Certificate
 from privfunnel.certificate.checker import Proof
 from privfunnel.errors import CertificateError, InvalidInputError
-from privfunnel.storage import write_bytes
+from privfunnel.storage import write_whole
 
 SCHEMA = "privfunnel/certificate"
 SCHEMA_VERSION = 1
@@ -37,7 +37,7 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
         for t, proof in enumerate(certificate.proofs):
             data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
     data["count"] = np.array(count)
-    write_bytes(path, lambda stream: np.savez_compressed(stream, **data))
+    write_whole(path, lambda stream: np.savez_compressed(stream, **data))
 
 
 def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:

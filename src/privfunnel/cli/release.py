@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import console, read_options, text_file_options
-from privfunnel.errors import InvalidInputError
+from privfunnel.release.options import BINNED, DEFAULT_NAME, FORMS, UNSEEN_RULES
 
 if TYPE_CHECKING:
     from privfunnel.mechanism import Mechanism
-    from privfunnel.release import Report
+    from privfunnel.release import ReleaseSummary
 
 
 @click.command(
@@ -27,15 +28,14 @@ if TYPE_CHECKING:
               help="The mechanism.json that `privfunnel solve --out` wrote; confidential, keep it.")  # fmt: skip
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
               help="The file to write, .csv or .parquet.")  # fmt: skip
-@click.option("--as", "form", type=click.Choice(["symbols", "records"]), default="symbols", show_default=True,
+@click.option("--as", "form", type=click.Choice(FORMS), default="symbols", show_default=True,
               help="One column with the released symbol, or the public columns drawn from p(x|y).")  # fmt: skip
-@click.option("--binned", type=click.Choice(["midpoint", "uniform", "label"]), default="midpoint", show_default=True,
+@click.option("--binned", type=click.Choice(BINNED), default="midpoint", show_default=True,
               help="Records: what stands for a bin of numbers.")  # fmt: skip
-@click.option("--name", default="released", show_default=True, help="Symbols: name of the column.")
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Symbols: name of the column.")
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="Copy this column unchanged; voids the guarantee. May be repeated.")  # fmt: skip
-@click.option("--unseen", type=click.Choice(["error", "nearest", "marginal", "drop"]), default="error",
-              show_default=True,
+@click.option("--unseen", type=click.Choice(UNSEEN_RULES), default="error", show_default=True,
               help="What to do with rows whose values were not seen at design time.")  # fmt: skip
 @click.option("--codebook", type=click.Path(path_type=Path), metavar="FILE",
               help="Where p(y), p(x|y), p(s|y) go, rounded for publication, .json or .csv; beside the output by "
@@ -76,11 +76,14 @@ def command(
     """
     from privfunnel import release
     from privfunnel.mechanism import Mechanism
+    from privfunnel.release.codebook import default_path
+    from privfunnel.release.writer import check_apart
 
     mechanism = Mechanism.load(path)
-    _check_apart(path, out, codebook)
+    # Neither output may take the place of the mechanism, which is needed for the audit.
+    check_apart([out, codebook or default_path(out)], {"the mechanism itself": path})
     with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
-        report = release.write(
+        summary = release.write(
             data,
             mechanism,
             out,
@@ -96,20 +99,9 @@ def command(
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps(to_json(report), indent=1))
+        click.echo(json.dumps(to_json(summary), indent=1))
     else:
-        show(report, mechanism, form)
-
-
-def _check_apart(mechanism: Path, out: Path, codebook: Path | None) -> None:
-    """Neither output may take the place of the mechanism, which is needed for the audit."""
-    from privfunnel.release.codebook import default_path
-
-    for path in (out, codebook or default_path(out)):
-        if path.resolve() == mechanism.resolve() or (path.exists() and path.samefile(mechanism)):
-            raise InvalidInputError(
-                f"{str(path)!r} is the mechanism itself: it is never overwritten, choose another name"
-            )
+        show(summary, mechanism, form)
 
 
 @contextmanager
@@ -126,27 +118,29 @@ def _rows_on_terminal(title: str, *, quiet: bool) -> Iterator[Callable[[int], No
         yield lambda rows: bar.update(task, completed=rows)
 
 
-def to_json(report: Report) -> dict[str, Any]:
-    """The report, JSON-ready."""
+def to_json(summary: ReleaseSummary) -> dict[str, Any]:
+    """What was done, JSON-ready."""
+    told = dataclasses.asdict(summary)
+    del told["files"]
     return {
-        **vars(report),
-        "out": str(report.out),
-        "codebook": str(report.codebook),
-        "symbols": list(report.symbols),
+        "out": str(summary.out),
+        **told,
+        "codebook": str(summary.codebook),
+        "symbols": list(summary.symbols),
     }
 
 
-def show(report: Report, mechanism: Mechanism, form: str) -> None:
+def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     """Print what was done."""
     from privfunnel.measures import mutual_information, to_bits
 
-    rate = f"{report.rows / report.seconds:,.0f} rows/s" if report.seconds > 0 else ""
+    rate = f"{summary.rows / summary.seconds:,.0f} rows/s" if summary.seconds > 0 else ""
     click.echo(
-        f"Written: {report.out} ({report.written:,} of {report.rows:,} rows, {rate}), codebook {report.codebook}"
+        f"Written: {summary.out} ({summary.written:,} of {summary.rows:,} rows, {rate}), codebook {summary.codebook}"
     )
-    for cause, rows in report.unseen.items():
+    for cause, rows in summary.unseen.items():
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
-        click.echo(f"  {rows:,} rows with {what}: rule {report.unseen_rule!r}")
+        click.echo(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")
     click.echo(
         f"Promise: disclosure {to_bits(mechanism.disclosure):.4f} bits of X, leakage "
         f"{to_bits(mechanism.leakage):.4f} bits about {', '.join(mechanism.private_names)}; see privfunnel audit."

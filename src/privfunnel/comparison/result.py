@@ -14,7 +14,7 @@ import numpy as np
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.storage import check_schema, read_json, write_json
+from privfunnel.storage import check_schema, read_json, write_json, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -237,12 +237,7 @@ class Comparison:
         if suffix == ".json":
             write_json(path, self.to_dict())
         elif suffix == ".csv":
-            try:
-                Path(path).write_text(self.to_csv(), encoding="utf-8")
-            except OSError as error:
-                raise InvalidInputError(
-                    f"cannot write {str(path)!r} ({error.strerror or error}): choose a folder that can be written"
-                ) from error
+            write_text(path, self.to_csv())
         else:
             raise InvalidInputError(f"cannot write {str(path)!r}: use a name that ends in .json or .csv")
 

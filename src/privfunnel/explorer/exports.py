@@ -19,6 +19,7 @@ from privfunnel.release import codebook
 from privfunnel.report import Report, audit_section
 from privfunnel.report import write as write_report
 from privfunnel.solution import Solution
+from privfunnel.storage import write_text
 
 if TYPE_CHECKING:
     from privfunnel.explorer.tasks import Setting
@@ -72,11 +73,11 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
     place.mkdir(parents=True, exist_ok=True)
     target = place / name
     if name == "release.py":
-        target.write_text(recipes.script(setting, curve, solution, grid), encoding="utf-8")
+        write_text(target, recipes.script(setting, curve, solution, grid))
     elif name == "mechanism.json":
         mechanism.save(target)
     elif name == "codebook.json":
-        target.write_text(codebook.render(mechanism, target), encoding="utf-8")
+        write_text(target, codebook.render(mechanism, target))
     elif name == "certificates.npz":
         if not curve.certificates:
             raise InvalidInputError("this curve has no certificates: draw it with the solver auto or global")

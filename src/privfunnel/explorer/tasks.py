@@ -7,7 +7,6 @@ needs from the other lies there, written in one piece.
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import time
 import warnings
@@ -30,6 +29,7 @@ from privfunnel.solution import Answer, Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
 from privfunnel.solving import DEFAULT_GAP, check_disclosure, judge
+from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts, count
 
 MANY_VALUES = 12  # a number with more different values gets bins suggested
@@ -81,9 +81,7 @@ class Desk:
 
     def put(self, name: str, value: Any) -> None:
         """Store a value for both processes, in one piece."""
-        temporary = self.folder / f"{name}.{os.getpid()}.part"
-        temporary.write_bytes(pickle.dumps(value))
-        temporary.replace(self.folder / f"{name}.pickle")
+        write_whole(self.folder / f"{name}.pickle", lambda stream: pickle.dump(value, stream), mode=PRIVATE)
 
     def get(self, name: str) -> Any:
         """Return a stored value, or None; it is read again only when it has changed."""

@@ -115,4 +115,4 @@ def render(mechanism: Mechanism, path: Path) -> str:
 
 def default_path(out: Path) -> Path:
     """``release.csv`` → ``release.codebook.json``."""
-    return out.with_name(f"{out.stem}.codebook.json")
+    return out.parent / f"{out.stem}.codebook.json"

@@ -12,11 +12,9 @@ from privfunnel.engines import Column, Cut
 from privfunnel.engines.categories import text
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.mechanism import Mechanism
+from privfunnel.release.options import BINNED, FORMS
 from privfunnel.release.randomness import Uniforms
 from privfunnel.release.sampler import Alias, Indices
-
-FORMS = ("symbols", "records")
-BINNED = ("midpoint", "uniform", "label")
 
 
 class Output:
@@ -44,9 +42,8 @@ class Output:
         self.labels = mechanism.y_labels
         if form == "records":
             p_x_given_y = mechanism.p_x_given_y.copy()
-            p_x_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[
-                :, None
-            ]  # never drawn; the tables want a sum of 1
+            # A symbol that never occurs is never drawn from; the tables want a sum of 1 all the same.
+            p_x_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
             self.posterior = Alias(p_x_given_y.T)
 
     def fields(self) -> list[Any]:

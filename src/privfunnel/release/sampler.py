@@ -1,4 +1,4 @@
-"""From rows to released symbols: recognise x, draw y from p(y|x), and if asked draw a record from p(x|y)."""
+"""From rows to released symbols: recognise x, draw y from p(y|x)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from privfunnel.engines.categories import ABOVE, BELOW
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.release.options import UNSEEN_RULES
 from privfunnel.release.randomness import Uniforms
 
 Indices = NDArray[np.int64]
 
-UNSEEN_RULES = ("error", "nearest", "marginal", "drop")
 DENSE = 2**22
 
 

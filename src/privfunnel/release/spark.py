@@ -6,27 +6,29 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from privfunnel.errors import need
-from privfunnel.release.output import Output
+from privfunnel.release.drawing import Draw
 from privfunnel.release.randomness import Uniforms, secure, seeded
-from privfunnel.release.sampler import Sampler, Tally
+from privfunnel.release.sampler import Tally
 
 
 def map_frame(
     frame: Any,
     names: Sequence[str],
-    sampler: Sampler,
-    output: Output,
-    keep: Sequence[str],
+    draw: Draw,
     seed: int | None,
     on_unseen: Callable[[int], None] | None,
 ) -> Any:
     """A lazy Spark frame whose partitions are released by ``mapInArrow``."""
     types = need("pyspark.sql.types", "spark")
-    ours = [types.StructField(field.name, _spark_type(types, str(field.type))) for field in output.fields()]
-    kept = [frame.schema[column] for column in keep]
+    (form,) = draw.outputs
+    ours = [
+        types.StructField(field.name, _spark_type(types, str(field.type)))
+        for field in draw.outputs[form].fields()
+    ]
+    kept = [frame.schema[column] for column in draw.keep]
     schema = types.StructType([*ours, *kept])
     selected = frame.select(*(frame[_quoted(name)] for name in names))
-    return selected.mapInArrow(_Partition(sampler, output, tuple(keep), seed, on_unseen), schema)
+    return selected.mapInArrow(_Partition(draw, form, seed, on_unseen), schema)
 
 
 def _quoted(name: str) -> str:
@@ -45,32 +47,19 @@ class _Partition:
     """What an executor runs on one partition; it travels with the mechanism's tables and nothing else."""
 
     def __init__(
-        self,
-        sampler: Sampler,
-        output: Output,
-        keep: tuple[str, ...],
-        seed: int | None,
-        on_unseen: Callable[[int], None] | None,
+        self, draw: Draw, form: str, seed: int | None, on_unseen: Callable[[int], None] | None
     ) -> None:
-        self.sampler, self.output, self.keep, self.seed, self.on_unseen = (
-            sampler,
-            output,
-            keep,
-            seed,
-            on_unseen,
-        )
+        self.draw, self.form, self.seed, self.on_unseen = draw, form, seed, on_unseen
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        from privfunnel.release import release_batch
-
         pa, pyspark = need("pyarrow", "spark"), need("pyspark", "spark")
         uniforms: Uniforms = secure
         if self.seed is not None:
             uniforms = seeded(self.seed, pyspark.TaskContext.get().partitionId())
         tally = Tally()
-        names = [*self.output.names, *self.keep]
+        names = [*self.draw.outputs[self.form].names, *self.draw.keep]
         for batch in batches:
-            arrays = release_batch(batch, self.sampler, self.output, self.keep, uniforms, tally)
+            arrays = self.draw.columns(batch, uniforms, tally)[self.form]
             plain = [
                 array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array for array in arrays
             ]

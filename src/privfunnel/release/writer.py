@@ -1,91 +1,59 @@
-"""Files that appear whole or not at all."""
+"""Arrow batches as files, and the names that they must not take."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.signals import terminate_as_exception
 
 
-def check_target(path: Path, *, force: bool) -> None:
-    """Refuse a target that exists (without ``force``) or cannot be written, before any work is done.
+def check_apart(outputs: Sequence[Path], precious: Mapping[str, Path | None]) -> None:
+    """Refuse outputs that would take each other's place, or that of a file which is still needed.
+
+    Args:
+        outputs: The files to be written, the codebook last.
+        precious: What must stay, in words, to where it is.
 
     Raises:
-        InvalidInputError: It exists, is a folder, or its folder is missing or not writable.
+        InvalidInputError: They would.
     """
-    if path.is_dir():
-        raise InvalidInputError(f"{str(path)!r} is a folder: give a file name")
-    if path.exists() and not force:
-        raise InvalidInputError(f"{str(path)!r} exists: choose another name, or overwrite it with --force")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InvalidInputError(
-            f"the folder of {str(path)!r} does not exist or is not writable: choose another"
-        )
+    for i, path in enumerate(outputs):
+        if any(path.absolute() == other.absolute() for other in outputs[:i]):
+            raise InvalidInputError(
+                f"release and codebook are both {str(path)!r}: give the codebook another name"
+            )
+        for what, place in precious.items():
+            if place is not None and place.exists() and _same(path, place):
+                raise InvalidInputError(
+                    f"{str(path)!r} is {what}: it is never overwritten, choose another name"
+                )
 
 
-@contextlib.contextmanager
-def atomic(path: Path, *, force: bool) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its name when the block ends well, and vanishes otherwise.
-
-    The temporary name starts with a dot and ends in ``.partial``, so that nothing takes it for the output, and a
-    termination signal cleans up like an exception. Without ``force`` an existing file is never replaced, even one that
-    appeared in the meantime.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with terminate_as_exception():
-            yield temporary
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            if force:
-                temporary.replace(path)
-            else:
-                _claim(temporary, path)
-    except OSError as error:
-        raise InvalidInputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-def _claim(temporary: Path, path: Path) -> None:
-    """Rename that fails where the target exists."""
-    try:
-        path.hardlink_to(temporary)
-    except FileExistsError as error:
-        raise InvalidInputError(
-            f"{str(path)!r} appeared in the meantime: overwrite it with --force"
-        ) from error
-    except OSError:  # a file system without links
-        temporary.replace(path)
+def _same(path: Path, other: Path) -> bool:
+    return path.resolve() == other.resolve() or (path.exists() and path.samefile(other))
 
 
 class BatchWriter:
-    """Writes Arrow batches as Parquet or CSV, by the suffix of the final name.
+    """Writes Arrow batches as Parquet or CSV.
 
     Args:
-        target: The final path, whose suffix decides.
-        temporary: Where to write.
+        form: ``"csv"`` or ``"parquet"``.
+        stream: Where the bytes go; it stays open.
         fields: Arrow fields; arrays may come dictionary-encoded, they are stored plain.
         texts: Every text that may appear, or ``None`` where that is not known.
     """
 
     def __init__(
-        self, target: Path, temporary: Path, fields: Sequence[Any], texts: Sequence[str] | None
+        self, form: str, stream: BinaryIO, fields: Sequence[Any], texts: Sequence[str] | None
     ) -> None:
-        """Open the file."""
+        """Remember them; the first batch decides how texts are stored."""
         pa = need("pyarrow", "tables")
         self.schema = pa.schema(fields)
-        self.parquet = file_format(target) == "parquet"
+        self.parquet = form == "parquet"
+        self.stream = stream
         self.writer: Any = None
-        self.sink: Any = None
-        self.temporary = temporary
         self.quote = texts is None or any(map(_needs_quotes, texts))
 
     def __enter__(self) -> BatchWriter:
@@ -97,21 +65,18 @@ class BatchWriter:
         if self.writer is None:
             self._open(self.schema)
         self.writer.close()
-        if self.sink is not None:
-            self.sink.close()
 
     def _open(self, schema: Any) -> None:
         if self.parquet:
             parquet = need("pyarrow.parquet", "tables")
             # Without Arrow's own schema in the file, a dictionary of texts reads back as plain texts.
-            self.writer = parquet.ParquetWriter(self.temporary, schema, store_schema=False)
+            self.writer = parquet.ParquetWriter(self.stream, schema, store_schema=False)
             return
         csv = need("pyarrow.csv", "tables")
         # pyarrow quotes every text or none; none is enough where no text needs it.
         options = csv.WriteOptions(include_header=False, quoting_style="needed" if self.quote else "none")
-        self.sink = need("pyarrow", "tables").OSFile(str(self.temporary), "wb")
-        self.sink.write((",".join(map(_quoted, self.schema.names)) + "\n").encode())
-        self.writer = csv.CSVWriter(self.sink, self.schema, write_options=options)
+        self.stream.write((",".join(map(_quoted, self.schema.names)) + "\n").encode())
+        self.writer = csv.CSVWriter(self.stream, self.schema, write_options=options)
 
     def write(self, arrays: Sequence[Any]) -> None:
         """Append one batch."""

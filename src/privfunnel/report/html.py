@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
-from pathlib import Path
 
 import privfunnel
 from privfunnel.curve import Curve
-from privfunnel.errors import InvalidInputError
 from privfunnel.measures import to_bits
 from privfunnel.report import view
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line, Series, figure
 from privfunnel.report.meaning import Guess, Kept, explain
 from privfunnel.solution import Solution
+from privfunnel.storage import write_text
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
@@ -108,17 +107,7 @@ def write(path: str | os.PathLike[str], curve: Curve, report: Report | None = No
     Raises:
         InvalidInputError: The file cannot be written.
     """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    text = render(curve, report)
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InvalidInputError(
-            f"cannot write {str(target)!r} ({error.strerror or error}): choose a folder that exists and is writable"
-        ) from error
+    write_text(path, render(curve, report))
 
 
 def _asset(name: str) -> str:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from privfunnel.errors import InvalidInputError
-from privfunnel.storage import check_schema, output_folder, read_json, write_json
+from privfunnel.storage import (
+    PRIVATE,
+    check_schema,
+    output_folder,
+    read_json,
+    whole_files,
+    write_json,
+    write_text,
+    write_whole,
+)
 
 
 def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
@@ -124,3 +136,77 @@ def test_a_block_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
         (folder / "half.txt").write_text("1")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+
+    def fill(stream: BinaryIO) -> None:
+        stream.write(b"new")
+        assert target.read_text() == "old"
+
+    write_whole(target, fill)
+    assert target.read_text() == "new"
+    assert leftovers(tmp_path) == ["a.txt"]
+
+
+def test_a_file_whose_writing_fails_stays_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+
+    def fill(stream: BinaryIO) -> None:
+        stream.write(b"half")
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        write_whole(target, fill)
+    assert target.read_text() == "old"
+    assert leftovers(tmp_path) == ["a.txt"]
+
+
+def test_a_private_file_is_private_from_the_first_byte(tmp_path: Path) -> None:
+    modes = []
+
+    def fill(stream: BinaryIO) -> None:
+        modes.append(stat.S_IMODE(os.fstat(stream.fileno()).st_mode))
+
+    write_whole(tmp_path / "a.txt", fill, mode=PRIVATE)
+    assert modes == [0o600]
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o600
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs.txt").write_text("theirs")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "theirs.txt")
+    write_text(tmp_path / "a.txt", "ours")
+    assert not (tmp_path / "a.txt").is_symlink()
+    assert (tmp_path / "a.txt").read_text() == "ours"
+    assert (tmp_path / "theirs.txt").read_text() == "theirs"
+
+
+def test_without_force_files_come_all_or_none(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    with (  # noqa: PT012
+        pytest.raises(InvalidInputError, match=r"b.txt' appeared in the meantime"),
+        whole_files(paths, force=False) as streams,
+    ):
+        for stream in streams:
+            stream.write(b"ours")
+        paths[1].write_text("theirs")
+    assert leftovers(tmp_path) == ["b.txt"]
+    assert paths[1].read_text() == "theirs"
+
+
+def test_an_error_names_the_file_that_cannot_be_written(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "no" / "b.txt"]
+    with (
+        pytest.raises(InvalidInputError, match=r"cannot write .*b\.txt.*choose a folder"),
+        whole_files(paths),
+    ):
+        pass
+    assert leftovers(tmp_path) == []
