@@ -167,11 +167,11 @@ def test_degenerate_problems(table: list[list[float]]) -> None:
 def test_fewer_outputs_than_symbols() -> None:
     balanced = anchor(HEART.p_x, 4, np.random.default_rng(0))
     assert sorted(set(balanced)) == [0, 1, 2, 3]
-    answer = AEM(n_y=4, restarts=3, max_steps=100).solve(HEART, 1.2)
+    answer = AEM(outputs=4, restarts=3, max_steps=100).solve(HEART, 1.2)
     assert answer.channel.shape[1] <= 4
     assert HEART.evaluate(answer.channel).disclosure >= 1.2 - 1e-9
-    with pytest.raises(InfeasibleError, match=r"n_y=4 outputs reach .* raise n_y"):
-        AEM(n_y=4, restarts=2, max_steps=10).solve(HEART, 1.6)
+    with pytest.raises(InfeasibleError, match=r"4 outputs reach .* raise the option outputs"):
+        AEM(outputs=4, restarts=2, max_steps=10).solve(HEART, 1.6)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_fewer_outputs_than_symbols() -> None:
         ({"restarts": 0}, "restarts=0"),
         ({"restarts": True}, "restarts=True"),
         ({"max_steps": 1.5}, "max_steps=1.5"),
-        ({"n_y": 0}, "n_y=0"),
+        ({"outputs": 0}, "outputs=0"),
         ({"threads": -1}, "threads=-1"),
         ({"tolerance": -1.0}, "tolerance=-1.0"),
         ({"memory": 0}, "memory=0"),

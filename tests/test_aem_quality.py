@@ -31,7 +31,9 @@ def optimum() -> dict[str, Array]:
 
 def excess(name: str, optimum: Array, seed: int, *, accelerate: bool) -> Array:
     problem = instances.load(name)
-    answers = AEM(n_y=4, accelerate=accelerate).trace(problem, SHARES * problem.disclosure_ceiling, seed=seed)
+    answers = AEM(outputs=4, accelerate=accelerate).trace(
+        problem, SHARES * problem.disclosure_ceiling, seed=seed
+    )
     return np.array([problem.evaluate(answer.channel).leakage for answer in answers]) - optimum
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from privfunnel.solvers import registry
 #: Options that keep a solver quick here; quality is tested where the solver's own tests are.
 QUICK: dict[str, dict[str, Any]] = {
     "aem": {"restarts": 3, "max_steps": 60},
-    "drs": {"runs": 1, "outputs": (8, 3), "refine": 1, "max_steps": 500, "time_limit": None},
+    "drs": {"runs": 1, "outputs": (8, 3), "refine": 1, "max_steps": 500, "time_limit": math.inf},
     "dca": {
         "betas": (1.5, 5.0),
         "alphas": (0.05, 0.5),
@@ -23,13 +24,13 @@ QUICK: dict[str, dict[str, Any]] = {
         "outputs": (4,),
         "max_steps": 30,
         "refine": 1,
-        "time_limit": None,
+        "time_limit": math.inf,
     },
-    "drs-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": None},
-    "dca-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": None},
-    "ipopt": {"restarts": 2, "time_limit": None},
-    "slsqp": {"restarts": 1, "max_steps": 4, "time_limit": None},
-    "submodular": {"slopes": (0.05, 0.2, 0.5), "starts": 4, "refine": 2, "time_limit": None},
+    "drs-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": math.inf},
+    "dca-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": math.inf},
+    "ipopt": {"restarts": 2, "time_limit": math.inf},
+    "slsqp": {"restarts": 1, "max_steps": 4, "time_limit": math.inf},
+    "submodular": {"slopes": (0.05, 0.2, 0.5), "starts": 4, "refine": 2, "time_limit": math.inf},
 }
 
 #: Solvers whose cost forbids a public alphabet of this size, with the largest one they accept.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize, nnls
@@ -141,7 +143,7 @@ def test_solve_meets_the_disclosure_and_is_seeded(skewed, options):
         "runs": 2,
         "refine": 1,
         "max_steps": 40,
-        "time_limit": None,
+        "time_limit": math.inf,
         **options,
     }
     if options.get("variant") == "repaired":

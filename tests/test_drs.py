@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import pickle
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_solve_meets_the_disclosure_and_is_seeded(skewed, variant):
         "betas": (1.0, 2.0, 4.0, 8.0),
         "refine": 1,
         "max_steps": 300,
-        "time_limit": None,
+        "time_limit": math.inf,
     }
     for share in (0.1, 0.5, 0.9):
         target = share * skewed.disclosure_ceiling
@@ -252,7 +253,7 @@ def test_variants_have_names_of_their_own(skewed):
         "betas": (2.0, 4.0),
         "refine": 0,
         "max_steps": 100,
-        "time_limit": None,
+        "time_limit": math.inf,
         "throw": False,
     }
     by_name = pf.solve(skewed, disclosure=0.4, solver="drs-repaired", **quick)

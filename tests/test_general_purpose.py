@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
@@ -67,7 +69,7 @@ def test_feasible_starts_reach_the_disclosure(share):
 
 @pytest.mark.parametrize(("share", "optimum"), [(0.1, 0.0195824), (0.4, 0.0806), (0.8, 0.3138)])
 @pytest.mark.parametrize(
-    "solver", [SLSQP(time_limit=None), IPOPT(barrier=1e-4, time_limit=None)], ids=["slsqp", "ipopt"]
+    "solver", [SLSQP(time_limit=math.inf), IPOPT(barrier=1e-4, time_limit=math.inf)], ids=["slsqp", "ipopt"]
 )
 def test_best_of_30_is_near_the_optimum_of_the_synthetic_problem(uniform, solver, share, optimum, casadi):
     solution = pf.solve(uniform, disclosure=share * uniform.disclosure_ceiling, solver=solver)
@@ -81,7 +83,7 @@ def test_best_of_30_is_near_the_optimum_of_the_synthetic_problem(uniform, solver
 def test_ipopt_on_heart_failure(share, value, casadi):
     problem = pf.instances.load("heart-failure", perturbation="probabilities", amount=1e-3)
     solution = pf.solve(
-        problem, disclosure=share * problem.disclosure_ceiling, solver=IPOPT(time_limit=None), throw=False
+        problem, disclosure=share * problem.disclosure_ceiling, solver=IPOPT(time_limit=math.inf), throw=False
     )
     assert solution.leakage == pytest.approx(value, abs=1e-4)
 

@@ -26,12 +26,11 @@ def small_runs(self: Plan, panel: panels.Panel) -> dict[str, tuple[str, dict[str
         "runs": 2,
         "betas": (1.0, 2.0, 4.0),
         "time_limit": 20.0,
-        "clock": "cpu",
         "variant": "published",
     }
     repaired = {**published, "variant": "repaired"}
     return {
-        AEM: ("aem", {"restarts": 3, "max_steps": 60, "n_y": panel.n_y, "accelerate": False}),
+        AEM: ("aem", {"restarts": 3, "max_steps": 60, "outputs": panel.outputs, "accelerate": False}),
         **{name: ("drs", repaired if "repaired" in name else published) for name in ALL_SERIES[1:]},
     }
 
@@ -49,7 +48,7 @@ def test_the_settings_are_the_papers() -> None:
         solver, options = plan.runs(panel)[AEM]
         assert solver == "aem"
         assert (options["restarts"], options["max_steps"], options["accelerate"]) == (30, 500, False)
-        assert options["n_y"] == (4 if panel.instance.startswith("synthetic") else None)
+        assert options["outputs"] == (4 if panel.instance.startswith("synthetic") else None)
         assert plan.runs(panel)[DRS][1]["variant"] == "published"
     readings = {(panel.instance, panel.perturbation) for panel in reproduce.PANELS}
     for instance in ("heart-failure", "census-income"):

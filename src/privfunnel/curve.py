@@ -25,18 +25,16 @@ from privfunnel.errors import (
 )
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import FEASIBILITY, Answer, Solution, Status, fields_from
+from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Answer, Solution, Status, fields_from
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving import (
-    DEFAULT_GAP,
     ROUNDING,
     UNFINISHED,
     check_disclosure,
     check_seed,
     judge,
     meet,
-    target_gap,
 )
 from privfunnel.storage import check_schema, read_json, write_json
 
@@ -392,7 +390,7 @@ def assemble(
         problem=problem,
         # Every certificate counts, whichever point it ends up proving.
         solutions=tuple(
-            judge(problem, a, engine.name, seed, gap=target_gap(engine))
+            judge(problem, a, engine.name, seed, gap=engine.target_gap)
             for a in usable
             if a.certificate is not None
         ),
@@ -400,7 +398,7 @@ def assemble(
         solver=engine.name,
         seed=seed,
         complete=complete,
-        target_gap=target_gap(engine),
+        target_gap=engine.target_gap,
     )
     solutions = []
     for disclosure in wanted:

@@ -12,7 +12,8 @@ The exception tree::
     PrivFunnelWarning (UserWarning)
     ├── ConvergenceWarning                 the best restart stopped before it converged
     ├── SmallSampleWarning                 too few rows a cell for the plug-in estimates
-    └── GuaranteeWarning                   what was asked for weakens or voids the privacy guarantee
+    ├── GuaranteeWarning                   what was asked for weakens or voids the privacy guarantee
+    └── RetiredOptionWarning               an option was given by a former name
 
 Every message is one line that names the offending value and the remedy, so that a program may print it as it is.
 """
@@ -61,6 +62,10 @@ class SmallSampleWarning(PrivFunnelWarning):
 
 class GuaranteeWarning(PrivFunnelWarning):
     """What was asked for weakens or voids the privacy guarantee."""
+
+
+class RetiredOptionWarning(PrivFunnelWarning):
+    """A solver's option was given by a former name, which is still understood."""
 
 
 def need(module: str, extra: str) -> ModuleType:

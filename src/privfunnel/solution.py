@@ -25,6 +25,9 @@ SCHEMA_VERSION = 1
 #: A channel meets an asked disclosure when it misses it by no more than this, in nats.
 FEASIBILITY = 1e-9
 
+#: The gap in nats at which a proof makes an answer optimal, for solvers that have no ``gap`` option of their own.
+DEFAULT_GAP = 1e-6
+
 
 class Status(StrEnum):
     """How a run ended, and with it what may be claimed of the channel."""

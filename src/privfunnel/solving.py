@@ -12,15 +12,12 @@ import numpy as np
 from privfunnel import channels
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Solution, Status, stationarity
+from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Answer, Solution, Status, stationarity
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 
 #: What rounding may add to a difference of two informations of order 1.
 ROUNDING = 1e-12
-
-#: The gap at which a proof makes an answer optimal, for solvers that have no ``gap`` option of their own.
-DEFAULT_GAP = 1e-6
 
 #: Statuses of runs that a limit cut short.
 UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
@@ -85,7 +82,7 @@ def solve(
         answer,
         engine.name,
         seed,
-        gap=target_gap(engine),
+        gap=engine.target_gap,
         requested=wanted,
         budget=budget,
         seconds=time.perf_counter() - started,
@@ -93,11 +90,6 @@ def solve(
     if throw:
         _raise_or_warn(solution)
     return solution
-
-
-def target_gap(engine: Solver) -> float:
-    """The gap in nats at which this solver calls its answer proved optimal."""
-    return float(getattr(engine, "gap", DEFAULT_GAP))
 
 
 def check_seed(seed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,20 +71,20 @@ def compare(
         raise InvalidInputError(f"time_budget={time_budget!r} is not usable: give seconds above 0")
     _check_reference(problem, reference)
     grid = _grid(problem, points, disclosures)
-    engines = lineup(solvers)
-    if not any(engine.name in ("auto", "global") for engine in engines.values()):
-        engines = {_REFERENCE: registry.get(_REFERENCE), **engines}
+    entrants = lineup(solvers)
+    if not any(solver.proves for solver in entrants.values()):
+        entrants = {_REFERENCE: registry.get(_REFERENCE), **entrants}
     joblib = need("joblib", extra="compare")
     tasks = [
-        joblib.delayed(_work)(label, engine, problem, grid, float(time_budget), seed)
-        for label, engine in engines.items()
+        joblib.delayed(_work)(label, solver, problem, grid, float(time_budget), seed)
+        for label, solver in entrants.items()
     ]
     done: list[tuple[Entry, Curve | None]] = []
     for finished in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks):
         done.append(finished)
         if progress is not None:
             progress(Progress(done=len(done), total=len(tasks), message=f"{finished[0].label} finished"))
-    order = {label: i for i, label in enumerate(engines)}
+    order = {label: i for i, label in enumerate(entrants)}
     done.sort(key=lambda pair: order[pair[0].label])
     proofs = [curve for _, curve in done if curve is not None] + ([] if reference is None else [reference])
     band = np.linspace(0.0, problem.disclosure_ceiling, BAND_POINTS)
@@ -131,33 +132,28 @@ def _grid(problem: Problem, points: int, disclosures: Iterable[float] | None) ->
 
 
 def _work(
-    label: str, engine: Solver, problem: Problem, grid: list[float], budget: float, seed: int
+    label: str, solver: Solver, problem: Problem, grid: list[float], seconds: float, seed: int
 ) -> tuple[Entry, Curve | None]:
     """One solver's whole part, in a worker process.
 
     Whatever a solver fails with becomes its entry's message: the others' hours of work are not lost with it.
     """
-    fields = {field.name for field in dataclasses.fields(engine)}
-    if "threads" in fields:
-        engine = dataclasses.replace(engine, threads=1)  # type: ignore[call-arg]
-    if "clock" in fields:
-        engine = dataclasses.replace(engine, clock="cpu")  # type: ignore[call-arg]
     answers: dict[int, Answer] = {}
     message = ""
     wall, cpu = time.perf_counter(), time.process_time()
     try:
-        _warm_up(engine, fields)
+        solver.warm_up()
         wall, cpu = time.perf_counter(), time.process_time()
         with cpu_clock():
-            for index, answer in _answers(engine, fields, problem, grid, Deadline(budget), seed):
+            for index, answer in _answers(solver, problem, grid, Deadline(seconds), seed):
                 answers[index] = answer
     except Exception as error:
         message = _failure(error)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     try:
-        return _judge(label, engine, problem, grid, answers, message, wall, cpu, seed)
+        return _judge(label, solver, problem, grid, answers, message, wall, cpu, seed)
     except Exception as error:  # answers that are no channels
-        return _judge(label, engine, problem, grid, {}, message or _failure(error), wall, cpu, seed)
+        return _judge(label, solver, problem, grid, {}, message or _failure(error), wall, cpu, seed)
 
 
 def _failure(error: Exception) -> str:
@@ -167,34 +163,26 @@ def _failure(error: Exception) -> str:
     return " ".join(f"failed with {type(error).__name__}: {error}".split())
 
 
-def _warm_up(engine: Solver, fields: set[str]) -> None:
-    """Load compiled kernels before the clock starts, where the solver has any."""
-    if {"device", "gap"} & fields:
-        engine.solve(Problem([[0.3, 0.2, 0.1], [0.05, 0.15, 0.2]]), 0.4)
-
-
 def _answers(
-    engine: Solver, fields: set[str], problem: Problem, grid: list[float], budget: Deadline, seed: int
+    solver: Solver, problem: Problem, grid: list[float], deadline: Deadline, seed: int
 ) -> Iterator[tuple[int, Answer]]:
-    """(index, answer) pairs within the budget; a sweep's answers are numbered from the end of the grid."""
-    limited, seconds = "time_limit" in fields, budget.left()
-    if engine.multiplier:
-        sweep = dataclasses.replace(engine, time_limit=seconds) if limited else engine  # type: ignore[call-arg]
+    """(index, answer) pairs until the deadline; a sweep's answers are numbered from the end of the grid."""
+    if solver.sweeps:
+        sweep = solver.limited(deadline.left())
         for i, answer in enumerate(sweep.trace(problem, grid, seed=seed)):
             yield len(grid) + i, answer
         return
-    if "gap" in fields and limited:
+    if solver.proves:
         # A prover shares what it learns among its points: it gets the grid at once.
-        prover = dataclasses.replace(engine, time_limit=seconds / len(grid))  # type: ignore[call-arg]
+        prover = solver.limited(deadline.left() / len(grid))
         yield from enumerate(prover.trace(problem, grid, seed=seed))
         return
     order = _spread(len(grid))
     for done, index in enumerate(order):
-        if budget.passed():
+        if deadline.passed():
             return
-        share = budget.left() / (len(order) - done)
-        run = dataclasses.replace(engine, time_limit=share) if limited else engine  # type: ignore[call-arg]
-        yield index, run.solve(problem, grid[index], seed=seed)
+        share = deadline.left() / (len(order) - done)
+        yield index, solver.limited(share).solve(problem, grid[index], seed=seed)
 
 
 def _spread(n: int) -> list[int]:
@@ -209,7 +197,7 @@ def _spread(n: int) -> list[int]:
 
 def _judge(
     label: str,
-    engine: Solver,
+    solver: Solver,
     problem: Problem,
     grid: list[float],
     answers: dict[int, Answer],
@@ -221,7 +209,7 @@ def _judge(
     """Evaluate every channel and assemble the curve that time sharing makes of them."""
     usable = {i: a for i, a in answers.items() if a.status is not Status.FAILED}
     message = message or next((a.message for a in answers.values() if a.message), "")
-    curve = curves.assemble(problem, list(usable.values()), grid, engine, seed) if usable else None
+    curve = curves.assemble(problem, list(usable.values()), grid, solver, seed) if usable else None
     leakage = np.full(len(grid), np.nan)
     residual: list[float] = []
     for i, answer in usable.items():
@@ -230,17 +218,17 @@ def _judge(
         if i < len(grid) and point.disclosure >= grid[i] - FEASIBILITY:
             leakage[i] = point.leakage
     shared = np.full(len(grid), np.nan) if curve is None else curve.leakage
-    if engine.multiplier:
+    if solver.sweeps:
         leakage = shared
     entry = Entry(
         label=label,
-        name=engine.name,
-        options={f.name: _plain(getattr(engine, f.name)) for f in dataclasses.fields(engine)},
+        name=solver.name,
+        options={f.name: _plain(getattr(solver, f.name)) for f in dataclasses.fields(solver)},
         leakage=leakage,
         shared=shared,
         points=() if curve is None else curve.raw,
-        runs=_count(engine, list(usable.values()), "runs"),
-        converged=_rate(engine, list(usable.values())),
+        runs=_count(solver, list(usable.values()), "runs"),
+        converged=_rate(solver, list(usable.values())),
         kkt_residual=float(np.median(residual)) if residual else float("nan"),
         seconds=wall,
         cpu_seconds=cpu,
@@ -251,18 +239,21 @@ def _judge(
 
 
 def _plain(value: Any) -> Any:
+    """An option as JSON can store it: tuples as lists, no limit (infinity) as None."""
+    if isinstance(value, float) and math.isinf(value):
+        return None
     return list(value) if isinstance(value, tuple) else value
 
 
-def _count(engine: Solver, answers: list[Answer], series: str) -> int:
+def _count(solver: Solver, answers: list[Answer], series: str) -> int:
     """Sum of a count over the answers' records; the answers of a sweep all carry the same one."""
     counts = [int(a.record[series][0]) for a in answers if a.record is not None and series in a.record.series]
-    return sum(counts[:1] if engine.multiplier else counts)
+    return sum(counts[:1] if solver.sweeps else counts)
 
 
-def _rate(engine: Solver, answers: list[Answer]) -> float:
+def _rate(solver: Solver, answers: list[Answer]) -> float:
     """Share of runs that met their method's own convergence test; NaN where a method has none."""
     if any(a.record is not None and "converged" in a.record.series for a in answers):
-        return _count(engine, answers, "converged") / max(_count(engine, answers, "runs"), 1)
+        return _count(solver, answers, "converged") / max(_count(solver, answers, "runs"), 1)
     judged = [a.status for a in answers if a.status in (*_FINISHED, *_UNFINISHED)]
     return sum(status in _FINISHED for status in judged) / len(judged) if judged else float("nan")

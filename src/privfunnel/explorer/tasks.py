@@ -28,7 +28,7 @@ from privfunnel.report.axes import Axis
 from privfunnel.solution import Answer, Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
-from privfunnel.solving import DEFAULT_GAP, check_disclosure, judge
+from privfunnel.solving import check_disclosure, judge
 from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts, count
 
@@ -275,7 +275,6 @@ def trace(
         new = before.wanted(problem)[1:-1]
     extra = tuple(sorted({*before.extra, *new} - {*_even(problem, before.points)}))
     answers = list(before.answers)
-    gap = float(getattr(engine, "gap", DEFAULT_GAP))
     judged = [judge(problem, replace(answer, certificate=None), solver, SEED) for answer in answers]
 
     last = 0.0
@@ -289,7 +288,7 @@ def trace(
     _say(desk, "starting the solver")
     for done, answer in enumerate(engine.trace(problem, new, seed=SEED, progress=listen), start=1):
         answers.append(answer)
-        judged.append(judge(problem, answer, solver, SEED, gap=gap))
+        judged.append(judge(problem, answer, solver, SEED, gap=engine.target_gap))
         desk.put("found", replace(before, answers=tuple(answers), extra=extra, solver=solver))
         sketch = Curve(
             problem=problem,

@@ -61,7 +61,7 @@ def _settings(results: list[PanelResult], plan: Plan) -> str:
             "none" if panel.perturbation is None else f"1e-3 added to each of the {panel.perturbation}",
             f"{result.disclosure_ceiling:.6f}",
             f"{result.leakage_ceiling:.6f}",
-            f"N = {aem['n_y'] or 'M + 1'}, {aem['max_steps']} steps, best of {aem['restarts']}, "
+            f"N = {aem['outputs'] or 'M + 1'}, {aem['max_steps']} steps, best of {aem['restarts']}, "
             f"{plan.points(panel)} values of R",
             f"{drs['time_limit']:g} s",
         ])  # fmt: skip

@@ -15,6 +15,7 @@ from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solvers import registry
+from privfunnel.solvers.deadline import cpu_clock
 
 AEM = "AEM"
 DRS = "DRS, authors' settings"
@@ -41,14 +42,14 @@ class Panel:
         title: What it shows.
         instance: The instance.
         perturbation: How it is perturbed (by 1e-3), or None.
-        n_y: Number of outputs N for AEM; None means M + 1.
+        outputs: Number of outputs N for AEM; None means M + 1.
     """
 
     key: str
     title: str
     instance: str
     perturbation: str | None = None
-    n_y: int | None = None
+    outputs: int | None = None
 
     def problem(self) -> Problem:
         """The problem of the panel."""
@@ -56,8 +57,8 @@ class Panel:
 
 
 PANELS = (
-    Panel("synthetic-uniform", "Synthetic, uniform p(x)", "synthetic-uniform", n_y=4),
-    Panel("synthetic-skewed", "Synthetic, p(x) = (0.1, 0.3, 0.6)", "synthetic-skewed", n_y=4),
+    Panel("synthetic-uniform", "Synthetic, uniform p(x)", "synthetic-uniform", outputs=4),
+    Panel("synthetic-skewed", "Synthetic, p(x) = (0.1, 0.3, 0.6)", "synthetic-skewed", outputs=4),
     Panel(
         "heart-failure-probabilities", "Heart failure, probabilities + 1e-3", "heart-failure", "probabilities"
     ),
@@ -87,12 +88,11 @@ class Plan:
         aem = {
             "restarts": 4 if short else 30,
             "max_steps": 100 if short else 500,
-            "n_y": panel.n_y,
+            "outputs": panel.outputs,
             "accelerate": False,
         }
-        # CPU seconds: a run beside other work gives DRS no less than a run alone.
         limit = (4.0 if large else 2.5) if self.quick else (60.0 if large else 150.0)
-        drs = {"time_limit": limit, "clock": "cpu"}
+        drs = {"time_limit": limit}
         return {
             AEM: ("aem", aem),
             DRS: ("drs", {"variant": "published", **drs}),
@@ -208,8 +208,9 @@ def compute(panel: Panel, plan: Plan, tell: Callable[[str], None] = lambda _: No
         engine = registry.get(solver, **options)
         wall, cpu = time.perf_counter(), time.process_time()
         # AEM answers each R; DRS sweeps its multiplier and lands where it lands.
-        answers = list(engine.trace(problem, wanted, seed=plan.seed))
-        asked: list[float | None] = [None] * len(answers) if engine.multiplier else list(wanted)
+        with cpu_clock():  # a run beside other work gives DRS no less than a run alone
+            answers = list(engine.trace(problem, wanted, seed=plan.seed))
+        asked: list[float | None] = [None] * len(answers) if engine.sweeps else list(wanted)
         points = []
         for r, answer in zip(asked, answers, strict=True):
             point = problem.evaluate(answer.channel)

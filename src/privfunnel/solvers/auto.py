@@ -8,14 +8,17 @@ from typing import ClassVar
 
 from privfunnel import channels
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solution import DEFAULT_GAP, Answer, Status
+from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.global_ import Global
+
+#: What rounding may add to a difference of two informations of order 1.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Auto(Solver):
-    """Choose the method: what is known in closed form, perfect privacy, then :class:`Global`.
+class Auto(TimeLimited):
+    """Closed forms where they decide the point, :class:`Global` where they do not.
 
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
@@ -23,22 +26,26 @@ class Auto(Solver):
     """
 
     name: ClassVar[str] = "auto"
-    gap: float = 1e-6
+    proves: ClassVar[bool] = True
+
+    gap: float = DEFAULT_GAP
     time_limit: float = 20.0
 
     def __post_init__(self) -> None:
-        self._engine()
+        """Check the options: they are the global solver's."""
+        self._global()
 
-    def _engine(self) -> Global:
+    @property
+    def target_gap(self) -> float:
+        """The gap in nats at which an answer counts as proved optimal."""
+        return self.gap
+
+    def warm_up(self) -> None:
+        """Load the global solver's kernels."""
+        self._global().warm_up()
+
+    def _global(self) -> Global:
         return Global(gap=self.gap, time_limit=self.time_limit)
-
-    def solve(
-        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
-    ) -> Answer:
-        """Least leakage at ``disclosure`` nats or more."""
-        return closed_form(problem, disclosure) or self._engine().solve(
-            problem, disclosure, seed=seed, progress=progress
-        )
 
     def trace(
         self,
@@ -52,31 +59,27 @@ class Auto(Solver):
         wanted = [float(r) for r in disclosures]
         known = [closed_form(problem, r) for r in wanted]
         rest = [r for r, answer in zip(wanted, known, strict=True) if answer is None]
-        found = self._engine().trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
+        searched = self._global().trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
         for answer in known:
-            yield next(found) if answer is None else answer
-        next(found, None)  # an interrupt waits behind the last answer: without this it would be lost
+            yield next(searched) if answer is None else answer
+        yield from searched  # nothing is left, unless an interrupt waits behind the last answer
 
     def solve_leakage(
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """Most disclosure within ``leakage`` nats."""
-        return self._engine().solve_leakage(problem, leakage, seed=seed, progress=progress)
+        return self._global().solve_leakage(problem, leakage, seed=seed, progress=progress)
 
 
 def closed_form(problem: Problem, disclosure: float) -> Answer | None:
-    """The answer where none has to be searched for: the ends of the curve, and where its two bounds coincide.
+    """The answer where the curve's two closed-form bounds coincide, 0 < disclosure < H(X); None elsewhere.
 
     The bounds max(0, R − H(X|S)) and I(S;X) R / H(X) meet on the whole curve when S is independent of X (both are 0)
     and when S determines X (H(X|S) = 0, both are R); time sharing X and nothing is then optimal.
     """
-    ceiling = problem.disclosure_ceiling
-    if disclosure <= 0.0:
-        return Answer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
-    if disclosure >= ceiling:
-        return Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
-    if float(problem.upper_bound(disclosure)) - float(problem.lower_bound(disclosure)) > 1e-12:
+    if float(problem.upper_bound(disclosure)) - float(problem.lower_bound(disclosure)) > ROUNDING:
         return None
+    ceiling = problem.disclosure_ceiling
     share = disclosure / ceiling
     parts = [channels.identity(problem.n_x), channels.constant(problem.n_x)]
     channel = channels.time_share(parts, [share, 1.0 - share])

@@ -1,15 +1,16 @@
-"""What every solver is: a frozen configuration with one way in."""
+"""What every solver is: a frozen configuration with one way in, and what it can do written on its class."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from privfunnel import channels
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Answer, Status
+from privfunnel.solvers.retired import Configured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +37,47 @@ Listener = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solver(ABC):
+class Solver(metaclass=Configured):
     """A funnel solver: options as fields, no state.
 
-    A solver returns channels and says how the run ended; the front door (``privfunnel.solve``) computes every number
-    from the channel. ``seed`` fixes all randomness, whatever the number of threads.
+    A solver returns channels and says how the run ended; the front door (``privfunnel.solve``, ``privfunnel.trace``)
+    answers the two ends of the curve itself and computes every number from the channel. ``seed`` fixes all randomness,
+    whatever the number of threads. A solver defines :meth:`solve` or :meth:`trace`; each has the other as its default.
     """
 
     #: The name it is registered and reported under.
     name: ClassVar[str] = ""
-    #: True for methods that minimise leakage − λ·disclosure for a multiplier and sweep it to draw a curve.
-    multiplier: ClassVar[bool] = False
+    #: Whether it comes with a proof of how close to optimal each of its answers is.
+    proves: ClassVar[bool] = False
+    #: Whether :meth:`trace` is a native sweep: it minimises leakage − λ·disclosure for many multipliers λ and yields
+    #: what that reaches, not one answer for each disclosure.
+    sweeps: ClassVar[bool] = False
+    #: Whether it answers only what leaks nothing, up to the free disclosure R0.
+    free_only: ClassVar[bool] = False
 
-    @abstractmethod
+    @property
+    def target_gap(self) -> float:
+        """The gap in nats at which an answer counts as proved optimal."""
+        return DEFAULT_GAP
+
+    def limited(self, seconds: float, *, threads: int = 1) -> Solver:
+        """This solver with ``seconds`` for one answer (a sweep: for all of it) and ``threads`` threads, where it can.
+
+        The limit is honoured cooperatively: a solver looks at the clock between steps.
+        """
+        return self
+
+    def warm_up(self) -> None:
+        """Load or compile what the first run would, so that no time limit and no measurement pays for it."""
+
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
-        """Least leakage at ``disclosure`` nats or more, 0 ≤ disclosure ≤ H(X)."""
+        """Least leakage at ``disclosure`` nats or more, 0 < disclosure < H(X): the ends need no solver."""
+        if type(self).trace is Solver.trace:
+            raise TypeError(f"{type(self).__name__} defines neither solve nor trace: define one")
+        (answer,) = self.trace(problem, [disclosure], seed=seed, progress=progress)  # exhausts it: see trace
+        return answer
 
     def trace(
         self,
@@ -62,7 +87,13 @@ class Solver(ABC):
         seed: int = 0,
         progress: Listener | None = None,
     ) -> Iterator[Answer]:
-        """Answers that draw the curve over ``disclosures``: one each here, a native sweep for multiplier methods."""
+        """Answers that draw the curve over ``disclosures``, each in (0, H(X)): one each, in the order given.
+
+        A sweep (:attr:`sweeps`) yields whatever its multipliers reach instead, by growing disclosure.
+
+        An interrupt may come with answers: a solver that is interrupted may yield what it has found so far, and raises
+        KeyboardInterrupt after the last item. Who reads a trace therefore has to exhaust it, or the interrupt is lost.
+        """
         wanted = list(disclosures)
         for i, disclosure in enumerate(wanted):
             yield self.solve(problem, disclosure, seed=seed, progress=progress)
@@ -102,3 +133,23 @@ class Solver(ABC):
         channel = channels.time_share([below.channel, above.channel], [1.0 - share, share])
         return Answer(channel=channel, status=below.status, slope=rise / max(high.disclosure - low.disclosure, 1e-300),
                       steps=below.steps)  # fmt: skip
+
+
+#: A limit in seconds for a solver whose time is up already: a time limit of 0 is refused as a mistake.
+SHORTEST_LIMIT = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLimited(Solver):
+    """A solver that looks at a clock.
+
+    Attributes:
+        time_limit: Seconds that one answer (of a sweep: all of them together) may take; infinite for no limit. An
+            answer depends on the machine only where the limit was met.
+    """
+
+    time_limit: float = math.inf
+
+    def limited(self, seconds: float, *, threads: int = 1) -> Self:
+        """The same solver with another time limit; it has one thread."""
+        return replace(self, time_limit=max(seconds, SHORTEST_LIMIT))

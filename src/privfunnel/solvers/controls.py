@@ -28,7 +28,7 @@ class RandomMaps(Solver):
     """
 
     name: ClassVar[str] = "control-maps"
-    multiplier: ClassVar[bool] = True
+    sweeps: ClassVar[bool] = True
 
     runs: int = 4800
 

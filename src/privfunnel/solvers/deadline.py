@@ -1,4 +1,4 @@
-"""A budget of time that long loops look at between steps."""
+"""A deadline that long loops look at between steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLOCK: ContextVar[str] = ContextVar("clock", default="wall")
 
 @contextmanager
 def cpu_clock() -> Iterator[None]:
-    """Inside the block, budgets are spent in CPU time of the thread unless they name their clock.
+    """Inside the block, deadlines count CPU time of the thread unless they name their clock.
 
     Solvers that are compared get the same amount of work done, however busy the machine is with others.
     """
@@ -27,14 +27,14 @@ def cpu_clock() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A budget after which a solver stops at the next safe place.
+    """When a solver stops, at the next safe place.
 
     Args:
-        seconds: The budget from now; None for no limit.
+        seconds: From now; infinite for no limit.
         clock: ``"wall"``, or ``"cpu"`` for the CPU time of this thread, which a busy machine does not shorten.
     """
 
-    seconds: float | None = None
+    seconds: float = math.inf
     clock: str = field(default_factory=_CLOCK.get)
     started: float = field(init=False)
 
@@ -46,8 +46,8 @@ class Deadline:
         return time.thread_time() if self.clock == "cpu" else time.monotonic()
 
     def passed(self) -> bool:
-        """Whether the budget is spent."""
-        return self.seconds is not None and self.elapsed() >= self.seconds
+        """Whether the time is up."""
+        return self.elapsed() >= self.seconds
 
     def elapsed(self) -> float:
         """Seconds since the start, by its clock."""
@@ -55,4 +55,4 @@ class Deadline:
 
     def left(self) -> float:
         """Seconds left, infinite without a limit, never negative."""
-        return math.inf if self.seconds is None else max(0.0, self.seconds - self.elapsed())
+        return max(0.0, self.seconds - self.elapsed())

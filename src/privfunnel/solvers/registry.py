@@ -9,6 +9,7 @@ from typing import Any
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.solvers.base import Solver
+from privfunnel.solvers.retired import modernise
 
 #: name → (module, class). The class is also an attribute of the package: ``privfunnel.AEM``.
 SOLVERS: dict[str, tuple[str, str]] = {
@@ -49,24 +50,30 @@ def load(name: str) -> type[Solver]:
 def get(solver: str | Solver, **options: Any) -> Solver:
     """The solver of that name with these options, or the given solver with these options replaced."""
     if isinstance(solver, Solver):
-        known = {field.name for field in dataclasses.fields(solver)}
-        _check_options(solver.name, options, known)
+        cls, options = modernise(type(solver), options)
+        if cls is not type(solver):
+            raise InvalidInputError(
+                f"a configured {solver.name!r} cannot become {cls.name!r}: give that solver"
+            )
+        _check_options(cls, options)
         return dataclasses.replace(solver, **options)
     if not isinstance(solver, str):
         raise InvalidInputError(
             f"solver={solver!r} is neither a name nor a solver: choose one of {', '.join(SOLVERS)}"
         )
-    cls = load(solver)
-    _check_options(solver, options, {field.name for field in dataclasses.fields(cls)})
-    return cls(**options)
+    cls, options = modernise(load(solver), options)
+    _check_options(cls, options)
+    made: Solver = cls(**options)
+    return made
 
 
-def _check_options(name: str, options: dict[str, Any], known: set[str]) -> None:
+def _check_options(cls: type[Solver], options: dict[str, Any]) -> None:
+    known = {field.name for field in dataclasses.fields(cls)}
     for option in options:
         if option not in known:
             close = difflib.get_close_matches(option, known, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             listed = ", ".join(sorted(known)) or "none"
             raise InvalidInputError(
-                f"solver {name!r} has no option {option!r}: {hint}its options are {listed}"
+                f"solver {cls.name!r} has no option {option!r}: {hint}its options are {listed}"
             )

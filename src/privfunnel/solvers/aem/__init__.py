@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -37,7 +37,7 @@ class AEM(Solver):
         restarts: Random starts for each disclosure; the one of least leakage is kept.
         max_steps: Iterations of a run at most.
         tolerance: KKT residual (:func:`privfunnel.solution.kkt_residual`) at which a run has converged, in nats.
-        n_y: Number of outputs N; None means M + 1, which always suffices.
+        outputs: Number of outputs N; None means M + 1, which always suffices.
         device: ``"cpu"`` (compiled if numba is installed, else NumPy), ``"numba"``, ``"numpy"``, ``"torch"``,
             ``"cuda"``, or ``"auto"``: a GPU if there is one.
         threads: Threads of the compiled code; None means all cores this process may use. Answers do not depend on it.
@@ -49,11 +49,12 @@ class AEM(Solver):
     """
 
     name: ClassVar[str] = "aem"
+    renamed: ClassVar[dict[str, str]] = {"n_y": "outputs"}
 
     restarts: int = 30
     max_steps: int = 500
     tolerance: float = 1.0e-8
-    n_y: int | None = None
+    outputs: int | None = None
     device: str = "cpu"
     threads: int | None = None
     memory: int | None = None
@@ -66,7 +67,7 @@ class AEM(Solver):
             value = getattr(self, option)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ {least}")
-        for option in ("n_y", "threads", "memory"):
+        for option in ("outputs", "threads", "memory"):
             value = getattr(self, option)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ 1, or None")
@@ -75,11 +76,13 @@ class AEM(Solver):
         if self.record and self.accelerate:
             raise InvalidInputError("record=True follows plain Algorithm 1: give accelerate=False as well")
 
-    def solve(
-        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
-    ) -> Answer:
-        """Least leakage found at ``disclosure`` nats or more; see :meth:`trace`."""
-        return next(self.trace(problem, [disclosure], seed=seed, progress=progress))
+    def limited(self, seconds: float, *, threads: int = 1) -> AEM:
+        """The same solver on ``threads`` threads; what it does is limited by its steps, not by a clock."""
+        return replace(self, threads=threads)
+
+    def warm_up(self) -> None:
+        """Compile the kernels, or read them from the cache, by solving a tiny problem."""
+        replace(self, outputs=None).solve(Problem([[0.3, 0.2, 0.1], [0.05, 0.15, 0.2]]), 0.4)
 
     def trace(
         self,
@@ -92,7 +95,7 @@ class AEM(Solver):
         """One answer a disclosure, all restarts of all disclosures in one batch.
 
         Raises:
-            InfeasibleError: A disclosure exceeds H(X), or what ``n_y`` outputs can carry.
+            InfeasibleError: A disclosure exceeds H(X), or what ``outputs`` outputs can carry.
         """
         wanted = list(disclosures)
         ceiling = problem.disclosure_ceiling
@@ -115,7 +118,7 @@ class AEM(Solver):
         self, problem: Problem, disclosures: list[float], seed: int, progress: Listener | None
     ) -> Iterator[Answer]:
         tables = Tables.of(problem.p_sx)
-        n_y = problem.n_x + 1 if self.n_y is None else self.n_y
+        n_y = problem.n_x + 1 if self.outputs is None else self.outputs
         engine = make_engine(tables, "numpy" if self.record else self.device, self.threads)
         starts = Starts(tables, n_y, seed)
         work = Work(

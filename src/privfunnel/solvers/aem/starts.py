@@ -93,8 +93,8 @@ class Starts:
             if short.max() > 0.0:
                 worst = int(np.argmax(short))
                 raise InfeasibleError(
-                    f"n_y={self.n_y} outputs reach a disclosure of {disclosures[worst] - short[worst]:.6g} nats, "
-                    f"less than the {disclosures[worst]:.6g} asked for: raise n_y "
+                    f"{self.n_y} outputs reach a disclosure of {disclosures[worst] - short[worst]:.6g} nats, "
+                    f"less than the {disclosures[worst]:.6g} asked for: raise the option outputs "
                     f"(M + 1 = {outputs.shape[1] + 1} always suffices)"
                 )
         weights = mixture.weights(disclosures, SLACK * self.tables.h_x)

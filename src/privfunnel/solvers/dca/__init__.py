@@ -19,10 +19,10 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
-from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.dca.steps import Table, published_step, repaired_step
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.options import check_choice, check_positive, check_whole
+from privfunnel.solvers.options import check_choice, check_positive, check_seconds, check_whole
 from privfunnel.solvers.sweep import Pool, evaluate_batch, stationarity, uniform_starts
 
 _BATCH_ENTRIES = 60_000
@@ -31,7 +31,7 @@ _ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class DCA(Solver):
+class DCA(TimeLimited):
     """The difference-of-convex method; options left at None take their variant's value (published, repaired).
 
     Attributes:
@@ -46,11 +46,12 @@ class DCA(Solver):
         inner_steps: Steps on the convex subproblem, repaired only.
         max_steps: Cap on iterations (10 000; 2000).
         refine: How many times :meth:`solve` runs again at the slope of the chord around the asked disclosure.
-        time_limit: Seconds after which no further run is started and running ones are cut; None for no limit.
+        time_limit: Seconds after which no further run is started and running ones are cut; infinite for no limit.
     """
 
     name: ClassVar[str] = "dca"
-    multiplier: ClassVar[bool] = True
+    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
+    sweeps: ClassVar[bool] = True
 
     variant: str = "published"
     penalty: str = "ridge"
@@ -62,7 +63,7 @@ class DCA(Solver):
     inner_steps: int = 5
     max_steps: int | None = None
     refine: int = 3
-    time_limit: float | None = 60.0
+    time_limit: float = 60.0
 
     def __post_init__(self) -> None:
         """Check the options, and tell the variants apart by name."""
@@ -70,7 +71,8 @@ class DCA(Solver):
             object.__setattr__(self, "name", "dca-repaired")
         check_choice("dca", "variant", self.variant, ("published", "repaired"))
         check_choice("dca", "penalty", self.penalty, ("ridge", "sparse"))
-        check_positive("dca", tolerance=self.tolerance, time_limit=self.time_limit)
+        check_seconds(self.name, self.time_limit)
+        check_positive("dca", tolerance=self.tolerance)
         check_whole("dca", 1, runs=self.runs, max_steps=self.max_steps, inner_steps=self.inner_steps)
         check_whole("dca", 0, refine=self.refine)
         for name, values in (("beta", self.betas), ("alpha", self.alphas)):

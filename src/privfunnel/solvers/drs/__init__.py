@@ -18,12 +18,12 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
-from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.drs import published
 from privfunnel.solvers.drs.published import CONVERGED, MAX_STEPS, Batch, PublishedSettings, run_published
 from privfunnel.solvers.drs.repaired import RepairedSettings, run_repaired
-from privfunnel.solvers.options import check_choice, check_positive, check_whole
+from privfunnel.solvers.options import check_choice, check_positive, check_seconds, check_whole
 from privfunnel.solvers.sweep import Pool, uniform_starts
 
 _STATUS = {
@@ -39,7 +39,7 @@ _ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class DRS(Solver):
+class DRS(TimeLimited):
     """Douglas-Rachford splitting; every option left at None takes its variant's value (published, repaired).
 
     Attributes:
@@ -54,13 +54,16 @@ class DRS(Solver):
         shrink: Factor ρ by which the step shrinks, published only (0.25).
         max_steps: Cap on iterations (40 000; 4000).
         refine: How many times :meth:`solve` runs again at the slope of the chord around the asked disclosure.
-        time_limit: Seconds after which no further run is started and running ones are cut; None for no limit. The
+        time_limit: Seconds after which no further run is started and running ones are cut; infinite for no limit. The
             answer depends on the machine only when the limit is met.
-        clock: Which seconds the limit counts: ``"wall"``, or ``"cpu"`` for a fair share on a busy machine.
     """
 
     name: ClassVar[str] = "drs"
-    multiplier: ClassVar[bool] = True
+    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
+    sweeps: ClassVar[bool] = True
+    dropped: ClassVar[dict[str, str]] = {
+        "clock": "count CPU time inside `with privfunnel.solvers.deadline.cpu_clock():`"
+    }
 
     variant: str = "published"
     betas: tuple[float, ...] | None = None
@@ -73,18 +76,16 @@ class DRS(Solver):
     shrink: float = 0.25
     max_steps: int | None = None
     refine: int = 3
-    time_limit: float | None = 60.0
-    clock: str = "wall"
+    time_limit: float = 60.0
 
     def __post_init__(self) -> None:
         """Check the options, and tell the variants apart by name."""
         if self.variant == "repaired":
             object.__setattr__(self, "name", "drs-repaired")
         check_choice("drs", "variant", self.variant, ("published", "repaired"))
-        check_choice("drs", "clock", self.clock, ("wall", "cpu"))
+        check_seconds(self.name, self.time_limit)
         check_positive(
             "drs", penalty=self.penalty, tolerance=self.tolerance, step=self.step, relaxation=self.relaxation,
-            time_limit=self.time_limit,
         )  # fmt: skip
         check_whole("drs", 1, runs=self.runs, max_steps=self.max_steps)
         check_whole("drs", 0, refine=self.refine)
@@ -108,7 +109,7 @@ class DRS(Solver):
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """Sweep, then search the multiplier around ``disclosure`` and time-share the two neighbours."""
-        deadline = Deadline(self.time_limit, self.clock)
+        deadline = Deadline(self.time_limit)
         pool = Pool(problem.p_sx)
         self._sweep(problem, pool, self._betas(), seed, deadline, progress)
         for round_ in range(self.refine):
@@ -131,7 +132,7 @@ class DRS(Solver):
         progress: Listener | None = None,
     ) -> Iterator[Answer]:
         """The native sweep: the envelope of all runs, and the best run in each 0.1 nat of disclosure."""
-        deadline = Deadline(self.time_limit, self.clock)
+        deadline = Deadline(self.time_limit)
         pool = Pool(problem.p_sx)
         self._sweep(problem, pool, self._betas(), seed, deadline, progress)
         yield from pool.answers(message=self._message(pool, deadline))

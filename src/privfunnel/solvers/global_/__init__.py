@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer
-from privfunnel.solvers.base import Listener, Solver
-from privfunnel.solvers.global_.work import Work
+from privfunnel.solution import DEFAULT_GAP, Answer
+from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.global_.work import Work, load_kernels
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
 
 #: The smallest gap that double precision and the checker's rounding allowance support, in nats.
@@ -18,7 +18,7 @@ SMALLEST_GAP = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Global(Solver):
+class Global(TimeLimited):
     """Column generation over posteriors with exact pricing by spatial branch and bound.
 
     Each answer carries a certificate of its lower bound. A trace shares posteriors and lines among its points.
@@ -30,7 +30,9 @@ class Global(Solver):
     """
 
     name: ClassVar[str] = "global"
-    gap: float = 1e-6
+    proves: ClassVar[bool] = True
+
+    gap: float = DEFAULT_GAP
     time_limit: float = 300.0
     node_limit: int = 100_000_000
 
@@ -41,11 +43,14 @@ class Global(Solver):
         check_seconds(self.name, self.time_limit)
         check_whole(self.name, 1, node_limit=self.node_limit)
 
-    def solve(
-        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
-    ) -> Answer:
-        """Least leakage at ``disclosure`` nats or more, with a certificate."""
-        return next(self.trace(problem, [disclosure], seed=seed, progress=progress))
+    @property
+    def target_gap(self) -> float:
+        """The gap in nats at which an answer counts as proved optimal."""
+        return self.gap
+
+    def warm_up(self) -> None:
+        """Compile the search's kernels, or read them from the cache."""
+        load_kernels()
 
     def trace(
         self,

@@ -22,10 +22,10 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
-from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.merging.partitions import channel_of, phi
-from privfunnel.solvers.options import check_positive, check_whole
+from privfunnel.solvers.options import check_seconds, check_whole
 from privfunnel.solvers.sweep import Pool
 
 Mask = NDArray[np.bool_]
@@ -35,7 +35,7 @@ _GAIN = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submodular(Solver):
+class Submodular(TimeLimited):
     """Iterative agglomerative merging of subsets, swept over the multiplier.
 
     Attributes:
@@ -43,23 +43,24 @@ class Submodular(Solver):
         starts: Starts of the inner search for each merge: the best pairs, then random subsets.
         exact_outputs: Up to this many outputs the best subset is found by enumeration (at most 16).
         refine: How many times :meth:`solve` runs again at the slope of the chord around the asked disclosure.
-        time_limit: Seconds after which no further multiplier is tried; None for no limit.
+        time_limit: Seconds after which no further multiplier is tried; infinite for no limit.
     """
 
     name: ClassVar[str] = "submodular"
-    multiplier: ClassVar[bool] = True
+    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
+    sweeps: ClassVar[bool] = True
 
     slopes: tuple[float, ...] | None = None
     starts: int = 12
     exact_outputs: int = 10
     refine: int = 8
-    time_limit: float | None = 60.0
+    time_limit: float = 60.0
 
     def __post_init__(self) -> None:
         """Check the options."""
         check_whole("submodular", 1, starts=self.starts)
         check_whole("submodular", 0, exact_outputs=self.exact_outputs, refine=self.refine)
-        check_positive("submodular", time_limit=self.time_limit)
+        check_seconds(self.name, self.time_limit)
         if self.exact_outputs > 16:
             raise InvalidInputError(
                 f"submodular: exact_outputs={self.exact_outputs} means 2^{self.exact_outputs} subsets: give 16 or fewer"

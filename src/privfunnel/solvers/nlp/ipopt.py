@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,16 +13,16 @@ from privfunnel.errors import need
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer
-from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.restarts import best_of, too_large
-from privfunnel.solvers.options import check_positive, check_whole
+from privfunnel.solvers.options import check_positive, check_seconds, check_whole
 
 _SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
 @dataclass(frozen=True, kw_only=True)
-class IPOPT(Solver):
+class IPOPT(TimeLimited):
     """The interior-point method over the entries of p(y|x), best of several random starts (needs casadi).
 
     Attributes:
@@ -32,10 +33,11 @@ class IPOPT(Solver):
         barrier: Initial barrier parameter; None keeps IPOPT's own defaults. A small one (1e-4) starts the run at the
             given start instead of the middle of the box, which is better on some tables and worse on others.
         max_variables: Channels with more entries are refused: their exact Hessian is too large to build.
-        time_limit: Seconds for one :meth:`solve`, honoured inside a run as well; None for no limit.
+        time_limit: Seconds for one :meth:`solve`, honoured inside a run as well; infinite for no limit.
     """
 
     name: ClassVar[str] = "ipopt"
+    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
 
     restarts: int = 30
     outputs: int | None = None
@@ -43,7 +45,7 @@ class IPOPT(Solver):
     tolerance: float = 1e-8
     barrier: float | None = None
     max_variables: int = 2500
-    time_limit: float | None = 60.0
+    time_limit: float = 60.0
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -51,7 +53,8 @@ class IPOPT(Solver):
             "ipopt", 1, restarts=self.restarts, max_steps=self.max_steps, max_variables=self.max_variables
         )
         check_whole("ipopt", 2, outputs=self.outputs)
-        check_positive("ipopt", tolerance=self.tolerance, barrier=self.barrier, time_limit=self.time_limit)
+        check_seconds(self.name, self.time_limit)
+        check_positive("ipopt", tolerance=self.tolerance, barrier=self.barrier)
 
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
@@ -97,7 +100,7 @@ class IPOPT(Solver):
             options.update(
                 {"ipopt.mu_init": self.barrier, "ipopt.bound_push": 1e-8, "ipopt.bound_frac": 1e-8}
             )
-        if self.time_limit is not None:
+        if self.time_limit < math.inf:
             options["ipopt.max_cpu_time" if deadline.clock == "cpu" else "ipopt.max_wall_time"] = (
                 self.time_limit
             )

@@ -11,16 +11,16 @@ from scipy.optimize import minimize
 from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.restarts import best_of, too_large
-from privfunnel.solvers.options import check_positive, check_whole
+from privfunnel.solvers.options import check_positive, check_seconds, check_whole
 
 _TINY = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
-class SLSQP(Solver):
+class SLSQP(TimeLimited):
     """Sequential quadratic programming over the entries of p(y|x), best of several random starts.
 
     Attributes:
@@ -29,17 +29,18 @@ class SLSQP(Solver):
         max_steps: Cap on iterations a run.
         tolerance: SLSQP's ``ftol``, in nats.
         max_variables: Channels with more entries are refused: an iteration costs the cube of their number.
-        time_limit: Seconds for one :meth:`solve`; a run that is cut keeps its last iterate. None for no limit.
+        time_limit: Seconds for one :meth:`solve`; a run that is cut keeps its last iterate. Infinite for no limit.
     """
 
     name: ClassVar[str] = "slsqp"
+    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
 
     restarts: int = 30
     outputs: int | None = None
     max_steps: int = 300
     tolerance: float = 1e-8
     max_variables: int = 1500
-    time_limit: float | None = 60.0
+    time_limit: float = 60.0
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -47,7 +48,8 @@ class SLSQP(Solver):
             "slsqp", 1, restarts=self.restarts, max_steps=self.max_steps, max_variables=self.max_variables
         )
         check_whole("slsqp", 2, outputs=self.outputs)
-        check_positive("slsqp", tolerance=self.tolerance, time_limit=self.time_limit)
+        check_seconds(self.name, self.time_limit)
+        check_positive("slsqp", tolerance=self.tolerance)
 
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None

@@ -12,7 +12,7 @@ from privfunnel import channels
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.options import check_seconds
 from privfunnel.solvers.perfect.polytope import Silent, most_silent
 from privfunnel.solvers.posteriors.assembly import align, release
@@ -84,7 +84,7 @@ def share_down(problem: Problem, channel: Array, disclosure: float) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Perfect(Solver):
+class Perfect(TimeLimited):
     """Release as much as possible at zero leakage.
 
     Attributes:
@@ -92,6 +92,8 @@ class Perfect(Solver):
     """
 
     name: ClassVar[str] = "perfect"
+    free_only: ClassVar[bool] = True
+
     time_limit: float = 60.0
 
     def __post_init__(self) -> None:

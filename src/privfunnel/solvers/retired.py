@@ -1,0 +1,84 @@
+"""Options by their former names: still accepted, with a warning that says today's.
+
+Every way to configure a solver ends in a call of its class: ``pf.AEM(...)``, ``dataclasses.replace``, and the registry
+behind ``pf.solve(..., solver="aem", ...)`` and ``--option``. The metaclass :class:`Configured` stands at that door, so
+that a class only lists what changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from abc import ABCMeta
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from privfunnel.errors import InvalidInputError, RetiredOptionWarning
+
+#: The former option that chose between the published and the repaired class of a method.
+VARIANT = "variant"
+
+
+class Configured(ABCMeta):
+    """Classes whose keyword arguments may carry former names.
+
+    Attributes:
+        renamed: Former name of an option → today's.
+        dropped: Former name of an option that is gone → what to do instead; its value is ignored.
+        formerly_none: Options for which None once stood for the default, or for no limit.
+        variants: Former value of ``variant`` → the class that it stands for.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    dropped: ClassVar[Mapping[str, str]] = {}
+    formerly_none: ClassVar[tuple[str, ...]] = ()
+    variants: ClassVar[Mapping[str, type]] = {}
+
+    def __call__(cls, **options: Any) -> Any:
+        """Make an instance from options under today's or former names."""
+        chosen, options = modernise(cls, options)
+        return super(Configured, chosen).__call__(**options)
+
+
+def modernise(cls: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The class and options of today that a class with possibly former options stands for, with a warning for each.
+
+    Raises:
+        InvalidInputError: An option is given under both names, or a variant is not known.
+    """
+    if VARIANT in options and cls.variants:
+        cls = _variant(cls, options[VARIANT])
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    current: dict[str, Any] = {}
+    for name, value in options.items():
+        if name == VARIANT and cls.variants:
+            continue
+        if name in cls.dropped:
+            _warn(f"{cls.name}: the option {name!r} is gone and was ignored: {cls.dropped[name]}")
+            continue
+        new = cls.renamed.get(name, name)
+        if new != name:
+            if new in options:
+                raise InvalidInputError(
+                    f"{cls.name}: {name!r} is the former name of {new!r}: give one of them"
+                )
+            _warn(f"{cls.name}: the option {name!r} is now called {new!r}")
+        if value is None and new in cls.formerly_none:
+            value = math.inf if new == "time_limit" else defaults[new]
+            _warn(f"{cls.name}: {new}=None is now written {new}={value!r}")
+        current[new] = value
+    return cls, current
+
+
+def _variant(cls: Any, value: object) -> Any:
+    if value not in cls.variants:
+        listed = " or ".join(repr(variant) for variant in cls.variants)
+        raise InvalidInputError(f"{cls.name}: variant={value!r} is not known: choose {listed}")
+    chosen = cls.variants[value]
+    _warn(f"{cls.name}: variant={value!r} is now the solver {chosen.name!r} (pf.{chosen.__name__})")
+    return chosen
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RetiredOptionWarning, stacklevel=4)
