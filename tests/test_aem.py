@@ -65,7 +65,7 @@ def test_lemma_1_accounts_for_every_descent(name: str, share: float) -> None:
 
 def test_relaxed_objective_is_the_leakage_at_a_solution() -> None:
     problem = instances.load("synthetic-uniform")
-    solver = AEM(record=True, restarts=1, max_steps=2000, n_y=4, accelerate=False)
+    solver = AEM(record=True, restarts=1, max_steps=2000, outputs=4, accelerate=False)
     answer = solver.solve(problem, 0.9)
     assert answer.status is Status.CONVERGED
     assert answer.record is not None

@@ -1,8 +1,8 @@
 """Options by their former names: still accepted, with a warning that says today's.
 
-Every way to configure a solver ends in a call of its class: ``pf.AEM(...)``, ``dataclasses.replace``, and the registry
-behind ``pf.solve(..., solver="aem", ...)`` and ``--option``. The metaclass :class:`Configured` stands at that door, so
-that a class only lists what changed.
+Every way to configure a solver ends in a call of its class: ``pf.AEM(...)``, and the registry behind
+``pf.solve(..., solver="aem", ...)`` and ``--option``. The metaclass :class:`Configured` stands at that door, so that a
+class only lists what changed.
 """
 
 from __future__ import annotations
