@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from documents import blocks
 from funnels import count_people, people, random_mechanism
 from privfunnel import release, tables
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
@@ -136,3 +137,18 @@ def test_rows_of_a_cluster_do_not_come_to_the_driver(
     with pytest.raises(InvalidInputError, match="stay on its cluster"):
         release.write(frame, mechanism, tmp_path / "o.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_block_of_the_stewards_tutorial_runs(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    rows = [
+        (str(income), str(sex), f"level-{(2 * income + education) % 4}")
+        for income, sex, education in rng.integers([2, 2, 4], size=(400, 3)).tolist()
+    ]
+    names = {"spark_frame": spark.createDataFrame(rows, ["income", "sex", "education"])}
+    monkeypatch.chdir(tmp_path)
+    *_, block = blocks("tutorial-steward.md", "python")
+    exec(compile(block, "tutorial-steward.md", "exec"), names)
+    assert spark.read.parquet(str(tmp_path / "released")).count() == len(rows)

@@ -1,0 +1,112 @@
+"""The examples of the documentation run as they are written, and say what the pages say they do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from documents import ROOT, blocks, write_census, write_patients
+
+pytest.importorskip("duckdb", reason="the tutorials read tables of records")
+pytest.importorskip("sklearn", reason="the tutorials train attackers")
+
+FEW_ROWS = pytest.mark.filterwarnings("ignore::privfunnel.errors.PrivFunnelWarning")
+
+
+def play(page: str, sources: list[str], names: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Execute Python blocks one after the other, as a reader would who types them."""
+    names = {} if names is None else names
+    for source in sources:
+        exec(compile(source, page, "exec"), names)
+    return names
+
+
+@pytest.fixture
+def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "patients.csv")
+    return tmp_path
+
+
+def flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_stewards_tutorial_run_and_print_what_it_shows(tmp_path: Path) -> None:
+    write_census(tmp_path / "census.csv")
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    command = bin_folder / "privfunnel"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m privfunnel "$@"\n')
+    command.chmod(0o755)
+    script = "set -eu\n" + "\n".join(blocks("tutorial-steward.md", "bash"))
+    environment = {
+        **os.environ,
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told, shown = flat(done.stdout), flat("\n".join(blocks("tutorial-steward.md", "text")))
+    # Numbers of the table, not of a draw.
+    for line in (
+        "H(X) = 3.892298, I(S;X) = 0.130130 nats; 2 private × 156 public symbols.",
+        "Free disclosure: 3.371839 nats (86.6 % of H(X)) can be released without any leakage.",
+        "Written: release.csv (32,561 of 32,561 rows, ",
+        "Promise: disclosure 5.0539 bits of X, leakage 0.0076 bits about income; see privfunnel audit.",
+        "The designed promise holds: leakage 0.0076 bits claimed, 0.0076 bits counted again",
+        "the promise held",
+    ):
+        assert line in told
+        assert line in shown
+    # The optimum is proved to 1e-6 nats, so that its last digits may change: up to 2e-6 bits.
+    for label in ("disclosure I(X;Y)", "leakage I(S;Y)", "proved lower bound"):
+        printed, written = (
+            float(re.findall(rf"{re.escape(label)} ([\d.]+)", text)[0]) for text in (told, shown)
+        )
+        assert printed == pytest.approx(written, abs=2e-6)
+    assert {"design", "release.csv", "release.codebook.json", "audit.json"} <= {
+        p.name for p in tmp_path.iterdir()
+    }
+
+
+@FEW_ROWS
+def test_the_ten_lines_of_the_stewards_tutorial_run(
+    patients: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, _ = blocks("tutorial-steward.md", "python")
+    names = play("tutorial-steward.md", [here])
+    assert 0.0 < float(capsys.readouterr().out.splitlines()[0]) <= 1.0
+    assert names["solution"].leakage <= 0.01 + 1e-9
+    assert (patients / "release.parquet").exists()
+
+
+@FEW_ROWS
+def test_the_blocks_of_the_researchers_tutorial_run_and_say_what_they_say(patients: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the tutorial draws a curve")
+    sources = blocks("tutorial-researcher.md", "python")
+    names = play("tutorial-researcher.md", sources)
+    text = "\n".join(sources)
+    assert f"# {names['problem']!r}" in text
+    assert f"# {names['problem'].free_disclosure:.6f}…" in text
+    solution = names["solution"]
+    assert f"# {solution.leakage:.7f}, {solution.lower_bound:.7f}, {solution.status}" in text
+    for row in names["curve"].to_frame()[["disclosure", "leakage", "lower_bound"]].iloc[3:6].itertuples():
+        assert re.search(rf"# {row[0]} +{row[1]:.6f} +{row[2]:.6f} +{row[3]:.6f}\n", text)
+    assert names["found"].leakage is not None
+    assert hasattr(names["model"], "predict")
+
+
+def test_the_block_of_the_explorers_page_writes_a_report(patients: Path) -> None:
+    play("explorer.md", blocks("explorer.md", "python"))
+    assert "The chosen point" in (patients / "report.html").read_text("utf-8")
