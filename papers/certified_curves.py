@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from prose import wrapped
 
 import privfunnel as pf
 from privfunnel import instances, plot
@@ -221,7 +222,7 @@ def main() -> None:
             print(f"{case.title}: largest gap {float(proved.gap.max()):.2e} nats", flush=True)
     if options.only is None:
         front_page()
-        (DOCS / "certified-curves.md").write_text(INTRODUCTION + "\n".join(sections), "utf-8")
+        (DOCS / "certified-curves.md").write_text(wrapped(INTRODUCTION + "\n".join(sections)), "utf-8")
 
 
 if __name__ == "__main__":

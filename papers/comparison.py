@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from prose import wrapped
 
 import privfunnel as pf
 from privfunnel import instances, plot
@@ -184,7 +185,7 @@ def write(folder: Path) -> None:
     }
     for key, value in parts.items():
         text = text.replace(f"{{{{{key}}}}}", value)
-    (DOCS / "comparison.md").write_text(fill(text, results), encoding="utf-8")
+    (DOCS / "comparison.md").write_text(wrapped(fill(text, results)), encoding="utf-8")
     print(DOCS / "comparison.md")
 
 

@@ -13,6 +13,8 @@ import re
 import shutil
 from pathlib import Path
 
+from prose import wrapped
+
 from privfunnel import reproduce
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -33,7 +35,7 @@ def main() -> None:
     text = (out / "reproduction.md").read_text("utf-8")
     text = re.sub(r"\((figure-[\w-]+\.png)\)", r"(figures/\1)", text)
     text = text.replace("`points.csv`", "[`reproduction-points.csv`](figures/reproduction-points.csv)")
-    (DOCS / "reproduction.md").write_text(text, "utf-8")
+    (DOCS / "reproduction.md").write_text(wrapped(text), "utf-8")
 
 
 if __name__ == "__main__":
