@@ -41,6 +41,16 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The site, readable from the file system: site/index.html. A broken link or an unknown name is an error.
+DOCS_STAMP := $(VENV)/.docs-installed
+$(DOCS_STAMP): requirements/docs.txt $(STAMP)
+	$(BIN)/python -m pip install -qq --require-hashes -r requirements/docs.txt
+	touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP)
+	rm -rf site
+	$(BIN)/zensical build --strict --clean
+
 bench: install
 	$(BIN)/python -m benchmarks
 
@@ -55,8 +65,9 @@ lock: $(STAMP)
 	$(LOCK) pyproject.toml --group dev --extra fast --extra tables --extra plots --extra explorer --extra audit \
 	  --extra compare --extra ipopt --extra cluster -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra spark --constraint requirements/dev.txt -o requirements/spark.txt
+	$(LOCK) --group docs --constraint requirements/dev.txt -o requirements/docs.txt
 
 clean:
-	rm -rf out build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+	rm -rf out build dist site .cache htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
 	  .hypothesis spark-warehouse $(VENV)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

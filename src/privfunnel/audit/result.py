@@ -20,7 +20,7 @@ LIMITS = (
     "This is not differential privacy: it protects the named private columns under the counted distribution, not the "
     "presence of a row.",
     "Side information that an attacker holds besides the release is outside the guarantee, and so are kept columns.",
-    "Repeated releases of the same rows add up; draw once.",
+    "Two draws for the same rows tell more than one, even where one tells nothing; draw once.",
 )
 
 
