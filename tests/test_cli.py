@@ -58,6 +58,22 @@ def test_the_module_is_the_command() -> None:
     assert done.stdout.strip() == f"privfunnel {pf.__version__}"
 
 
+@pytest.mark.parametrize("what", ["import privfunnel.cli", "main(['--help'])", "main(['solve', '--help'])"])
+def test_the_command_line_starts_without_a_numerical_library(what: str) -> None:
+    program = f"""
+import sys
+from privfunnel.cli import main
+try:
+    {what}
+except SystemExit as end:
+    assert end.code == 0, end.code
+heavy = {{"numpy", "scipy", "numba", "highspy", "matplotlib", "pandas"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 # --- curve --------------------------------------------------------------------------------------------------------
 
 

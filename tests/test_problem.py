@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import privfunnel as pf
 from privfunnel import measures
-from privfunnel.errors import InvalidInputError, SolverError
+from privfunnel.errors import InvalidInputError
 from strategies import channels_for, problems
 
 SYNTHETIC = [[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]]
@@ -163,7 +163,7 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="not a JSON file"):
         pf.Problem.load(path)
     del data["table"]
-    with pytest.raises(InvalidInputError, match="'table' is missing"):
+    with pytest.raises(InvalidInputError, match="not a complete problem file.*'table'"):
         pf.Problem.from_dict(data)
     with pytest.raises(InvalidInputError, match="cannot read"):
         pf.Problem.load(tmp_path / "nothing.json")
@@ -219,7 +219,12 @@ def test_one_symbol_is_legal() -> None:
         assert problem.lower_bound(problem.disclosure_ceiling) == 0.0
 
 
-def test_free_disclosure_needs_the_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pf.Problem, "_free_disclosure_hook", None)
-    with pytest.raises(SolverError, match="import privfunnel"):
-        _ = synthetic().free_disclosure
+def test_the_free_disclosure_is_searched_once_and_travels_with_the_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = pf.instances.load("heart-failure")
+    found = pf.free_disclosure(problem)
+    assert found == pytest.approx(1.5626336, abs=1e-6)
+    monkeypatch.setattr("privfunnel.solvers.perfect.free_disclosure", None)  # asking again would fail
+    assert problem.free_disclosure == pf.free_disclosure(problem) == found
+    assert pickle.loads(pickle.dumps(problem)).free_disclosure == found

@@ -17,19 +17,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from privfunnel.comparison import Comparison, compare
-from privfunnel.curve import Curve, trace
+from privfunnel._version import __version__
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
-from privfunnel.problem import Point, Problem
-from privfunnel.solution import Solution, Status, kkt_residual
-from privfunnel.solvers.registry import SOLVERS
-from privfunnel.solving import solve
 
 if TYPE_CHECKING:
     from privfunnel import instances
+    from privfunnel.comparison import Comparison, compare
+    from privfunnel.curve import Curve, trace
+    from privfunnel.problem import Point, Problem
+    from privfunnel.solution import Solution, Status, kkt_residual
     from privfunnel.solvers.aem import AEM
-
-__version__ = "0.1.0"
+    from privfunnel.solving import free_disclosure, solve
 
 __all__ = [
     "AEM",
@@ -43,26 +41,58 @@ __all__ = [
     "Status",
     "__version__",
     "compare",
+    "free_disclosure",
     "instances",
     "kkt_residual",
     "solve",
     "trace",
 ]
 
-#: Parts that are loaded when they are first used, so that starting the command line stays quick.
-_LAZY_MODULES = ("bottleneck", "estimator", "explorer", "instances", "measures", "mechanism", "plot", "release",
-                 "report", "tables", "audit", "errors")  # fmt: skip
-_LAZY_CLASSES = {"Mechanism": "privfunnel.mechanism", "PrivacyFunnel": "privfunnel.estimator"}
-_SOLVER_CLASSES = {attribute: module for module, attribute in SOLVERS.values()}
+# Whatever needs a numerical library is loaded when it is first used (PEP 562), so that the command line starts quickly.
+
+#: Public name to the module that defines it; the solvers' classes come from the registry.
+_NAMES = {
+    "Comparison": "comparison",
+    "Curve": "curve",
+    "Mechanism": "mechanism",
+    "Point": "problem",
+    "PrivacyFunnel": "estimator",
+    "Problem": "problem",
+    "Solution": "solution",
+    "Status": "solution",
+    "compare": "comparison",
+    "free_disclosure": "solving",
+    "kkt_residual": "solution",
+    "solve": "solving",
+    "trace": "curve",
+}
+#: Modules that are attributes of the package without having been imported.
+_MODULES = (
+    "audit", "bottleneck", "certificate", "channels", "comparison", "curve", "engines", "envelope", "errors",
+    "estimator", "explorer", "instances", "measures", "mechanism", "plot", "problem", "release", "report", "reproduce",
+    "solution", "solvers", "solving", "storage", "tables",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SOLVER_CLASSES or name in _LAZY_CLASSES:
-        return getattr(importlib.import_module((_SOLVER_CLASSES | _LAZY_CLASSES)[name]), name)
-    if name in _LAZY_MODULES:
+    if name.startswith("__"):  # what Python itself asks of a module is not worth loading the registry for
+        raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
+    if name in _MODULES:
         return importlib.import_module(f"privfunnel.{name}")
-    raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
+    module = f"privfunnel.{_NAMES[name]}" if name in _NAMES else _solver_classes().get(name)
+    if module is None:
+        raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value  # found without this function from now on
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SOLVER_CLASSES, *_LAZY_CLASSES, *_LAZY_MODULES})
+    return sorted({*globals(), *_NAMES, *_MODULES, *_solver_classes()})
+
+
+def _solver_classes() -> dict[str, str]:
+    """Name of each solver's class to the module that defines it."""
+    from privfunnel.solvers.registry import SOLVERS
+
+    return {attribute: module for module, attribute in SOLVERS.values()}

@@ -18,46 +18,114 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.curve import Curve
+from privfunnel.checks import check_seed
+from privfunnel.curve import SCHEMA as FUNNEL_SCHEMA
 from privfunnel.envelope import Envelope
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.measures import NATS_PER_BIT, Array
+from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import Solution, Status
+from privfunnel.solution import Solution, Status, fields_from
 from privfunnel.solvers.options import check_positive, check_whole
-from privfunnel.solving import check_disclosure, check_seed
+from privfunnel.solving import check_disclosure
+from privfunnel.storage import Stored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: What the curve and its points are said to come from.
+SOLVER = "bottleneck"
+
+#: Multipliers that are tried for one rate, at most.
+MOST_MULTIPLIERS = 40
+
+#: A chord of no more than this slope is flat; a gain of no more than PROGRESS nats is none.
+FLAT, PROGRESS = 1e-9, 1e-10
+
 _TINY = 1e-300
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BottleneckCurve(Curve):
-    """A traced bottleneck: a :class:`~privfunnel.curve.Curve` that is concave, and best where ``leakage`` is largest.
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A channel that a run ended with, its point, and how the run ended."""
 
-    ``disclosure`` is the rate I(X;Y), ``leakage`` the relevance I(S;Y), ``slope`` is 1/β. ``lower_bound`` keeps its
-    meaning (no channel of that disclosure leaks less); what bounds the bottleneck is :attr:`upper_bound`.
+    channel: Array
+    point: Point
+    status: Status
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BottleneckCurve(Stored):
+    """A traced bottleneck: concave, nondecreasing, each point with a channel that achieves it; nats.
+
+    No :class:`~privfunnel.curve.Curve`: the best point here is the highest, and what bounds it is :attr:`upper_bound`.
+    The names are a funnel's, so that the two can be drawn on one plane.
+
+    Attributes:
+        problem: The problem.
+        solutions: Points of the upper concave envelope, by increasing rate.
+        raw: Every point found, as the iteration found it.
+        seed: Seed of the run.
     """
+
+    schema: ClassVar[str] = "privfunnel/bottleneck-curve"
+    solver: ClassVar[str] = SOLVER
+
+    problem: Problem
+    solutions: tuple[Solution, ...]
+    raw: tuple[Point, ...]
+    seed: int
+
+    def __repr__(self) -> str:
+        """One line with the number of points."""
+        return f"BottleneckCurve({len(self.solutions)} points of {self.problem!r})"
+
+    @cached_property
+    def disclosure(self) -> Array:
+        """The rate I(X;Y) of each point, shape (points,)."""
+        return np.array([solution.disclosure for solution in self.solutions])
+
+    @cached_property
+    def leakage(self) -> Array:
+        """The relevance I(S;Y) of each point, shape (points,)."""
+        return np.array([solution.leakage for solution in self.solutions])
+
+    @cached_property
+    def slope(self) -> Array:
+        """1/β at each point, shape (points,)."""
+        return np.array([solution.slope for solution in self.solutions], dtype=np.float64)
+
+    @property
+    def status(self) -> tuple[Status, ...]:
+        """Status of each point."""
+        return tuple(solution.status for solution in self.solutions)
 
     @property
     def upper_bound(self) -> Array:
         """No channel of that rate tells more: ``min(R, I(S;X))``, shape (points,), in nats."""
         return np.minimum(self.disclosure, self.problem.leakage_ceiling)
 
+    @cached_property
+    def envelope(self) -> Envelope:
+        """The curve as an :class:`~privfunnel.envelope.Envelope` of the points (I(X;Y), −I(S;Y)), ends included."""
+        return _envelope(self._found)
+
+    @cached_property
+    def _found(self) -> list[_Found]:
+        points = [_Found(s.channel, Point(s.disclosure, s.leakage), s.status) for s in self.solutions]
+        return [*_ends(self.problem), *points]
+
     def at(self, disclosure: float) -> Solution:
         """The curve at any rate in nats: a channel that time-shares its two neighbours."""
         rate = check_disclosure(self.problem, disclosure)
-        found = [(s.channel, s.slope or 0.0, s.status) for s in self.solutions]
-        return _answer(self.problem, _Points(self.problem, found), rate, self.seed)
+        return _answer(self.problem, self._found, self.envelope, rate, self.seed)
 
     def plot(self, *, units: str = "nats", **options: Any) -> Figure:
         """Draw the curve below its closed-form bound (needs matplotlib); ``units`` is ``"nats"`` or ``"bits"``."""
@@ -65,9 +133,7 @@ class BottleneckCurve(Curve):
             raise InvalidInputError(
                 f"a bottleneck plot has no option {next(iter(options))!r}: it has units alone"
             )
-        unit = {"nats": 1.0, "bits": 1.0 / NATS_PER_BIT}.get(units)
-        if unit is None:
-            raise InvalidInputError(f"units={units!r} are not known: use 'nats' or 'bits'")
+        unit = 1.0 / nats_per(units)
         figure: Figure = need("matplotlib.figure", extra="plots").Figure(
             figsize=(5.2, 3.6), layout="constrained"
         )
@@ -80,6 +146,32 @@ class BottleneckCurve(Curve):
         ax.set_ylabel(f"relevance $I(S;Y)$ [{units}]")
         ax.legend(loc="lower right", fontsize=8, frameon=False)
         return figure
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready form with every channel, in nats."""
+        return {
+            **self.heading(),
+            "units": "nats",
+            "solver": self.solver,
+            "seed": self.seed,
+            "problem": self.problem.to_dict(),
+            "points": [{**s.summary(), "channel": s.channel.tolist()} for s in self.solutions],
+            "raw": [list(point) for point in self.raw],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Read back what :meth:`to_dict` wrote; every channel is evaluated again."""
+        if isinstance(data, dict) and (data.get("schema"), data.get("solver")) == (FUNNEL_SCHEMA, SOLVER):
+            data = {**data, "schema": cls.schema}  # so version 0.1.0 wrote it; the entries are the same
+        with cls.reading(data):
+            problem = Problem.from_dict(data["problem"])
+            return cls(
+                problem=problem,
+                solutions=tuple(Solution(problem=problem, **fields_from(p, problem)) for p in data["points"]),
+                raw=tuple(Point(*map(float, point)) for point in data["raw"]),
+                seed=data["seed"],
+            )
 
 
 def solve(
@@ -121,20 +213,20 @@ def solve(
         )
     assert rate is not None
     wanted = check_disclosure(problem, rate)
-    points = _Points(problem)
+    found = _ends(problem)
+    envelope = _envelope(found)
     warm: Array | None = None
-    for _ in range(40):
-        envelope = points.envelope()
+    for _ in range(MOST_MULTIPLIERS):
         slope, before = -envelope.slope(wanted), envelope.value(wanted)
         # A chord of slope 0 is flat: nothing above it. One of slope 1 meets the bound I(S;Y) ≤ I(X;Y).
-        if slope <= 1e-9 or slope >= 1.0:
+        if slope <= FLAT or slope >= 1.0:
             break
-        channel, status = _best(problem, 1.0 / slope, rng, restarts, tolerance, max_steps, warm)
-        points.add(channel, slope, status)
-        warm = channel
-        if points.envelope().value(wanted) >= before - 1e-10:
+        warm, status = _best(problem, 1.0 / slope, rng, restarts, tolerance, max_steps, warm)
+        found.append(_Found(warm, problem.evaluate(warm), status))
+        envelope = _envelope(found)
+        if envelope.value(wanted) >= before - PROGRESS:
             break
-    return _answer(problem, points, wanted, seed, time.perf_counter() - started)
+    return _answer(problem, found, envelope, wanted, seed, time.perf_counter() - started)
 
 
 def trace(
@@ -174,15 +266,15 @@ def trace(
             "rates and multipliers must not be empty, and multipliers β must be finite and ≥ 1"
         )
     rng = np.random.default_rng(seed)
-    found = _Points(problem)
+    found = _ends(problem)
     warm: Array | None = None
     for beta in betas[::-1]:
-        channel, status = _best(problem, float(beta), rng, restarts, tolerance, max_steps, warm)
-        found.add(channel, 1.0 / float(beta), status)
-        warm = channel
-    solutions = tuple(_answer(problem, found, rate, seed) for rate in wanted)
-    raw = tuple(sorted(found.points))
-    return BottleneckCurve(problem=problem, solutions=solutions, raw=raw, solver="bottleneck", seed=seed)
+        warm, status = _best(problem, float(beta), rng, restarts, tolerance, max_steps, warm)
+        found.append(_Found(warm, problem.evaluate(warm), status))
+    envelope = _envelope(found)
+    solutions = tuple(_answer(problem, found, envelope, rate, seed) for rate in wanted)
+    raw = tuple(sorted(each.point for each in found))
+    return BottleneckCurve(problem=problem, solutions=solutions, raw=raw, seed=seed)
 
 
 def iterate(
@@ -231,36 +323,28 @@ def _best(
     return channels.merge_outputs(best), status
 
 
-class _Points:
-    """Channels found, and the upper concave envelope of their points; X itself and nothing are always there."""
-
-    def __init__(self, problem: Problem, found: Iterable[tuple[Array, float, Status]] = ()) -> None:
-        self.problem = problem
-        self.channels: list[Array] = []
-        self.slopes: list[float] = []
-        self.statuses: list[Status] = []
-        self.points: list[Point] = []
-        self.add(channels.constant(problem.n_x), 1.0, Status.CONVERGED)
-        self.add(channels.identity(problem.n_x), 0.0, Status.CONVERGED)
-        for channel, slope, status in found:
-            self.add(channel, slope, status)
-
-    def add(self, channel: Array, slope: float, status: Status) -> None:
-        """Keep a channel."""
-        self.channels.append(channel)
-        self.slopes.append(slope)
-        self.statuses.append(status)
-        self.points.append(self.problem.evaluate(channel))
-
-    def envelope(self) -> Envelope:
-        """The upper concave envelope, as the lower one of (I(X;Y), −I(S;Y))."""
-        return Envelope.of([(point.disclosure, -point.leakage) for point in self.points], self.channels)
+def _ends(problem: Problem) -> list[_Found]:
+    """What needs no iteration: nothing, and X itself."""
+    pair = (channels.constant(problem.n_x), channels.identity(problem.n_x))
+    return [_Found(channel, problem.evaluate(channel), Status.CONVERGED) for channel in pair]
 
 
-def _answer(problem: Problem, points: _Points, rate: float, seed: int, seconds: float = 0.0) -> Solution:
-    """The envelope at ``rate`` as a channel."""
-    envelope = points.envelope()
-    both = {points.statuses[envelope.index[i]] for i in envelope.neighbours(rate)[:2]}
+def _envelope(found: Sequence[_Found]) -> Envelope:
+    """The upper concave envelope, as the lower one of (I(X;Y), −I(S;Y))."""
+    points = [(each.point.disclosure, -each.point.leakage) for each in found]
+    return Envelope.of(points, [each.channel for each in found])
+
+
+def _answer(
+    problem: Problem,
+    found: Sequence[_Found],
+    envelope: Envelope,
+    rate: float,
+    seed: int,
+    seconds: float = 0.0,
+) -> Solution:
+    """The envelope of what was found, at ``rate``, as a channel."""
+    both = {found[envelope.index[i]].status for i in envelope.neighbours(rate)[:2]}
     status = Status.MAX_STEPS if Status.MAX_STEPS in both else Status.CONVERGED
     return _solution(problem, envelope.channel(rate), -envelope.slope(rate), status, rate, seed, seconds)
 
@@ -286,7 +370,7 @@ def _solution(
         slope=slope,
         status=status,
         requested=rate,
-        solver="bottleneck",
+        solver=SOLVER,
         seed=seed,
         seconds=seconds,
     )

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate, verify_all
+from privfunnel.checks import check_seed
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import (
     CertificateError,
@@ -32,7 +33,6 @@ from privfunnel.solving import (
     ROUNDING,
     UNFINISHED,
     check_disclosure,
-    check_seed,
     judge,
     meet,
 )
@@ -245,6 +245,10 @@ class Curve:
     def from_dict(cls, data: Any) -> Curve:
         """Read back what :meth:`to_dict` wrote; every channel is evaluated again."""
         check_schema(data, SCHEMA, SCHEMA_VERSION)
+        if data.get("solver") == "bottleneck":  # version 0.1.0 gave both kinds of curve one schema
+            raise InvalidInputError(
+                "the file holds a bottleneck, not a funnel: read it with bottleneck.BottleneckCurve.load"
+            )
         try:
             problem = Problem.from_dict(data["problem"])
             return cls(

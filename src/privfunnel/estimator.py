@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel import tables
+from privfunnel.checks import is_whole
 from privfunnel.engines import bins as binning
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
@@ -102,7 +103,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(
                 "requires y to be passed, but the target y is None: or name private columns"
             )
-        if isinstance(self.max_levels, bool) or not isinstance(self.max_levels, int | np.integer):
+        if not is_whole(self.max_levels):
             raise InvalidInputError(
                 f"max_levels={self.max_levels!r} is not a whole number: give the most values of a number not binned"
             )

@@ -11,9 +11,19 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privfunnel.errors import InvalidInputError
+
 Array = NDArray[np.float64]
 
 NATS_PER_BIT = math.log(2.0)
+
+
+def nats_per(units: str) -> float:
+    """How many nats one unit is, of ``"nats"`` or ``"bits"``."""
+    known = {"nats": 1.0, "bits": NATS_PER_BIT}
+    if units not in known:
+        raise InvalidInputError(f"units={units!r} are not known: use 'nats' or 'bits'")
+    return known[units]
 
 
 def to_bits(nats: float) -> float:

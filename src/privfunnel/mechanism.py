@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
+from privfunnel._version import __version__
 from privfunnel.engines import Column
 from privfunnel.engines.categories import labels
 from privfunnel.errors import InvalidInputError
@@ -80,8 +81,6 @@ class Mechanism:
         Raises:
             InvalidInputError: The solution belongs to another table.
         """
-        from privfunnel import __version__
-
         problem = solution.problem
         table = counts.table()
         if problem.p_sx.shape != table.shape or not np.array_equal(problem.p_sx, table / table.sum()):

@@ -14,7 +14,7 @@ import numpy as np
 
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.measures import NATS_PER_BIT, Array
+from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Problem
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ STYLE: dict[str, Any] = {
 
 def scale(units: str) -> float:
     """Factor from nats to ``units``."""
-    factors = {"nats": 1.0, "bits": 1.0 / NATS_PER_BIT}
-    if units not in factors:
-        raise InvalidInputError(f"units={units!r} are not known: use 'nats' or 'bits'")
-    return factors[units]
+    return 1.0 / nats_per(units)
 
 
 def curve(

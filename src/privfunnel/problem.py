@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel import measures
-from privfunnel.errors import InvalidInputError, SolverError
+from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.storage import check_schema, read_json, write_json
+from privfunnel.storage import Stored
 
 Mask = NDArray[np.bool_]
 AnyArray = TypeVar("AnyArray", bound=np.ndarray[Any, Any])
-
-SCHEMA = "privfunnel/problem"
-SCHEMA_VERSION = 1
 
 #: A table of probabilities may miss 1 by this much; it is then normalised.
 SUM_TOLERANCE = 1e-6
@@ -34,7 +30,7 @@ class Point(NamedTuple):
     leakage: float
 
 
-class Problem:
+class Problem(Stored):
     """A privacy-funnel problem: p(s, x), rows S, columns X.
 
     Immutable and hashable. Symbols of zero probability are dropped together with their labels; :meth:`restore` brings
@@ -55,8 +51,7 @@ class Problem:
             probabilities but does not sum to 1, or labels do not fit.
     """
 
-    #: Set by ``privfunnel.solvers`` when it is imported: this room does not know the solvers above it.
-    _free_disclosure_hook: ClassVar[Callable[[Problem], float] | None] = None
+    schema: ClassVar[str] = "privfunnel/problem"
 
     _p_sx: Array
     _counts: Array | None
@@ -77,7 +72,8 @@ class Problem:
         table = _as_table(p_sx, "p_sx")
         all_s = _as_labels(s_labels, table.shape[0], "s")
         all_x = _as_labels(x_labels, table.shape[1], "x")
-        total = float(table.sum())
+        with np.errstate(over="ignore"):  # an infinite sum is an error with advice, not a warning
+            total = float(table.sum())
         if not (total > 0.0 and math.isfinite(total)):
             raise InvalidInputError(
                 f"p_sx sums to {total:g}: give a table with at least one positive entry and a finite sum"
@@ -237,12 +233,15 @@ class Problem:
 
     @cached_property
     def free_disclosure(self) -> float:
-        """The largest disclosure with zero leakage found by the ``perfect`` solver, in nats."""
-        if Problem._free_disclosure_hook is None:  # cannot happen after `import privfunnel`
-            raise SolverError(
-                "the solvers are not loaded: import privfunnel instead of privfunnel.problem alone"
-            )
-        return Problem._free_disclosure_hook(self)
+        """R₀, the largest disclosure with zero leakage that is found, in nats; :func:`privfunnel.free_disclosure`.
+
+        The first time it is asked for it has to be searched, which may take seconds; the problem remembers it.
+        """
+        from privfunnel.solvers.perfect import (
+            free_disclosure,
+        )  # a room far above this one, asked for convenience
+
+        return free_disclosure(self).disclosure
 
     def lower_bound(self, disclosure: ArrayLike) -> Array:
         """Closed-form lower bound ``max(0, R − H(X|S)) ≤ L(R)``, vectorised, in nats."""
@@ -274,7 +273,7 @@ class Problem:
             channel = channel[self._kept_x]
         if channel.shape[0] != self.n_x:
             raise InvalidInputError(
-                f"channel has {channel.shape[0]} rows for {self.n_x} public symbols: give p(y|x), one row a symbol"
+                f"channel has {channel.shape[0]} rows for {self.n_x} public symbols: give p(y|x), a row for each symbol"
             )
         sums = channel.sum(axis=1)
         worst = int(np.argmax(np.abs(sums - 1.0)))
@@ -324,8 +323,7 @@ class Problem:
         full = np.zeros((len(self._all_s_labels), len(self._all_x_labels)))
         full[np.ix_(self._kept_s, self._kept_x)] = self._p_sx if self._counts is None else self._counts
         return {
-            "schema": SCHEMA,
-            "version": SCHEMA_VERSION,
+            **self.heading(),
             "kind": "probabilities" if self._counts is None else "counts",
             "n": self._n,
             "s_labels": list(self._all_s_labels),
@@ -334,18 +332,13 @@ class Problem:
         }
 
     @classmethod
-    def from_dict(cls, data: Any) -> Problem:
+    def from_dict(cls, data: Any) -> Self:
         """Read back what :meth:`to_dict` wrote."""
-        check_schema(data, SCHEMA, SCHEMA_VERSION)
-        try:
+        with cls.reading(data):
             table, kind, n = data["table"], data["kind"], data["n"]
             if kind not in ("counts", "probabilities"):
                 raise InvalidInputError(f"unknown kind of table {kind!r}: the file was changed")
             problem = cls(table, data["s_labels"], data["x_labels"], n=None if kind == "counts" else n)
-        except (KeyError, TypeError) as error:
-            raise InvalidInputError(
-                f"not a complete problem file: {error} is missing or malformed"
-            ) from error
         if (kind == "counts") != (problem.counts is not None):
             raise InvalidInputError(f"the table does not hold {kind}: the file was changed")
         if kind == "probabilities":
@@ -357,15 +350,6 @@ class Problem:
                 )
             problem._set(_p_sx=_frozen(exact.copy()))
         return problem
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the problem as JSON."""
-        write_json(path, self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Problem:
-        """Read a problem written by :meth:`save`."""
-        return cls.from_dict(read_json(path))
 
 
 def _frozen(array: AnyArray) -> AnyArray:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,13 +13,10 @@ from privfunnel import measures
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.storage import check_schema, read_json, write_json
+from privfunnel.storage import Stored
 
 if TYPE_CHECKING:
     from privfunnel.certificate import Certificate
-
-SCHEMA = "privfunnel/solution"
-SCHEMA_VERSION = 1
 
 #: A channel meets an asked disclosure when it misses it by no more than this, in nats.
 FEASIBILITY = 1e-9
@@ -102,7 +98,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Solution:
+class Solution(Stored):
     """A channel with its numbers, all recomputed from the problem and the channel; nats.
 
     Attributes:
@@ -125,6 +121,8 @@ class Solution:
         message: Anything worth telling.
         record: The run's history, where it was asked for.
     """
+
+    schema: ClassVar[str] = "privfunnel/solution"
 
     problem: Problem
     channel: Array
@@ -181,8 +179,7 @@ class Solution:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form; certificates and records live in files of their own."""
         return {
-            "schema": SCHEMA,
-            "version": SCHEMA_VERSION,
+            **self.heading(),
             "units": "nats",
             **self.summary(),
             "channel": self.channel.tolist(),
@@ -210,29 +207,15 @@ class Solution:
         }
 
     @classmethod
-    def from_dict(cls, data: Any, problem: Problem | None = None) -> Solution:
+    def from_dict(cls, data: Any, problem: Problem | None = None) -> Self:
         """Read back what :meth:`to_dict` wrote; the channel's two numbers are recomputed, not believed.
 
         Without its certificate the stored lower bound cannot be checked again: it is kept as written, and so is the
         status.
         """
-        check_schema(data, SCHEMA, SCHEMA_VERSION)
-        try:
+        with cls.reading(data):
             problem = Problem.from_dict(data["problem"]) if problem is None else problem
             return cls(problem=problem, **fields_from(data, problem))
-        except (KeyError, TypeError) as error:
-            raise InvalidInputError(
-                f"not a complete solution file: {error} is missing or malformed"
-            ) from error
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the solution as JSON."""
-        write_json(path, self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Solution:
-        """Read a solution written by :meth:`save`."""
-        return cls.from_dict(read_json(path))
 
 
 def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:

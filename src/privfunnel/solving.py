@@ -7,9 +7,8 @@ import time
 import warnings
 from typing import Any
 
-import numpy as np
-
 from privfunnel import channels
+from privfunnel.checks import check_seed
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Answer, Solution, Status, stationarity
@@ -92,10 +91,13 @@ def solve(
     return solution
 
 
-def check_seed(seed: int) -> None:
-    """Raise unless ``seed`` is a non-negative whole number."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidInputError(f"seed={seed!r} is not a seed: give a whole number ≥ 0")
+def free_disclosure(problem: Problem) -> float:
+    """R₀, the largest disclosure that leaks nothing, in nats: a fact of the problem, whatever solver is used later.
+
+    It is searched by the ``perfect`` solver when it is first asked for, seconds of work on a large table, and
+    remembered by the problem. Where the search is cut short by its time limit it is the largest found.
+    """
+    return problem.free_disclosure
 
 
 def check_disclosure(problem: Problem, disclosure: float) -> float:

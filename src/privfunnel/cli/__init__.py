@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 import click
 
-from privfunnel import __version__
+from privfunnel._version import __version__
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 from privfunnel.signals import terminate_as_exception
 

@@ -16,8 +16,6 @@ import click
 
 from privfunnel.cli._source import Source, load_source, open_source, read_options
 from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.measures import NATS_PER_BIT
-from privfunnel.solution import FEASIBILITY
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,11 +64,15 @@ class Units:
 
     def of(self, nats: float) -> float:
         """Convert from nats."""
-        return nats / NATS_PER_BIT if self.name == "bits" else nats
+        from privfunnel.measures import nats_per
+
+        return nats / nats_per(self.name)
 
     def nats(self, value: float) -> float:
         """Convert to nats."""
-        return value * NATS_PER_BIT if self.name == "bits" else value
+        from privfunnel.measures import nats_per
+
+        return value * nats_per(self.name)
 
 
 def units_option(function: Function) -> Function:
@@ -204,6 +206,8 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
         option: The option's name, for the error.
         units: Unit of a bare number.
     """
+    from privfunnel.solution import FEASIBILITY
+
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise InvalidInputError(

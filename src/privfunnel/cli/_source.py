@@ -10,12 +10,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privfunnel import instances
 from privfunnel.errors import InvalidInputError
-from privfunnel.problem import Problem
 
 if TYPE_CHECKING:
     from privfunnel.engines import ReadOptions
+    from privfunnel.problem import Problem
     from privfunnel.tables import Counts
 
 
@@ -65,6 +64,9 @@ def open_source(
     Raises:
         InvalidInputError: It cannot be found, read or used.
     """
+    from privfunnel import instances
+    from privfunnel.problem import Problem
+
     records = {"--private": private, "--public": public, "--bin": bins, "--columns": columns,
                "--delimiter": delimiter, "--null": nulls, "--type": types}  # fmt: skip
     of_records = [option for option, value in records.items() if value]
@@ -135,6 +137,8 @@ def read_joint(path: Path) -> Problem:
 
     Numbers are probabilities, counts or weights. Comma, semicolon and tab are recognised as separators.
     """
+    from privfunnel.problem import Problem
+
     try:
         text = path.read_text("utf-8-sig")
     except OSError as error:

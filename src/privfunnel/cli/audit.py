@@ -20,7 +20,6 @@ from privfunnel.cli._common import (
     text_file_options,
 )
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import to_bits
 
 if TYPE_CHECKING:
     from privfunnel.audit import Audit, Information, Interval
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from privfunnel.mechanism import Mechanism
 
 SHOWN_SYMBOLS = 8
+
+#: What a person reads amounts of information in here.
+BITS = Units("bits")
 
 
 @click.command("audit", short_help="Check a release or a mechanism: leakage, attackers, worst case, promise.")
@@ -227,7 +229,7 @@ def show(found: Audit) -> None:
         table.add_row(
             each.name,
             _information(each.leakage, exact=found.exact),
-            "" if each.leakage.null_high is None else f"≤ {to_bits(each.leakage.null_high):.4f}",
+            "" if each.leakage.null_high is None else f"≤ {BITS.of(each.leakage.null_high):.4f}",
             _percent(each.before),
             _percent(each.after),
             _percent(each.original),
@@ -260,13 +262,13 @@ def show(found: Audit) -> None:
 
 def _information(found: Information, *, exact: bool) -> str:
     value = found.plug_in if exact else found.corrected
-    ends = "" if found.low == found.high else f"\n({to_bits(found.low):.4f}–{to_bits(found.high):.4f})"
-    return f"{to_bits(value):.4f}{ends}"
+    ends = "" if found.low == found.high else f"\n({BITS.of(found.low):.4f}–{BITS.of(found.high):.4f})"
+    return f"{BITS.of(value):.4f}{ends}"
 
 
 def _bits(found: Interval) -> str:
-    ends = "" if found.low == found.high else f" ({to_bits(found.low):.3f}–{to_bits(found.high):.3f})"
-    return f"{to_bits(found.value):.3f}{ends}".replace("inf", "∞")
+    ends = "" if found.low == found.high else f" ({BITS.of(found.low):.3f}–{BITS.of(found.high):.3f})"
+    return f"{BITS.of(found.value):.3f}{ends}".replace("inf", "∞")
 
 
 def _percent(found: Interval | None) -> str:

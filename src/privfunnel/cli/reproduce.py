@@ -22,8 +22,8 @@ def command(quick: bool, out: Path, seed: int, fresh: bool) -> None:
     A finished panel is kept: an interrupted run goes on where it stopped.
     """
     from privfunnel import reproduce
+    from privfunnel.checks import check_seed
     from privfunnel.errors import need
-    from privfunnel.solving import check_seed
 
     check_seed(seed)
     need("matplotlib", extra="plots")  # told before the work, not after it

@@ -25,9 +25,6 @@ from privfunnel.errors import InvalidInputError
 if TYPE_CHECKING:
     from privfunnel.solution import Solution
 
-#: Fields of a solution that are amounts of information, and change with the unit.
-
-
 #: What ``--out`` may leave behind.
 OWNED = ("certificate.npz", "mechanism.json", "solution.json")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--disclosure", metavar="R", help="Also show the proved bound at R: 60% (of H(X)), '0.9 bits', 1.2."
 )
 @units_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in nats, instead of a table.")
 def command(
     certificate: Path,
     source: str,
@@ -59,23 +59,24 @@ def command(
     for line in lines:
         line.verify(problem)
     if as_json:
-        click.echo(json.dumps([_summary(line, units, at) for line in lines], indent=1))
+        click.echo(json.dumps([_summary(line, at) for line in lines], indent=1))
     else:
         _show(lines, units, at, certificate.name)
 
 
-def _summary(line: Certificate, units: Units, at: float | None) -> dict[str, Any]:
+def _summary(line: Certificate, at: float | None) -> dict[str, Any]:
+    """One proved line as JSON, in nats."""
     summary: dict[str, Any] = {
         "verified": True,
-        "units": units.name,
-        "intercept": units.of(line.intercept),
+        "units": "nats",
+        "intercept": line.intercept,
         "slope": line.slope,
         "coarsened": line.coarsening is not None,
         "boxes": line.n_nodes,
     }
     if at is not None:
-        summary["disclosure"] = units.of(at)
-        summary["lower_bound"] = units.of(line.lower_bound(at))
+        summary["disclosure"] = at
+        summary["lower_bound"] = line.lower_bound(at)
     return summary
 
 
@@ -89,8 +90,7 @@ def _show(lines: tuple[Certificate, ...], units: Units, at: float | None, name: 
         table.add_column(f"at R = {units.of(at):.6g}", justify="right", no_wrap=True)
     table.add_column("boxes", justify="right")
     for line in lines:
-        sign = "+" if line.slope >= 0.0 else "-"
-        cells = [f"L(R) ≥ {units.of(line.intercept):.9f} {sign} {line.slope:.9f} R"]
+        cells = [f"L(R) ≥ {units.of(line.intercept):.9f} + {line.slope:.9f} R"]
         if at is not None:
             cells.append(f"{units.of(line.lower_bound(at)):.9f}")
         table.add_row(*cells, str(line.n_nodes))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel import curve as curves
+from privfunnel.checks import check_seed, is_number, is_whole
 from privfunnel.comparison.entrants import lineup
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
@@ -22,7 +23,7 @@ from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
-from privfunnel.solving import check_disclosure, check_seed
+from privfunnel.solving import check_disclosure
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
 _UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
@@ -67,7 +68,7 @@ def compare(
         The comparison. The proved bound comes from the ``auto`` solver, which always takes part.
     """
     check_seed(seed)
-    if isinstance(time_budget, bool) or not isinstance(time_budget, (int, float)) or not time_budget > 0.0:
+    if not is_number(time_budget) or not time_budget > 0.0:
         raise InvalidInputError(f"time_budget={time_budget!r} is not usable: give seconds above 0")
     _check_reference(problem, reference)
     grid = _grid(problem, points, disclosures)
@@ -117,7 +118,7 @@ def _proved(problem: Problem, curves: list[Curve], disclosure: Array) -> Array:
 
 def _grid(problem: Problem, points: int, disclosures: Iterable[float] | None) -> list[float]:
     if disclosures is None:
-        if isinstance(points, bool) or not isinstance(points, int) or points < 3:
+        if not is_whole(points) or points < 3:
             raise InvalidInputError(
                 f"points={points!r} is not usable: give a whole number ≥ 3 (the ends are trivial)"
             )
@@ -239,7 +240,9 @@ def _judge(
 
 
 def _plain(value: Any) -> Any:
-    """An option as JSON can store it: tuples as lists, no limit (infinity) as None."""
+    """An option as JSON can store it: tuples as lists, NumPy's numbers as plain ones, infinity (no limit) as None."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float) and math.isinf(value):
         return None
     return list(value) if isinstance(value, tuple) else value

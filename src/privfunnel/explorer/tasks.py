@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from privfunnel.checks import is_number
 from privfunnel.curve import Curve, assemble
 from privfunnel.engines import Column, Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
@@ -201,7 +202,7 @@ def _rule(column: str, rule: dict[str, Any]) -> str:
 def _finite(value: Any) -> bool:
     """Whether a value that came as JSON is a number that a float can hold."""
     try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return is_number(value) and math.isfinite(value)
     except OverflowError:
         return False
 

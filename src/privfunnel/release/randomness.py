@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from privfunnel.errors import InvalidInputError
+from privfunnel.checks import check_seed
 from privfunnel.measures import Array
 
 Uniforms = Callable[[int], Array]
@@ -26,8 +26,7 @@ def seeded(seed: int, *stream: int) -> Uniforms:
         seed: A whole number ≥ 0.
         stream: Numbers that tell independent parts apart, e.g. the partition.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidInputError(f"seed={seed!r} is not a seed: give a whole number ≥ 0")
+    check_seed(seed)
     key: Sequence[int] = (seed, *stream)
     generator = np.random.default_rng(key if stream else seed)
     return generator.random

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from importlib import resources
 
-import privfunnel
+from privfunnel._version import __version__
 from privfunnel.curve import Curve
 from privfunnel.measures import to_bits
 from privfunnel.report import view
@@ -93,7 +93,7 @@ def render(curve: Curve, report: Report | None = None) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>{escape(report.title)}</title>\n<style>\n{_asset('base.css')}{_asset('report.css')}</style>\n</head>\n"
         f"<body>\n{parts[0]}\n<main>\n{''.join(parts[1:])}</main>\n"
-        f"<footer>Made by privfunnel {escape(privfunnel.__version__)}. "
+        f"<footer>Made by privfunnel {escape(__version__)}. "
         "Everything is in this file; it loads nothing.</footer>\n"
         f"<script>\n{_asset('chart.js')}\n"
         'document.querySelectorAll("figure.funnel").forEach((f) => privfunnel.funnel(f, {}));\n'
@@ -294,7 +294,7 @@ def _provenance_section(curve: Curve, report: Report) -> str:
 
 
 def _versions() -> list[str]:
-    found = [f"privfunnel {privfunnel.__version__}", f"Python {platform.python_version()}"]
+    found = [f"privfunnel {__version__}", f"Python {platform.python_version()}"]
     for name in _LIBRARIES:
         try:
             found.append(f"{name} {importlib.metadata.version(name)}")

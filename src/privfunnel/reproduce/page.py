@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privfunnel import __version__
+from privfunnel._version import __version__
 from privfunnel.measures import Array
 from privfunnel.reproduce.figures import FIGURES
 from privfunnel.reproduce.panels import AEM, DRS, DRS_REPAIRED, DRS_TUNED, TUNED, PanelResult, Plan

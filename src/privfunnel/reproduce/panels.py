@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel import __version__, instances
+from privfunnel import instances
+from privfunnel._version import __version__
 from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from privfunnel.checks import is_number, is_whole
 from privfunnel.errors import InvalidInputError
 
 
@@ -12,7 +13,7 @@ def check_positive(solver: str, **values: float | None) -> None:
     for name, value in values.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 < value < math.inf:
+        if not is_number(value) or not 0.0 < value < math.inf:
             raise InvalidInputError(f"{solver}: {name}={value!r} is not usable: give a number above 0")
 
 
@@ -21,7 +22,7 @@ def check_whole(solver: str, least: int, **values: int | None) -> None:
     for name, value in values.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if not is_whole(value) or value < least:
             raise InvalidInputError(
                 f"{solver}: {name}={value!r} is not usable: give a whole number ≥ {least}"
             )
@@ -29,7 +30,7 @@ def check_whole(solver: str, least: int, **values: int | None) -> None:
 
 def check_seconds(solver: str, value: float) -> None:
     """Raise unless ``value`` is a time limit: seconds above 0, infinity for none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0.0:
+    if not is_number(value) or not value > 0.0:
         raise InvalidInputError(f"{solver}: time_limit={value!r} is not a time: give seconds above 0")
 
 
