@@ -163,7 +163,7 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="not a JSON file"):
         pf.Problem.load(path)
     del data["table"]
-    with pytest.raises(InvalidInputError, match="not a complete problem file.*'table'"):
+    with pytest.raises(InvalidInputError, match=r"not a complete problem file.*'table'"):
         pf.Problem.from_dict(data)
     with pytest.raises(InvalidInputError, match="cannot read"):
         pf.Problem.load(tmp_path / "nothing.json")

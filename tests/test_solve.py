@@ -136,7 +136,7 @@ def test_solution_files(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="unknown status"):
         Solution.from_dict({**data, "status": "splendid"})
     del data["slope"]
-    with pytest.raises(InvalidInputError, match="not a complete solution file.*'slope'"):
+    with pytest.raises(InvalidInputError, match=r"not a complete solution file.*'slope'"):
         Solution.from_dict(data)
 
 
