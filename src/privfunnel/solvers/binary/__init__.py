@@ -1,0 +1,1 @@
+"""The binary funnel: two private symbols, any number of public ones."""

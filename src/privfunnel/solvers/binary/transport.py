@@ -1,0 +1,201 @@
+r"""Perfect privacy for two private symbols, in closed form.
+
+A posterior w leaks nothing iff Σ w_x (π_x − p(s)) = 0, π_x = p(s=1|x). The vertices of that set are the symbols with
+π_x = p(s) alone, and the pairs of a symbol at distance u below p(s) and one at distance v above it, with weights
+v/(u+v) and u/(u+v). A pair that carries the moment f = m_b u = m_a v (m its masses) costs f·c(u, v) nats of disclosure,
+
+    c(u, v) = log(1 + v/u)/v + log(1 + u/v)/u,          ∂²c/∂u∂v = 1/(u v (u+v)) > 0,
+
+so that the largest free disclosure R0 = H(X) − Σ f c(u, v) is a transport problem with marginals
+p_x u_x below and p_x v_x above. By the sign of the mixed derivative its north-west-corner plan, largest u with
+smallest v first, is optimal.
+
+**The proof that goes with a plan.** Prices φ_b, ψ_a with φ_b + ψ_a ≤ c(u_b, v_a) for all pairs prove that no plan costs
+less than Σ p_b u_b φ_b + Σ p_a v_a ψ_a. Let S = c − φ − ψ, rows in descending u, columns in ascending v. For i < i' and
+j < j', integrating the mixed derivative gives S(i, j') − S(i, j) ≥ S(i', j') − S(i', j). A staircase of cells from the
+first row and column to the last ones crosses from every column j to the next in one row k(j). For a cell (i, j') right
+of the staircase, let (i, j) be the last cell of it in row i; then
+
+    S(i, j') ≥ S(i, j) + Σ_{l=j}^{j'−1} [S(k(l), l+1) − S(k(l), l)],       all k(l) ≥ i,
+
+and the same holds with rows and columns exchanged below it. So S is nowhere less than its least value on the staircase
+less the sum of the changes along it: O(M) numbers, all 0 up to rounding, bound all M²/4 pairs. A violation
+S(b, a) = −ε is worth ε u v/(u+v) nats in a posterior, which is what the bound on R0 is raised by.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privfunnel import measures
+from privfunnel.measures import Array
+from privfunnel.problem import Point
+from privfunnel.solvers.binary.pairing import PairRelease
+from privfunnel.solvers.binary.table import Index, check_table
+
+EPS = float(np.finfo(np.float64).eps)
+#: Symbols whose p(s=1|x) is this close to p(s=1) are taken to be at it.
+AT = 8.0 * EPS
+
+
+class Sides(NamedTuple):
+    """Symbols below and above p(s=1), as the plan takes them: largest u first, smallest v first."""
+
+    below: Index
+    above: Index
+    u: Array
+    v: Array
+
+
+class Staircase(NamedTuple):
+    """Cells (row, column) of the north-west-corner plan; from one to the next either row or column grows by 1."""
+
+    row: Index
+    column: Index
+    moment: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FreePairs:
+    """The largest disclosure without leakage, and its proof.
+
+    Attributes:
+        disclosure: R0 in nats, of ``release`` as it is.
+        leakage: Leakage of ``release`` in nats: 0 up to rounding.
+        upper: Proved: no release without leakage discloses more, in nats.
+        release: The outputs.
+        prices: Shape (M,); a·w ≤ H(w) + ``slack`` for every posterior w that leaks nothing.
+        slack: In nats, rounding included.
+    """
+
+    disclosure: float
+    leakage: float
+    upper: float
+    release: PairRelease
+    prices: Array
+    slack: float
+
+
+def unit_cost(u: Array, v: Array) -> Array:
+    """c(u, v) in nats for each unit of moment; both arguments positive."""
+    return np.asarray(np.log1p(v / u) / v + np.log1p(u / v) / u)
+
+
+def split(p_sx: Array) -> Sides:
+    """The symbols below and above p(s=1), each sorted as the plan takes them."""
+    p_x = p_sx.sum(axis=0)
+    # From p(s, x): the difference π − p(s) computed without the cancellation that 1 − π would bring near 1.
+    total = p_sx.sum(axis=1)
+    distance = (p_sx[1] * total[0] - p_sx[0] * total[1]) / (p_x * total.sum())
+    below, above = np.flatnonzero(distance < -AT), np.flatnonzero(distance > AT)
+    below = below[np.argsort(distance[below], kind="stable")]
+    above = above[np.argsort(distance[above], kind="stable")]
+    return Sides(below, above, -distance[below], distance[above])
+
+
+def north_west(rows: Array, columns: Array) -> Staircase:
+    """Fill a transport plan from its first corner: ``rows`` and ``columns`` are amounts with equal sums.
+
+    The cuts of both cumulative sums, merged, are the ends of the plan's cells; no loop.
+    """
+    up = np.cumsum(rows, dtype=np.longdouble)
+    down = np.cumsum(columns, dtype=np.longdouble)
+    down *= up[-1] / down[-1]
+    cuts = np.concatenate([up[:-1], down[:-1]])
+    order = np.argsort(cuts, kind="stable")
+    is_row = order < rows.size - 1
+    ends = np.concatenate([[0.0], cuts[order], up[-1:]])
+    return Staircase(
+        np.concatenate([[0], np.cumsum(is_row)]),
+        np.concatenate([[0], np.cumsum(~is_row)]),
+        np.maximum(np.diff(ends), 0.0).astype(np.float64),
+    )
+
+
+def _exhaust(cells: Index, masses: Array, wanted: Array) -> tuple[Array, Array]:
+    """Scale the masses of each symbol so that they sum to what it has; what cannot be scaled is left over."""
+    have = np.bincount(cells, weights=masses, minlength=wanted.size)
+    factor = np.where(have > 0.0, wanted / np.where(have > 0.0, have, 1.0), 0.0)
+    return masses * factor[cells], np.where(have > 0.0, 0.0, wanted)
+
+
+def plan_release(p_x: Array, sides: Sides, stairs: Staircase) -> PairRelease:
+    """The outputs of a plan: its pairs, and alone the symbols at p(s) (and those too rare for the arithmetic)."""
+    cells = stairs.moment > 0.0
+    rows, columns, moment = stairs.row[cells], stairs.column[cells], stairs.moment[cells]
+    mass_below, lost_below = _exhaust(rows, moment / sides.u[rows], p_x[sides.below])
+    mass_above, lost_above = _exhaust(columns, moment / sides.v[columns], p_x[sides.above])
+    alone = p_x.copy()
+    alone[sides.below], alone[sides.above] = lost_below, lost_above
+    told = np.flatnonzero(alone > 0.0)
+    return PairRelease(
+        first=np.concatenate([sides.below[rows], told]),
+        second=np.concatenate([sides.above[columns], told]),
+        mass_first=np.concatenate([mass_below, alone[told]]),
+        mass_second=np.concatenate([mass_above, np.zeros(told.size)]),
+    )
+
+
+def potentials(sides: Sides, stairs: Staircase) -> tuple[Array, Array]:
+    """φ (rows) and ψ (columns) with φ + ψ = c on the staircase: sums of the cost's changes along it."""
+    cost = unit_cost(sides.u[stairs.row], sides.v[stairs.column])
+    change = np.diff(cost)
+    is_row = np.diff(stairs.row) > 0
+    phi = 0.5 * cost[0] + np.concatenate([[0.0], np.cumsum(change[is_row])])
+    psi = 0.5 * cost[0] + np.concatenate([[0.0], np.cumsum(change[~is_row])])
+    return phi, psi
+
+
+def worst_violation(sides: Sides, stairs: Staircase, phi: Array, psi: Array) -> float:
+    """Proved: φ_b + ψ_a − c(u_b, v_a) exceeds this, in nats of a posterior, for no pair; O(M), see the module.
+
+    Any staircase and any potentials will do: the changes along it say how well they fit each other. The rounding of
+    every term is added, so that the bound holds for the doubles u and v as they are.
+    """
+    row, column = stairs.row, stairs.column
+    cost = unit_cost(sides.u[row], sides.v[column])
+    slack = cost - phi[row] - psi[column]
+    rounding = 4.0 * EPS * (cost + np.abs(phi[row]) + np.abs(psi[column]))
+    changes = np.abs(np.diff(slack)) + rounding[1:] + rounding[:-1]
+    violation = float(np.sum(changes)) * (1.0 + EPS * changes.size) + max(
+        float(np.max(rounding - slack)), 0.0
+    )
+    largest = 1.0 / (1.0 / sides.u[0] + 1.0 / sides.v[-1])
+    return float(violation * largest * (1.0 + 8.0 * EPS))
+
+
+def free_pairs(p_sx: ArrayLike) -> FreePairs:
+    """The largest disclosure without leakage for p(s, x) of shape (2, M), with plan and proof; O(M log M)."""
+    table = check_table(p_sx)
+    p_x = table.sum(axis=0)
+    sides = split(table)
+    prices = np.zeros(p_x.size)
+    if sides.below.size == 0 or sides.above.size == 0:
+        nowhere = np.empty(0, dtype=np.intp)
+        stairs, slack = Staircase(nowhere, nowhere, np.empty(0)), 0.0
+        sides = Sides(nowhere, nowhere, np.empty(0), np.empty(0))
+    else:
+        stairs = north_west(p_x[sides.below] * sides.u, p_x[sides.above] * sides.v)
+        phi, psi = potentials(sides, stairs)
+        prices[sides.below], prices[sides.above] = sides.u * phi, sides.v * psi
+        slack = worst_violation(sides, stairs, phi, psi)
+    release = plan_release(p_x, sides, stairs)
+    point: Point = release.point(table)
+    # Proved: Σ r H(w) ≥ a·p − slack for every release that leaks nothing.
+    h_x = float(measures.entropy(p_x))
+    terms = prices * p_x
+    rounding = 4.0 * EPS * float(np.sum(np.abs(terms))) + 64.0 * EPS * h_x
+    upper = h_x - math.fsum(terms) + slack + rounding
+    return FreePairs(
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        upper=max(upper, point.disclosure),
+        release=release,
+        prices=prices,
+        slack=slack,
+    )
