@@ -7,6 +7,7 @@ input. Probabilities need not be normalised for :func:`xlogx`; the others assume
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,11 +61,13 @@ def conditional_entropy(p_ab: ArrayLike) -> Array:
 
 
 def mutual_information(p_ab: ArrayLike) -> Array:
-    """``I(A; B)`` of a joint table ``(..., a, b)``, in nats, never negative.
+    """``I(A; B)`` of a joint table ``(..., a, b)``, or of one SciPy sparse table ``(a, b)``, in nats, never negative.
 
     Computed as ``Σ p_ab log(p_ab / (p_a p_b))``, which keeps its relative accuracy when A and B are nearly
     independent; the difference of entropies would lose it to cancellation.
     """
+    if hasattr(p_ab, "tocoo"):
+        return _sparse_mutual_information(p_ab)
     p_ab = np.asarray(p_ab, dtype=np.float64)
     p_a = p_ab.sum(axis=-1, keepdims=True)
     p_b = p_ab.sum(axis=-2, keepdims=True)
@@ -75,6 +78,18 @@ def mutual_information(p_ab: ArrayLike) -> Array:
     # p log(p/q) − p + q is non-negative termwise, and Σ(p − q) = 0 up to rounding: the sum has no cancellation.
     terms = np.where(usable, p_ab * np.log(ratio) - p_ab + product, product)
     return np.asarray(np.maximum(np.sum(terms, axis=(-2, -1)), 0.0))
+
+
+def _sparse_mutual_information(p_ab: Any) -> Array:
+    """:func:`mutual_information` of a sparse table: the same sum over its entries, the empty cells taken together."""
+    p_a, p_b = np.asarray(p_ab.sum(axis=1)).reshape(-1), np.asarray(p_ab.sum(axis=0)).reshape(-1)
+    entries = p_ab.tocoo()
+    p, product = entries.data, p_a[entries.coords[0]] * p_b[entries.coords[1]]
+    usable = (p > 0.0) & (product > 0.0)
+    ratio = np.where(usable, p, 1.0) / np.where(usable, product, 1.0)
+    terms = np.where(usable, p * np.log(ratio) - p + product, product)
+    empty = max(float(p_a.sum() * p_b.sum() - product.sum()), 0.0)
+    return np.asarray(max(float(terms.sum()) + empty, 0.0))
 
 
 def kl_divergence(p: ArrayLike, q: ArrayLike, axis: int = -1) -> Array:

@@ -1,0 +1,147 @@
+"""Exact lumping: public symbols with the same p(s|x) form one class, and nothing is lost by solving on classes.
+
+Let T(x) be the class of x. Then L_X(R) = L_T(max(0, R − H(X|T))), nats. (≥) I(X;Y) = I(T;Y) + I(X;Y|T) and the second
+term is at most H(X|T). (≤) Take an optimal Y_T for T. For every class draw a member V(t) ~ p(x|t) independently of
+everything else, except that the true class has V(T) = X. Releasing (Y_T, V) leaks I(S;Y_T), because V is independent
+of (S, T, Y_T), and leaves H(X|Y) = H(T|Y_T).
+
+Only the members of classes that an output y can come from have to be released with it. Their joint distribution is
+free as long as each V(t) has the distribution p(x|t): here it is the north-west-corner coupling, which lays the
+members of every class side by side on [0, 1] in a fixed order. A released symbol is then a short list of candidate
+public symbols, one for each class of y, and the channel is sparse: at most Σ|class| − k + 1 symbols for an output with
+k classes, and k entries in each of their columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+
+Index = NDArray[np.intp]
+
+#: Probabilities p(s|x) whose logarithms agree to this are equal: far above their rounding, far below any effect.
+EQUAL = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Lumping:
+    """The classes of a problem's public symbols.
+
+    Attributes:
+        problem: The problem with all M public symbols.
+        classes: Class of each public symbol, shape (M,), numbered 0 … C − 1 by first appearance.
+    """
+
+    problem: Problem
+    classes: Index
+
+    @property
+    def n_classes(self) -> int:
+        """C, the number of classes."""
+        return int(self.classes.max()) + 1
+
+    @property
+    def trivial(self) -> bool:
+        """Whether every class has one member, so that there is nothing to lump."""
+        return self.n_classes == self.problem.n_x
+
+    @cached_property
+    def lumped(self) -> Problem:
+        """The problem of the classes, p(s, t), shape (K, C); the problem itself where lumping is trivial."""
+        if self.trivial:
+            return self.problem
+        counts = self.problem.counts
+        table = self.problem.p_sx if counts is None else counts
+        merged = np.stack([np.bincount(self.classes, row, self.n_classes) for row in table])
+        size = np.bincount(self.classes)
+        first = np.unique(self.classes, return_index=True)[1]
+        names = [
+            label if n == 1 else f"{label} (+{n - 1})"
+            for label, n in zip((self.problem.x_labels[i] for i in first), size.tolist(), strict=True)
+        ]
+        return Problem(merged, self.problem.s_labels, names, n=None if counts is not None else self.problem.n)
+
+    @cached_property
+    def h_within(self) -> float:
+        """H(X|T) in nats: what the members disclose beyond their class, at no leakage."""
+        if self.trivial:
+            return 0.0
+        return max(float(self.problem.p_x @ -np.log(self.p_x_given_class)), 0.0)
+
+    @cached_property
+    def p_x_given_class(self) -> Array:
+        """p(x|t(x)) of each public symbol, shape (M,)."""
+        p_x = self.problem.p_x
+        return np.asarray(p_x / np.bincount(self.classes, p_x)[self.classes])
+
+    def inner(self, disclosure: float) -> float:
+        """The disclosure of the classes, in nats, that goes with ``disclosure`` nats of X."""
+        return min(max(disclosure - self.h_within, 0.0), self.lumped.disclosure_ceiling)
+
+    def lift(self, channel: Array) -> sparse.csc_array:
+        """The channel of X, sparse (M, N), made of a channel p(y|t) of the classes, dense (C, N_T).
+
+        The leakage is the same, the disclosure larger by H(X|T). Columns come in the order of the class channel's
+        outputs, those of one output in the order of its coupling.
+        """
+        parts = [self._coupled(column) for column in channel.T if column.any()]
+        offsets = np.cumsum([0, *(size for _, _, _, size in parts)])
+        rows = np.concatenate([rows for rows, _, _, _ in parts])
+        columns = np.concatenate(
+            [cells + offset for (_, cells, _, _), offset in zip(parts, offsets, strict=False)]
+        )
+        values = np.concatenate([values for _, _, values, _ in parts])
+        lifted = sparse.csc_array((values, (rows, columns)), shape=(self.problem.n_x, int(offsets[-1])))
+        return sparse.csc_array(sparse.diags_array(1.0 / lifted.sum(axis=1)) @ lifted)
+
+    @cached_property
+    def _members(self) -> tuple[Index, Index, Array]:
+        """Symbols sorted by class (M,), where each class begins (C + 1,), and where each member ends on [0, 1] (M,)."""
+        order = np.argsort(self.classes, kind="stable")
+        start = np.searchsorted(self.classes[order], np.arange(self.n_classes + 1))
+        mass = np.cumsum(self.p_x_given_class[order])
+        before = np.concatenate([[0.0], mass])[start[:-1]]
+        ends = mass - np.repeat(before, np.diff(start))
+        ends[start[1:] - 1] = 1.0
+        return order, start, ends
+
+    def _coupled(self, p_y_given_class: Array) -> tuple[Index, Index, Array, int]:
+        """Rows, cells and probabilities of one output, p(y|t) (C,), and how many cells its coupling has."""
+        order, start, ends = self._members
+        used = np.flatnonzero(p_y_given_class > 0.0)
+        places = np.concatenate([np.arange(start[t], start[t + 1]) for t in used])
+        grid = np.unique(ends[places])
+        length = np.diff(grid, prepend=0.0)
+        rows, cells, values = [], [], []
+        for t in used:
+            own = start[t] + np.searchsorted(ends[start[t] : start[t + 1]], grid)
+            rows.append(order[own])
+            cells.append(np.arange(grid.size))
+            values.append(p_y_given_class[t] * length / self.p_x_given_class[order[own]])
+        return np.concatenate(rows), np.concatenate(cells), np.concatenate(values), int(grid.size)
+
+
+def lump(problem: Problem) -> Lumping:
+    """The classes of public symbols with equal p(s|x).
+
+    Counts decide equality exactly: two columns are equal when they are the same multiple of the same column of
+    coprime numbers. Probabilities are equal when their logarithms are within rounding.
+    """
+    if problem.counts is not None:
+        whole = problem.counts.astype(np.int64)
+        keys = whole // np.gcd.reduce(whole, axis=0)
+    else:
+        p = problem.p_s_given_x
+        present = p > 0.0
+        keys = np.where(present, np.rint(np.log(np.where(present, p, 1.0)) / EQUAL), 1.0).astype(np.int64)
+    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, dtype=np.intp)
+    rank[np.argsort(first)] = np.arange(first.size)
+    return Lumping(problem, rank[group.reshape(-1)])
