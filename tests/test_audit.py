@@ -226,10 +226,7 @@ def test_a_release_by_another_mechanism_is_found_out(counts: tables.Counts, mech
 
 def test_a_subtly_biased_release_is_found_out(mechanism: Mechanism) -> None:
     """Rows that keep their most likely symbol leak more than draws would, without any impossible symbol."""
-    from privfunnel.release.sampler import Sampler
-
-    sampler = Sampler(mechanism)
-    x = sampler.recognise(sampler.encode(pa.table(ROWS)))
+    x = mechanism.x_alphabet.recogniser()(mechanism.x_alphabet.encode(pa.table(ROWS)))
     honest = draw(mechanism)["released"].to_pylist()
     cheat = [mechanism.y_labels[int(mechanism.channel[i].argmax())] if k % 4 == 0 else y
              for k, (i, y) in enumerate(zip(x, honest, strict=True))]  # fmt: skip

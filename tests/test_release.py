@@ -24,7 +24,6 @@ from privfunnel import release, storage, tables
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
-from privfunnel.release.sampler import Recogniser, Sampler
 from privfunnel.solving import solve
 from signals import hang_up
 
@@ -56,7 +55,7 @@ def source(tmp_path: Path) -> str:
 
 
 def x_of(rows: dict[str, list[Any]], mechanism: Mechanism) -> np.ndarray:
-    return Recogniser(mechanism.public, mechanism.x_codes)(Sampler(mechanism).encode(pa.table(rows)))
+    return mechanism.x_alphabet.recogniser()(mechanism.x_alphabet.encode(pa.table(rows)))
 
 
 # --- the draws --------------------------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ def test_records_are_drawn_from_the_posterior(mechanism: Mechanism, source: str,
     assert table.schema.field("member").type == pa.bool_()
     codes = [column.encode(table[column.name].combine_chunks()) for column in mechanism.public[1:]]
     ages = np.array([mechanism.public[0].values.index(label) for label in table["age"].to_pylist()])
-    drawn = Recogniser(mechanism.public, mechanism.x_codes)([ages, *codes])
+    drawn = mechanism.x_alphabet.recogniser()([ages, *codes])
     assert (drawn >= 0).all()
     # p(x') = Σ_y p(y) p(x'|y) = p(x'): the public marginal is kept.
     frequency = np.bincount(drawn, minlength=len(mechanism.p_x)) / len(drawn)
@@ -333,8 +332,7 @@ def test_several_files_hold_one_draw(mechanism: Mechanism, source: str, tmp_path
     assert (tmp_path / "s.csv").read_text().split()[1:] == symbols
     # A record that its symbol cannot give would tell that there were two draws.
     records = pq.read_table(tmp_path / "r.parquet")
-    recognise = Sampler(mechanism).recognise
-    x = recognise([column.encode(records[column.name]) for column in mechanism.public])
+    x = mechanism.x_alphabet.recogniser()(mechanism.x_alphabet.encode(records))
     y = np.array([mechanism.y_labels.index(symbol) for symbol in symbols])
     assert (mechanism.channel == 0.0).any()
     assert (mechanism.channel[x, y] > 0.0).all()

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from funnels import count_people, people, random_mechanism
 from privfunnel import release, tables
-from privfunnel.engines import Column
+from privfunnel.engines import Alphabet, Column
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.randomness import secure, seeded
-from privfunnel.release.sampler import Alias, Recogniser, Sampler, Tally
+from privfunnel.release.sampler import Alias, Sampler, Tally
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -76,14 +76,14 @@ def test_secure_numbers_are_uniform_and_never_repeat() -> None:
 
 @pytest.mark.parametrize("limit", [2**22, 3])
 def test_recogniser_agrees_with_a_dictionary(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privfunnel.release.sampler.DENSE", limit)
+    monkeypatch.setattr("privfunnel.engines.alphabet.DENSE", limit)
     rng = np.random.default_rng(0)
     columns = tuple(Column(f"c{j}", "integer", tuple(range(size))) for j, size in enumerate((3, 50, 2)))
     known = np.unique(np.stack([rng.integers(0, c.n_values, 40) for c in columns], axis=1), axis=0)
     known = known[rng.permutation(len(known))]
     index = {tuple(row): i for i, row in enumerate(known.tolist())}
     asked = np.stack([rng.integers(-3, c.n_values, 5000) for c in columns], axis=1)
-    found = Recogniser(columns, known)([asked[:, j] for j in range(3)])
+    found = Alphabet(columns, known).recogniser()([asked[:, j] for j in range(3)])
     assert found.tolist() == [index.get(tuple(row), -1) for row in asked.tolist()]
 
 
@@ -130,7 +130,7 @@ def test_unseen_rows_are_dropped_marginal_or_nearest_and_counted(
 def test_nearest_takes_the_end_bin_and_the_most_probable_tie(mechanism: Mechanism) -> None:
     sampler = Sampler(mechanism, "nearest")
     batch = pa.table(STRANGE).slice(1, 4)
-    codes = sampler.encode(batch)
+    codes = sampler.x_alphabet.encode(batch)
     found = [mechanism.x_labels[i] for i in sampler._closest(codes)]
     assert found[0] == "age=60-80, town=north, member=true"
     assert found[1] == "age=18-39, town=north, member=false"

@@ -9,64 +9,54 @@ as confidential as the data. What goes with a release is its codebook, whose num
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel._version import __version__
-from privfunnel.engines import Column
-from privfunnel.engines.categories import labels
+from privfunnel.engines import Alphabet, Bins, Column
+from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
+from privfunnel.guessing import Guess, best_guesses
 from privfunnel.measures import Array
 from privfunnel.solution import Solution
-from privfunnel.storage import check_schema, read_json, write_json
+from privfunnel.storage import Stored
 from privfunnel.tables import Counts
 
-SCHEMA = "privfunnel/mechanism"
-SCHEMA_VERSION = 1
 AGREEMENT = 1e-9  # nats within which a file's claims must agree with its channel
 
+#: What a promise says: the achieved point, what is proved, what was asked for, and the ceilings that shares refer to.
 PROMISES = (
     "disclosure", "leakage", "lower_bound", "bound_source", "requested", "budget", "status", "disclosure_ceiling",
     "leakage_ceiling",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Guess:
-    """How often the best guess of one private attribute is right, at design: blind, from Y, and from X itself."""
-
-    attribute: str
-    before: float
-    after: float
-    original: float
+#: A guess as it is written to a file.
+GUESSES = ("attribute", "before", "after", "original")
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism:
+class Mechanism(Stored):
     """A channel with its labels, its promise and its provenance; nats.
 
     Attributes:
-        private: The private columns; symbol k of S is the combination ``s_codes[k]`` (K, private columns).
-        public: The public columns; symbol i of X is ``x_codes[i]`` (M, public columns).
+        s_alphabet: The K private symbols, ``x_alphabet`` the M public ones: columns, categories and bins.
         channel: p(y|x), shape (M, N).
         p_x: p(x), shape (M,).
         p_s_given_y: p(s|y), shape (K, N).
         promise: Disclosure, leakage, proved lower bound, what was asked, ceilings; see ``PROMISES``.
-        guesses: Guessing accuracy a private attribute.
+        guesses: Guessing accuracy a private attribute, and for all together, at design.
         provenance: Version, fingerprints of the design data, rows, solver and seed.
     """
 
-    private: tuple[Column, ...]
-    public: tuple[Column, ...]
-    s_codes: NDArray[np.int64]
-    x_codes: NDArray[np.int64]
+    schema: ClassVar[str] = "privfunnel/mechanism"
+
+    s_alphabet: Alphabet
+    x_alphabet: Alphabet
     channel: Array
     p_x: Array
     p_s_given_y: Array
@@ -83,6 +73,7 @@ class Mechanism:
         """
         problem = solution.problem
         table = counts.table()
+        # Compared bit by bit: labels alone may be equal in tables whose counts are not.
         if problem.p_sx.shape != table.shape or not np.array_equal(problem.p_sx, table / table.sum()):
             raise InvalidInputError("the solution belongs to another table: solve counts.problem() first")
         summary = solution.summary()
@@ -91,15 +82,13 @@ class Mechanism:
             "leakage_ceiling": problem.leakage_ceiling,
         }
         return cls(
-            private=counts.private,
-            public=counts.public,
-            s_codes=counts.s_codes,
-            x_codes=counts.x_codes,
+            s_alphabet=counts.s_alphabet,
+            x_alphabet=counts.x_alphabet,
             channel=solution.channel,
             p_x=problem.p_x,
             p_s_given_y=solution.p_s_given_y,
             promise={name: value for name, value in (summary | ceilings).items() if name in PROMISES},
-            guesses=guesses(counts, problem.p_sx, solution.channel),
+            guesses=best_guesses(counts.s_alphabet, problem.p_sx, solution.channel),
             provenance={
                 "privfunnel": __version__,
                 "data": counts.fingerprint,
@@ -128,18 +117,52 @@ class Mechanism:
     @cached_property
     def y_labels(self) -> tuple[str, ...]:
         """Names of the released symbols: ``y0``, ``y1``, … with as many digits as needed to sort."""
-        width = len(str(self.n_y - 1))
-        return tuple(f"y{j:0{width}d}" for j in range(self.n_y))
+        return symbol_names(self.n_y)
 
-    @cached_property
+    @property
+    def private(self) -> tuple[Column, ...]:
+        """The private columns."""
+        return self.s_alphabet.columns
+
+    @property
+    def public(self) -> tuple[Column, ...]:
+        """The public columns."""
+        return self.x_alphabet.columns
+
+    @property
+    def private_names(self) -> tuple[str, ...]:
+        """Names of the private columns."""
+        return self.s_alphabet.names
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """Names of the public columns."""
+        return self.x_alphabet.names
+
+    @property
+    def s_codes(self) -> Codes:
+        """Categories of each private symbol, shape (K, private columns)."""
+        return self.s_alphabet.codes
+
+    @property
+    def x_codes(self) -> Codes:
+        """Categories of each public symbol, shape (M, public columns)."""
+        return self.x_alphabet.codes
+
+    @property
     def s_labels(self) -> tuple[str, ...]:
         """One text a private symbol."""
-        return labels(self.private, self.s_codes)
+        return self.s_alphabet.labels
 
-    @cached_property
+    @property
     def x_labels(self) -> tuple[str, ...]:
         """One text a public symbol."""
-        return labels(self.public, self.x_codes)
+        return self.x_alphabet.labels
+
+    @property
+    def bins(self) -> dict[str, Bins]:
+        """Recorded bins by column name, for :func:`privfunnel.tables.count`."""
+        return self.s_alphabet.bins | self.x_alphabet.bins
 
     @cached_property
     def p_y(self) -> Array:
@@ -157,22 +180,6 @@ class Mechanism:
         """p(s, y), shape (K, N)."""
         return np.asarray(self.p_s_given_y * self.p_y)
 
-    @property
-    def private_names(self) -> tuple[str, ...]:
-        """Names of the private columns."""
-        return tuple(column.name for column in self.private)
-
-    @property
-    def public_names(self) -> tuple[str, ...]:
-        """Names of the public columns."""
-        return tuple(column.name for column in self.public)
-
-    @property
-    def bins(self) -> dict[str, Any]:
-        """Recorded bins by column name, for :func:`privfunnel.tables.count`."""
-        columns = (*self.private, *self.public)
-        return {column.name: column.bins for column in columns if column.bins is not None}
-
     def __repr__(self) -> str:
         """One line."""
         return (
@@ -187,13 +194,13 @@ class Mechanism:
             InvalidInputError: A column has an infinite value, which JSON cannot hold.
         """
         _check_values((*self.private, *self.public))
+        # Most of a good channel is zeros; the others are written as they are, so that reading gives the same bits.
         rows, columns = np.nonzero(self.channel)
         return {
-            "schema": SCHEMA,
-            "version": SCHEMA_VERSION,
+            **self.heading(),
             "units": "nats",
             "promise": dict(self.promise),
-            "guesses": [vars(guess) for guess in self.guesses],
+            "guesses": [{name: getattr(guess, name) for name in GUESSES} for guess in self.guesses],
             "provenance": dict(self.provenance),
             "private": [column.to_dict() for column in self.private],
             "public": [column.to_dict() for column in self.public],
@@ -216,123 +223,137 @@ class Mechanism:
         Raises:
             InvalidInputError: It is no mechanism, of a version this release cannot read, incomplete or altered.
         """
-        check_schema(data, SCHEMA, SCHEMA_VERSION)
-        try:
-            s_codes, x_codes = _codes(data["s_codes"]), _codes(data["x_codes"])
+        with cls.reading(data):
+            private, public = (
+                tuple(Column.from_dict(column) for column in data[role]) for role in ("private", "public")
+            )
+            x_codes = _codes(data["x_codes"])
             p_s_given_y = np.asarray(data["p_s_given_y"], dtype=np.float64)
             if p_s_given_y.ndim != 2:
                 raise InvalidInputError("p_s_given_y of the mechanism is no table: the file was changed")
             found = cls(
-                private=tuple(Column.from_dict(column) for column in data["private"]),
-                public=tuple(Column.from_dict(column) for column in data["public"]),
-                s_codes=s_codes,
-                x_codes=x_codes,
+                s_alphabet=Alphabet(private, _codes(data["s_codes"])),
+                x_alphabet=Alphabet(public, x_codes),
                 channel=_dense(data["channel"], (len(x_codes), p_s_given_y.shape[1])),
                 p_x=np.asarray(data["p_x"], dtype=np.float64),
                 p_s_given_y=p_s_given_y,
                 promise={name: data["promise"][name] for name in PROMISES},
-                guesses=tuple(Guess(**guess) for guess in data["guesses"]),
+                guesses=tuple(_guess(**guess) for guess in data["guesses"]),
                 provenance=dict(data["provenance"]),
             )
             found._check()
-        except InvalidInputError:
-            raise
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise InvalidInputError(
-                f"the mechanism file is incomplete or malformed ({type(error).__name__}: {error}): design it again"
-            ) from error
-        return found
+            return found
 
     def _check(self) -> None:
-        """Shapes, ranges and claims; the errors say what was altered."""
+        """Refuse a mechanism whose parts do not fit, or whose claims its channel does not bear out.
+
+        A release is only as good as this file, which travels through mail and folders: a number that someone changed
+        must not be believed. The checks stop at the first thing that is wrong, since later ones rely on earlier ones.
+        """
         _check_values((*self.private, *self.public))
+        checks = (
+            self._wrong_columns,
+            self._wrong_numbers,
+            self._wrong_shapes,
+            self._wrong_probabilities,
+            self._wrong_claims,
+        )
+        for wrong in chain.from_iterable(check() for check in checks):
+            raise InvalidInputError(f"{wrong}: the file was changed")
+
+    def _wrong_columns(self) -> Iterator[str]:
         roles = (self.private_names, self.public_names)
-        if any(
-            len(set(names)) < len(names) or not names for names in roles
-        ):  # one column may have both roles
+        # One column may have both roles, but no role has it twice.
+        if any(len(set(names)) < len(names) or not names for names in roles):
             listed = " and ".join(", ".join(names) or "none" for names in roles)
-            raise InvalidInputError(
-                f"the private and public columns of the mechanism ({listed}) are missing or named twice: "
-                "the file was changed"
-            )
-        self._check_numbers()
+            yield f"the private and public columns of the mechanism ({listed}) are missing or named twice"
+
+    def _wrong_numbers(self) -> Iterator[str]:
+        """Promises, guesses and rows that are not the numbers they must be."""
+        finite = {
+            f"promised {name}": self.promise[name]
+            for name in ("lower_bound", "disclosure_ceiling", "leakage_ceiling")
+        }
+        # What was asked for: one of the two, so that the other is null.
+        finite |= {
+            f"promised {name}": self.promise[name]
+            for name in ("requested", "budget")
+            if self.promise[name] is not None
+        }
+        finite |= {
+            f"guess {name} of {guess.name!r}": getattr(guess, name)
+            for guess in self.guesses
+            for name in ("before", "after", "original")
+        }
+        for name, value in finite.items():
+            if not _is_number(value) or not math.isfinite(value):
+                yield f"the {name} of the mechanism is {value!r}, no finite number"
+        for name in ("disclosure", "leakage"):  # their values are recomputed later
+            if not _is_number(self.promise[name]):
+                yield f"the mechanism claims {name} {self.promise[name]!r}, no number"
+        rows = self.provenance.get("rows", 1)
+        if not _is_number(rows) or not 0 < rows < math.inf:
+            yield f"the mechanism's number of rows is {rows!r}"
+
+    def _wrong_shapes(self) -> Iterator[str]:
+        for name, alphabet in (("s_codes", self.s_alphabet), ("x_codes", self.x_alphabet)):
+            if not alphabet.fits:
+                yield f"{name} of the mechanism do not fit its columns"
+            if alphabet.repeats:  # a row of such a symbol would have two channels
+                yield f"{name} of the mechanism hold a symbol twice"
         n_x, n_y = self.channel.shape
-        for name, codes, columns in (
-            ("s_codes", self.s_codes, self.private),
-            ("x_codes", self.x_codes, self.public),
-        ):
-            limits = np.array([column.n_values for column in columns])
-            if (
-                codes.ndim != 2
-                or codes.shape[1] != len(columns)
-                or (codes < 0).any()
-                or (codes >= limits).any()
-            ):
-                raise InvalidInputError(
-                    f"{name} of the mechanism do not fit its columns: the file was changed"
-                )
-            if len(np.unique(codes, axis=0)) < len(codes):
-                raise InvalidInputError(f"{name} of the mechanism hold a symbol twice: the file was changed")
-        shapes = {"x_codes": len(self.x_codes) == n_x, "p_x": self.p_x.shape == (n_x,),
-                  "p_s_given_y": self.p_s_given_y.shape == (len(self.s_codes), n_y)}  # fmt: skip
-        for name, fits in shapes.items():
-            if not fits:
-                raise InvalidInputError(
-                    f"{name} of the mechanism does not fit its channel: the file was changed"
-                )
-        sums = {"channel": self.channel.sum(axis=1), "p_x": self.p_x.sum(),
-                "p_s_given_y": self.p_s_given_y[:, self.p_y > 0.0].sum(axis=0)}  # fmt: skip
+        fits = {
+            "x_codes": len(self.x_alphabet) == n_x,
+            "p_x": self.p_x.shape == (n_x,),
+            "p_s_given_y": self.p_s_given_y.shape == (len(self.s_alphabet), n_y),
+        }
+        yield from (
+            f"{name} of the mechanism does not fit its channel" for name, fit in fits.items() if not fit
+        )
+
+    def _wrong_probabilities(self) -> Iterator[str]:
+        sums = {
+            "channel": self.channel.sum(axis=1),
+            "p_x": self.p_x.sum(),
+            # A symbol that never occurs says nothing, and its column is 0.
+            "p_s_given_y": self.p_s_given_y[:, self.p_y > 0.0].sum(axis=0),
+        }
         for name, total in sums.items():
             array = getattr(self, name)
             if not np.isfinite(array).all() or (array < 0.0).any() or np.abs(total - 1.0).max() > AGREEMENT:
-                raise InvalidInputError(
-                    f"{name} of the mechanism holds no probabilities: the file was changed"
-                )
-        found = {"disclosure": float(measures.mutual_information(self.channel * self.p_x[:, None])),
-                 "leakage": float(measures.mutual_information(self.p_sy))}  # fmt: skip
+                yield f"{name} of the mechanism holds no probabilities"
+
+    def _wrong_claims(self) -> Iterator[str]:
+        """The promise is recomputed from the channel; only the lower bound cannot be, without its certificate."""
+        found = {
+            "disclosure": float(measures.mutual_information(self.channel * self.p_x[:, None])),
+            "leakage": float(measures.mutual_information(self.p_sy)),
+        }
         for name, value in found.items():
+            # Written so that a NaN, which is within no distance of anything, is refused too.
             if not abs(float(self.promise[name]) - value) <= AGREEMENT:
-                raise InvalidInputError(
-                    f"the mechanism claims {name} {self.promise[name]!r}, its channel gives {value!r}: "
-                    "the file was changed"
-                )
+                yield f"the mechanism claims {name} {self.promise[name]!r}, its channel gives {value!r}"
         if self.promise["lower_bound"] > self.leakage + AGREEMENT:
-            raise InvalidInputError(
+            yield (
                 f"the mechanism claims the lower bound {self.promise['lower_bound']!r} above its own leakage "
-                f"{self.leakage!r}: the file was changed"
+                f"{self.leakage!r}"
             )
 
-    def _check_numbers(self) -> None:
-        """Promises, guesses and rows are the numbers they must be."""
-        for name in ("lower_bound", "disclosure_ceiling", "leakage_ceiling"):
-            _check_number(f"promised {name}", self.promise[name])
-        for name in ("requested", "budget"):
-            if self.promise[name] is not None:
-                _check_number(f"promised {name}", self.promise[name])
-        for name in ("disclosure", "leakage"):  # their values are recomputed
-            if not _is_number(self.promise[name]):
-                raise InvalidInputError(
-                    f"the mechanism claims {name} {self.promise[name]!r}, no number: the file was changed"
-                )
-        for guess in self.guesses:
-            for name in ("before", "after", "original"):
-                _check_number(f"guess {name} of {guess.attribute!r}", getattr(guess, name))
-        rows = self.provenance.get("rows", 1)
-        if not _is_number(rows) or not 0 < rows < math.inf:
-            raise InvalidInputError(f"the mechanism's number of rows is {rows!r}: the file was changed")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mechanism as JSON, whole or not at all."""
-        write_json(path, self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Mechanism:
-        """Read a mechanism written by :meth:`save`."""
-        return cls.from_dict(read_json(path))
+def symbol_names(number: int) -> tuple[str, ...]:
+    """``y0``, ``y1``, and so on: names of released symbols, with as many digits as needed to sort."""
+    width = len(str(number - 1))
+    return tuple(f"y{j:0{width}d}" for j in range(number))
 
 
-def _codes(values: Any) -> NDArray[np.int64]:
+def _guess(attribute: str, before: float, after: float, original: float) -> Guess:
+    """A guess from a file; the parameters are its keys, so that a key too many is told."""
+    return Guess(attribute, before, after, original)
+
+
+def _codes(values: Any) -> Codes:
     codes = np.asarray(values)
+    # 0.5 and true would be rounded to some symbol without a word.
     if codes.size and codes.dtype.kind != "i":
         raise InvalidInputError("the mechanism's symbols are not whole numbers: the file was changed")
     return codes.astype(np.int64)
@@ -346,6 +367,7 @@ def _dense(data: Mapping[str, Any], shape: tuple[int, int]) -> Array:
             "the file was changed"
         )
     x, y = _codes(data["x"]), _codes(data["y"])
+    # NumPy counts negative positions from the end.
     if (x < 0).any() or (y < 0).any():
         raise InvalidInputError("channel of the mechanism has negative positions: the file was changed")
     channel = np.zeros(shape)
@@ -354,17 +376,12 @@ def _dense(data: Mapping[str, Any], shape: tuple[int, int]) -> Array:
 
 
 def _is_number(value: Any) -> bool:
+    # JSON's true is an int to Python.
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check_number(name: str, value: Any) -> None:
-    if not _is_number(value) or not math.isfinite(value):
-        raise InvalidInputError(
-            f"the {name} of the mechanism is {value!r}, no finite number: the file was changed"
-        )
-
-
-def _check_values(columns: Sequence[Column]) -> None:
+def _check_values(columns: Iterable[Column]) -> None:
+    """Refuse infinite values, before the file is written and after it was read: JSON has no word for them."""
     for column in columns:
         for value in column.values:
             if isinstance(value, float) and not math.isfinite(value):
@@ -372,34 +389,3 @@ def _check_values(columns: Sequence[Column]) -> None:
                     f"column {column.name!r} has the value {value!r}, which a mechanism cannot keep: bin it, e.g. "
                     f"--bin '{column.name}=edges:0,18,65,inf'"
                 )
-
-
-def attribute_tables(columns: Sequence[Column], codes: NDArray[np.int64], joint: Array) -> dict[str, Array]:
-    """Joint tables of each single attribute and another variable.
-
-    Args:
-        columns: The attributes.
-        codes: Category of each attribute (symbols, attributes).
-        joint: p(symbol, other), shape (symbols, others).
-
-    Returns:
-        Attribute name to p(category, other); with several attributes, their combination last, under all names.
-    """
-    tables = {}
-    for j, column in enumerate(columns):
-        table = np.zeros((column.n_values, joint.shape[1]))
-        np.add.at(table, codes[:, j], joint)
-        tables[column.name] = table
-    if len(columns) > 1:
-        tables[" and ".join(column.name for column in columns)] = joint
-    return tables
-
-
-def guesses(counts: Counts, p_sx: Array, channel: Array) -> tuple[Guess, ...]:
-    """Guessing accuracy of each private attribute, and of all together: blind, from Y, from X."""
-    accuracy = measures.guessing_accuracy
-    from_x = attribute_tables(counts.private, counts.s_codes, p_sx)
-    return tuple(
-        Guess(name, float(table.sum(axis=1).max()), float(accuracy(table @ channel)), float(accuracy(table)))
-        for name, table in from_x.items()
-    )

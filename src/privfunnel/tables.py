@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import Bins, Column, Cut, ReadOptions, Table, Top, Value, open_table
+from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Table, Top, Value, open_table
 from privfunnel.engines import bins as binning
-from privfunnel.engines.categories import Codes, canonical, in_order, kind_of, labels
+from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
 from privfunnel.engines.source import is_number
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.measures import entropy, miller_madow_bias
@@ -56,15 +56,13 @@ class Counts:
     """How often each combination of private and public categories occurs.
 
     Attributes:
-        private: The private columns, in the order given; a symbol of S is a row of ``s_codes`` (K, private columns).
-        public: The public columns; a symbol of X is a row of ``x_codes`` (M, public columns).
+        s_alphabet: The K symbols of S that occur, combinations of private categories, the columns in the order given.
+        x_alphabet: The M symbols of X, combinations of public categories.
         cell_s: Symbol of S of each occurring cell, ``cell_x`` its symbol of X, ``cell_n`` its number of rows.
     """
 
-    private: tuple[Column, ...]
-    public: tuple[Column, ...]
-    s_codes: Codes
-    x_codes: Codes
+    s_alphabet: Alphabet
+    x_alphabet: Alphabet
     cell_s: NDArray[np.int64]
     cell_x: NDArray[np.int64]
     cell_n: NDArray[np.int64]
@@ -77,32 +75,52 @@ class Counts:
     @property
     def n_s(self) -> int:
         """K, the number of private symbols that occur."""
-        return len(self.s_codes)
+        return len(self.s_alphabet)
 
     @property
     def n_x(self) -> int:
         """M, the number of public symbols that occur."""
-        return len(self.x_codes)
+        return len(self.x_alphabet)
 
-    @cached_property
+    @property
+    def private(self) -> tuple[Column, ...]:
+        """The private columns, in the order given."""
+        return self.s_alphabet.columns
+
+    @property
+    def public(self) -> tuple[Column, ...]:
+        """The public columns, in the order given."""
+        return self.x_alphabet.columns
+
+    @property
+    def s_codes(self) -> Codes:
+        """Categories of each private symbol, shape (K, private columns)."""
+        return self.s_alphabet.codes
+
+    @property
+    def x_codes(self) -> Codes:
+        """Categories of each public symbol, shape (M, public columns)."""
+        return self.x_alphabet.codes
+
+    @property
     def s_labels(self) -> tuple[str, ...]:
         """One text a private symbol, e.g. ``sex=Male, income=>50K``."""
-        return labels(self.private, self.s_codes)
+        return self.s_alphabet.labels
 
-    @cached_property
+    @property
     def x_labels(self) -> tuple[str, ...]:
         """One text a public symbol."""
-        return labels(self.public, self.x_codes)
+        return self.x_alphabet.labels
 
     @property
     def s_values(self) -> list[tuple[Value, ...]]:
         """The private values of each symbol of S, in the order of ``s_labels``."""
-        return _values(self.private, self.s_codes)
+        return self.s_alphabet.values
 
     @property
     def x_values(self) -> list[tuple[Value, ...]]:
         """The public values of each symbol of X, in the order of ``x_labels``."""
-        return _values(self.public, self.x_codes)
+        return self.x_alphabet.values
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -112,7 +130,7 @@ class Counts:
     @property
     def bins(self) -> dict[str, Bins]:
         """The recorded bins by column name: pass them to :func:`count` to cut other data the same way."""
-        return {name: column.bins for name, column in self.columns.items() if column.bins is not None}
+        return self.s_alphabet.bins | self.x_alphabet.bins
 
     @property
     def size(self) -> Size:
@@ -157,14 +175,7 @@ class Counts:
 
     def largest_factor(self) -> Column:
         """The public column without which X would have the fewest symbols."""
-        if len(self.public) == 1:
-            return self.public[0]
-        left = [len(np.unique(np.delete(self.x_codes, j, axis=1), axis=0)) for j in range(len(self.public))]
-        return self.public[int(np.argmin(left))]
-
-
-def _values(columns: Sequence[Column], codes: Codes) -> list[tuple[Value, ...]]:
-    return [tuple(columns[j].values[code] for j, code in enumerate(row)) for row in codes.tolist()]
+        return self.x_alphabet.largest_factor()
 
 
 def _remedy(column: Column) -> str:
@@ -330,19 +341,19 @@ def _assemble(
     encoded: Mapping[str, tuple[Column, Codes]], n: NDArray[np.int64], roles: Mapping[str, tuple[str, ...]]
 ) -> Counts:
     """Symbols of S and X in the order of their categories, and the cells that occur."""
-    symbols, index = {}, {}
+    alphabets, index = {}, {}
     for role, names in roles.items():
         codes = np.stack([encoded[name][1] for name in names], axis=1)
-        symbols[role], inverse = np.unique(codes, axis=0, return_inverse=True)
+        symbols, inverse = np.unique(codes, axis=0, return_inverse=True)
+        alphabets[role] = Alphabet(tuple(encoded[name][0] for name in names), symbols)
         index[role] = inverse.reshape(-1)
-    width = len(symbols["public"])
+    width = len(alphabets["public"])
     # Values that are one category here may have been several in the engine (0.0 and −0.0, NaN and null): add them up.
     cells, where = np.unique(index["private"] * width + index["public"], return_inverse=True)
     total = np.zeros(len(cells), dtype=np.int64)
     np.add.at(total, where.reshape(-1), n)
-    private, public = (tuple(encoded[name][0] for name in roles[role]) for role in ("private", "public"))
     s, x = np.divmod(cells, width)
-    return Counts(private, public, symbols["private"], symbols["public"], s, x, total)
+    return Counts(alphabets["private"], alphabets["public"], s, x, total)
 
 
 def _warn_if_small(counts: Counts) -> None:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +30,9 @@ from privfunnel.audit.findings import Resampled
 from privfunnel.audit.held_out import holdout
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Symbol
-from privfunnel.engines import Column, ReadOptions
+from privfunnel.engines import Alphabet, ReadOptions
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism, attribute_tables
+from privfunnel.mechanism import Mechanism
 
 __all__ = [
     "LIMITS", "Attack", "Attribute", "Audit", "Draws", "Holdout", "Information", "Interval", "Recount", "Symbol",
@@ -47,11 +46,11 @@ ATTACKER_ROWS = 20_000
 
 def mechanism(designed: Mechanism) -> Audit:
     """Audit a mechanism alone: its own exact numbers for the table it was designed on."""
-    tables = _split(designed.private, designed.s_codes, (designed.p_sy, ()))
+    tables = _split(designed.s_alphabet, (designed.p_sy, ()))
     attributes = findings.attributes(
         {name: exact_information(*resampled) for name, resampled in tables.items()}, tables, {}, {}
     )
-    from_x = {guess.attribute: findings.exact(guess.original) for guess in designed.guesses}
+    from_x = {guess.name: findings.exact(guess.original) for guess in designed.guesses}
     return Audit(
         rows=int(designed.provenance.get("rows", 0)),
         n_y=designed.n_y,
@@ -93,7 +92,7 @@ def table(
     drawn = resample(p_sx, counts.n, bootstrap, rng)
     sy: Resampled = (p_sx @ channel, [draw @ channel for draw in drawn])
     p_x = p_sx.sum(axis=0)
-    tables = _split(counts.private, counts.s_codes, sy)
+    tables = _split(counts.s_alphabet, sy)
     return Audit(
         rows=counts.n,
         n_y=designed.n_y,
@@ -107,7 +106,7 @@ def table(
         attributes=findings.attributes(
             {name: exact_information(*resampled) for name, resampled in tables.items()},
             tables,
-            _split(counts.private, counts.s_codes, (p_sx, drawn)),
+            _split(counts.s_alphabet, (p_sx, drawn)),
             {},
         ),
         symbols=findings.symbols(sy, designed.y_labels, counts.s_labels),
@@ -187,14 +186,14 @@ def release(
             worst = (p_sx @ channel, [draw @ channel for draw in drawn])
         else:  # a mechanism says nothing about rows that it did not draw, nor about their bias
             bias = {}
-    rows = _split(counts.private, counts.s_codes, sy)
+    rows = _split(counts.s_alphabet, sy)
     leakage = {
         name: information(p * sample.n, draws, permutations=permutations, rng=rng, bias=bias.get(name))
         for name, (p, draws) in rows.items()
     }
     return Audit(
         rows=sample.n,
-        n_y=len(sample.y_codes),
+        n_y=len(sample.y_alphabet),
         private=private,
         public=public,
         disclosure=information(
@@ -208,8 +207,8 @@ def release(
         leakage_ceiling=float(measures.mutual_information(p_sx)),
         attributes=findings.attributes(
             leakage,
-            _split(counts.private, counts.s_codes, worst),
-            _split(counts.private, counts.s_codes, (p_sx, drawn)),
+            _split(counts.s_alphabet, worst),
+            _split(counts.s_alphabet, (p_sx, drawn)),
             findings.attacks(sample, attacker_rows, rng) if attacker_rows else {},
         ),
         symbols=findings.symbols(worst, sample.y_labels, counts.s_labels),
@@ -220,8 +219,8 @@ def release(
     )
 
 
-def _split(columns: Sequence[Column], codes: Any, joint: Resampled) -> dict[str, Resampled]:
+def _split(private: Alphabet, joint: Resampled) -> dict[str, Resampled]:
     """Tables of each single attribute, and of all together, with their resampled ones."""
-    whole: dict[str, Array] = attribute_tables(columns, codes, joint[0])
-    drawn = [attribute_tables(columns, codes, draw) for draw in joint[1]]
+    whole = private.collapse(joint[0])
+    drawn = [private.collapse(draw) for draw in joint[1]]
     return {name: (table, [each[name] for each in drawn]) for name, table in whole.items()}

@@ -8,17 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel import tables
-from privfunnel.engines import Column, Cut, ReadOptions, Table, open_table
-from privfunnel.engines.categories import labels
+from privfunnel.engines import Alphabet, Column, Cut, ReadOptions, Table, open_table
+from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError, SmallSampleWarning, need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
-from privfunnel.release.sampler import Recogniser
 
-Codes = NDArray[np.int64]
 BATCH_ROWS = 131_072
 
 
@@ -29,7 +26,7 @@ class Sample:
     Attributes:
         counts: The original's counts (S, X), with their columns; ``matched`` those of its rows that have a partner.
         sy: Rows by (s, y), shape (K, N); ``xy`` by (x, y), shape (M, N).
-        y_columns: The released columns, ``y_codes`` (N, released columns) the categories of each released symbol.
+        y_alphabet: The N released symbols.
         unmatched: Rows of either table without a partner, where rows are matched by key.
     """
 
@@ -37,8 +34,7 @@ class Sample:
     matched: tables.Counts
     sy: Array
     xy: Array
-    y_columns: tuple[Column, ...]
-    y_codes: Codes
+    y_alphabet: Alphabet
     unmatched: int = 0
 
     @property
@@ -49,9 +45,9 @@ class Sample:
     @property
     def y_labels(self) -> tuple[str, ...]:
         """Names of the released symbols."""
-        if len(self.y_columns) == 1:
-            return tuple(str(self.y_columns[0].values[code]) for code in self.y_codes[:, 0])
-        return labels(self.y_columns, self.y_codes)
+        if len(self.y_alphabet.columns) == 1:
+            return tuple(str(value) for (value,) in self.y_alphabet.values)
+        return self.y_alphabet.labels
 
 
 def recount(
@@ -85,29 +81,38 @@ def align(
             holds something that the mechanism cannot have released.
     """
     with open_table(released, read_released) as after:
-        y_columns, y_codes = _released_symbols(after, mechanism, on, bins or {})
+        y = _released_symbols(after, mechanism, on, bins or {})
         with open_table(original, read) as before:
             _require_key(before, after, on)
-            names = [*dict.fromkeys([*(c.name for c in counts.private), *(c.name for c in counts.public)])]
-            s_of, x_of = Recogniser(counts.private, counts.s_codes), Recogniser(counts.public, counts.x_codes)
-            y_of = Recogniser(y_columns, y_codes)
-            key = [] if on is None else [on]
-            left = ((s_of(_encode(batch, counts.private)), x_of(_encode(batch, counts.public)), _key(batch, on))
-                    for batch in before.batches([*names, *(k for k in key if k not in names)], BATCH_ROWS))  # fmt: skip
-            y_names = [column.name for column in y_columns]
-            read_y = after.batches([*y_names, *(k for k in key if k not in y_names)], BATCH_ROWS)
-            right = (
-                (_known(y_of(_encode(batch, y_columns)), batch, y_columns), _key(batch, on))
-                for batch in read_y
-            )
-            shape = (counts.n_s, counts.n_x, len(y_codes))
+            left, right = _original_rows(before, counts, on), _released_rows(after, y, on)
+            shape = (counts.n_s, counts.n_x, len(y))
             if on is None:
                 sy, xy = _by_order(left, right, shape)
                 matched, unmatched = counts, 0
             else:
                 sy, xy, cells, unmatched = _by_key(left, right, shape, on)
                 matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2])
-    return Sample(counts, matched, sy, xy, y_columns, y_codes, unmatched)
+    return Sample(counts, matched, sy, xy, y, unmatched)
+
+
+def _original_rows(table: Table, counts: tables.Counts, on: str | None) -> Iterator[tuple[Codes, Codes, Any]]:
+    """Private symbols, public symbols and keys of the original, batch by batch."""
+    s, x = counts.s_alphabet, counts.x_alphabet
+    s_of, x_of = s.recogniser(), x.recogniser()
+    for batch in table.batches(_with_key((*s.names, *x.names), on), BATCH_ROWS):
+        yield s_of(s.encode(batch)), x_of(x.encode(batch)), _key(batch, on)
+
+
+def _released_rows(table: Table, y: Alphabet, on: str | None) -> Iterator[tuple[Codes, Any]]:
+    """Released symbols and keys, batch by batch."""
+    y_of = y.recogniser()
+    for batch in table.batches(_with_key(y.names, on), BATCH_ROWS):
+        yield _known(y_of(y.encode(batch)), batch, y.columns), _key(batch, on)
+
+
+def _with_key(names: Sequence[str], on: str | None) -> list[str]:
+    """Columns to read, each once."""
+    return list(dict.fromkeys([*names, *([] if on is None else [on])]))
 
 
 def _require_key(before: Table, after: Table, on: str | None) -> None:
@@ -120,12 +125,12 @@ def _require_key(before: Table, after: Table, on: str | None) -> None:
 
 def _released_symbols(
     table: Table, mechanism: Mechanism | None, on: str | None, bins: Mapping[str, Any]
-) -> tuple[tuple[Column, ...], Codes]:
-    """The released columns as categories, and the symbols they can form."""
+) -> Alphabet:
+    """The symbols that the released columns can form."""
     names = [name for name in table.columns if name != on]
     if mechanism is not None and set(mechanism.public_names) <= set(names):
         texts = [name for name in mechanism.public_names if table.kinds[name] == "text"]
-        return tuple(_as_written(column, texts) for column in mechanism.public), mechanism.x_codes
+        return Alphabet(tuple(_as_written(column, texts) for column in mechanism.public), mechanism.x_codes)
     if mechanism is not None:
         name = "released" if "released" in names else names[0] if len(names) == 1 else None
         if name is None:
@@ -134,12 +139,12 @@ def _released_symbols(
                 f"{', '.join(mechanism.public_names)}: it was not released by this mechanism"
             )
         column = Column(name, "text", mechanism.y_labels)
-        return (column,), np.arange(mechanism.n_y)[:, None]
+        return Alphabet((column,), np.arange(mechanism.n_y)[:, None])
     used = {name: rule for name, rule in bins.items() if name in names}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
         found = tables.count(table, private=names[:1], public=names, bins=used)
-    return found.public, found.x_codes
+    return found.x_alphabet
 
 
 def _as_written(column: Column, texts: Sequence[str]) -> Column:
@@ -147,10 +152,6 @@ def _as_written(column: Column, texts: Sequence[str]) -> Column:
     if isinstance(column.bins, Cut) and column.name in texts:
         return Column(column.name, "text", column.values)
     return column
-
-
-def _encode(batch: Any, columns: Sequence[Column]) -> list[Codes]:
-    return [column.encode(batch.column(batch.schema.get_field_index(column.name))) for column in columns]
 
 
 def _key(batch: Any, on: str | None) -> Any:

@@ -20,6 +20,7 @@ from privfunnel.audit.estimates import (
     spread,
 )
 from privfunnel.audit.result import Attribute, Symbol
+from privfunnel.guessing import blind_accuracy
 from privfunnel.measures import Array
 
 #: A table with the same table from resampled rows.
@@ -30,10 +31,7 @@ WORST: dict[str, Statistic] = {
     "lift": max_log_lift,
     "privacy": local_information_privacy,
 }
-GUESSES: dict[str, Statistic] = {
-    "before": lambda p: np.asarray(p.sum(axis=1).max()),
-    "after": measures.guessing_accuracy,
-}
+GUESSES: dict[str, Statistic] = {"before": blind_accuracy, "after": measures.guessing_accuracy}
 
 
 def attributes(
@@ -104,7 +102,7 @@ def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, At
         target = counts.s_codes[:, j]
         found[column.name] = Attack(
             prior=attacker.prior(sample.sy, target),
-            release=attacker.accuracy(sample.sy, sample.y_codes, target, size=rows, rng=rng),
+            release=attacker.accuracy(sample.sy, sample.y_alphabet.codes, target, size=rows, rng=rng),
             original=attacker.accuracy(from_x, counts.x_codes, target, size=rows, rng=rng),
         )
     return found

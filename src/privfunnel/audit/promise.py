@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from privfunnel import measures
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
-from privfunnel.engines.categories import labels
 from privfunnel.measures import Array
-from privfunnel.mechanism import AGREEMENT, Mechanism, attribute_tables
+from privfunnel.mechanism import AGREEMENT, Mechanism
 from privfunnel.release.sampler import Alias
 from privfunnel.tables import Counts
 
@@ -57,10 +56,7 @@ def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Array, NDArray[np
     Returns:
         p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, and their mask.
     """
-    known = {label: i for i, label in enumerate(mechanism.x_labels)}
-    places = np.array(
-        [known.get(label, -1) for label in labels(counts.public, counts.x_codes)], dtype=np.int64
-    )
+    places = mechanism.x_alphabet.places(counts.x_alphabet)
     new = places < 0
     channel = np.where(new[:, None], mechanism.p_y[None, :], mechanism.channel[np.where(new, 0, places)])
     return np.asarray(channel, dtype=np.float64), new
@@ -198,14 +194,14 @@ def _blocks(work: NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _informations(counts: Counts, p_sy: Array, p_xy: Array) -> dict[str, float]:
-    tables = {**attribute_tables(counts.private, counts.s_codes, p_sy), DISCLOSURE: p_xy}
+    tables = {**counts.s_alphabet.collapse(p_sy), DISCLOSURE: p_xy}
     return {name: float(measures.mutual_information(table)) for name, table in tables.items()}
 
 
 def channel_of(mechanism: Mechanism, sample: Sample) -> Array:
     """The channel from the symbols of the original to those of the release, of symbols or of records."""
     channel, _ = channel_for(mechanism, sample.counts)
-    if sample.y_columns[0].values != mechanism.y_labels:
+    if sample.y_alphabet.columns[0].values != mechanism.y_labels:
         channel = channel @ mechanism.p_x_given_y.T
     return np.asarray(channel / channel.sum(axis=1, keepdims=True))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.categories import Column, Value
 from privfunnel.engines.database import Database
@@ -14,7 +15,18 @@ from privfunnel.engines.readers import ReadOptions, connect, open_file
 from privfunnel.engines.source import Table
 from privfunnel.errors import InvalidInputError, need
 
-__all__ = ["Bins", "Column", "Cut", "Database", "ReadOptions", "Table", "Top", "Value", "open_table"]
+__all__ = [
+    "Alphabet",
+    "Bins",
+    "Column",
+    "Cut",
+    "Database",
+    "ReadOptions",
+    "Table",
+    "Top",
+    "Value",
+    "open_table",
+]
 
 
 @contextmanager

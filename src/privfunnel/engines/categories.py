@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
@@ -123,8 +123,12 @@ class Column:
 
     def label(self, code: int) -> str:
         """``name=value``."""
+        return f"{self.name}={self.text(code)}"
+
+    def text(self, code: int) -> str:
+        """The value of a category, or its bin, as people read it."""
         value = self.values[code]
-        return f"{self.name}={value if isinstance(self.bins, Cut) and value is not None else shown(value)}"
+        return str(value) if isinstance(self.bins, Cut) and value is not None else shown(value)
 
     @property
     def null_code(self) -> int:
@@ -226,9 +230,3 @@ def _read(value: Any, kind: str, column: str) -> Value:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
-
-
-def labels(columns: Sequence[Column], codes: Codes) -> tuple[str, ...]:
-    """Readable, all different texts for symbols: ``codes`` has a row a symbol and a column a column."""
-    parts = [[column.label(code) for code in range(column.n_values)] for column in columns]
-    return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in codes.tolist())

@@ -19,7 +19,7 @@ import numpy as np
 
 from privfunnel.checks import is_number
 from privfunnel.curve import Curve, assemble
-from privfunnel.engines import Column, Cut, open_table
+from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
 from privfunnel.explorer import examples, exports, profile
 from privfunnel.explorer.process import Event
@@ -63,12 +63,12 @@ class Setting:
     @property
     def private_axis(self) -> Axis:
         """The private symbols."""
-        return axis(self.counts.private, self.counts.s_codes)
+        return Axis.of(self.counts.s_alphabet)
 
     @property
     def public_axis(self) -> Axis:
         """The public symbols."""
-        return axis(self.counts.public, self.counts.x_codes)
+        return Axis.of(self.counts.x_alphabet)
 
 
 class Desk:
@@ -110,13 +110,6 @@ class Desk:
         if not isinstance(found, Setting):
             raise InvalidInputError("no table with roles yet: load one and mark private and public columns")
         return found
-
-
-def axis(columns: tuple[Column, ...], codes: Any) -> Axis:
-    """Return the symbols of counted columns as attribute values."""
-    texts = [[c.label(code)[len(c.name) + 1 :] for code in range(c.n_values)] for c in columns]
-    values = tuple(tuple(texts[j][code] for j, code in enumerate(row)) for row in codes.tolist())
-    return Axis(tuple(c.name for c in columns), values, tuple(tuple(levels) for levels in texts))
 
 
 # --- table and roles ------------------------------------------------------------------------------------------------

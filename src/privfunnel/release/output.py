@@ -37,7 +37,7 @@ class Output:
             raise InvalidInputError(f"output as {form!r} is unknown: use one of {', '.join(FORMS)}")
         if binned not in BINNED:
             raise InvalidInputError(f"binned={binned!r} is unknown: use one of {', '.join(BINNED)}")
-        self.form, self.binned, self.columns, self.x_codes = form, binned, mechanism.public, mechanism.x_codes
+        self.form, self.binned, self.x_alphabet = form, binned, mechanism.x_alphabet
         self.names = (name,) if form == "symbols" else mechanism.public_names
         self.labels = mechanism.y_labels
         if form == "records":
@@ -51,13 +51,15 @@ class Output:
         pa = need("pyarrow", "tables")
         if self.form == "symbols":
             return [pa.field(self.names[0], pa.string(), nullable=False)]
-        return [pa.field(column.name, arrow_type(column, self.binned)) for column in self.columns]
+        return [pa.field(column.name, arrow_type(column, self.binned)) for column in self.x_alphabet.columns]
 
     def texts(self) -> list[str]:
         """Every text that may appear, so that a CSV writer knows whether it has to quote."""
         if self.form == "symbols":
             return list(self.labels)
-        values = [value for column in self.columns for value in column.values if isinstance(value, str)]
+        values = [
+            value for column in self.x_alphabet.columns for value in column.values if isinstance(value, str)
+        ]
         return [shown for shown in map(text, values) if shown is not None]
 
     def arrays(self, y: Indices, uniforms: Uniforms) -> list[Any]:
@@ -67,8 +69,8 @@ class Output:
             return [pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int32)), pa.array(self.labels))]
         x = self.posterior.draw(y, uniforms(len(y)))
         return [
-            self._values(column, self.x_codes[x, j], uniforms).cast(arrow_type(column, self.binned))
-            for j, column in enumerate(self.columns)
+            self._values(column, self.x_alphabet.codes[x, j], uniforms).cast(arrow_type(column, self.binned))
+            for j, column in enumerate(self.x_alphabet.columns)
         ]
 
     def _values(self, column: Column, codes: Indices, uniforms: Uniforms) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import Column, Cut
+from privfunnel.engines import Cut
 from privfunnel.engines.categories import ABOVE, BELOW
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
@@ -18,8 +18,6 @@ from privfunnel.release.options import UNSEEN_RULES
 from privfunnel.release.randomness import Uniforms
 
 Indices = NDArray[np.int64]
-
-DENSE = 2**22
 
 
 class Alias:
@@ -61,47 +59,6 @@ class Alias:
         return np.asarray(np.where(position < self.keep[cell], self.own[cell], self.other[cell]))
 
 
-class Recogniser:
-    """Finds the designed symbol of X of each row of category codes; ``-1`` where the combination is new."""
-
-    def __init__(self, columns: tuple[Column, ...], x_codes: Indices) -> None:
-        """Prepare one small table a column: prefix of known combinations × category → longer prefix."""
-        self.columns = columns
-        self.steps: list[tuple[int, Indices | None, Indices]] = []
-        prefix = np.zeros(len(x_codes), dtype=np.int64)
-        for j, column in enumerate(columns):
-            keys = prefix * column.n_values + x_codes[:, j]
-            known, prefix = np.unique(keys, return_inverse=True)
-            prefix = prefix.reshape(-1)
-            self.steps.append((column.n_values, *self._table(known)))
-        # Symbols are in the order of their codes, so prefixes end as symbol numbers.
-        self.symbol = np.empty(len(x_codes), dtype=np.int64)
-        self.symbol[prefix] = np.arange(len(x_codes))
-
-    @staticmethod
-    def _table(known: Indices) -> tuple[Indices | None, Indices]:
-        if known[-1] >= DENSE:
-            return None, known
-        dense = np.full(int(known[-1]) + 1, -1, dtype=np.int64)
-        dense[known] = np.arange(len(known))
-        return dense, known
-
-    def __call__(self, codes: list[Indices]) -> Indices:
-        """Symbols of X for rows given as one array of codes a column; negative codes are unknown."""
-        prefix = np.zeros(len(codes[0]), dtype=np.int64)
-        for code, (width, dense, known) in zip(codes, self.steps, strict=True):
-            key = prefix * width + code
-            bad = (prefix < 0) | (code < 0)
-            if dense is not None:
-                bad |= key >= len(dense)
-                prefix = dense[np.where(bad, 0, key)]
-                prefix[bad] = -1
-            else:
-                position = np.minimum(np.searchsorted(known, key), len(known) - 1)
-                prefix = np.where(~bad & (known[position] == key), position, -1)
-        return np.where(prefix >= 0, self.symbol[prefix], -1)
-
-
 @dataclass
 class Tally:
     """What a sampler met: rows, rows with values unknown at design time by cause, and released symbols."""
@@ -134,18 +91,12 @@ class Sampler:
         """Build the tables."""
         if unseen not in UNSEEN_RULES:
             raise InvalidInputError(f"unseen={unseen!r} is unknown: use one of {', '.join(UNSEEN_RULES)}")
-        self.columns, self.x_codes, self.p_x = mechanism.public, mechanism.x_codes, mechanism.p_x
+        self.x_alphabet, self.p_x = mechanism.x_alphabet, mechanism.p_x
         self.unseen, self.n_x, self.n_y = unseen, len(mechanism.p_x), mechanism.n_y
         # One row more than there are symbols: p(y), for rows that are to say nothing.
         self.alias = Alias(np.vstack([mechanism.channel, mechanism.p_y[None, :]]))
-        self.recognise = Recogniser(self.columns, self.x_codes)
+        self.recognise = self.x_alphabet.recogniser()
         self._nearest: dict[tuple[int, ...], int] = {}
-
-    def encode(self, batch: Any) -> list[Indices]:
-        """Category codes of the public columns of an Arrow batch or table."""
-        return [
-            column.encode(batch.column(batch.schema.get_field_index(column.name))) for column in self.columns
-        ]
 
     def draw(self, batch: Any, uniforms: Uniforms, tally: Tally) -> tuple[Indices, NDArray[np.bool_] | None]:
         """Released symbols of a batch.
@@ -156,7 +107,7 @@ class Sampler:
         Raises:
             InvalidInputError: A value or combination was not there at design time, and the rule is ``"error"``.
         """
-        codes = self.encode(batch)
+        codes = self.x_alphabet.encode(batch)
         x = self.recognise(codes)
         new = x < 0
         kept = None
@@ -185,7 +136,7 @@ class Sampler:
         """New rows by the first column that is new; a new combination of known values goes under its own name."""
         causes: Counter[str] = Counter()
         left = np.ones(len(codes[0]), dtype=bool)
-        for column, code in zip(self.columns, codes, strict=True):
+        for column, code in zip(self.x_alphabet.columns, codes, strict=True):
             found = left & (code < 0)
             if found.any():
                 causes[column.name] += int(found.sum())
@@ -198,7 +149,7 @@ class Sampler:
         remedy = (
             "map it with --unseen nearest or marginal, drop such rows with --unseen drop, or design again"
         )
-        for column, code in zip(self.columns, codes, strict=True):
+        for column, code in zip(self.x_alphabet.columns, codes, strict=True):
             if code[row] < 0:
                 value = batch.column(batch.schema.get_field_index(column.name))[row].as_py()
                 known = (
@@ -206,7 +157,7 @@ class Sampler:
                 )
                 return f"row {before + row + 1}: {column.name}={value!r} was {known} at design time: {remedy}"
         values = ", ".join(
-            column.label(int(code[row])) for column, code in zip(self.columns, codes, strict=True)
+            column.label(int(code[row])) for column, code in zip(self.x_alphabet.columns, codes, strict=True)
         )
         return f"row {before + row + 1}: the combination {values} was not seen at design time: {remedy}"
 
@@ -219,8 +170,8 @@ class Sampler:
         """The symbol with the smallest distance; among equals the most probable one."""
         if row not in self._nearest:
             distance = np.zeros(self.n_x)
-            for j, (column, code) in enumerate(zip(self.columns, row, strict=True)):
-                known = self.x_codes[:, j]
+            for j, (column, code) in enumerate(zip(self.x_alphabet.columns, row, strict=True)):
+                known = self.x_alphabet.codes[:, j]
                 if isinstance(column.bins, Cut):
                     size = column.bins.size
                     code = {BELOW: 0, ABOVE: size - 1}.get(code, code)

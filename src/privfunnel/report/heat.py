@@ -35,7 +35,6 @@ class Heat:
         values: Probabilities, shape (rows, columns), rows and columns in drawing order.
         rows: Names of the rows, as attribute values.
         columns: Names of the columns.
-        legend: What full colour stands for.
     """
 
     title: str

@@ -14,11 +14,12 @@ from importlib import resources
 
 from privfunnel._version import __version__
 from privfunnel.curve import Curve
+from privfunnel.guessing import Guess
 from privfunnel.measures import to_bits
 from privfunnel.report import view
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line, Series, figure
-from privfunnel.report.meaning import Guess, Kept, explain
+from privfunnel.report.meaning import Kept, explain
 from privfunnel.solution import Solution
 from privfunnel.storage import write_text
 

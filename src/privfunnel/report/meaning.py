@@ -11,26 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.guessing import Guess, best_guesses
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.report.axes import Axis
 
-
-@dataclass(frozen=True)
-class Guess:
-    """How often the best guess of a private attribute is right (probabilities).
-
-    Attributes:
-        name: The attribute, or the combination of all of them.
-        before: Without the release.
-        after: From the released symbol.
-        original: From the public data itself.
-    """
-
-    name: str
-    before: float
-    after: float
-    original: float
+#: What the page calls the combination of all private attributes.
+TOGETHER = "all together"
 
 
 @dataclass(frozen=True)
@@ -97,31 +84,13 @@ def explain(problem: Problem, channel: Array, private: Axis, public: Axis) -> Me
     return Meaning(
         disclosure=point.disclosure,
         leakage=point.leakage,
-        guesses=_guesses(problem, p_sy, private),
-        kept=tuple(
-            _kept(name, public.collapse(p_xy, attribute)) for attribute, name in enumerate(public.names)
-        ),
+        guesses=best_guesses(private.alphabet, problem.p_sx, channel, together=TOGETHER),
+        kept=tuple(_kept(name, table) for name, table in public.alphabet.by_column(p_xy).items()),
         maximal_leakage=float(measures.maximal_leakage(p_sy)),
         max_lift=float(lift[s, y]),
         min_lift=float(lift.min()),
         most_telling=(s, int(used[y]), float(p_sy[:, y].sum())),
     )
-
-
-def _guesses(problem: Problem, p_sy: Array, private: Axis) -> tuple[Guess, ...]:
-    def guess(name: str, p_sx: Array, p_sy: Array) -> Guess:
-        before = float(p_sx.sum(axis=1).max())
-        # Guessing well from Y can never do worse than ignoring it; what rounding says otherwise is not real.
-        after = max(float(measures.guessing_accuracy(p_sy)), before)
-        return Guess(name, before, after, max(float(measures.guessing_accuracy(p_sx)), after))
-
-    found = [
-        guess(name, private.collapse(problem.p_sx, attribute), private.collapse(p_sy, attribute))
-        for attribute, name in enumerate(private.names)
-    ]
-    if len(found) > 1:
-        found.append(guess("all together", problem.p_sx, p_sy))
-    return tuple(found)
 
 
 def _kept(name: str, p_ay: Array) -> Kept:

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from privfunnel.curve import Curve
+from privfunnel.guessing import Guess
 from privfunnel.measures import Array, to_bits
 from privfunnel.report import heat
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
-from privfunnel.report.meaning import Guess, Meaning, explain
+from privfunnel.report.meaning import Meaning, explain
 from privfunnel.solution import Solution, Status
 
 GRID = 120  # intervals of the drawn lower bound

@@ -1,0 +1,175 @@
+"""The symbols of a variable made of columns: the combinations of categories that occur.
+
+S, X and the released Y are such variables. A symbol is a row of category codes, one a column; everything that is
+asked of symbols (their texts and values, the symbol of a new row, what a joint table says about a single column) is
+answered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privfunnel.engines.bins import Bins
+from privfunnel.engines.categories import Codes, Column, Value
+from privfunnel.measures import Array
+
+#: Entries up to which a recogniser keeps a table that is indexed directly.
+DENSE = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Alphabet:
+    """Combinations of categories, in a fixed order.
+
+    Attributes:
+        columns: The A columns.
+        codes: Category of each column, shape (symbols, A): symbol k is the combination ``codes[k]``.
+    """
+
+    columns: tuple[Column, ...]
+    codes: Codes
+
+    def __len__(self) -> int:
+        """The number of symbols."""
+        return len(self.codes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def bins(self) -> dict[str, Bins]:
+        """Recorded bins by column name."""
+        return {column.name: column.bins for column in self.columns if column.bins is not None}
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """One text a symbol, all different: ``sex=Male, income=>50K``."""
+        parts = [[column.label(code) for code in range(column.n_values)] for column in self.columns]
+        return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in self.codes.tolist())
+
+    @property
+    def values(self) -> list[tuple[Value, ...]]:
+        """The values of each symbol, one a column."""
+        return [
+            tuple(self.columns[j].values[code] for j, code in enumerate(row)) for row in self.codes.tolist()
+        ]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the codes are categories of the columns; read from a file, they may not be."""
+        sizes = np.array([column.n_values for column in self.columns])
+        return bool(
+            self.codes.ndim == 2
+            and self.codes.shape[1] == len(self.columns)
+            and (self.codes >= 0).all()
+            and (self.codes < sizes).all()
+        )
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a symbol is listed twice."""
+        return len(np.unique(self.codes, axis=0)) < len(self.codes)
+
+    def take(self, symbols: Iterable[int]) -> Alphabet:
+        """Some of the symbols, in the order given."""
+        return Alphabet(self.columns, self.codes[np.fromiter(symbols, dtype=np.int64)])
+
+    def largest_factor(self) -> Column:
+        """The column without which there would be the fewest symbols."""
+        if len(self.columns) == 1:
+            return self.columns[0]
+        left = [len(np.unique(np.delete(self.codes, j, axis=1), axis=0)) for j in range(len(self.columns))]
+        return self.columns[int(np.argmin(left))]
+
+    # --- joint tables -----------------------------------------------------------------------------------------
+
+    def by_column(self, joint: Array) -> dict[str, Array]:
+        """What a joint table says about each column alone.
+
+        Args:
+            joint: p(symbol, other), shape (symbols, others).
+
+        Returns:
+            Column name to p(category, other), shape (categories, others).
+        """
+        tables = {}
+        for j, column in enumerate(self.columns):
+            table = np.zeros((column.n_values, joint.shape[1]))
+            np.add.at(table, self.codes[:, j], joint)
+            tables[column.name] = table
+        return tables
+
+    def collapse(self, joint: Array, *, together: str | None = None) -> dict[str, Array]:
+        """:meth:`by_column` and, of several columns, their combination last.
+
+        Args:
+            joint: p(symbol, other), shape (symbols, others).
+            together: What to call the combination; all names joined by "and" by default.
+        """
+        tables = self.by_column(joint)
+        if len(self.columns) > 1:
+            tables[" and ".join(self.names) if together is None else together] = joint
+        return tables
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    def encode(self, batch: Any) -> list[Codes]:
+        """Category codes of an Arrow batch or table, one array a column; negative where a value is unknown."""
+        return [
+            column.encode(batch.column(batch.schema.get_field_index(column.name))) for column in self.columns
+        ]
+
+    def recogniser(self) -> Recogniser:
+        """What finds the symbols of encoded rows."""
+        return Recogniser(self)
+
+    def places(self, other: Alphabet) -> Codes:
+        """Where the symbols of another alphabet are in this one, by label; −1 for one that is not here."""
+        known = {label: i for i, label in enumerate(self.labels)}
+        return np.array([known.get(label, -1) for label in other.labels], dtype=np.int64)
+
+
+class Recogniser:
+    """Finds the symbol of each row of category codes; ``-1`` where the combination is new."""
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        """Prepare one small table a column: prefix of known combinations × category → longer prefix."""
+        self.steps: list[tuple[int, Codes | None, Codes]] = []
+        prefix = np.zeros(len(alphabet), dtype=np.int64)
+        for j, column in enumerate(alphabet.columns):
+            keys = prefix * column.n_values + alphabet.codes[:, j]
+            known, prefix = np.unique(keys, return_inverse=True)
+            prefix = prefix.reshape(-1)
+            self.steps.append((column.n_values, *self._table(known)))
+        self.symbol = np.empty(len(alphabet), dtype=np.int64)
+        self.symbol[prefix] = np.arange(len(alphabet))
+
+    @staticmethod
+    def _table(known: Codes) -> tuple[Codes | None, Codes]:
+        if known[-1] >= DENSE:
+            return None, known
+        dense = np.full(int(known[-1]) + 1, -1, dtype=np.int64)
+        dense[known] = np.arange(len(known))
+        return dense, known
+
+    def __call__(self, codes: Sequence[Codes]) -> Codes:
+        """Symbols of rows given as one array of codes a column; negative codes are unknown."""
+        prefix = np.zeros(len(codes[0]), dtype=np.int64)
+        for code, (width, dense, known) in zip(codes, self.steps, strict=True):
+            key = prefix * width + code
+            bad = (prefix < 0) | (code < 0)
+            if dense is not None:
+                bad |= key >= len(dense)
+                prefix = dense[np.where(bad, 0, key)]
+                prefix[bad] = -1
+            else:
+                position = np.minimum(np.searchsorted(known, key), len(known) - 1)
+                prefix = np.where(~bad & (known[position] == key), position, -1)
+        return np.where(prefix >= 0, self.symbol[prefix], -1)
