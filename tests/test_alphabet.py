@@ -22,9 +22,7 @@ def test_labels_and_values_say_the_same() -> None:
 
 def test_symbols_of_another_alphabet_are_found_by_their_labels() -> None:
     # The same symbols in another order, with other category numbers, and one that is not here.
-    other = Alphabet(
-        (SEX, Column("age", "integer", (2, 1, 7))), np.array([[1, 0], [1, 1], [0, 2], [0, 1]])
-    )
+    other = Alphabet((SEX, Column("age", "integer", (2, 1, 7))), np.array([[1, 0], [1, 1], [0, 2], [0, 1]]))
     assert BOTH.places(other).tolist() == [3, 2, -1, 0]
 
 
