@@ -15,14 +15,14 @@ from privfunnel.solvers.deadline import Deadline, cpu_clock
 
 QUICK = {
     "aem": pf.AEM(restarts=3, max_steps=100),
-    "drs-published": pf.DRS(runs=2, betas=(1.5, 3.0, 8.0)),
-    "dca-repaired": pf.DCA(variant="repaired", runs=2, betas=(1.5, 3.0, 8.0)),
+    "drs-published": pf.DRS(restarts=2, betas=(1.5, 3.0, 8.0)),
+    "dca-repaired": pf.RepairedDCA(restarts=2, betas=(1.5, 3.0, 8.0)),
     "greedy": "greedy",
     "submodular": "submodular",
     "deterministic": "deterministic",
     "slsqp": pf.SLSQP(restarts=2),
-    "control-maps": pf.RandomMaps(runs=100),
-    "control-starts": pf.RandomStarts(runs=5),
+    "control-maps": pf.RandomMaps(restarts=100),
+    "control-starts": pf.RandomStarts(restarts=5),
 }
 
 
@@ -113,7 +113,7 @@ def test_the_lineup_labels_variants_apart():
     assert set(lineup()) == set(labels())
     named = {name for name, _ in labels().values()}
     assert named == set(pf.solvers.registry.names()) - {"global", "perfect"}
-    assert set(lineup(["global", pf.DRS(variant="repaired"), pf.Greedy()])) == {
+    assert set(lineup(["global", pf.RepairedDRS(), pf.Greedy()])) == {
         "global",
         "drs-repaired",
         "greedy",

@@ -16,21 +16,33 @@ from privfunnel.solvers import registry
 #: Options that keep a solver quick here; quality is tested where the solver's own tests are.
 QUICK: dict[str, dict[str, Any]] = {
     "aem": {"restarts": 3, "max_steps": 60},
-    "drs": {"runs": 1, "outputs": (8, 3), "refine": 1, "max_steps": 500, "time_limit": math.inf},
+    "drs": {"restarts": 1, "outputs": (8, 3), "refine": 1, "max_steps": 500, "time_limit": math.inf},
     "dca": {
         "betas": (1.5, 5.0),
         "alphas": (0.05, 0.5),
-        "runs": 1,
+        "restarts": 1,
         "outputs": (4,),
         "max_steps": 30,
         "refine": 1,
         "time_limit": math.inf,
     },
-    "drs-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": math.inf},
-    "dca-repaired": {"runs": 1, "betas": (1.5, 5.0), "refine": 1, "max_steps": 50, "time_limit": math.inf},
+    "drs-repaired": {
+        "restarts": 1,
+        "betas": (1.5, 5.0),
+        "refine": 1,
+        "max_steps": 50,
+        "time_limit": math.inf,
+    },
+    "dca-repaired": {
+        "restarts": 1,
+        "betas": (1.5, 5.0),
+        "refine": 1,
+        "max_steps": 50,
+        "time_limit": math.inf,
+    },
     "ipopt": {"restarts": 2, "time_limit": math.inf},
     "slsqp": {"restarts": 1, "max_steps": 4, "time_limit": math.inf},
-    "submodular": {"slopes": (0.05, 0.2, 0.5), "starts": 4, "refine": 2, "time_limit": math.inf},
+    "submodular": {"slopes": (0.05, 0.2, 0.5), "restarts": 4, "refine": 2, "time_limit": math.inf},
 }
 
 #: Solvers whose cost forbids a public alphabet of this size, with the largest one they accept.

@@ -9,7 +9,7 @@ import pytest
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.drs import DRS, spread_starts
+from privfunnel.solvers.drs import DRS, RepairedDRS, spread_starts
 from privfunnel.solvers.drs.published import (
     CONVERGED,
     FROZEN,
@@ -21,17 +21,15 @@ from privfunnel.solvers.drs.published import (
 from privfunnel.solvers.drs.repaired import RepairedSettings, _solve_q, run_repaired
 from privfunnel.solvers.sweep import stationarity, uniform_starts
 
-P_S_GIVEN_X = np.array([[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]])
-
 
 @pytest.fixture(scope="module")
 def uniform() -> pf.Problem:
-    return pf.Problem.from_conditional(P_S_GIVEN_X, [1 / 3] * 3)
+    return pf.instances.load("synthetic-uniform")
 
 
 @pytest.fixture(scope="module")
 def skewed() -> pf.Problem:
-    return pf.Problem.from_conditional(P_S_GIVEN_X, [0.1, 0.3, 0.6])
+    return pf.instances.load("synthetic-skewed")
 
 
 def reference_run(p_sx, start, beta, settings):
@@ -133,11 +131,11 @@ def test_repaired_second_copy_is_solved_exactly():
     assert np.ptp(gradient, axis=-1).max() < 1e-7
 
 
-@pytest.mark.parametrize("variant", ["published", "repaired"])
-def test_a_wrong_penalty_ends_in_a_status_not_in_nan(uniform, variant):
+@pytest.mark.parametrize("cls", [DRS, RepairedDRS])
+def test_a_wrong_penalty_ends_in_a_status_not_in_nan(uniform, cls):
     rng = np.random.default_rng(0)
     for penalty in (1e-8, 5e3, 1e12):
-        batch = DRS(variant=variant, penalty=penalty, max_steps=200).run(
+        batch = cls(penalty=penalty, max_steps=200).run(
             uniform, uniform_starts(rng, 20, 3, 3), np.full(20, 2.0)
         )
         assert np.isfinite(batch.channel).all()
@@ -146,7 +144,7 @@ def test_a_wrong_penalty_ends_in_a_status_not_in_nan(uniform, variant):
 
 
 def test_a_penalty_that_never_converges_is_said_in_the_answer(uniform):
-    wrong = DRS(penalty=4096.0, runs=2, betas=(2.0, 4.0), max_steps=300)
+    wrong = DRS(penalty=4096.0, restarts=2, betas=(2.0, 4.0), max_steps=300)
     answer = wrong.solve(uniform, 0.5)
     assert "none of" in answer.message
     assert "penalty" in answer.message
@@ -154,11 +152,10 @@ def test_a_penalty_that_never_converges_is_said_in_the_answer(uniform):
         pf.trace(uniform, solver=wrong, points=5)
 
 
-@pytest.mark.parametrize("variant", ["published", "repaired"])
-def test_solve_meets_the_disclosure_and_is_seeded(skewed, variant):
+@pytest.mark.parametrize("cls", [DRS, RepairedDRS])
+def test_solve_meets_the_disclosure_and_is_seeded(skewed, cls):
     options = {
-        "variant": variant,
-        "runs": 2,
+        "restarts": 2,
         "betas": (1.0, 2.0, 4.0, 8.0),
         "refine": 1,
         "max_steps": 300,
@@ -166,35 +163,35 @@ def test_solve_meets_the_disclosure_and_is_seeded(skewed, variant):
     }
     for share in (0.1, 0.5, 0.9):
         target = share * skewed.disclosure_ceiling
-        first = pf.solve(skewed, disclosure=target, solver="drs", throw=False, **options)
-        again = pf.solve(skewed, disclosure=target, solver="drs", throw=False, **options)
+        first = pf.solve(skewed, disclosure=target, solver=cls.name, throw=False, **options)
+        again = pf.solve(skewed, disclosure=target, solver=cls.name, throw=False, **options)
         assert first.disclosure >= target - 1e-9
         assert first.leakage <= skewed.upper_bound(target) + 1e-9
         np.testing.assert_array_equal(first.channel, again.channel)
-        assert variant in first.message
+        assert cls.variant in first.message
 
 
 def test_the_sweep_of_the_repaired_variant_is_near_the_known_optimum(uniform):
-    curve = pf.trace(uniform, disclosures=[0.548752], solver=DRS(variant="repaired"), throw=False)
+    curve = pf.trace(uniform, disclosures=[0.548752], solver=RepairedDRS(), throw=False)
     assert 0.1208448 - 1e-7 <= curve.leakage[0] <= 0.1208448 + 2e-3
-    published = pf.trace(uniform, disclosures=[0.548752], solver=DRS(runs=10), throw=False)
+    published = pf.trace(uniform, disclosures=[0.548752], solver=DRS(restarts=10), throw=False)
     assert published.leakage[0] > curve.leakage[0]
 
 
 def test_zeros_in_the_table_give_no_nan():
     problem = pf.Problem([[5, 0, 3, 0], [0, 2, 0, 4], [1, 0, 0, 2]])
-    for variant in ("published", "repaired"):
+    for cls in (DRS, RepairedDRS):
         solution = pf.solve(
             problem,
             disclosure=0.6,
-            solver=DRS(variant=variant, runs=1, betas=(1.5, 3.0), refine=1, max_steps=300),
+            solver=cls(restarts=1, betas=(1.5, 3.0), refine=1, max_steps=300),
             throw=False,
         )
         assert np.isfinite(solution.channel).all()
         assert solution.disclosure >= 0.6 - 1e-9
 
 
-def test_a_spent_budget_stops_the_runs(uniform):
+def test_a_passed_deadline_stops_the_runs(uniform):
     spent = Deadline(1e-9)
     rng = np.random.default_rng(0)
     settings = PublishedSettings(tolerance=1e-300)
@@ -211,14 +208,14 @@ def test_a_spent_budget_stops_the_runs(uniform):
 
 def test_progress_is_told_and_an_interrupt_passes(uniform):
     news = []
-    list(DRS(runs=1, betas=(2.0,)).trace(uniform, [0.5], progress=news.append))
+    list(DRS(restarts=1, betas=(2.0,)).trace(uniform, [0.5], progress=news.append))
     assert news[-1].done == news[-1].total
 
     def stop(_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(DRS(runs=1, betas=(2.0,)).trace(uniform, [0.5], progress=stop))
+        list(DRS(restarts=1, betas=(2.0,)).trace(uniform, [0.5], progress=stop))
 
 
 def test_starts_are_channels():
@@ -234,7 +231,7 @@ def test_starts_are_channels():
 @pytest.mark.parametrize(
     "options",
     [
-        {"variant": "improved"}, {"betas": (0.5,)}, {"betas": ()}, {"outputs": (1,)}, {"runs": 0}, {"penalty": -1.0},
+        {"betas": (0.5,)}, {"betas": ()}, {"outputs": (1,)}, {"restarts": 0}, {"penalty": -1.0},
         {"shrink": 1.5}, {"time_limit": 0.0}, {"max_steps": 2.5}, {"refine": -1},
     ],
 )  # fmt: skip
@@ -243,20 +240,10 @@ def test_options_are_checked(options):
         DRS(**options)
 
 
-def test_variants_have_names_of_their_own(skewed):
-    assert DRS().name == "drs"
-    repaired = DRS(variant="repaired")
-    assert repaired.name == pf.RepairedDRS().name == "drs-repaired"
-    assert pickle.loads(pickle.dumps(repaired)).name == "drs-repaired"
-    quick = {
-        "runs": 1,
-        "betas": (2.0, 4.0),
-        "refine": 0,
-        "max_steps": 100,
-        "time_limit": math.inf,
-        "throw": False,
-    }
-    by_name = pf.solve(skewed, disclosure=0.4, solver="drs-repaired", **quick)
-    by_option = pf.solve(skewed, disclosure=0.4, solver="drs", variant="repaired", **quick)
-    assert by_name.solver == by_option.solver == "drs-repaired"
-    np.testing.assert_array_equal(by_name.channel, by_option.channel)
+def test_variants_are_siblings_with_names_of_their_own(skewed):
+    assert (DRS().name, RepairedDRS().name) == ("drs", "drs-repaired")
+    assert not issubclass(RepairedDRS, DRS)
+    assert not hasattr(RepairedDRS(), "shrink")
+    assert pickle.loads(pickle.dumps(RepairedDRS())) == RepairedDRS()
+    quick = {"restarts": 1, "betas": (2.0, 4.0), "refine": 0, "max_steps": 100, "throw": False}
+    assert pf.solve(skewed, disclosure=0.4, solver="drs-repaired", **quick).solver == "drs-repaired"

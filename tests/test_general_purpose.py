@@ -16,12 +16,10 @@ from privfunnel.solvers.nlp.ipopt import IPOPT
 from privfunnel.solvers.nlp.slsqp import SLSQP, disclosure_gradient, leakage_and_gradient
 from privfunnel.solvers.nlp.starts import feasible_starts, lift
 
-P_S_GIVEN_X = np.array([[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]])
-
 
 @pytest.fixture(scope="module")
 def uniform() -> pf.Problem:
-    return pf.Problem.from_conditional(P_S_GIVEN_X, [1 / 3] * 3)
+    return pf.instances.load("synthetic-uniform")
 
 
 @pytest.fixture

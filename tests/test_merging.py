@@ -21,8 +21,6 @@ from privfunnel.solvers.merging.submodular import (
     search_subset,
 )
 
-P_S_GIVEN_X = np.array([[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]])
-
 
 def random_problem(rng, n_x, n_s=3, concentration=1.0):
     return pf.Problem(rng.dirichlet(np.full(n_s * n_x, concentration)).reshape(n_s, n_x))
@@ -85,7 +83,7 @@ def test_greedy_is_the_steepest_of_all_merge_sequences(n_x):
 
 
 def test_greedy_on_the_synthetic_problem():
-    problem = pf.Problem.from_conditional(P_S_GIVEN_X, [1 / 3] * 3)
+    problem = pf.instances.load("synthetic-uniform")
     ceiling = problem.disclosure_ceiling
     low = pf.solve(problem, disclosure=0.4 * ceiling, solver="greedy")
     high = pf.solve(problem, disclosure=0.8 * ceiling, solver="greedy")
@@ -94,11 +92,16 @@ def test_greedy_on_the_synthetic_problem():
     assert set(np.unique(low.channel)) == {0.0, 1.0}
 
 
-def test_greedy_merges_twins_for_free():
-    """Two symbols with the same p(s|x) merge without a loss of privacy: greedy must find that it gains nothing."""
+def test_greedy_does_not_spend_disclosure_on_twins():
+    """Symbols with the same p(s|x) leak the same apart and together: the only merge that gains is with the third."""
     problem = pf.Problem([[0.2, 0.2, 0.1], [0.1, 0.1, 0.3]])
+    twins, other = (problem.evaluate(channel_of(labels)) for labels in ([0, 0, 1], [0, 1, 0]))
+    assert twins.leakage == pytest.approx(problem.leakage_ceiling, abs=1e-15)
+    assert min(twins.disclosure, other.disclosure) > 0.6  # either merge is allowed, a second one is not
     solution = pf.solve(problem, disclosure=0.6, solver="greedy")
-    assert solution.disclosure >= 0.6
+    assert solution.leakage == pytest.approx(other.leakage, abs=1e-15)
+    assert solution.leakage < 0.5 * twins.leakage
+    assert (solution.channel[0] != solution.channel[1]).any()
 
 
 def recursive_partitions(items):
@@ -213,15 +216,15 @@ def test_submodular_answers_between_its_points():
 
 def test_controls_are_feasible_and_seeded():
     problem = random_problem(np.random.default_rng(5), 6)
-    for solver in (RandomMaps(runs=200), RandomStarts(runs=20)):
+    for solver in (RandomMaps(restarts=200), RandomStarts(restarts=20)):
         for share in (0.05, 0.5, 0.95):
             asked = share * problem.disclosure_ceiling
             first = pf.solve(problem, disclosure=asked, solver=solver, seed=3)
             again = pf.solve(problem, disclosure=asked, solver=solver, seed=3)
             assert first.disclosure >= asked - 1e-9
             np.testing.assert_array_equal(first.channel, again.channel)
-    more = pf.solve(problem, disclosure=0.5, solver=RandomMaps(runs=2000), seed=3).leakage
-    assert more <= pf.solve(problem, disclosure=0.5, solver=RandomMaps(runs=20), seed=3).leakage + 1e-12
+    more = pf.solve(problem, disclosure=0.5, solver=RandomMaps(restarts=2000), seed=3).leakage
+    assert more <= pf.solve(problem, disclosure=0.5, solver=RandomMaps(restarts=20), seed=3).leakage + 1e-12
 
 
 def test_random_maps_are_deterministic_and_of_all_sizes():
@@ -243,8 +246,8 @@ def test_progress_is_told():
     ("cls", "options"),
     [
         (Submodular, {"slopes": (1.2,)}), (Submodular, {"slopes": ()}), (Submodular, {"exact_outputs": 17}),
-        (Submodular, {"starts": 0}), (Deterministic, {"max_symbols": 0}), (RandomMaps, {"runs": -1}),
-        (RandomStarts, {"runs": True}),
+        (Submodular, {"restarts": 0}), (Deterministic, {"max_symbols": 0}), (RandomMaps, {"restarts": -1}),
+        (RandomStarts, {"restarts": True}),
     ],
 )  # fmt: skip
 def test_options_are_checked(cls, options):

@@ -22,16 +22,10 @@ SMALL = tuple(panel for panel in reproduce.PANELS if panel.key.startswith("synth
 
 
 def small_runs(self: Plan, panel: panels.Panel) -> dict[str, tuple[str, dict[str, Any]]]:
-    published = {
-        "runs": 2,
-        "betas": (1.0, 2.0, 4.0),
-        "time_limit": 20.0,
-        "variant": "published",
-    }
-    repaired = {**published, "variant": "repaired"}
+    sweep = {"restarts": 2, "betas": (1.0, 2.0, 4.0), "time_limit": 20.0}
     return {
         AEM: ("aem", {"restarts": 3, "max_steps": 60, "outputs": panel.outputs, "accelerate": False}),
-        **{name: ("drs", repaired if "repaired" in name else published) for name in ALL_SERIES[1:]},
+        **{name: ("drs-repaired" if "repaired" in name else "drs", sweep) for name in ALL_SERIES[1:]},
     }
 
 
@@ -49,7 +43,7 @@ def test_the_settings_are_the_papers() -> None:
         assert solver == "aem"
         assert (options["restarts"], options["max_steps"], options["accelerate"]) == (30, 500, False)
         assert options["outputs"] == (4 if panel.instance.startswith("synthetic") else None)
-        assert plan.runs(panel)[DRS][1]["variant"] == "published"
+        assert plan.runs(panel)[DRS][0] == "drs"
     readings = {(panel.instance, panel.perturbation) for panel in reproduce.PANELS}
     for instance in ("heart-failure", "census-income"):
         assert {(instance, "probabilities"), (instance, "counts")} < readings

@@ -96,9 +96,9 @@ class Plan:
         drs = {"time_limit": limit}
         return {
             AEM: ("aem", aem),
-            DRS: ("drs", {"variant": "published", **drs}),
-            DRS_TUNED: ("drs", {"variant": "published", **drs, **TUNED}),
-            DRS_REPAIRED: ("drs", {"variant": "repaired", **drs}),
+            DRS: ("drs", drs),
+            DRS_TUNED: ("drs", {**drs, **TUNED}),
+            DRS_REPAIRED: ("drs-repaired", drs),
         }
 
     def settings(self, panel: Panel) -> dict[str, Any]:

@@ -55,6 +55,13 @@ class Solver(metaclass=Configured):
     #: Whether it answers only what leaks nothing, up to the free disclosure R0.
     free_only: ClassVar[bool] = False
 
+    # What :mod:`.retired` reads. Former name of an option → today's; of one that is gone → what to do instead; options
+    # for which None once stood for the default, or for no limit; former value of ``variant`` → its class of today.
+    renamed: ClassVar[dict[str, str]] = {}
+    dropped: ClassVar[dict[str, str]] = {}
+    formerly_none: ClassVar[tuple[str, ...]] = ()
+    variants: ClassVar[dict[str, type[Solver]]] = {}
+
     @property
     def target_gap(self) -> float:
         """The gap in nats at which an answer counts as proved optimal."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,53 +11,44 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts
-from privfunnel.solvers.options import check_whole
-from privfunnel.solvers.sweep import Pool, evaluate_batch
+from privfunnel.solvers.options import check_seconds, check_whole
+from privfunnel.solvers.pool import Pool, evaluate_batch
+from privfunnel.solvers.sweep import Sweep
 
+#: Entries of the maps that are evaluated at one time.
 _BATCH_ENTRIES = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomMaps(Solver):
+class RandomMaps(Sweep):
     """The envelope of random deterministic maps, time-shared: the control of the sweeping and merging methods.
 
     Attributes:
-        runs: Number of random maps.
+        restarts: Number of random maps.
+        time_limit: Seconds after which no further map is drawn; infinite for no limit.
     """
 
     name: ClassVar[str] = "control-maps"
-    sweeps: ClassVar[bool] = True
+    iterative: ClassVar[bool] = False
+    renamed: ClassVar[dict[str, str]] = {"runs": "restarts"}
 
-    runs: int = 4800
+    restarts: int = 4800
 
     def __post_init__(self) -> None:
         """Check the options."""
-        check_whole("control-maps", 1, runs=self.runs)
+        check_whole(self.name, 1, restarts=self.restarts)
+        check_seconds(self.name, self.time_limit)
 
-    def solve(
-        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
-    ) -> Answer:
-        """Time-share the two neighbours of ``disclosure`` on the envelope of all draws."""
-        return self._pool(problem, seed).answer(disclosure)
-
-    def trace(
-        self,
-        problem: Problem,
-        disclosures: Iterable[float],
-        *,
-        seed: int = 0,
-        progress: Listener | None = None,
-    ) -> Iterator[Answer]:
-        """The draws on the envelope, and the best draw in each 0.1 nat of disclosure."""
-        yield from self._pool(problem, seed).answers()
-
-    def _pool(self, problem: Problem, seed: int) -> Pool:
+    def _swept(self, problem: Problem, seed: int, deadline: Deadline, progress: Listener | None) -> Pool:
         rng = np.random.default_rng(seed)
-        pool = Pool(problem.p_sx, iterative=False)
+        pool = Pool(problem.p_sx, iterative=self.iterative)
         block = max(1, _BATCH_ENTRIES // problem.n_x**2)
-        for first in range(0, self.runs, block):
-            maps = random_maps(rng, min(block, self.runs - first), problem.n_x)
+        for first in range(0, self.restarts, block):
+            if deadline.passed():
+                break
+            maps = random_maps(rng, min(block, self.restarts - first), problem.n_x)
             pool.runs += len(maps)
             pool.add(maps, [Status.FEASIBLE] * len(maps), np.zeros(len(maps)), np.full(len(maps), np.nan))
         return pool
@@ -76,22 +66,23 @@ class RandomStarts(Solver):
     """The best of random feasible starts with zero iterations: the control of the restarted local methods.
 
     Attributes:
-        runs: Number of starts for each disclosure.
+        restarts: Number of starts for each disclosure.
     """
 
     name: ClassVar[str] = "control-starts"
+    renamed: ClassVar[dict[str, str]] = {"runs": "restarts"}
 
-    runs: int = 30
+    restarts: int = 30
 
     def __post_init__(self) -> None:
         """Check the options."""
-        check_whole("control-starts", 1, runs=self.runs)
+        check_whole(self.name, 1, restarts=self.restarts)
 
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """The start of least leakage among those drawn for ``disclosure``, N = M + 1 outputs."""
         rng = np.random.default_rng(seed)
-        starts = feasible_starts(rng, problem, disclosure, self.runs, problem.n_x + 1)
+        starts = feasible_starts(rng, problem, disclosure, self.restarts, problem.n_x + 1)
         _, leakage = evaluate_batch(problem.p_sx, starts)
         return Answer(channel=starts[int(np.argmin(leakage))], status=Status.FEASIBLE)

@@ -39,3 +39,18 @@ def check_choice(solver: str, name: str, value: str, choices: tuple[str, ...]) -
     if value not in choices:
         listed = " or ".join(repr(choice) for choice in choices)
         raise InvalidInputError(f"{solver}: {name}={value!r} is not known: choose {listed}")
+
+
+def check_numbers(solver: str, name: str, values: tuple[float, ...], least: float = 0.0) -> None:
+    """Raise unless ``values`` are some finite numbers above 0, each at least ``least``."""
+    check_some(solver, name, values)
+    for value in values:
+        if not (0.0 < value < math.inf and value >= least):
+            wanted = f"numbers ≥ {least:g}" if least > 0.0 else "numbers above 0"
+            raise InvalidInputError(f"{solver}: {name} has {value!r}, which is not usable: give {wanted}")
+
+
+def check_some(solver: str, name: str, values: tuple[float, ...]) -> None:
+    """Raise where ``values`` is empty."""
+    if not values:
+        raise InvalidInputError(f"{solver}: {name} is empty: give at least one value, or leave it out")

@@ -7,12 +7,11 @@ class only lists what changed.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from abc import ABCMeta
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from privfunnel.errors import InvalidInputError, RetiredOptionWarning
 
@@ -21,19 +20,7 @@ VARIANT = "variant"
 
 
 class Configured(ABCMeta):
-    """Classes whose keyword arguments may carry former names.
-
-    Attributes:
-        renamed: Former name of an option → today's.
-        dropped: Former name of an option that is gone → what to do instead; its value is ignored.
-        formerly_none: Options for which None once stood for the default, or for no limit.
-        variants: Former value of ``variant`` → the class that it stands for.
-    """
-
-    renamed: ClassVar[Mapping[str, str]] = {}
-    dropped: ClassVar[Mapping[str, str]] = {}
-    formerly_none: ClassVar[tuple[str, ...]] = ()
-    variants: ClassVar[Mapping[str, type]] = {}
+    """Classes whose keyword arguments may carry former names: see the four tables of ``base.Solver``."""
 
     def __call__(cls, **options: Any) -> Any:
         """Make an instance from options under today's or former names."""
@@ -49,7 +36,6 @@ def modernise(cls: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
     """
     if VARIANT in options and cls.variants:
         cls = _variant(cls, options[VARIANT])
-    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
     current: dict[str, Any] = {}
     for name, value in options.items():
         if name == VARIANT and cls.variants:
@@ -65,8 +51,11 @@ def modernise(cls: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
                 )
             _warn(f"{cls.name}: the option {name!r} is now called {new!r}")
         if value is None and new in cls.formerly_none:
-            value = math.inf if new == "time_limit" else defaults[new]
-            _warn(f"{cls.name}: {new}=None is now written {new}={value!r}")
+            remedy = "written math.inf" if new == "time_limit" else "said by leaving it out"
+            _warn(f"{cls.name}: {name}=None is now {remedy}")
+            if new != "time_limit":
+                continue
+            value = math.inf
         current[new] = value
     return cls, current
 

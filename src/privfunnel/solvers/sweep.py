@@ -1,160 +1,242 @@
-"""Pools of achieved channels: a method that only reaches scattered points still answers every disclosure.
+"""Sweeps: methods that answer for a multiplier, not for a disclosure, and draw a curve by trying many.
 
-So do a sweep over a multiplier and a family of deterministic maps, by the lower convex :mod:`~privfunnel.envelope`.
+For one multiplier λ such a method minimises I(S;Y) − λ I(X;Y) and lands where it lands. All that it reaches goes into a
+:class:`~privfunnel.solvers.pool.Pool`, whose lower convex envelope answers every disclosure by time sharing. A solver
+says how to fill the pool; the classes here do the rest:
+
+* :class:`Sweep` sweeps once;
+* :class:`MultiplierSweep` also searches the multiplier around an asked disclosure;
+* :class:`RestartedSweep` fills the pool with batches of runs from random starts, spread over the numbers of outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privfunnel import channels as ch
-from privfunnel.envelope import Envelope, lower_envelope
-from privfunnel.measures import Array, entropy, mutual_information
-from privfunnel.solution import Answer, Record, Status
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import Answer
+from privfunnel.solvers.base import Listener, Progress, TimeLimited
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.options import check_numbers, check_positive, check_seconds, check_some, check_whole
+from privfunnel.solvers.pool import Pool
 
 _TINY = 1e-300
+#: Added to the seed in each round of the search around a disclosure: a prime, so that rounds share no stream.
+ROUND_SEED = 7919
+#: Entries of the channels of one batch of runs: enough to hide NumPy's overhead, few enough for the cache.
+BATCH_ENTRIES = 60_000
+#: A sweep goes over all N at least this many times, with a part of the restarts each: a time limit thins it evenly.
+ROUNDS = 5
 
 
-def evaluate_batch(p_sx: Array, channels: Array) -> tuple[Array, Array]:
-    """Disclosure and leakage (runs,) of a batch of channels (runs, M, N), in nats."""
-    p_x = p_sx.sum(axis=0)
-    p_xy = p_x[:, None] * channels
-    return mutual_information(p_xy), mutual_information((p_sx / p_x) @ p_xy)
+@dataclass(frozen=True, kw_only=True)
+class Sweep(TimeLimited):
+    """A method whose points lie where they lie.
 
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A channel that a run ended with, its point, and how it got there (``multiplier`` is λ, a slope)."""
-
-    channel: Array
-    disclosure: float
-    leakage: float
-    status: Status
-    steps: int = 0
-    multiplier: float | None = None
-
-
-class Pool:
-    """Channels achieved so far for one problem, thinned to those that can still matter.
-
-    Kept are the vertices of the lower envelope and the least leakage in every bin of disclosure of the given width.
-    The constant and the identity channel are there from the start: they are the exact answers for λ = 0 and λ ≥ 1.
-
-    Args:
-        p_sx: The joint table (K, M).
-        width: Width of the bins in nats.
-        iterative: Whether the runs have a stopping test of their own.
+    Attributes:
+        time_limit: Seconds after which no further run is started and running ones are cut; infinite for no limit.
     """
 
-    def __init__(self, p_sx: Array, width: float = 0.1, *, iterative: bool = True) -> None:
-        """Start with the two ends of the curve."""
-        self.p_sx = p_sx
-        self.width = width
-        self.iterative = iterative
-        n_x = p_sx.shape[1]
-        ceiling = float(entropy(p_sx.sum(axis=0)))
-        self._kept = [
-            Candidate(ch.constant(n_x), 0.0, 0.0, Status.CONVERGED, multiplier=0.0),
-            Candidate(
-                ch.identity(n_x), ceiling, float(mutual_information(p_sx)), Status.CONVERGED, multiplier=1.0
-            ),
-        ]
-        self.runs = 0
-        self.converged = 0
+    sweeps: ClassVar[bool] = True
+    #: Whether its runs have a stopping test of their own.
+    iterative: ClassVar[bool] = True
 
-    def add(self, channels: Array, statuses: list[Status], steps: NDArray[Any], multipliers: Array) -> None:
-        """Offer a batch of channels (runs, M, N) with their statuses, step counts and multipliers λ."""
-        if not len(channels):
-            return
-        disclosure, leakage = evaluate_batch(self.p_sx, channels)
-        old_i = np.array([c.disclosure for c in self._kept])
-        old_l = np.array([c.leakage for c in self._kept])
-        n_old = len(self._kept)
-        all_i, all_l = np.concatenate([old_i, disclosure]), np.concatenate([old_l, leakage])
-        wanted = (
-            set(lower_envelope(all_i, all_l).tolist()) | set(_best_in_bins(all_i, all_l, self.width)) | {0, 1}
-        )
-        kept = []
-        for i in sorted(wanted):
-            if i < n_old:
-                kept.append(self._kept[i])
-                continue
-            k = i - n_old
-            channel = channels[k][:, channels[k].any(axis=0)].copy()
-            kept.append(
-                Candidate(
-                    channel,
-                    float(disclosure[k]),
-                    float(leakage[k]),
-                    statuses[k],
-                    int(steps[k]),
-                    float(multipliers[k]),
-                )
-            )
-        self._kept = kept
+    def solve(
+        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
+    ) -> Answer:
+        """Sweep, then time-share the two neighbours of ``disclosure`` on the envelope of all runs."""
+        deadline = Deadline(self.time_limit)
+        pool = self._swept(problem, seed, deadline, progress)
+        self._search(problem, pool, disclosure, seed, deadline)
+        return pool.answer(disclosure, message=self._message(pool, deadline), seconds=deadline.elapsed())
 
-    def __iter__(self) -> Iterator[Candidate]:
-        """Everything kept, by growing disclosure."""
-        return iter(sorted(self._kept, key=lambda c: (c.disclosure, c.leakage)))
+    def trace(
+        self,
+        problem: Problem,
+        disclosures: Iterable[float],
+        *,
+        seed: int = 0,
+        progress: Listener | None = None,
+    ) -> Iterator[Answer]:
+        """The native sweep: the envelope of all runs, and the best run in each 0.1 nat of disclosure."""
+        deadline = Deadline(self.time_limit)
+        pool = self._swept(problem, seed, deadline, progress)
+        yield from pool.answers(message=self._message(pool, deadline))
 
-    def envelope(self) -> Envelope:
-        """The lower convex envelope of everything kept; its index counts by growing disclosure."""
-        kept = list(self)
-        return Envelope.of([(c.disclosure, c.leakage) for c in kept], [c.channel for c in kept])
+    @abstractmethod
+    def _swept(self, problem: Problem, seed: int, deadline: Deadline, progress: Listener | None) -> Pool:
+        """A pool with all that one sweep reaches."""
 
-    def value(self, disclosure: float) -> float:
-        """Leakage of the envelope at ``disclosure``."""
-        return float(self.envelope().value(disclosure))
+    def _search(self, problem: Problem, pool: Pool, disclosure: float, seed: int, deadline: Deadline) -> None:
+        """Add to the pool what lowers its envelope at ``disclosure``; nothing, where there is no multiplier."""
 
-    def answer(self, disclosure: float, *, message: str = "", seconds: float = 0.0) -> Answer:
-        """The envelope at ``disclosure`` as a channel that time-shares its two neighbours."""
-        envelope, kept = self.envelope(), list(self)
-        at = envelope.vertex(disclosure)
-        around = [kept[envelope.index[i]] for i in envelope.neighbours(disclosure)[:2]]
-        return Answer(
-            channel=envelope.channel(disclosure),
-            status=Status.FEASIBLE if at is None else kept[envelope.index[at]].status,
-            slope=min(max(envelope.slope(disclosure), 0.0), 1.0),
-            steps=sum(candidate.steps for candidate in around),
-            seconds=seconds,
-            message=message,
-            record=self.record(),
-        )
-
-    def answers(self, *, message: str = "") -> Iterator[Answer]:
-        """Everything kept but the two ends, by growing disclosure: what a sweep found."""
-        ends = self._kept[:2]
-        for c in self:
-            if c not in ends:
-                yield Answer(
-                    channel=c.channel, status=c.status, slope=c.multiplier, steps=c.steps, message=message,
-                    record=self.record(),
-                )  # fmt: skip
-
-    def record(self) -> Record:
-        """How many runs the pool has seen and, where they have one, how many met their own stopping test."""
-        series = {"runs": np.array([float(self.runs)])}
-        if self.iterative:
-            series["converged"] = np.array([float(self.converged)])
-        return Record(series=series)
-
-    def slope(self, disclosure: float) -> float:
-        """Slope of the envelope's segment at ``disclosure``."""
-        return self.envelope().slope(disclosure)
+    def _message(self, pool: Pool, deadline: Deadline) -> str:
+        """What is worth telling of the runs, in a sentence."""
+        return f"{self.name}: the sweep was cut by the time limit" if deadline.passed() else ""
 
 
-def _best_in_bins(disclosure: Array, leakage: Array, width: float) -> list[int]:
-    """Index of the least leakage in every occupied bin of disclosure."""
-    bins = np.round(disclosure / width).astype(np.int64)
-    order = np.lexsort((leakage, bins))
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = bins[order[1:]] != bins[order[:-1]]
-    return [int(i) for i in order[first]]
+@dataclass(frozen=True, kw_only=True)
+class MultiplierSweep(Sweep):
+    """A sweep over multipliers, which can be repeated at the slope of the chord around an asked disclosure.
+
+    Attributes:
+        refine: How many times :meth:`solve` repeats it at most.
+    """
+
+    #: Gains in leakage (nats) and slopes that are too small to go on for.
+    resolution: ClassVar[float] = 1e-9
+
+    refine: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_seconds(self.name, self.time_limit)
+        check_whole(self.name, 0, refine=self.refine)
+
+    @abstractmethod
+    def _multipliers(self) -> Array:
+        """The multipliers of the sweep, as the method counts them (β or λ)."""
+
+    @abstractmethod
+    def _multiplier(self, slope: float) -> float:
+        """The multiplier that belongs to a slope λ of the curve."""
+
+    @abstractmethod
+    def _fill(
+        self,
+        problem: Problem,
+        pool: Pool,
+        multipliers: Array,
+        seed: int,
+        deadline: Deadline,
+        progress: Listener | None,
+    ) -> None:
+        """Run the method for these multipliers and add what it reaches to the pool, until the deadline."""
+
+    def _swept(self, problem: Problem, seed: int, deadline: Deadline, progress: Listener | None) -> Pool:
+        pool = Pool(problem.p_sx, iterative=self.iterative)
+        self._fill(problem, pool, self._multipliers(), seed, deadline, progress)
+        return pool
+
+    def _search(self, problem: Problem, pool: Pool, disclosure: float, seed: int, deadline: Deadline) -> None:
+        for round_ in range(1, self.refine + 1):
+            before, slope = pool.value(disclosure), pool.slope(disclosure)
+            if deadline.passed() or slope <= self.resolution:
+                return
+            multiplier = np.array([self._multiplier(slope)])
+            self._fill(problem, pool, multiplier, seed + ROUND_SEED * round_, deadline, None)
+            if pool.value(disclosure) > before - self.resolution:
+                return
+
+
+class Job(NamedTuple):
+    """A batch of runs of one shape: the restarts ``first``, ``first + 1``, … with ``n_y`` outputs."""
+
+    n_y: int
+    first: int
+    restarts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartedSweep(MultiplierSweep):
+    """A sweep over β = 1/λ, the number of outputs N and random starts, in batches of runs of one shape.
+
+    Attributes:
+        betas: Multipliers β of the sweep.
+        outputs: Numbers of outputs N to try; None for the method's own choice, which depends on the table.
+        restarts: Random starts for each cell of the sweep.
+        tolerance: Stopping tolerance of a run.
+        max_steps: Cap on the iterations of a run.
+    """
+
+    renamed: ClassVar[dict[str, str]] = {"runs": "restarts"}
+    formerly_none: ClassVar[tuple[str, ...]] = ("betas", "restarts", "tolerance", "max_steps", "time_limit")
+    #: Which form of the method this is: ``"published"`` or ``"repaired"``.
+    variant: ClassVar[str] = ""
+    #: The least β that means something to the method.
+    least_beta: ClassVar[float] = 1.0
+
+    betas: tuple[float, ...]
+    outputs: tuple[int, ...] | None = None
+    restarts: int
+    tolerance: float
+    max_steps: int
+    time_limit: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        check_whole(self.name, 1, restarts=self.restarts, max_steps=self.max_steps)
+        check_positive(self.name, tolerance=self.tolerance)
+        check_numbers(self.name, "betas", self.betas, self.least_beta)
+        if self.outputs is not None:
+            check_whole(self.name, 2, **{f"outputs[{i}]": n for i, n in enumerate(self.outputs)})
+            check_some(self.name, "outputs", self.outputs)
+
+    @abstractmethod
+    def _outputs(self, problem: Problem) -> tuple[int, ...]:
+        """The numbers of outputs N that the method tries where none are given."""
+
+    @abstractmethod
+    def _runs_per_restart(self, n_betas: int) -> int:
+        """Runs of one shape that a restart means: one for each cell of the sweep."""
+
+    @abstractmethod
+    def _run_job(
+        self,
+        problem: Problem,
+        pool: Pool,
+        job: Job,
+        betas: Array,
+        rng: np.random.Generator,
+        deadline: Deadline,
+    ) -> None:
+        """Draw the starts of a job, run them and add what they reach to the pool."""
+
+    def _multipliers(self) -> Array:
+        return np.array(self.betas)
+
+    def _multiplier(self, slope: float) -> float:
+        return max(1.0, 1.0 / slope)
+
+    def _fill(
+        self,
+        problem: Problem,
+        pool: Pool,
+        multipliers: Array,
+        seed: int,
+        deadline: Deadline,
+        progress: Listener | None,
+    ) -> None:
+        jobs = self._jobs(problem, len(multipliers), seed)
+        for done, job in enumerate(jobs, start=1):
+            if deadline.passed():
+                return
+            rng = np.random.default_rng([seed, job.n_y, job.first, 1])
+            self._run_job(problem, pool, job, multipliers, rng, deadline)
+            if progress is not None:
+                method = self.name.removesuffix("-repaired")
+                message = f"{method} ({self.variant}), N = {job.n_y}"
+                progress(Progress(done=done, total=len(jobs), message=message))
+
+    def _jobs(self, problem: Problem, n_betas: int, seed: int) -> list[Job]:
+        """The batches of a sweep, in an order that mixes the N, so that a time limit thins them evenly."""
+        order = np.random.default_rng([seed, 0])
+        cells = self._runs_per_restart(n_betas) * problem.n_x
+        jobs: list[tuple[float, Job]] = []
+        for n_y in self._outputs(problem) if self.outputs is None else self.outputs:
+            block = min(max(1, BATCH_ENTRIES // (cells * n_y)), math.ceil(self.restarts / ROUNDS))
+            for first in range(0, self.restarts, block):
+                job = Job(n_y, first, min(block, self.restarts - first))
+                jobs.append((float(order.random()) + first, job))
+        return [job for _, job in sorted(jobs)]
 
 
 def uniform_starts(rng: np.random.Generator, runs: int, n_x: int, n_y: int) -> Array:

@@ -15,7 +15,13 @@ import numpy as np
 from privfunnel.measures import Array
 
 _TINY = 1e-300
+#: The authors keep every probability this far from 0 and 1.
 _CLIP = 1e-8
+#: Projected gradient steps for the regression at most, the change of an entry at which it is solved, and the momentum
+#: where the problem has no curvature of its own to set it by.
+_REGRESSION_STEPS, _REGRESSION_CHANGE, _SPARSE_MOMENTUM = 400, 1e-10, 0.9
+#: Logarithm of the smallest entry: just above log _TINY, so that every entry stays positive.
+_LOG_FLOOR = -690.0
 
 
 @dataclass(frozen=True)
@@ -76,21 +82,21 @@ def published_step(table: Table, channel: Array, beta: Array, weight: Array, *, 
     if sparse:
         bend, ridge = table.curvature, np.zeros_like(alpha)
         pull = pull - 0.5 * alpha
-        momentum: Array | float = 0.9
+        momentum: Array | float = _SPARSE_MOMENTUM
     else:
         bend, ridge = table.curvature, alpha
         root = np.sqrt(alpha / (alpha + bend))
         momentum = (1.0 - root) / (1.0 + root)
     length = 1.0 / (bend + ridge)
     p, ahead = channel, channel
-    for _ in range(400):
+    for _ in range(_REGRESSION_STEPS):
         gradient = gram @ ahead + ridge * ahead - pull
         new = ahead - length * gradient
         new = np.maximum(new, 0.0) if sparse else project_rows(new)
         moved = float(np.abs(new - p).max())
         ahead = new + momentum * (new - p)
         p = new
-        if moved < 1e-10:
+        if moved < _REGRESSION_CHANGE:
             break
     p = np.clip(p, _CLIP, 1.0 - _CLIP)
     return np.asarray(p / p.sum(axis=2, keepdims=True))
@@ -121,5 +127,5 @@ def repaired_step(table: Table, channel: Array, beta: Array, inner_steps: int) -
         log_p -= log_p.max(axis=2, keepdims=True)
         p = np.exp(log_p)
         total = p.sum(axis=2, keepdims=True)
-        p, log_p = p / total, np.maximum(log_p - np.log(total), -690.0)
+        p, log_p = p / total, np.maximum(log_p - np.log(total), _LOG_FLOOR)
     return np.asarray(p)

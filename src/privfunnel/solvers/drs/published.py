@@ -23,7 +23,10 @@ from privfunnel.solvers.deadline import Deadline
 
 CONVERGED, MAX_STEPS, FROZEN, TIMEOUT = 0, 1, 2, 3
 
+#: A run whose step has shrunk to less cannot move.
 _SMALLEST_STEP = 1e-11
+#: A step is so short that asking the clock each time would be felt.
+_STEPS_PER_LOOK = 16
 _TINY = 1e-300
 
 
@@ -60,57 +63,78 @@ def run_published(
     A run that cannot move (every step leaves [0, 1], which is also how a wrong penalty ends) has code ``FROZEN``; its
     last interior channel is returned, so no entry is ever NaN.
     """
-    p_s, p_x = p_sx.sum(axis=1), p_sx.sum(axis=0)
-    x_given_s = p_sx / p_s[:, None]
-    n_runs = len(start)
-    channel, second = start.copy(), x_given_s @ start
-    code = np.full(n_runs, MAX_STEPS)
-    steps = np.zeros(n_runs, dtype=np.int64)
-
-    alive = np.arange(n_runs)
-    p, q, dual = channel.copy(), second.copy(), np.zeros_like(second)
-    b = beta[:, None, None]
-    c, half = settings.penalty, (1.0 - settings.relaxation) * settings.penalty
-    error = q - x_given_s @ p
+    table = Table(p_sx)
+    state = _State.begin(table, start, beta)
+    channel, second = state.p.copy(), state.q.copy()
+    code = np.full(len(start), MAX_STEPS)
+    steps = np.zeros(len(start), dtype=np.int64)
+    alive = np.arange(len(start))
     for step in range(1, settings.max_steps + 1):
-        slope_q = _centred(b * p_s[:, None] * (_log(q) + 1.0) + dual + c * error)
-        t_q = _feasible_step(q, slope_q, settings)
-        q_new = np.clip(q - t_q[:, None, None] * slope_q, 0.0, 1.0)
-        middle = q_new - x_given_s @ p
-        dual_half = dual - half * middle
-        r = np.matmul(p_x, p)[:, None, :]
-        slope_p = _centred(
-            -p_x[:, None] * ((b - 1.0) * (_log(r) + 1.0) + _log(p) + 1.0)
-            - x_given_s.T @ (dual_half + c * middle)
-        )
-        t_p = _feasible_step(p, slope_p, settings)
-        p_new = np.clip(p - t_p[:, None, None] * slope_p, 0.0, 1.0)
-        error = q_new - x_given_s @ p_new
-        dual = dual_half + c * error
-
-        frozen = (t_q < _SMALLEST_STEP) | (t_p < _SMALLEST_STEP)
-        close = (0.5 * np.abs(error).sum(axis=2).max(axis=1) < settings.tolerance) & ~frozen
+        new, frozen = state.advance(table, settings)
+        close = (0.5 * np.abs(new.error).sum(axis=2).max(axis=1) < settings.tolerance) & ~frozen
         ended = frozen | close
         if ended.any():
             # A converged run returns the pair before its last step, as the authors' code does.
             at = alive[ended]
-            channel[at], second[at] = p[ended], q[ended]
+            channel[at], second[at] = state.p[ended], state.q[ended]
             code[at] = np.where(close[ended], CONVERGED, FROZEN)
             steps[at] = step
-            keep = ~ended
-            alive, p_new, q_new, dual, error, b = (
-                alive[keep], p_new[keep], q_new[keep], dual[keep], error[keep], b[keep]
-            )  # fmt: skip
-        p, q = p_new, q_new
+            alive, new = alive[~ended], new.keep(~ended)
+        state = new
         if not alive.size:
             break
-        if step % 16 == 0 and deadline.passed():
+        if step % _STEPS_PER_LOOK == 0 and deadline.passed():
             code[alive] = TIMEOUT
             break
-    else:
-        step = settings.max_steps
-    channel[alive], second[alive], steps[alive] = p, q, step
+    channel[alive], second[alive], steps[alive] = state.p, state.q, step
     return Batch(channel, second, code, steps)
+
+
+class Table:
+    """The constants of one problem that every step reads."""
+
+    def __init__(self, p_sx: Array) -> None:
+        self.p_s = p_sx.sum(axis=1)
+        self.p_x = p_sx.sum(axis=0)
+        self.x_given_s = p_sx / self.p_s[:, None]
+
+
+@dataclass
+class _State:
+    """A batch of iterates: P (runs, M, N); Q, Λ, E = Q − A P (runs, K, N); β (runs, 1, 1)."""
+
+    p: Array
+    q: Array
+    dual: Array
+    error: Array
+    beta: Array
+
+    @classmethod
+    def begin(cls, table: Table, start: Array, beta: Array) -> _State:
+        p, q = start.copy(), table.x_given_s @ start
+        return cls(p, q, np.zeros_like(q), q - table.x_given_s @ p, beta[:, None, None])
+
+    def keep(self, mask: NDArray[np.bool_]) -> _State:
+        return _State(**{name: value[mask] for name, value in vars(self).items()})
+
+    def advance(self, table: Table, settings: PublishedSettings) -> tuple[_State, NDArray[np.bool_]]:
+        """The next iterates, and which runs (runs,) could not move."""
+        c, half = settings.penalty, (1.0 - settings.relaxation) * settings.penalty
+        slope_q = _centred(self.beta * table.p_s[:, None] * (_log(self.q) + 1.0) + self.dual + c * self.error)
+        t_q = _feasible_step(self.q, slope_q, settings)
+        q = np.clip(self.q - t_q[:, None, None] * slope_q, 0.0, 1.0)
+        middle = q - table.x_given_s @ self.p
+        dual = self.dual - half * middle
+        r = np.matmul(table.p_x, self.p)[:, None, :]
+        slope_p = _centred(
+            -table.p_x[:, None] * ((self.beta - 1.0) * (_log(r) + 1.0) + _log(self.p) + 1.0)
+            - table.x_given_s.T @ (dual + c * middle)
+        )
+        t_p = _feasible_step(self.p, slope_p, settings)
+        p = np.clip(self.p - t_p[:, None, None] * slope_p, 0.0, 1.0)
+        error = q - table.x_given_s @ p
+        frozen = (t_q < _SMALLEST_STEP) | (t_p < _SMALLEST_STEP)
+        return _State(p, q, dual + c * error, error, self.beta), frozen
 
 
 def _log(p: Array) -> Array:

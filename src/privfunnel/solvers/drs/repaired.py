@@ -25,11 +25,20 @@ from scipy.special import wrightomega
 
 from privfunnel.measures import Array, xlogx
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.drs.published import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch
+from privfunnel.solvers.drs.published import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch, Table
 from privfunnel.solvers.sweep import stationarity
 
 _TINY = 1e-300
+#: Logarithm of the smallest entry: just above log _TINY, so that every entry stays positive.
 _LOG_FLOOR = -690.0
+#: A run whose step has shrunk to less cannot move.
+_SMALLEST_STEP = 1e-12
+#: Halvings of a step at most: 40 take the longest one below the safe one, which always descends.
+_HALVINGS = 40
+#: Relative rounding of the Lagrangian: a rise of less is none.
+_ROUNDING = 1e-14
+#: Newton steps for the row sums of Q, and the error in them that is rounding.
+_NEWTON_STEPS, _ROW_SUM = 50, 1e-13
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ def run_repaired(
     p_sx: Array, start: Array, beta: Array, settings: RepairedSettings, deadline: Deadline
 ) -> Batch:
     """Run the repaired iteration from ``start`` (runs, M, N), one multiplier ``beta`` (runs,) a run."""
-    table = _Table(p_sx)
+    table = Table(p_sx)
     n_runs = len(start)
     channel, second = start.copy(), table.x_given_s @ start
     code = np.full(n_runs, MAX_STEPS)
@@ -56,7 +65,7 @@ def run_repaired(
         state = state.advance(table)
         residual = stationarity(p_sx, state.p, state.beta)
         close = residual < settings.tolerance
-        broken = ~np.isfinite(residual) | (state.step < 1e-12)
+        broken = ~np.isfinite(residual) | (state.step < _SMALLEST_STEP)
         ended = close | broken
         if ended.any():
             at = alive[ended]
@@ -69,15 +78,6 @@ def run_repaired(
             break
     channel[alive], second[alive], steps[alive] = state.p, state.q, step
     return Batch(channel, second, code, steps)
-
-
-class _Table:
-    """The constants of one problem that every step reads."""
-
-    def __init__(self, p_sx: Array) -> None:
-        self.p_s = p_sx.sum(axis=1)
-        self.p_x = p_sx.sum(axis=0)
-        self.x_given_s = p_sx / self.p_s[:, None]
 
 
 @dataclass
@@ -95,7 +95,7 @@ class _State:
     step: Array
 
     @classmethod
-    def begin(cls, table: _Table, start: Array, beta: Array, settings: RepairedSettings) -> _State:
+    def begin(cls, table: Table, start: Array, beta: Array, settings: RepairedSettings) -> _State:
         p = start / start.sum(axis=2, keepdims=True)
         q = table.x_given_s @ p
         # Λ = −∇F(Q), the relation that every later exact Q step keeps.
@@ -109,7 +109,7 @@ class _State:
     def keep(self, mask: NDArray[np.bool_]) -> _State:
         return _State(**{name: value[mask] for name, value in vars(self).items()})
 
-    def advance(self, table: _Table) -> _State:
+    def advance(self, table: Table) -> _State:
         p, log_p, step = self._move_p(table)
         image = table.x_given_s @ p
         q, shift = _solve_q(image, self.dual, self.beta[:, None] * table.p_s, self.penalty, self.shift)
@@ -117,7 +117,7 @@ class _State:
         dual = self.dual + self.penalty[:, :, None] * error
         return _State(log_p, p, q, dual, shift, self.beta, self.penalty, self.safe, step)
 
-    def _move_p(self, table: _Table) -> tuple[Array, Array, Array]:
+    def _move_p(self, table: Table) -> tuple[Array, Array, Array]:
         """One log-domain step of ``P`` that does not raise the augmented Lagrangian."""
         c = self.penalty[:, :, None]
         error = self.q - table.x_given_s @ self.p
@@ -128,8 +128,8 @@ class _State:
         safe = self.safe
         step = np.maximum(np.minimum(2.0 * self.step, 1.0 / self.beta), safe)
         p, log_p = _softmax(self.log_p + step[:, None, None] * direction)
-        for _ in range(40):
-            worse = (self._value(table, p) > before + 1e-14 * np.abs(before)) & (step > safe)
+        for _ in range(_HALVINGS):
+            worse = (self._value(table, p) > before + _ROUNDING * np.abs(before)) & (step > safe)
             if not worse.any():
                 break
             step = np.where(worse, np.maximum(0.5 * step, safe), step)
@@ -137,7 +137,7 @@ class _State:
             p[worse], log_p[worse] = p_new, log_new
         return p, log_p, step
 
-    def _value(self, table: _Table, p: Array) -> Array:
+    def _value(self, table: Table, p: Array) -> Array:
         """The part of the augmented Lagrangian that depends on ``P`` (runs,)."""
         error = self.q - table.x_given_s @ p
         r = np.matmul(table.p_x, p)
@@ -164,10 +164,10 @@ def _solve_q(image: Array, dual: Array, weight: Array, penalty: Array, shift: Ar
     kappa = (weight / penalty)[:, :, None]
     centre = image - (dual + weight[:, :, None]) / penalty[:, :, None]
     nu = shift
-    for _ in range(50):
+    for _ in range(_NEWTON_STEPS):
         q = kappa * wrightomega((centre - nu[:, :, None]) / kappa - np.log(kappa)).real
         excess = q.sum(axis=2) - 1.0
-        if np.all(np.abs(excess) < 1e-13):
+        if np.all(np.abs(excess) < _ROW_SUM):
             break
         # The row sum is convex and decreasing in ν: Newton's step from the left never overshoots.
         nu = nu + excess / np.sum(q / (q + kappa), axis=2)

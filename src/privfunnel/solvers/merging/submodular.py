@@ -11,7 +11,7 @@ inner search is the submodular-supermodular procedure of :func:`search_subset`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,114 +21,88 @@ from numpy.typing import NDArray
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
-from privfunnel.solvers.base import Listener, Progress, TimeLimited
+from privfunnel.solution import Status
+from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.merging.partitions import channel_of, phi
-from privfunnel.solvers.options import check_seconds, check_whole
-from privfunnel.solvers.sweep import Pool
+from privfunnel.solvers.options import check_numbers, check_whole
+from privfunnel.solvers.pool import Pool
+from privfunnel.solvers.sweep import MultiplierSweep
 
 Mask = NDArray[np.bool_]
 
-# A merge has to lower the objective by more than rounding.
+#: A merge has to lower the objective by more than rounding.
 _GAIN = 1e-12
+#: Outputs whose subsets can be listed: 65 536 of them.
+_MOST_ENUMERATED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submodular(TimeLimited):
+class Submodular(MultiplierSweep):
     """Iterative agglomerative merging of subsets, swept over the multiplier.
 
     Attributes:
-        slopes: Multipliers 0 < λ < 1 of the sweep; 30 values, geometric in [1e-3, 0.97], by default.
-        starts: Starts of the inner search for each merge: the best pairs, then random subsets.
+        slopes: Multipliers 0 < λ < 1 of the sweep.
+        restarts: Starts of the inner search for each merge: the best pairs, then random subsets.
         exact_outputs: Up to this many outputs the best subset is found by enumeration (at most 16).
         refine: How many times :meth:`solve` runs again at the slope of the chord around the asked disclosure.
         time_limit: Seconds after which no further multiplier is tried; infinite for no limit.
     """
 
     name: ClassVar[str] = "submodular"
-    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
-    sweeps: ClassVar[bool] = True
+    resolution: ClassVar[float] = _GAIN
+    renamed: ClassVar[dict[str, str]] = {"starts": "restarts"}
+    formerly_none: ClassVar[tuple[str, ...]] = ("slopes", "time_limit")
 
-    slopes: tuple[float, ...] | None = None
-    starts: int = 12
+    slopes: tuple[float, ...] = tuple(np.geomspace(1e-3, 0.97, 30).tolist())
+    restarts: int = 12
     exact_outputs: int = 10
     refine: int = 8
     time_limit: float = 60.0
 
     def __post_init__(self) -> None:
         """Check the options."""
-        check_whole("submodular", 1, starts=self.starts)
-        check_whole("submodular", 0, exact_outputs=self.exact_outputs, refine=self.refine)
-        check_seconds(self.name, self.time_limit)
-        if self.exact_outputs > 16:
+        super().__post_init__()
+        check_whole(self.name, 1, restarts=self.restarts)
+        check_whole(self.name, 0, exact_outputs=self.exact_outputs)
+        if self.exact_outputs > _MOST_ENUMERATED:
             raise InvalidInputError(
-                f"submodular: exact_outputs={self.exact_outputs} means 2^{self.exact_outputs} subsets: give 16 or fewer"
+                f"submodular: exact_outputs={self.exact_outputs} means 2^{self.exact_outputs} subsets: "
+                f"give {_MOST_ENUMERATED} or fewer"
             )
-        for slope in self.slopes if self.slopes is not None else ():
-            if not 0.0 < slope < 1.0:
-                raise InvalidInputError(
-                    f"submodular: slope {slope!r} is not usable: give multipliers between 0 and 1"
-                )
-        if self.slopes == ():
-            raise InvalidInputError("submodular: slopes must not be empty: give at least one value or None")
+        check_numbers(self.name, "slopes", self.slopes)
+        if max(self.slopes) >= 1.0:
+            raise InvalidInputError(
+                f"submodular: slopes has {max(self.slopes)!r}, which is not usable: give numbers between 0 and 1"
+            )
 
-    def solve(
-        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
-    ) -> Answer:
-        """Sweep, then search the multiplier around ``disclosure`` and time-share the two neighbours."""
-        deadline = Deadline(self.time_limit)
-        pool = Pool(problem.p_sx)
-        self._sweep(problem, pool, self._slopes(), seed, deadline, progress)
-        for round_ in range(self.refine):
-            before, slope = pool.value(disclosure), pool.slope(disclosure)
-            if deadline.passed() or slope <= 1e-12:
-                break
-            self._sweep(problem, pool, np.array([slope]), seed + 7919 * (round_ + 1), deadline, None)
-            if pool.value(disclosure) > before - 1e-12:
-                break
-        return pool.answer(disclosure, message=self._message(deadline), seconds=deadline.elapsed())
+    def _multipliers(self) -> Array:
+        return np.array(self.slopes)
 
-    def trace(
-        self,
-        problem: Problem,
-        disclosures: Iterable[float],
-        *,
-        seed: int = 0,
-        progress: Listener | None = None,
-    ) -> Iterator[Answer]:
-        """The native sweep over the multiplier: every map that is on the envelope or best near its disclosure."""
-        deadline = Deadline(self.time_limit)
-        pool = Pool(problem.p_sx)
-        self._sweep(problem, pool, self._slopes(), seed, deadline, progress)
-        yield from pool.answers(message=self._message(deadline))
+    def _multiplier(self, slope: float) -> float:
+        return slope
 
-    def _slopes(self) -> Array:
-        return np.geomspace(1e-3, 0.97, 30) if self.slopes is None else np.array(self.slopes)
-
-    def _message(self, deadline: Deadline) -> str:
-        return "submodular: the sweep was cut by the time limit" if deadline.passed() else ""
-
-    def _sweep(
+    def _fill(
         self,
         problem: Problem,
         pool: Pool,
-        slopes: Array,
+        multipliers: Array,
         seed: int,
         deadline: Deadline,
         progress: Listener | None,
     ) -> None:
-        for done, slope in enumerate(slopes):
+        for done, slope in enumerate(multipliers):
             if deadline.passed():
                 return
             rng = np.random.default_rng([seed, done])
-            labels, merges = agglomerate(problem.p_sx, float(slope), rng, self.starts, self.exact_outputs)
+            labels, merges = agglomerate(problem.p_sx, float(slope), rng, self.restarts, self.exact_outputs)
             pool.runs += 1
             pool.converged += 1
             channel = channel_of(labels)[None]
             pool.add(channel, [Status.FEASIBLE], np.array([merges]), np.array([slope]))
             if progress is not None:
-                progress(Progress(done=done + 1, total=len(slopes), message=f"submodular, slope {slope:.3g}"))
+                message = f"submodular, slope {slope:.3g}"
+                progress(Progress(done=done + 1, total=len(multipliers), message=message))
 
 
 def agglomerate(
