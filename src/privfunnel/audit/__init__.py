@@ -28,6 +28,15 @@ from privfunnel.audit.estimates import (
 )
 from privfunnel.audit.findings import Resampled
 from privfunnel.audit.held_out import holdout
+from privfunnel.audit.population import (
+    GuessingBound,
+    PopulationBound,
+    guaranteed_outputs,
+    population_bound,
+    population_guessing,
+    population_lift,
+    population_lower_bound,
+)
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Symbol
 from privfunnel.engines import Alphabet, ReadOptions
@@ -35,8 +44,9 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.mechanism import Mechanism
 
 __all__ = [
-    "LIMITS", "Attack", "Attribute", "Audit", "Draws", "Holdout", "Information", "Interval", "Recount", "Symbol",
-    "holdout", "mechanism", "release", "table",
+    "LIMITS", "Attack", "Attribute", "Audit", "Draws", "GuessingBound", "Holdout", "Information", "Interval",
+    "PopulationBound", "Recount", "Symbol", "guaranteed_outputs", "holdout", "mechanism", "population_bound",
+    "population_guessing", "population_lift", "population_lower_bound", "release", "table",
 ]  # fmt: skip
 
 BOOTSTRAP = 400
