@@ -31,7 +31,7 @@ INSTANCES: dict[str, dict[str, Any]] = {
 
 def limit_seconds(quick: bool) -> float:
     """Wall-clock seconds that a solver with a time limit may take for one disclosure."""
-    return 2.0 if quick else 30.0
+    return 0.3 if quick else 30.0
 
 
 def solvers(limit: float) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -59,7 +59,7 @@ def side_by_side(quick: bool) -> list[dict[str, Any]]:
     """Each solver once on each instance and disclosure."""
     limit = limit_seconds(quick)
     rows = []
-    for name, settings in INSTANCES.items():
+    for name, settings in list(INSTANCES.items())[: 1 if quick else None]:
         problem = load(name)
         for share in settings["shares"][: 1 if quick else None]:
             for label, (solver, options) in solvers(limit).items():
@@ -105,8 +105,8 @@ def acceleration(quick: bool) -> list[dict[str, Any]]:
     budgets = (24, 32, 40, 50, 60, 80, 100, 125, 160, 200, 300)
     rows = []
     for name, shares, seeds in (
-        ("heart-failure", (0.594, 0.644, 0.693, 0.792), range(1 if quick else 10)),
-        ("census-income", (0.5, 0.6) if quick else (0.4, 0.5, 0.55, 0.6, 0.63), range(1)),
+        ("heart-failure", (0.693,) if quick else (0.594, 0.644, 0.693, 0.792), range(1 if quick else 10)),
+        ("census-income", () if quick else (0.4, 0.5, 0.55, 0.6, 0.63), range(1)),
     ):
         problem = load(name)
         AEM(max_steps=10, threads=1).solve(problem, 0.5)

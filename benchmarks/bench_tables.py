@@ -225,15 +225,15 @@ def main() -> None:
         "--rows", type=float, nargs="+", default=[1, 10, 50], help="sizes in millions of rows"
     )
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one million rows, once")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "tables.json")
+    parser.add_argument("--quick", action="store_true", help="twenty thousand rows, once")
+    parser.add_argument("--out", type=Path, default=harness.results() / "tables.json")
     parser.add_argument("--task", nargs=3, metavar=("TASK", "PATH", "OUT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
         child(*arguments.task)
         return
     if arguments.quick:
-        arguments.rows, arguments.repeats = [0.2, 1], 1
+        arguments.rows, arguments.repeats = [0.02], 1
     with tempfile.TemporaryDirectory(prefix="privfunnel-bench-") as temporary:
         needed = 60 * max(arguments.rows) * 1e6
         if shutil.disk_usage(temporary).free < needed:

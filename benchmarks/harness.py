@@ -11,15 +11,32 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from privfunnel import instances, solve
 from privfunnel.problem import Problem
 
 RESULTS = Path(__file__).resolve().parent / "results"
+
+#: Names another folder for the results, so that a quick run does not replace measured ones.
+ELSEWHERE = "PRIVFUNNEL_BENCHMARK_RESULTS"
+
+
+def results() -> Path:
+    """The folder of the results."""
+    return Path(os.environ[ELSEWHERE]) if os.environ.get(ELSEWHERE) else RESULTS
+
+
+def warm_up(solver: str, options: Mapping[str, Any]) -> None:
+    """Solve a small problem with the very options that are measured: another option may be another compiled kernel."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solve(instances.load("synthetic-uniform"), disclosure=0.5, solver=solver, throw=False, **options)
 
 
 def interleaved(
@@ -107,15 +124,15 @@ def random_problem(n_s: int, n_x: int, seed: int = 0) -> Problem:
 
 def save(name: str, result: Mapping[str, Any]) -> Path:
     """Write ``results/<name>.json``."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    results().mkdir(parents=True, exist_ok=True)
+    path = results() / f"{name}.json"
     path.write_text(json.dumps(dict(result), indent=1) + "\n", encoding="utf-8")
     return path
 
 
 def load(name: str) -> dict[str, Any] | None:
     """Read ``results/<name>.json`` if it is there."""
-    path = RESULTS / f"{name}.json"
+    path = results() / f"{name}.json"
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -1,9 +1,9 @@
 """Prove the curves of the packaged problems and show AEM and DRS beside them: ``docs/certified-curves.md``.
 
-    python papers/certified_curves.py [--out out/certified] [--only heart-failure]
+    python papers/certified_curves.py [--out out/certified] [--only heart-failure] [--quick]
 
 Also draws the picture of the README. Each curve is saved when it is finished, and an interrupted run goes on where it
-stopped.
+stopped. ``--quick`` rehearses it: one small case, few starts, and the page goes beside the results.
 """
 
 from __future__ import annotations
@@ -65,12 +65,17 @@ CASES = (
 AEM, DRS = "AEM, best of 30 × 500", "DRS, authors' settings"
 
 
-def curves(case: Case, out: Path) -> tuple[pf.Curve, dict[str, pf.Curve], dict[str, tuple[float, float]]]:
+def curves(
+    case: Case, out: Path, quick: bool = False
+) -> tuple[pf.Curve, dict[str, pf.Curve], dict[str, tuple[float, float]]]:
     """The proved curve, the compared ones, and (wall-clock, CPU) seconds of each; finished ones are read back."""
     runs = {
         "certified": ("global", {"gap": case.gap, "time_limit": case.time_limit}),
-        AEM: ("aem", {"restarts": 30, "max_steps": 500, "outputs": case.outputs, "accelerate": False}),
-        DRS: ("drs", {"time_limit": 150.0}),
+        AEM: (
+            "aem",
+            {"restarts": 2 if quick else 30, "max_steps": 500, "outputs": case.outputs, "accelerate": False},
+        ),
+        DRS: ("drs", {"time_limit": 0.5 if quick else 150.0}),
     }
     problem, found, seconds = case.problem(), {}, {}
     for name, (solver, options) in runs.items():
@@ -177,13 +182,13 @@ def section(
     return "\n".join(lines) + "\n"
 
 
-def front_page() -> None:
+def front_page(docs: Path) -> None:
     """The picture of the README: heart failure in bits, with further points where the curve bends."""
     curve = pf.trace(instances.load("heart-failure"), refine=6, solver="global", time_limit=120.0)
     figure = plot.curve(
         curve, units="bits", title="Heart failure: 299 patients", label="achieved, proved optimal"
     )
-    plot.save(figure, DOCS / "figures" / "heart-failure.png")
+    plot.save(figure, docs / "figures" / "heart-failure.png")
 
 
 INTRODUCTION = """# Certified curves
@@ -207,22 +212,24 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("out/certified"))
     parser.add_argument("--only", help="compute this case and write no page")
+    parser.add_argument("--quick", action="store_true", help="a rehearsal, whose page goes to OUT/docs")
     options = parser.parse_args()
+    docs = options.out / "docs" if options.quick else DOCS
     options.out.mkdir(parents=True, exist_ok=True)
-    (DOCS / "figures").mkdir(exist_ok=True)
+    (docs / "figures").mkdir(parents=True, exist_ok=True)
     sections = []
-    for case in CASES:
+    for case in CASES[: 1 if options.quick else None]:
         if options.only in (None, case.key):
-            proved, others, seconds = curves(case, options.out)
+            proved, others, seconds = curves(case, options.out, options.quick)
             figure = draw(case, proved, others)
             plot.save(
-                figure, *(DOCS / "figures" / f"certified-{case.key}{suffix}" for suffix in (".png", ".svg"))
+                figure, *(docs / "figures" / f"certified-{case.key}{suffix}" for suffix in (".png", ".svg"))
             )
             sections.append(section(case, proved, others, seconds))
             print(f"{case.title}: largest gap {float(proved.gap.max()):.2e} nats", flush=True)
     if options.only is None:
-        front_page()
-        (DOCS / "certified-curves.md").write_text(wrapped(INTRODUCTION + "\n".join(sections)), "utf-8")
+        front_page(docs)
+        (docs / "certified-curves.md").write_text(wrapped(INTRODUCTION + "\n".join(sections)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Compare all methods on the four packaged problems: ``docs/comparison.md``.
 
-    python papers/comparison.py [--out out/comparison] [--budget 60] [--only heart-failure]
+    python papers/comparison.py [--out out/comparison] [--budget 60] [--only heart-failure] [--quick]
 
 Each comparison is saved when it is finished, and an interrupted run goes on where it stopped; ``--write`` makes the
-page from what is there. The words are in ``comparison.template.md``; every number in them is filled in from the run.
+page from what is there, ``--quick`` rehearses it on one small problem and prints that part of the page. The words are
+in ``comparison.template.md``; every number in them is filled in from the run.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ METHODS = {
 }
 
 
-def run(name: str, folder: Path, budget: float) -> None:
+def run(name: str, folder: Path, budget: float, points: int = POINTS) -> None:
     """Compare all methods on one instance, unless that was done."""
     target = folder / f"{name}.json"
     if target.exists():
@@ -55,7 +56,7 @@ def run(name: str, folder: Path, budget: float) -> None:
     print(f"{name}: {budget:g} CPU seconds a method", flush=True)
     result = pf.compare(
         instances.load(name),
-        points=POINTS,
+        points=points,
         time_budget=budget,
         progress=lambda news: print(" ", news.message, flush=True),
     )
@@ -198,8 +199,15 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds a method")
     parser.add_argument("--only", choices=instances.names(), help="one instance; the page is not written")
     parser.add_argument("--write", action="store_true", help="only write the page")
+    parser.add_argument("--quick", action="store_true", help="a rehearsal: one small problem, no page")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.quick:
+        name = "synthetic-uniform"
+        run(name, arguments.out, 0.2, points=4)
+        result = Comparison.load(arguments.out / f"{name}.json")
+        print(wrapped("\n".join([*ranking({name: result}), "", *section(name, result)])))
+        return
     if not arguments.write:
         for name in instances.names() if arguments.only is None else (arguments.only,):
             run(name, arguments.out, arguments.budget)

@@ -1,0 +1,106 @@
+"""The scripts that measure: rehearsed with small numbers, so that what they write can be trusted to be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from documents import ROOT
+
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import bench_global, harness, page
+
+from privfunnel import solve
+
+pytest.importorskip("numba", reason="the benchmarks compare compiled kernels")
+
+
+def test_a_table_is_markdown() -> None:
+    assert page.table(("a", "b"), [(1, "x"), (2.5, "y")]) == "| a | b |\n|---|---|\n| 1 | x |\n| 2.5 | y |\n"
+
+
+def test_results_go_where_they_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert harness.results() == harness.RESULTS
+    monkeypatch.setenv(harness.ELSEWHERE, str(tmp_path / "new"))
+    assert harness.load("x") is None
+    path = harness.save("x", {"a": 1})
+    assert path == tmp_path / "new" / "x.json"
+    assert harness.load("x") == {"a": 1}
+    assert page.write() == tmp_path / "new" / "benchmarks.md"
+
+
+def test_the_page_in_the_docs_is_what_the_results_say() -> None:
+    assert page.PAGE.read_text("utf-8") == page.render()
+
+
+def test_a_missed_aim_is_said() -> None:
+    stored = harness.load("tables")
+    assert stored is not None
+    for size in stored["sizes"]:
+        size["ratio"]["count"]["cpu"] = 1.1
+    assert "| count within 1.2× of bare DuckDB, CPU | met |" in page.tables(stored)
+    stored["sizes"][0]["ratio"]["count"]["cpu"] = 1.3
+    assert "**missed** at 1,000,000 rows (1.30×)" in page.tables(stored)
+
+
+def test_a_busy_machine_is_said() -> None:
+    stored = harness.load("tables")
+    assert stored is not None
+    assert "busy" not in page.machine({"machine": {**stored["machine"], "cores": 2, "load": 2.0}})
+    assert "busy" in page.machine({"machine": {**stored["machine"], "cores": 2, "load": 9.0}})
+
+
+def quick(name: str, folder: Path) -> dict[str, Any]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        harness.ELSEWHERE: str(folder),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.bench_{name}", "--quick"],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["global", "growth", "quality", "step", "tables"])
+def test_a_benchmark_can_be_rehearsed_and_shown(name: str, tmp_path: Path) -> None:
+    if name == "tables":
+        pytest.importorskip("duckdb", reason="tables are counted by DuckDB")
+    text = page.SECTIONS[name](quick(name, tmp_path))
+    assert text.startswith("## ")
+    assert "nan" not in text
+
+
+def test_every_solver_is_warmed_up_with_the_options_that_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another option may be another compiled kernel: plain AEM once counted the three seconds of compiling it."""
+    calls: list[tuple[str, str, dict[str, Any]]] = []
+    answer = solve(harness.random_problem(2, 3), disclosure=0.1, solver="greedy", throw=False)
+
+    def recorder(where: str) -> Any:
+        def record(problem: Any, *, disclosure: float, solver: str, throw: bool, **options: Any) -> Any:
+            calls.append((where, solver, options))
+            return answer
+
+        return record
+
+    monkeypatch.setattr(harness, "solve", recorder("warm"))
+    monkeypatch.setattr(bench_global, "solve", recorder("measured"))
+    rivals = {"aem": {"accelerate": False, "threads": 1}, "slsqp": {"time_limit": 1.0}}
+    bench_global.against(harness.random_problem(2, 3), "random", 0.5, rivals)
+    assert len(calls) == 6
+    for (first, *warm), (second, *measured) in zip(calls[::2], calls[1::2], strict=True):
+        assert (first, second) == ("warm", "measured")
+        assert warm == measured

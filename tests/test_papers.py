@@ -1,0 +1,118 @@
+"""The scripts that write the pages of results: rehearsed, and their parts tested one by one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import privfunnel as pf
+from documents import DOCS, ROOT
+
+pytest.importorskip("matplotlib", reason="the pages have figures")
+sys.path.insert(0, str(ROOT / "papers"))
+
+import comparison
+import reproduction
+from prose import wrapped
+
+
+def test_prose_is_wrapped_and_the_rest_is_not() -> None:
+    long = "word " * 60
+    text = f"# {long}\n\n{long}\n\n- {long}\n- short\n\n| {long} |\n|---|\n\n    {long}\n\n```text\n{long}\n```\n"
+    lines = wrapped(text).split("\n")
+    kept = [line for line in lines if len(line) > 116]
+    assert [line[:6] for line in kept] == ["# word", "| word", "    wo", "word w"]
+    assert sum(line.startswith("- ") for line in lines) == 2
+    assert wrapped(text).split() == text.split()
+    assert wrapped(wrapped(text)) == wrapped(text)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_wrapping_changes_no_word_of_a_page(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert wrapped(text).split() == text.split()
+
+
+@pytest.fixture(scope="module")
+def result() -> pf.Comparison:
+    return pf.compare(
+        pf.instances.load("synthetic-uniform"), solvers=["auto", "greedy"], points=6, time_budget=5.0
+    )
+
+
+def test_numbers_are_filled_into_the_words(result: pf.Comparison) -> None:
+    results = {"synthetic-uniform": result}
+    at = 2  # R = 60 % of H(X)
+    text = comparison.fill(
+        "bound {{bound synthetic-uniform 60}}, greedy {{leak synthetic-uniform greedy 60}}, above by "
+        "{{over synthetic-uniform greedy 60}}, {{untouched}}",
+        results,
+    )
+    bound, leakage = result.lower_bound[at], result["greedy"].leakage[at]
+    assert (
+        text == f"bound {bound:.5f}, greedy {leakage:.5f}, above by {leakage - bound:.1e}, {{{{untouched}}}}"
+    )
+    assert leakage > bound + 1e-3
+
+
+def test_the_template_asks_for_problems_and_methods_that_exist() -> None:
+    template = (ROOT / "papers" / "comparison.template.md").read_text("utf-8")
+    wanted = [words.split() for words in re.findall(r"\{\{([a-z]+ [^{}]+)\}\}", template)]
+    assert len(wanted) > 10
+    assert {words[1] for words in wanted} <= set(pf.instances.names())
+    assert {words[2] for words in wanted if words[0] != "bound"} <= set(comparison.METHODS)
+
+
+def test_a_section_has_one_row_for_each_method_and_the_bound(result: pf.Comparison) -> None:
+    lines = comparison.section("synthetic-uniform", result)
+    assert sum(line.startswith("| auto |") for line in lines) == 2
+    assert sum(line.startswith("| greedy |") for line in lines) == 2
+    assert sum(line.startswith("| **proved ≥** |") for line in lines) == 1
+    assert comparison.ranking({"synthetic-uniform": result})[2].startswith("| auto |")
+
+
+def test_a_dash_stands_for_no_number() -> None:
+    assert comparison.number(None) == comparison.small(None) == comparison.percent(None) == "–"
+    assert comparison.percent(0.125, 1) == "12.5 %"
+
+
+def test_a_reproduction_is_published_with_its_figures(tmp_path: Path) -> None:
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    out.mkdir()
+    (out / "figure-1.png").write_bytes(b"picture")
+    (out / "points.csv").write_text("R,leakage\n")
+    (out / "reproduction.md").write_text("# Page\n\n![one](figure-1.png) and `points.csv`\n")
+    reproduction.publish(out, docs)
+    assert (docs / "figures" / "figure-1.png").read_bytes() == b"picture"
+    assert (docs / "figures" / "reproduction-points.csv").exists()
+    text = (docs / "reproduction.md").read_text()
+    assert "(figures/figure-1.png)" in text
+    assert "[`reproduction-points.csv`](figures/reproduction-points.csv)" in text
+
+
+def rehearse(script: str, out: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "papers" / script), "--quick", "--out", str(out)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_certified_curves_can_be_rehearsed(tmp_path: Path) -> None:
+    rehearse("certified_curves.py", tmp_path)
+    text = (tmp_path / "docs" / "certified-curves.md").read_text("utf-8")
+    assert "at 20 of 20 points within the target" in text.replace("\n", " ")
+    assert (tmp_path / "docs" / "figures" / "heart-failure.png").exists()
+
+
+@pytest.mark.slow
+def test_the_comparison_can_be_rehearsed(tmp_path: Path) -> None:
+    pytest.importorskip("joblib", reason="comparisons are spread by joblib")
+    assert "| **proved ≥** |" in rehearse("comparison.py", tmp_path)
