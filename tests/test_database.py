@@ -11,8 +11,9 @@ import pytest
 
 from funnels import count_people, people, random_mechanism
 from privfunnel import release, tables
-from privfunnel.engines import Database
+from privfunnel.engines import Database, open_table
 from privfunnel.errors import InvalidInputError
+from privfunnel.explorer import profile
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("narwhals")
@@ -126,3 +127,10 @@ def test_quantiles_of_too_many_values(
         tables.count(
             Database(connection, "my people"), private="sick", public="age", bins={"age": "quantiles:2"}
         )
+
+
+def test_a_first_look_at_a_database_tells_what_a_frame_would(connection: sqlite3.Connection) -> None:
+    names = ["age", "town", "smoker"]
+    with open_table(as_numbers(ROWS)) as frame:
+        assert Database(connection, "my people").overview(names) == frame.overview(names)
+        assert profile.columns(Database(connection, "my people")) == profile.columns(frame)

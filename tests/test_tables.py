@@ -78,6 +78,18 @@ def test_every_engine_gives_the_same_counts(name: str, reference: tables.Counts)
     assert tables.count(frames()[name], **KEYS).fingerprint == reference.fingerprint
 
 
+@pytest.mark.parametrize("name", list(frames()))
+def test_every_engine_tells_different_and_missing_values(name: str) -> None:
+    with open_table(frames()[name]) as table:
+        found = table.overview(["a b", 'na"me', "f", "ok"])
+    for column, (distinct, missing) in found.items():
+        present = [
+            value for value in ROWS[column] if value is not None and value == value
+        ]  # NaN differs from itself
+        assert missing == len(ROWS[column]) - len(present)
+        assert distinct == len(set(present))
+
+
 def test_dask_gives_the_same_counts() -> None:
     dd = pytest.importorskip("dask.dataframe")
     rows = {key: ROWS[key] for key in ("a b", 'na"me', "f")}
@@ -162,7 +174,7 @@ def test_quantile_bins_agree_across_engines_and_with_numpy(name: str) -> None:
 
 
 def test_quantiles_of_more_values_than_may_leave_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privfunnel.engines.source.QUANTILE_VALUES", 10)
+    monkeypatch.setattr("privfunnel.engines.frames.QUANTILE_VALUES", 10)
     values = [float(i) for i in range(101)]
     counts = tables.count(
         pa.table({"v": values, "s": ["a"] * 101}), private="s", public="v", bins={"v": "quantiles:4"}

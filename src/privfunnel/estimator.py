@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from privfunnel import tables
 from privfunnel.checks import is_whole
 from privfunnel.engines import bins as binning
+from privfunnel.engines.texts import first_line
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Problem
@@ -274,8 +275,9 @@ def _as_column(values: NDArray[Any]) -> Any:
     try:
         return pa.array([_plain(value) for value in values.tolist()], from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        detail = str(error).partition("\n")[0]
-        raise InvalidInputError(f"a column of X mixes types ({detail}): give each column one type") from error
+        raise InvalidInputError(
+            f"a column of X mixes types ({first_line(error)}): give each column one type"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Table, Top, Value, open_table
+from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Source, Top, Value, open_table
 from privfunnel.engines import bins as binning
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
 from privfunnel.engines.source import is_number
@@ -257,7 +257,7 @@ def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
     return listed
 
 
-def _peek(table: Table, names: Sequence[str], max_levels: int, max_cells: int) -> None:
+def _peek(table: Source, names: Sequence[str], max_levels: int, max_cells: int) -> None:
     """Refuse a hopeless column after a look at the first rows, before the engine groups a billion of them."""
     if not names:
         return
@@ -298,7 +298,7 @@ def _too_many_levels(name: str, kind: str, found: int, limit: int) -> InvalidInp
     )
 
 
-def _too_many_cells(table: Table, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:
+def _too_many_cells(table: Source, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:
     found = {name: table.n_unique(name) for name, bins in resolved.items() if bins is None}
     found |= {name: bins.size for name, bins in resolved.items() if isinstance(bins, Cut)}
     found |= {name: len(bins.kept) + 1 for name, bins in resolved.items() if isinstance(bins, Top)}

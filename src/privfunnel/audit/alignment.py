@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel import tables
-from privfunnel.engines import Alphabet, Column, Cut, ReadOptions, Table, open_table
+from privfunnel.engines import Alphabet, Column, Cut, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError, SmallSampleWarning, need
 from privfunnel.measures import Array
@@ -95,7 +95,9 @@ def align(
     return Sample(counts, matched, sy, xy, y, unmatched)
 
 
-def _original_rows(table: Table, counts: tables.Counts, on: str | None) -> Iterator[tuple[Codes, Codes, Any]]:
+def _original_rows(
+    table: Source, counts: tables.Counts, on: str | None
+) -> Iterator[tuple[Codes, Codes, Any]]:
     """Private symbols, public symbols and keys of the original, batch by batch."""
     s, x = counts.s_alphabet, counts.x_alphabet
     s_of, x_of = s.recogniser(), x.recogniser()
@@ -103,7 +105,7 @@ def _original_rows(table: Table, counts: tables.Counts, on: str | None) -> Itera
         yield s_of(s.encode(batch)), x_of(x.encode(batch)), _key(batch, on)
 
 
-def _released_rows(table: Table, y: Alphabet, on: str | None) -> Iterator[tuple[Codes, Any]]:
+def _released_rows(table: Source, y: Alphabet, on: str | None) -> Iterator[tuple[Codes, Any]]:
     """Released symbols and keys, batch by batch."""
     y_of = y.recogniser()
     for batch in table.batches(_with_key(y.names, on), BATCH_ROWS):
@@ -115,7 +117,7 @@ def _with_key(names: Sequence[str], on: str | None) -> list[str]:
     return list(dict.fromkeys([*names, *([] if on is None else [on])]))
 
 
-def _require_key(before: Table, after: Table, on: str | None) -> None:
+def _require_key(before: Source, after: Source, on: str | None) -> None:
     for table in (before, after):
         if on is not None and on not in table.columns:
             raise InvalidInputError(
@@ -124,7 +126,7 @@ def _require_key(before: Table, after: Table, on: str | None) -> None:
 
 
 def _released_symbols(
-    table: Table, mechanism: Mechanism | None, on: str | None, bins: Mapping[str, Any]
+    table: Source, mechanism: Mechanism | None, on: str | None, bins: Mapping[str, Any]
 ) -> Alphabet:
     """The symbols that the released columns can form."""
     names = [name for name in table.columns if name != on]

@@ -10,9 +10,10 @@ from typing import Any
 from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.categories import Column, Value
-from privfunnel.engines.database import Database
+from privfunnel.engines.database import DatabaseSource
+from privfunnel.engines.frames import FrameSource
 from privfunnel.engines.readers import ReadOptions, connect, open_file
-from privfunnel.engines.source import Table
+from privfunnel.engines.source import Source
 from privfunnel.errors import InvalidInputError, need
 
 __all__ = [
@@ -21,21 +22,26 @@ __all__ = [
     "Column",
     "Cut",
     "Database",
+    "DatabaseSource",
+    "FrameSource",
     "ReadOptions",
-    "Table",
+    "Source",
     "Top",
     "Value",
     "open_table",
 ]
 
+#: A table of a database, under the short name by which people write it.
+Database = DatabaseSource
+
 
 @contextmanager
-def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Table]:
+def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Source]:
     """Open a file, a database table or a frame; everything opened is closed again at the end.
 
     Args:
         source: A path (CSV, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, a frame that narwhals knows
-            (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …), or a :class:`Table` such as
+            (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …), or a :class:`Source` such as
             ``Database(connection, "customers")``.
         read: How to read a text file.
 
@@ -43,7 +49,7 @@ def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Table]:
         InvalidInputError: The source is none of these.
     """
     with ExitStack() as stack:
-        if isinstance(source, Table):
+        if isinstance(source, Source):
             yield source
         elif isinstance(source, str | os.PathLike):
             yield open_file(os.fspath(source), read or ReadOptions(), stack)
@@ -51,7 +57,7 @@ def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Table]:
             yield _frame(source, stack)
 
 
-def _frame(source: Any, stack: ExitStack) -> Table:
+def _frame(source: Any, stack: ExitStack) -> Source:
     nw = need("narwhals", "tables")
     if type(source).__module__.startswith("pyarrow") and hasattr(source, "scanner"):
         source = connect(stack).from_arrow(source)  # an Arrow dataset: DuckDB streams it
@@ -62,4 +68,4 @@ def _frame(source: Any, stack: ExitStack) -> Table:
             f"a source of type {type(source).__name__} is not a table: give a path or a frame of pandas, Polars, "
             "PyArrow, DuckDB, PySpark or Dask"
         ) from error
-    return Table(frame, name="the frame")
+    return FrameSource(frame, name="the frame")

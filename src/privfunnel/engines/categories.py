@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
+from privfunnel.engines.texts import first_line
 from privfunnel.errors import InvalidInputError, need
 
 Value = None | bool | int | float | str | datetime.date | datetime.datetime
@@ -79,7 +80,7 @@ def kind_of(values: Iterable[Value], column: str) -> str:
     Raises:
         InvalidInputError: The column mixes kinds.
     """
-    kinds = {_kind(value) for value in values if value is not None}
+    kinds = {_kind_of_value(value) for value in values if value is not None}
     if kinds <= {"integer", "number"}:
         return "number" if "number" in kinds else "integer" if kinds else "text"
     if len(kinds) > 1:
@@ -88,7 +89,7 @@ def kind_of(values: Iterable[Value], column: str) -> str:
     return kinds.pop()
 
 
-def _kind(value: Value) -> str:
+def _kind_of_value(value: Value) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -156,7 +157,7 @@ class Column:
             numbers = pc.cast(array, pa.float64(), safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(
-                f"column {self.name!r} must hold numbers for its bins {self.bins.rule!r}: {_first_line(error)}"
+                f"column {self.name!r} must hold numbers for its bins {self.bins.rule!r}: {first_line(error)}"
             ) from error
         values = (
             numbers.to_numpy(zero_copy_only=False) if isinstance(numbers, pa.Array) else numbers.to_numpy()
@@ -226,7 +227,3 @@ def _read(value: Any, kind: str, column: str) -> Value:
     if not isinstance(value, types.get(kind, str)) or (isinstance(value, bool) and kind != "boolean"):
         raise InvalidInputError(f"column {column!r}: {value!r} is not a {kind} value")
     return cast("bool | int | float | str", value)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

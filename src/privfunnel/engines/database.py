@@ -7,15 +7,16 @@ from functools import cached_property
 from typing import Any
 
 from privfunnel.engines import bins as binning
-from privfunnel.engines.bins import Bins, Cut, Rule, Top
+from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.categories import canonical, kind_of
-from privfunnel.engines.source import QUANTILE_VALUES, Grouped, Table
+from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, quantiles_of
+from privfunnel.engines.texts import first_line, literal, one_line, quoted
 from privfunnel.errors import InvalidInputError, need
 
 SAMPLE_VALUES = 50
 
 
-class Database(Table):
+class DatabaseSource(Source):
     """One table or view of a database, reached through a DB-API connection (sqlite3, psycopg, …).
 
     Counting asks the database for ``SELECT …, COUNT(*) … GROUP BY``; only the counts come back. Kinds of columns are
@@ -29,7 +30,7 @@ class Database(Table):
 
     def __init__(self, connection: Any, table: str, *, quote: str = '"') -> None:
         """Remember the connection; nothing is asked yet."""
-        super().__init__(None, name=repr(table))
+        super().__init__(repr(table))
         self.connection = connection
         self._quote = quote
         self._from = ".".join(self._quoted(part) for part in table.split("."))
@@ -45,10 +46,7 @@ class Database(Table):
         names = list(self._query(f"SELECT * FROM {self._from} WHERE 1 = 0"))
         found = {}
         for name in names:
-            column = self._quoted(name)
-            values = self._query(f"SELECT DISTINCT {column} AS v FROM {self._from} LIMIT {SAMPLE_VALUES}")[
-                "v"
-            ]
+            values = self.some_values(name, SAMPLE_VALUES)
             if any(isinstance(value, bytes) for value in values):
                 found[name] = "bytes"
                 continue
@@ -76,11 +74,23 @@ class Database(Table):
             found[name] = int(self._query(f"SELECT COUNT(*) AS n FROM ({values}) AS d")["n"][0])
         return found
 
-    def _extremes(self, name: str) -> tuple[float | None, float | None, bool]:
+    def overview(self, names: Sequence[str]) -> dict[str, Overview]:
+        """Different and missing values of columns, in one query."""
+        asked = []
+        for i, name in enumerate(names):
+            column = self._quoted(name)
+            asked += [f"COUNT(DISTINCT {column}) AS u{i}", f"COUNT(*) - COUNT({column}) AS m{i}"]
+        found = self._query(f"SELECT {', '.join(asked)} FROM {self._from}")
+        return {
+            name: Overview(int(found[f"u{i}"][0]), int(found[f"m{i}"][0])) for i, name in enumerate(names)
+        }
+
+    def extremes(self, name: str) -> Extremes:
+        """Ends of a number column, as the database compares numbers."""
         column = self._quoted(name)
         found = self._query(f"SELECT MIN({column}) AS low, MAX({column}) AS high FROM {self._from}")
         low, high = (None if found[end][0] is None else float(found[end][0]) for end in ("low", "high"))
-        return low, high, self.kinds[name] == "integer"
+        return Extremes(low, high, self.kinds[name] == "integer")
 
     def quantiles(self, name: str, size: int) -> list[float]:
         """Quantiles with linear interpolation, from the counts of the values."""
@@ -93,20 +103,20 @@ class Database(Table):
             raise InvalidInputError(
                 f"column {name!r} has more than {QUANTILE_VALUES} different values: give its bins by edges or width"
             )
-        return self._by_value(found, size)
+        return quantiles_of(found["v"], found["n"], size)
 
-    def _example(self, name: str) -> str:
-        column = self._quoted(name)
-        values = self._query(f"SELECT DISTINCT {column} AS v FROM {self._from} LIMIT 10000")["v"]
-        return self._odd(values)
+    def some_values(self, name: str, limit: int) -> list[Any]:
+        """Some of a column's different values."""
+        return self._query(f"SELECT DISTINCT {self._quoted(name)} AS v FROM {self._from} LIMIT {limit}")["v"]
 
-    def _top(self, name: str, rule: Rule) -> Top:
+    def top(self, name: str, size: int) -> list[str]:
+        """The most frequent values; of equally frequent ones the first in the database's order."""
         column = self._quoted(name)
         found = self._query(
             f"SELECT {column} AS v, COUNT(*) AS n FROM {self._from} WHERE {column} IS NOT NULL GROUP BY {column} "
-            f"ORDER BY n DESC, v LIMIT {rule.size}"
+            f"ORDER BY n DESC, v LIMIT {size}"
         )
-        return self._kept(name, rule, found["v"])
+        return found["v"]
 
     def group(self, keys: Mapping[str, Bins | None], limit: int) -> Grouped:
         """Count combinations in the database."""
@@ -123,7 +133,7 @@ class Database(Table):
     def _case(self, name: str, bins: Bins | None) -> str:
         column = self._quoted(name)
         if isinstance(bins, Top):
-            kept = ", ".join("'" + value.replace("'", "''") + "'" for value in bins.kept)
+            kept = ", ".join(map(literal, bins.kept))
             return (
                 f"CASE WHEN {column} IS NULL OR {column} IN ({kept}) THEN {column} ELSE '{binning.OTHER}' END"
             )
@@ -158,14 +168,14 @@ class Database(Table):
                     ]
                 except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                     raise InvalidInputError(
-                        f"{self.name} mixes types in one column: {str(error).partition(chr(10))[0]}"
+                        f"{self.name} mixes types in one column: {first_line(error)}"
                     ) from error
                 yield pa.RecordBatch.from_arrays(arrays, names=list(names))
         finally:
             cursor.close()
 
     def _quoted(self, name: str) -> str:
-        return self._quote + name.replace(self._quote, 2 * self._quote) + self._quote
+        return quoted(name, self._quote)
 
     def _execute(self, sql: str) -> Any:
         cursor = self.connection.cursor()
@@ -173,7 +183,7 @@ class Database(Table):
             cursor.execute(sql)
         except Exception as error:  # every driver has exceptions of its own
             cursor.close()
-            raise InvalidInputError(f"{self.name} cannot be read: {' '.join(str(error).split())}") from error
+            raise InvalidInputError(f"{self.name} cannot be read: {one_line(error)}") from error
         return cursor
 
     def _query(self, sql: str) -> dict[str, list[Any]]:

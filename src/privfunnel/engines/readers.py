@@ -12,11 +12,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from privfunnel.engines.database import Database
-from privfunnel.engines.source import Table
+from privfunnel.engines.database import DatabaseSource
+from privfunnel.engines.frames import FrameSource
+from privfunnel.engines.source import Source
+from privfunnel.engines.texts import clip, literal, one_line, quoted
 from privfunnel.errors import InvalidInputError, need
 
 SMALL_FILE = 64 * 2**20  # a CSV up to this size is looked at whole to find its types
+LONGEST_MESSAGE = 200  # characters of an engine's own words that are passed on
 SQL_TYPES = {"text": "VARCHAR", "number": "DOUBLE", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 _SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".arrow": "arrow",
@@ -48,7 +51,7 @@ class ReadOptions:
     encoding: str = "utf-8"
 
 
-def open_file(source: str, options: ReadOptions, stack: ExitStack) -> Table:
+def open_file(source: str, options: ReadOptions, stack: ExitStack) -> Source:
     """Open a file, or a table of a database file written ``FILE::TABLE``, as a DuckDB relation.
 
     Args:
@@ -89,9 +92,9 @@ def open_file(source: str, options: ReadOptions, stack: ExitStack) -> Table:
     return _wrap(relation, path, hint)
 
 
-def _wrap(relation: Any, path: Path, hint: str) -> Table:
+def _wrap(relation: Any, path: Path, hint: str) -> Source:
     frame = need("narwhals", "tables").from_native(relation)
-    return Table(frame, name=repr(path.name), hint=hint, explain=lambda error: _explained(error, path))
+    return FrameSource(frame, name=repr(path.name), hint=hint, explain=lambda error: _explained(error, path))
 
 
 def _form(path: Path) -> str:
@@ -123,16 +126,6 @@ def connect(stack: ExitStack, database: str = ":memory:", *, read_only: bool = F
     return connection
 
 
-def quoted(name: str) -> str:
-    """A SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(value: str) -> str:
-    """A SQL string."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _listed(values: Sequence[str]) -> str:
     return "[" + ", ".join(literal(value) for value in values) + "]"
 
@@ -156,7 +149,7 @@ def _arrow(connection: Any, path: Path, options: ReadOptions) -> Any:
     try:
         return connection.from_arrow(dataset.dataset(os.fspath(path), format="ipc"))
     except pa.ArrowException as error:
-        raise InvalidInputError(f"{path.name} is not an Arrow file: {_one_line(error)}") from error
+        raise InvalidInputError(f"{path.name} is not an Arrow file: {one_line(error)}") from error
 
 
 def _csv(connection: Any, path: Path, options: ReadOptions) -> Any:
@@ -273,7 +266,7 @@ def _cleaned(found: str, name: str, sql_type: str, options: ReadOptions) -> str:
     return f"{column} AS {quoted(name)}"
 
 
-def _table(connection: Any, path: Path, name: str) -> Table:
+def _table(connection: Any, path: Path, name: str) -> Source:
     found = connection.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() UNION ALL "
         "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
@@ -288,7 +281,7 @@ def _table(connection: Any, path: Path, name: str) -> Table:
     return _wrap(connection.sql(f"SELECT * FROM {quoted(schema)}.{quoted(table)}"), path, "")
 
 
-def _sqlite(path: Path, name: str, stack: ExitStack) -> Table:
+def _sqlite(path: Path, name: str, stack: ExitStack) -> Source:
     """A table of a SQLite file, through Python's own driver."""
     connection = stack.enter_context(
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True))
@@ -302,7 +295,7 @@ def _sqlite(path: Path, name: str, stack: ExitStack) -> Table:
         raise InvalidInputError(f"{path.name!r} cannot be read: {error}") from error
     if name not in known:
         raise _no_table(path, name, known)
-    return Database(connection, name)
+    return DatabaseSource(connection, name)
 
 
 def _no_table(path: Path, name: str, known: Sequence[str]) -> InvalidInputError:
@@ -312,16 +305,12 @@ def _no_table(path: Path, name: str, known: Sequence[str]) -> InvalidInputError:
     )
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
 def _explained(error: Exception, path: Path) -> Exception:
     """An error of DuckDB about a file as one line with a remedy."""
     duckdb = need("duckdb", "tables")
     if not isinstance(error, duckdb.Error):
         return error
-    message = _one_line(error)
+    message = one_line(error)
     found = re.search(
         r'CSV Error on Line: (\d+).*Error when converting column "(.+?)"\. Could not convert string "(.*?)"',
         message,
@@ -342,8 +331,4 @@ def _explained(error: Exception, path: Path) -> Exception:
             f"{path.name!r} does not read as a CSV table{where}: its lines differ in length or the delimiter is wrong "
             "(--delimiter)"
         )
-    return InvalidInputError(f"{path.name!r} cannot be read: {_clip(message)}")
-
-
-def _clip(message: str, length: int = 200) -> str:
-    return message if len(message) <= length else message[: length - 1] + "…"
+    return InvalidInputError(f"{path.name!r} cannot be read: {clip(message, LONGEST_MESSAGE)}")

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from privfunnel.engines import Cut, Table
+from privfunnel.engines import Cut, Source
 from privfunnel.engines import bins as binning
-from privfunnel.errors import InvalidInputError, need
+from privfunnel.engines.texts import clip
+from privfunnel.errors import InvalidInputError
 
 HISTOGRAM_BARS = 24
 PREVIEW_ROWS = 6
 LONGEST_TEXT = 60
 
 
-def columns(table: Table) -> list[dict[str, Any]]:
+def columns(table: Source) -> list[dict[str, Any]]:
     """Describe each column: name, type, distinct values, missing values, and a histogram for numbers."""
-    nw = need("narwhals", "tables")
-    asked = []
-    for i, name in enumerate(table.columns):
-        value = nw.col(name)
-        missing = value.is_null() | value.is_nan() if table.kinds[name] == "number" else value.is_null()
-        asked += [value.n_unique().alias(f"u{i}"), missing.sum().alias(f"m{i}")]
-    found = table.frame.select(*asked).to_native().to_arrow_table().to_pylist()[0]
     described = []
-    for i, name in enumerate(table.columns):
-        missing = int(found[f"m{i}"] or 0)
-        distinct = int(found[f"u{i}"]) - (missing > 0)
+    for name, (distinct, missing) in table.overview(table.columns).items():
         numeric = table.kinds[name] in {"integer", "number"} and distinct > 2
         described.append(
             {
@@ -39,7 +31,7 @@ def columns(table: Table) -> list[dict[str, Any]]:
     return described
 
 
-def _histogram(table: Table, name: str) -> dict[str, Any] | None:
+def _histogram(table: Source, name: str) -> dict[str, Any] | None:
     try:
         cut = table.resolve(name, binning.parse(name, f"width:{HISTOGRAM_BARS}"))
     except InvalidInputError:  # infinite values have no equal-width bins
@@ -53,7 +45,7 @@ def _histogram(table: Table, name: str) -> dict[str, Any] | None:
     return {"low": cut.edges[0], "high": cut.edges[-1], "counts": counts}
 
 
-def preview(table: Table) -> list[list[str | None]]:
+def preview(table: Source) -> list[list[str | None]]:
     """Return the first rows as texts; None where a value is missing."""
     rows = next(iter(table.batches(table.columns, PREVIEW_ROWS))).slice(0, PREVIEW_ROWS).to_pylist()
     return [[_text(value) for value in row.values()] for row in rows]
@@ -62,5 +54,4 @@ def preview(table: Table) -> list[list[str | None]]:
 def _text(value: object) -> str | None:
     if value is None or value != value:  # NaN differs from itself
         return None
-    shown = str(value)
-    return shown if len(shown) <= LONGEST_TEXT else shown[: LONGEST_TEXT - 1] + "…"
+    return clip(str(value), LONGEST_TEXT)

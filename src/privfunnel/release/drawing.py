@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from privfunnel.engines import Table
+from privfunnel.engines import Source
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.options import DrawOptions
@@ -37,7 +37,7 @@ class Draw:
             check_kept(mechanism, output.names, self.keep)
         self.sampler = Sampler(mechanism, options.unseen)
 
-    def needed(self, table: Table) -> list[str]:
+    def needed(self, table: Source) -> list[str]:
         """Public and kept columns; a table without any of the public ones was made for another mechanism.
 
         Raises:

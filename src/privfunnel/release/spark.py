@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from privfunnel.engines.texts import quoted
 from privfunnel.errors import need
 from privfunnel.release.drawing import Draw
 from privfunnel.release.randomness import Uniforms, secure, seeded
@@ -27,12 +28,8 @@ def map_frame(
     ]
     kept = [frame.schema[column] for column in draw.keep]
     schema = types.StructType([*ours, *kept])
-    selected = frame.select(*(frame[_quoted(name)] for name in names))
+    selected = frame.select(*(frame[quoted(name, "`")] for name in names))
     return selected.mapInArrow(_Partition(draw, form, seed, on_unseen), schema)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _spark_type(types: Any, arrow: str) -> Any:

@@ -1,0 +1,28 @@
+"""Texts for messages and for SQL."""
+
+from __future__ import annotations
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an engine's message; what follows is for programmers."""
+    return str(error).strip().partition("\n")[0]
+
+
+def one_line(error: BaseException) -> str:
+    """A whole message on one line."""
+    return " ".join(str(error).split())
+
+
+def clip(text: str, length: int = 40) -> str:
+    """A text cut to ``length`` characters."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def quoted(name: str, quote: str = '"') -> str:
+    """A SQL identifier; ``quote`` is a backtick in some dialects."""
+    return quote + name.replace(quote, 2 * quote) + quote
+
+
+def literal(value: str) -> str:
+    """A SQL string."""
+    return "'" + value.replace("'", "''") + "'"
