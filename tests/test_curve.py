@@ -10,6 +10,7 @@ from hypothesis import given
 
 import privfunnel as pf
 from privfunnel.errors import ConvergenceWarning, InvalidInputError, SolverError
+from privfunnel.tracing import PartialCurve, tracing
 from strategies import problems
 from test_problem import synthetic
 from toys import Mixer, Wavy
@@ -191,3 +192,47 @@ def test_a_bound_counts_at_the_disclosure_that_was_asked_for(certified: pf.Curve
     assert below < mid.leakage
     assert curve.proved(mid.requested) == pytest.approx(mid.leakage, abs=1e-15)
     assert curve.proved(problem.disclosure_ceiling) == problem.leakage_ceiling
+
+
+def test_a_trace_can_be_followed_answer_by_answer() -> None:
+    problem = synthetic()
+    items = list(tracing(problem, points=5, refine=1, solver=Wavy()))
+    assert [len(item.answers) for item in items] == [1, 2, 3, 4, 4]
+    assert [item.complete for item in items] == [False] * 4 + [True]
+    assert [len(item.wanted) for item in items] == [5, 5, 5, 6, 6]
+    newest = items[1].newest
+    assert (newest.disclosure, newest.leakage) == problem.evaluate(items[1].answers[-1].channel)
+    assert newest.requested is None
+    whole = pf.trace(problem, points=5, refine=1, solver=Wavy(), throw=False)
+    np.testing.assert_array_equal(items[-1].curve().leakage, whole.leakage)
+    early = items[1].curve()
+    assert not early.complete
+    assert (
+        early.disclosure[-1] <= max(problem.evaluate(a.channel).disclosure for a in items[1].answers) + 1e-9
+    )
+
+
+def test_an_interrupt_comes_behind_what_was_found() -> None:
+    found: list[PartialCurve] = []
+
+    def follow() -> None:
+        for item in tracing(synthetic(), points=11, solver=Mixer(interrupt_after=5)):
+            found.append(item)
+
+    with pytest.raises(KeyboardInterrupt):
+        follow()
+    assert [len(item.answers) for item in found] == [1, 2, 3, 4, 5]
+    assert not any(item.complete for item in found)
+
+
+def test_the_arguments_of_a_trace_are_checked_before_its_first_item() -> None:
+    with pytest.raises(InvalidInputError, match="points=1"):
+        tracing(synthetic(), points=1, solver=Mixer())
+
+
+def test_a_trace_of_the_ends_alone_asks_no_solver() -> None:
+    problem = synthetic()
+    ends = [0.0, 5e-10, problem.disclosure_ceiling - 5e-10, problem.disclosure_ceiling]
+    curve = pf.trace(problem, disclosures=ends, solver=Mixer(status=pf.Status.FAILED))
+    assert set(curve.status) == {pf.Status.OPTIMAL}
+    assert curve.leakage == pytest.approx([0.0, 0.0, *[problem.leakage_ceiling] * 2], abs=1e-9)

@@ -50,6 +50,17 @@ def test_ends_are_closed_forms() -> None:
     assert rich.status is pf.Status.OPTIMAL
 
 
+@pytest.mark.parametrize("solver", ["auto", "global", "aem", "greedy", "slsqp"])
+@pytest.mark.parametrize("missing", [0.0, 1e-12, 5e-10, -5e-10])
+def test_a_request_within_the_tolerance_of_an_end_is_that_end(solver: str, missing: float) -> None:
+    """Whatever the solver: 0 and H(X) are decided once, up to what any request may be missed by."""
+    problem = synthetic()
+    top = pf.solve(problem, disclosure=problem.disclosure_ceiling - missing, solver=solver)
+    assert (top.leakage, top.status) == (problem.leakage_ceiling, pf.Status.OPTIMAL)
+    bottom = pf.solve(problem, disclosure=abs(missing), solver=solver)
+    assert (bottom.leakage, bottom.status, bottom.channel.shape) == (0.0, pf.Status.OPTIMAL, (3, 1))
+
+
 def test_an_unproved_optimum_is_not_called_optimal() -> None:
     solution = pf.solve(synthetic(), disclosure=0.5, solver=Mixer(status=pf.Status.OPTIMAL))
     assert solution.status is pf.Status.CONVERGED
@@ -231,6 +242,30 @@ def test_a_failed_answer_stays_failed() -> None:
     answer = Answer(channel=channels.constant(3), status=pf.Status.FAILED, message="it broke")
     solution = judge(problem, answer, "toy", 0, requested=0.5)
     assert solution.status is pf.Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("claimed", "met", "proved", "final"),
+    [
+        ("optimal", True, True, "optimal"),
+        ("optimal", True, False, "converged"),
+        ("converged", True, True, "optimal"),
+        ("feasible", True, True, "optimal"),
+        ("time_limit", True, True, "optimal"),
+        ("time_limit", True, False, "time_limit"),
+        ("feasible", True, False, "feasible"),
+        ("optimal", False, True, "infeasible"),
+        ("failed", False, True, "failed"),
+        ("infeasible", True, True, "infeasible"),
+    ],
+)
+def test_one_judge_decides_every_status(claimed: str, met: bool, proved: bool, final: str) -> None:
+    """With S = X the closed form proves every channel optimal; otherwise a time-shared one is not."""
+    problem = pf.Problem(np.eye(3)) if proved else synthetic()
+    wanted = 0.5 if met else 0.6
+    channel = Mixer().solve(problem, 0.5).channel
+    solution = judge(problem, Answer(channel=channel, status=pf.Status(claimed)), "toy", 0, requested=wanted)
+    assert solution.status is pf.Status(final)
 
 
 def test_the_package_lists_and_guards_its_names() -> None:

@@ -23,11 +23,12 @@ from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 if TYPE_CHECKING:
     from privfunnel import instances
     from privfunnel.comparison import Comparison, compare
-    from privfunnel.curve import Curve, trace
+    from privfunnel.curve import Curve
     from privfunnel.problem import Point, Problem
     from privfunnel.solution import Solution, Status, kkt_residual
     from privfunnel.solvers.aem import AEM
     from privfunnel.solving import free_disclosure, solve
+    from privfunnel.tracing import trace
 
 __all__ = [
     "AEM",
@@ -64,13 +65,13 @@ _NAMES = {
     "free_disclosure": "solving",
     "kkt_residual": "solution",
     "solve": "solving",
-    "trace": "curve",
+    "trace": "tracing",
 }
 #: Modules that are attributes of the package without having been imported.
 _MODULES = (
     "audit", "bottleneck", "certificate", "channels", "comparison", "curve", "engines", "envelope", "errors",
     "estimator", "explorer", "instances", "measures", "mechanism", "plot", "problem", "release", "report", "reproduce",
-    "solution", "solvers", "solving", "storage", "tables",
+    "solution", "solvers", "solving", "storage", "tables", "tracing",
 )  # fmt: skip
 
 

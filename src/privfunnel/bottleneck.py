@@ -27,7 +27,7 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.checks import check_seed
-from privfunnel.curve import SCHEMA as FUNNEL_SCHEMA
+from privfunnel.curve import Curve
 from privfunnel.envelope import Envelope
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, nats_per
@@ -162,7 +162,7 @@ class BottleneckCurve(Stored):
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Read back what :meth:`to_dict` wrote; every channel is evaluated again."""
-        if isinstance(data, dict) and (data.get("schema"), data.get("solver")) == (FUNNEL_SCHEMA, SOLVER):
+        if isinstance(data, dict) and (data.get("schema"), data.get("solver")) == (Curve.schema, SOLVER):
             data = {**data, "schema": cls.schema}  # so version 0.1.0 wrote it; the entries are the same
         with cls.reading(data):
             problem = Problem.from_dict(data["problem"])

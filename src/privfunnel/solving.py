@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from privfunnel import channels
+from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.problem import Problem
@@ -53,7 +55,7 @@ def solve(
         InfeasibleError: ``disclosure`` exceeds H(X).
         SolverError: The solver ended without a channel that meets the request.
     """
-    engine = registry.get(solver, **options)
+    chosen = registry.get(solver, **options)
     check_seed(seed)
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("give exactly one of disclosure= (nats to keep) and leakage= (nats to spend)")
@@ -68,20 +70,20 @@ def solve(
             answer = Answer(
                 channel=channels.identity(problem.n_x), status=Status.INFEASIBLE, message=str(error)
             )
-            return judge(problem, answer, engine.name, seed, requested=problem.disclosure_ceiling)
-        answer = _trivial(problem, wanted) or engine.solve(problem, wanted, seed=seed, progress=progress)
+            return judge(problem, answer, chosen.name, seed, requested=problem.disclosure_ceiling)
+        answer = end_of_curve(problem, wanted) or chosen.solve(problem, wanted, seed=seed, progress=progress)
     else:
         budget = _check_budget(leakage)
         if budget >= problem.leakage_ceiling:
             answer = Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
         else:
-            answer = engine.solve_leakage(problem, budget, seed=seed, progress=progress)
+            answer = chosen.solve_leakage(problem, budget, seed=seed, progress=progress)
     solution = judge(
         problem,
         answer,
-        engine.name,
+        chosen.name,
         seed,
-        gap=engine.target_gap,
+        gap=chosen.target_gap,
         requested=wanted,
         budget=budget,
         seconds=time.perf_counter() - started,
@@ -128,13 +130,23 @@ def _check_budget(leakage: float | None) -> float:
     return budget
 
 
-def _trivial(problem: Problem, disclosure: float) -> Answer | None:
-    """The two ends of every curve: nothing, and X itself."""
-    if disclosure <= 0.0:
+def end_of_curve(problem: Problem, disclosure: float) -> Answer | None:
+    """The answer at the two ends of every curve, nothing and X itself; None between them, where a solver is needed.
+
+    A disclosure is at an end when it misses it by no more than any request may be missed.
+    """
+    if disclosure <= FEASIBILITY:
         return Answer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
-    if disclosure >= problem.disclosure_ceiling:
+    if disclosure >= problem.disclosure_ceiling - FEASIBILITY:
         return Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
     return None
+
+
+class Line(NamedTuple):
+    """A certificate that has been verified, a line below the whole curve, and what to call it."""
+
+    certificate: Certificate
+    source: str
 
 
 def judge(
@@ -147,50 +159,46 @@ def judge(
     requested: float | None = None,
     budget: float | None = None,
     seconds: float | None = None,
+    lines: Iterable[Line] = (),
 ) -> Solution:
     """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
 
     ``Status.OPTIMAL`` survives only where a proof stands behind it: a closed form that meets the leakage, or a
     certificate that verifies, within ``gap`` nats.
+
+    Args:
+        problem: The problem.
+        answer: What the solver found.
+        solver: Name of the solver.
+        seed: Seed of the run.
+        gap: The gap in nats at which an answer is proved optimal.
+        requested: The asked disclosure in nats, or None.
+        budget: The asked leakage budget in nats, or None.
+        seconds: Time spent, where it is not the answer's.
+        lines: Further proofs of the same problem, verified before: those of a curve hold at each of its points.
     """
     channel = problem.check_channel(answer.channel)
     point = problem.evaluate(channel)
     target = point.disclosure if requested is None else requested
-    lower, source = float(problem.lower_bound(target)), "closed form"
-    if target >= problem.disclosure_ceiling - ROUNDING:
-        lower, source = problem.leakage_ceiling, "closed form"
-    if lower <= 0.0:
-        lower, source = 0.0, "zero"
     certificate = answer.certificate
     if certificate is not None:
         certificate.verify(problem)
-        proved = certificate.lower_bound(target)
-        if proved > lower:
-            lower, source = proved, answer.bound_source
-    if (
-        point.disclosure >= target - FEASIBILITY
-    ):  # a channel that falls short may well leak less than the bound
+        lines = [*lines, Line(certificate, answer.bound_source)]
+    lower, source, proof = _lower_bound(problem, target, lines)
+    met = point.disclosure >= target - FEASIBILITY
+    if met:  # a channel that falls short may well leak less than the bound
         lower = meet(lower, point.leakage, source)
-    status = answer.status
-    proved_optimal = point.leakage - lower <= gap + ROUNDING
-    upper = None
+    upper, missing = None, point.leakage - lower
     if budget is not None:
+        met = point.leakage <= budget + FEASIBILITY
         upper = _most_disclosure(problem, budget, certificate)
         # A proved line of slope μ turns missing disclosure into leakage: whatever discloses as much as this channel
         # leaks at least budget − μ (upper − disclosure). Only a verified slope counts; no curve is steeper than 1.
-        slope = 1.0 if certificate is None else min(certificate.slope, 1.0)
-        proved_optimal = (upper - point.disclosure) * slope <= gap + ROUNDING
-        if point.leakage > budget + FEASIBILITY:
-            status = Status.INFEASIBLE
-    if requested is not None and point.disclosure < requested - FEASIBILITY and status is not Status.FAILED:
-        status = Status.INFEASIBLE
-    elif status is Status.OPTIMAL and not proved_optimal:
-        status = Status.CONVERGED
-    elif status in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED) and proved_optimal:
-        status = Status.OPTIMAL
-    slope_found = answer.slope
-    if slope_found is None and status is not Status.FAILED:
-        slope_found = min(stationarity(problem, channel)[1], 1.0)
+        missing = (upper - point.disclosure) * (1.0 if certificate is None else min(certificate.slope, 1.0))
+    status = _final_status(answer.status, met=met, proved=missing <= gap + ROUNDING)
+    slope = answer.slope
+    if slope is None and status is not Status.FAILED:
+        slope = min(stationarity(problem, channel)[1], 1.0)
     return Solution(
         problem=problem,
         channel=channel,
@@ -198,9 +206,9 @@ def judge(
         leakage=point.leakage,
         lower_bound=lower,
         bound_source=source,
-        slope=slope_found,
+        slope=slope,
         status=status,
-        certificate=certificate,
+        certificate=proof if certificate is None else certificate,
         requested=requested,
         budget=budget,
         disclosure_upper_bound=upper,
@@ -213,6 +221,33 @@ def judge(
     )
 
 
+def _lower_bound(
+    problem: Problem, disclosure: float, lines: Iterable[Line]
+) -> tuple[float, str, Certificate | None]:
+    """The best proved bound on L(R), what proves it, and the certificate where it is one."""
+    at_the_top = disclosure >= problem.disclosure_ceiling - ROUNDING
+    closed = problem.leakage_ceiling if at_the_top else float(problem.lower_bound(disclosure))
+    bound, source, proof = max(closed, 0.0), "closed form" if closed > 0.0 else "zero", None
+    for line in lines:
+        proved = line.certificate.lower_bound(disclosure)
+        if proved > bound:
+            bound, source, proof = proved, line.source, line.certificate
+    return bound, source, proof
+
+
+def _final_status(claimed: Status, *, met: bool, proved: bool) -> Status:
+    """What may be claimed, of what the solver claims: whether the request is met, and optimality is proved."""
+    if claimed is Status.FAILED:
+        return claimed
+    if not met:
+        return Status.INFEASIBLE
+    if claimed is Status.OPTIMAL and not proved:
+        return Status.CONVERGED
+    if proved and claimed in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED):
+        return Status.OPTIMAL
+    return claimed
+
+
 def meet(lower: float, leakage: float, source: str) -> float:
     """The bound, no higher than the value by rounding: both carry a few ulps. More than that is a wrong proof."""
     if lower > leakage + FEASIBILITY:
@@ -222,7 +257,7 @@ def meet(lower: float, leakage: float, source: str) -> float:
     return min(lower, leakage)
 
 
-def _most_disclosure(problem: Problem, budget: float, certificate: Any) -> float:
+def _most_disclosure(problem: Problem, budget: float, certificate: Certificate | None) -> float:
     """No channel that leaks at most ``budget`` discloses more than this, in nats."""
     upper = min(problem.disclosure_ceiling, problem.h_x_given_s + budget)
     if certificate is not None and certificate.slope > 0.0:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel import curve as curves
 from privfunnel.checks import check_seed, is_number, is_whole
 from privfunnel.comparison.entrants import lineup
 from privfunnel.comparison.result import Comparison, Entry
@@ -23,7 +22,8 @@ from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
-from privfunnel.solving import check_disclosure
+from privfunnel.solving import check_disclosure, end_of_curve
+from privfunnel.tracing import assemble
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
 _UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
@@ -124,7 +124,7 @@ def _grid(problem: Problem, points: int, disclosures: Iterable[float] | None) ->
             )
         disclosures = np.linspace(0.0, problem.disclosure_ceiling, points)[1:-1]
     grid = sorted({check_disclosure(problem, float(value)) for value in disclosures})
-    inner = [value for value in grid if 0.0 < value < problem.disclosure_ceiling]
+    inner = [value for value in grid if end_of_curve(problem, value) is None]
     if not inner:
         raise InvalidInputError(
             "there is nothing to compare at: give disclosures strictly between 0 and H(X)"
@@ -210,7 +210,7 @@ def _judge(
     """Evaluate every channel and assemble the curve that time sharing makes of them."""
     usable = {i: a for i, a in answers.items() if a.status is not Status.FAILED}
     message = message or next((a.message for a in answers.values() if a.message), "")
-    curve = curves.assemble(problem, list(usable.values()), grid, solver, seed) if usable else None
+    curve = assemble(problem, list(usable.values()), grid, solver, seed) if usable else None
     leakage = np.full(len(grid), np.nan)
     residual: list[float] = []
     for i, answer in usable.items():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel.checks import is_number
-from privfunnel.curve import Curve, assemble
+from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
 from privfunnel.explorer import examples, exports, profile
@@ -29,9 +29,10 @@ from privfunnel.report.axes import Axis
 from privfunnel.solution import Answer, Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
-from privfunnel.solving import check_disclosure, judge
+from privfunnel.solving import check_disclosure
 from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts, count
+from privfunnel.tracing import PartialCurve, assemble, tracing
 
 MANY_VALUES = 12  # a number with more different values gets bins suggested
 NEWS_SECONDS = 0.1  # between two reports of progress, however often the solver has news
@@ -256,56 +257,65 @@ def trace(
     problem = desk.setting().problem
     if not isinstance(points, int) or not 2 <= points <= 200:
         raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
-    engine = registry.get(solver)
+    registry.get(solver)  # an unknown name is told before the work
     _say(desk, "looking for what leaks nothing")
     free = problem.free_disclosure
+    shown: list[Solution] = []
     if refine:
         curve = curve_of(desk)
         before: Found = desk.get("found")
         new = _between(curve, max(points // 4, 3)) if at is None else [check_disclosure(problem, at)]
+        shown += curve.solutions
     else:
         desk.drop("found", "curve")
         before = Found((), points, (free,) if 0.0 < free < problem.disclosure_ceiling else (), solver, False)
         new = before.wanted(problem)[1:-1]
     extra = tuple(sorted({*before.extra, *new} - {*_even(problem, before.points)}))
-    answers = list(before.answers)
-    judged = [judge(problem, replace(answer, certificate=None), solver, SEED) for answer in answers]
-
-    last = 0.0
-
-    def listen(news: Progress) -> None:
-        nonlocal last
-        if time.monotonic() - last >= NEWS_SECONDS:
-            last = time.monotonic()
-            desk.emit({"kind": "progress", **vars(news)})
-
+    found = replace(before, extra=extra, solver=solver)
     _say(desk, "starting the solver")
-    for done, answer in enumerate(engine.trace(problem, new, seed=SEED, progress=listen), start=1):
-        answers.append(answer)
-        judged.append(judge(problem, answer, solver, SEED, gap=engine.target_gap))
-        desk.put("found", replace(before, answers=tuple(answers), extra=extra, solver=solver))
-        sketch = Curve(
-            problem=problem,
-            solutions=tuple(sorted(judged, key=lambda s: s.disclosure)),
-            raw=(),
-            solver=solver,
-            seed=SEED,
+    for partial in tracing(problem, disclosures=new, solver=solver, seed=SEED, progress=_Listener(desk)):
+        found = replace(
+            found, answers=before.answers + partial.answers, complete=before.complete or partial.complete
         )
-        picture = view.picture(sketch, free_disclosure=free)
-        desk.emit(
-            {
-                "kind": "point",
-                "done": done,
-                "total": max(len(new), done),
-                "leakage": judged[-1].leakage,
-                "gap": judged[-1].gap,
-                "figure": chart.figure(picture),
-            }
-        )
-    found = replace(before, answers=tuple(answers), extra=extra, solver=solver, complete=True)
-    desk.put("found", found)
+        desk.put("found", found)
+        if not partial.complete:
+            shown.append(partial.newest)
+            desk.emit(_point(partial, len(new), shown, free))
     curve_of(desk)
     return {}
+
+
+def _point(partial: PartialCurve, total: int, shown: list[Solution], free: float) -> Event:
+    """The news of a point, with the drawing of all that is known: the points as they were found."""
+    done, newest = len(partial.answers), partial.newest
+    sketch = Curve(
+        problem=partial.problem,
+        solutions=tuple(sorted(shown, key=lambda s: s.disclosure)),
+        raw=(),
+        solver=partial.solver.name,
+        seed=partial.seed,
+    )
+    return {
+        "kind": "point",
+        "done": done,
+        "total": max(total, done),
+        "leakage": newest.leakage,
+        "gap": newest.gap,
+        "figure": chart.figure(view.picture(sketch, free_disclosure=free)),
+    }
+
+
+class _Listener:
+    """Passes a solver's news on, not more often than a person can read."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._last = -math.inf
+
+    def __call__(self, news: Progress) -> None:
+        if time.monotonic() - self._last >= NEWS_SECONDS:
+            self._last = time.monotonic()
+            self._desk.emit({"kind": "progress", **vars(news)})
 
 
 def _say(desk: Desk, message: str) -> None:
