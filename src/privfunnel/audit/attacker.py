@@ -13,9 +13,8 @@ from privfunnel.errors import need
 from privfunnel.measures import Array
 
 FOLDS = 5
-MAX_CATEGORIES = (
-    250  # more than scikit-learn's booster takes as categories; beyond it codes are ordered numbers
-)
+#: More categories than this are too many for scikit-learn's booster: their codes are then ordered numbers.
+MAX_CATEGORIES = 250
 
 
 @dataclass(frozen=True)

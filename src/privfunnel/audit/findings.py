@@ -20,6 +20,7 @@ from privfunnel.audit.estimates import (
     spread,
 )
 from privfunnel.audit.result import Attribute, Symbol
+from privfunnel.engines import Alphabet
 from privfunnel.guessing import blind_accuracy
 from privfunnel.measures import Array
 
@@ -32,6 +33,13 @@ WORST: dict[str, Statistic] = {
     "privacy": local_information_privacy,
 }
 GUESSES: dict[str, Statistic] = {"before": blind_accuracy, "after": measures.guessing_accuracy}
+
+
+def split(private: Alphabet, joint: Resampled) -> dict[str, Resampled]:
+    """Tables of each single attribute, and of all together, with their resampled ones."""
+    whole = private.collapse(joint[0])
+    drawn = [private.collapse(draw) for draw in joint[1]]
+    return {name: (table, [each[name] for each in drawn]) for name, table in whole.items()}
 
 
 def attributes(

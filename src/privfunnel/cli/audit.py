@@ -22,6 +22,8 @@ from privfunnel.cli._common import (
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from privfunnel.audit import Audit, Information, Interval
     from privfunnel.engines import ReadOptions
     from privfunnel.mechanism import Mechanism
@@ -202,28 +204,23 @@ def _held_out(
 
 def show(found: Audit) -> None:
     """Print the words first, then the numbers behind them, then what the audit is not."""
-    from rich import box
-    from rich.table import Table
-
     screen = console()
     for line in found.words():
         screen.print(f"• {line}", soft_wrap=True)
-    table = Table(
-        title=f"Private attributes, {found.rows:,} rows (bits; 95 % intervals)", box=box.SIMPLE_HEAD
-    )
-    for name in (
-        "attribute",
-        "leakage",
-        "by chance",
-        "guess blind",
-        "best guess",
-        "best from X",
-        "trained",
-        "trained on X",
-    ):
-        table.add_column(
-            name, justify="left" if name == "attribute" else "right", no_wrap=name != "attribute"
-        )
+    for table in (_attributes(found), _worst_case(found), _symbols(found)):
+        screen.print(table)
+    screen.print("What this is not:")
+    for line in found.limits:
+        screen.print(f"• {line}", soft_wrap=True)
+
+
+def _attributes(found: Audit) -> Table:
+    title = f"Private attributes, {found.rows:,} rows (bits; 95 % intervals)"
+    heads = ("leakage", "by chance", "guess blind", "best guess", "best from X", "trained", "trained on X")
+    table = _table(title)
+    table.add_column("attribute")
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
     for each in found.attributes:
         attack = each.attack
         table.add_row(
@@ -236,28 +233,37 @@ def show(found: Audit) -> None:
             _percent(None if attack is None else attack.release),
             _percent(None if attack is None else attack.original),
         )
-    screen.print(table)
-    table = Table(title="Worst case (bits)", box=box.SIMPLE_HEAD)
-    for name in ("attribute", "maximal leakage", "largest log-lift", "local information privacy"):
-        table.add_column(name, justify="left" if name == "attribute" else "right")
+    return table
+
+
+def _worst_case(found: Audit) -> Table:
+    table = _table("Worst case (bits)")
+    table.add_column("attribute")
+    for head in ("maximal leakage", "largest log-lift", "local information privacy"):
+        table.add_column(head, justify="right")
     for each in found.attributes:
-        table.add_row(
-            each.name,
-            _bits(each.maximal_leakage),
-            _bits(each.max_log_lift),
-            _bits(each.local_information_privacy),
-        )
-    screen.print(table)
-    table = Table(title=f"Most telling of {found.n_y} released symbols (bits)", box=box.SIMPLE_HEAD)
-    for name in ("symbol", "share", "says", "lift", "towards"):
-        table.add_column(name, justify="left" if name in {"symbol", "towards"} else "right")
+        measured = (each.maximal_leakage, each.max_log_lift, each.local_information_privacy)
+        table.add_row(each.name, *map(_bits, measured))
+    return table
+
+
+def _symbols(found: Audit) -> Table:
+    table = _table(f"Most telling of {found.n_y} released symbols (bits)")
+    table.add_column("symbol")
+    for head in ("share", "says", "lift"):
+        table.add_column(head, justify="right")
+    table.add_column("towards")
     for symbol in found.symbols[:SHOWN_SYMBOLS]:
         share = f"{100 * symbol.share:.2f} %"
         table.add_row(symbol.label, share, _bits(symbol.information), f"{symbol.lift:.2f}", symbol.about)
-    screen.print(table)
-    screen.print("What this is not:")
-    for line in found.limits:
-        screen.print(f"• {line}", soft_wrap=True)
+    return table
+
+
+def _table(title: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(title=title, box=box.SIMPLE_HEAD)
 
 
 def _information(found: Information, *, exact: bool) -> str:

@@ -1,0 +1,36 @@
+"""How much work the estimates of an audit are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+BOOTSTRAP = 400
+PERMUTATIONS = 199
+ATTACKER_ROWS = 20_000
+
+
+class EffortKeywords(TypedDict, total=False):
+    """The fields of :class:`Effort`, as keywords of an audit."""
+
+    bootstrap: int
+    permutations: int
+    attacker_rows: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How often to resample, and how long to train.
+
+    Attributes:
+        bootstrap: Number of resampled tables behind an interval.
+        permutations: Number of permuted pairings behind the null; 0 for none.
+        attacker_rows: Most rows an attacker trains on; 0 for no attacker.
+        seed: Fixes resampling, permutations and folds.
+    """
+
+    bootstrap: int = BOOTSTRAP
+    permutations: int = PERMUTATIONS
+    attacker_rows: int = ATTACKER_ROWS
+    seed: int = 0

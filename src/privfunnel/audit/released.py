@@ -1,0 +1,162 @@
+"""The audit of a released table against its original: estimates from rows, with or without the mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from privfunnel import measures
+from privfunnel.audit import findings, promise
+from privfunnel.audit.alignment import Sample, align, recount
+from privfunnel.audit.effort import Effort, EffortKeywords
+from privfunnel.audit.estimates import information, resample, resampling
+from privfunnel.audit.findings import Resampled, split
+from privfunnel.audit.promise import Draws
+from privfunnel.audit.result import Audit
+from privfunnel.engines import ReadOptions
+from privfunnel.errors import InvalidInputError
+from privfunnel.mechanism import Mechanism
+from privfunnel.tables import Counts
+
+Names = str | Iterable[str] | None
+
+
+def release(
+    original: Any,
+    released: Any,
+    *,
+    mechanism: Mechanism | None = None,
+    private: Names = None,
+    public: Names = None,
+    bins: Mapping[str, Any] | None = None,
+    on: str | None = None,
+    read: ReadOptions | None = None,
+    read_released: ReadOptions | None = None,
+    **effort: Unpack[EffortKeywords],
+) -> Audit:
+    """Audit a released table against its original.
+
+    Args:
+        original: The table before the release, as for :func:`privfunnel.tables.count`.
+        released: The table after it: symbols, records, or (without a mechanism) any columns.
+        mechanism: The mechanism, if there is one; it brings the columns and bins and has its promise checked.
+        private: Names of the private columns; with a mechanism, its own.
+        public: Names of the public columns; with a mechanism, its own.
+        bins: Bins of original and released columns; with a mechanism, its own.
+        on: Column in both tables that matches rows; by order without it.
+        read: How to read the original, if it is a text file.
+        read_released: How to read the release, if it is one; with a header by default.
+        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``; see
+            :class:`~privfunnel.audit.effort.Effort`.
+
+    Raises:
+        InvalidInputError: The tables cannot be read or matched, or columns are missing.
+    """
+    work = Effort(**effort)
+    roles = _roles(mechanism, private, public, bins)
+    counts = recount(original, roles.private, roles.public, roles.used, read)
+    sample = align(
+        original,
+        released,
+        counts,
+        mechanism=mechanism,
+        on=on,
+        bins=roles.bins,
+        read=read,
+        # A mechanism's own texts come back as they were written, blanks and all.
+        read_released=read_released or ReadOptions(header=True, trim=mechanism is None),
+    )
+    rng = np.random.default_rng(work.seed)
+    found = _estimates(mechanism, counts, sample, work.bootstrap, rng)
+    s = counts.s_alphabet
+    leakage = {
+        name: information(
+            p * sample.n, draws, permutations=work.permutations, rng=rng, bias=found.bias.get(name)
+        )
+        for name, (p, draws) in split(s, found.rows).items()
+    }
+    disclosure = information(
+        sample.xy,
+        resampling(sample.xy, sample.n, work.bootstrap, rng),
+        permutations=0,
+        rng=rng,
+        bias=found.bias.get(promise.DISCLOSURE),
+    )
+    attacks = findings.attacks(sample, work.attacker_rows, rng) if work.attacker_rows else {}
+    p_sx, drawn = found.original
+    return Audit(
+        rows=sample.n,
+        n_y=len(sample.y_alphabet),
+        private=roles.private,
+        public=roles.public,
+        disclosure=disclosure,
+        disclosure_ceiling=float(measures.entropy(p_sx.sum(axis=0))),
+        leakage_ceiling=float(measures.mutual_information(p_sx)),
+        attributes=findings.attributes(leakage, split(s, found.worst), split(s, found.original), attacks),
+        symbols=findings.symbols(found.worst, sample.y_labels, counts.s_labels),
+        recount=None if mechanism is None else promise.recount(mechanism, counts, drawn),
+        draws=found.check,
+        mechanism_known=found.check is not None and found.check.agrees,
+        unmatched=sample.unmatched,
+    )
+
+
+class _Roles(NamedTuple):
+    """Columns of the original by role, bins of both tables, and those of them that belong to the original."""
+
+    private: tuple[str, ...]
+    public: tuple[str, ...]
+    bins: Mapping[str, Any]
+    used: Mapping[str, Any]
+
+
+def _roles(
+    mechanism: Mechanism | None, private: Names, public: Names, bins: Mapping[str, Any] | None
+) -> _Roles:
+    if mechanism is not None:
+        private, public, bins = mechanism.private_names, mechanism.public_names, mechanism.bins
+    if private is None or public is None:
+        raise InvalidInputError(
+            "without a mechanism, name the private and the public columns of the original"
+        )
+    named = [(names,) if isinstance(names, str) else tuple(names) for names in (private, public)]
+    given = bins or {}
+    used = {name: rule for name, rule in given.items() if name in {*named[0], *named[1]}}
+    return _Roles(named[0], named[1], given, used)
+
+
+@dataclass(frozen=True)
+class _Estimates:
+    """Tables that the audit's numbers are taken from.
+
+    Attributes:
+        original: p(s, x) of the original.
+        rows: Relative frequencies of (s, y) in the released rows.
+        worst: p(s, y) for the worst case: the mechanism's own where the rows are its draws, otherwise the rows'.
+        check: Whether they are, where there is a mechanism.
+        bias: By how much the informations of the rows are expected to be too high, where that is known.
+    """
+
+    original: Resampled
+    rows: Resampled
+    worst: Resampled
+    check: Draws | None = None
+    bias: Mapping[str, float] = field(default_factory=dict)
+
+
+def _estimates(
+    mechanism: Mechanism | None, counts: Counts, sample: Sample, bootstrap: int, rng: np.random.Generator
+) -> _Estimates:
+    p_sx = counts.table() / counts.n
+    drawn = resample(p_sx, counts.n, bootstrap, rng)
+    rows: Resampled = (sample.sy / sample.n, resample(sample.sy, sample.n, bootstrap, rng))
+    if mechanism is None:
+        return _Estimates((p_sx, drawn), rows, rows)
+    check, bias = promise.draws(mechanism, sample, size=bootstrap, rng=rng)
+    if not check.agrees:  # a mechanism says nothing about rows that it did not draw, nor about their bias
+        return _Estimates((p_sx, drawn), rows, rows, check)
+    channel = promise.channel_of(mechanism, sample)
+    return _Estimates((p_sx, drawn), rows, (p_sx @ channel, [draw @ channel for draw in drawn]), check, bias)
