@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,17 +11,16 @@ from scipy.optimize import minimize
 
 from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer
-from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.nlp.restarts import best_of, too_large
-from privfunnel.solvers.options import check_positive, check_seconds, check_whole
+from privfunnel.solvers.nlp.program import LocalProgram, Program, Run
 
 _TINY = 1e-300
+#: The least entry of p(y|x) that SLSQP may try: the gradient of I(X;Y) is infinite at 0.
+_LEAST_ENTRY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class SLSQP(TimeLimited):
+class SLSQP(LocalProgram):
     """Sequential quadratic programming over the entries of p(y|x), best of several random starts.
 
     Attributes:
@@ -29,86 +29,78 @@ class SLSQP(TimeLimited):
         max_steps: Cap on iterations a run.
         tolerance: SLSQP's ``ftol``, in nats.
         max_variables: Channels with more entries are refused: an iteration costs the cube of their number.
-        time_limit: Seconds for one :meth:`solve`; a run that is cut keeps its last iterate. Infinite for no limit.
+        time_limit: Seconds for one answer; a run that is cut keeps its last iterate. Infinite for no limit.
     """
 
     name: ClassVar[str] = "slsqp"
-    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
 
-    restarts: int = 30
-    outputs: int | None = None
     max_steps: int = 300
-    tolerance: float = 1e-8
     max_variables: int = 1500
-    time_limit: float = 60.0
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        check_whole(
-            "slsqp", 1, restarts=self.restarts, max_steps=self.max_steps, max_variables=self.max_variables
-        )
-        check_whole("slsqp", 2, outputs=self.outputs)
-        check_seconds(self.name, self.time_limit)
-        check_positive("slsqp", tolerance=self.tolerance)
-
-    def solve(
-        self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
-    ) -> Answer:
-        """Minimise I(S;Y) subject to I(X;Y) ≥ ``disclosure`` (nats) and rows that sum to 1."""
-        n_y = max(problem.n_x + 1 if self.outputs is None else self.outputs, problem.n_x)
-        if problem.n_x * n_y > self.max_variables:
-            return too_large(problem, "slsqp", problem.n_x * n_y, self.max_variables)
-        deadline = Deadline(self.time_limit)
-        shape = (problem.n_x, n_y)
-
-        def leakage(flat: Array) -> tuple[float, Array]:
-            return leakage_and_gradient(problem, flat.reshape(shape))
-
-        def slack(flat: Array) -> float:
-            return float(mutual_information(problem.p_x[:, None] * flat.reshape(shape))) - disclosure
-
-        def slack_gradient(flat: Array) -> Array:
-            return disclosure_gradient(problem, flat.reshape(shape))
-
-        rows = np.kron(np.eye(problem.n_x), np.ones(n_y))
-        constraints: Any = [
-            {"type": "eq", "fun": lambda flat: rows @ flat - 1.0, "jac": lambda flat: rows},
-            {"type": "ineq", "fun": slack, "jac": slack_gradient},
-        ]
-
-        options: Any = {"maxiter": self.max_steps, "ftol": self.tolerance}
-
-        def run(start: Array) -> tuple[Array, bool, int]:
-            last, steps = start.ravel(), 0
-
-            def watch(xk: Array) -> None:
-                nonlocal last, steps
-                last, steps = xk.copy(), steps + 1
-                if deadline.passed():
-                    raise _OutOfTimeError
-
-            try:
-                result = minimize(
-                    leakage,
-                    start.ravel(),
-                    jac=True,
-                    method="SLSQP",
-                    bounds=[(1e-12, 1.0)] * start.size,
-                    constraints=constraints,
-                    callback=watch,
-                    options=options,
-                )
-            except _OutOfTimeError:
-                return last.reshape(shape), False, steps
-            return result.x.reshape(shape), bool(result.success), int(result.nit)
-
-        return best_of(
-            problem, disclosure, run, restarts=self.restarts, n_y=n_y, seed=seed, deadline=deadline, progress=progress
-        )  # fmt: skip
+    def _programs(
+        self, problem: Problem, n_y: int, disclosures: list[float]
+    ) -> Iterator[tuple[Program, Deadline]]:
+        for disclosure in disclosures:
+            deadline = Deadline(self.time_limit)
+            yield _Program(self, problem, n_y, disclosure, deadline), deadline
 
 
 class _OutOfTimeError(Exception):
     """Raised inside a run when its time is up, and caught there."""
+
+
+class _Program(Program):
+    """SLSQP for one disclosure; its variables are the entries of the channel, row by row (M N,)."""
+
+    def __init__(
+        self, options: SLSQP, problem: Problem, n_y: int, disclosure: float, deadline: Deadline
+    ) -> None:
+        self.problem, self.disclosure, self.deadline = problem, disclosure, deadline
+        self.shape = (problem.n_x, n_y)
+        self.rows = np.kron(np.eye(problem.n_x), np.ones(n_y))
+        self.options: Any = {"maxiter": options.max_steps, "ftol": options.tolerance}
+        self.constraints: Any = [
+            {"type": "eq", "fun": self._row_sums, "jac": lambda _flat: self.rows},
+            {"type": "ineq", "fun": self._slack, "jac": self._slack_gradient},
+        ]
+
+    def _leakage(self, flat: Array) -> tuple[float, Array]:
+        return leakage_and_gradient(self.problem, flat.reshape(self.shape))
+
+    def _row_sums(self, flat: Array) -> Array:
+        return self.rows @ flat - 1.0
+
+    def _slack(self, flat: Array) -> float:
+        p_xy = self.problem.p_x[:, None] * flat.reshape(self.shape)
+        return float(mutual_information(p_xy)) - self.disclosure
+
+    def _slack_gradient(self, flat: Array) -> Array:
+        return disclosure_gradient(self.problem, flat.reshape(self.shape))
+
+    def run(self, start: Array) -> Run:
+        """Run from a start (M, N); where the time is up the last iterate counts."""
+        last, steps = start.ravel(), 0
+
+        def watch(xk: Array) -> None:
+            nonlocal last, steps
+            last, steps = xk.copy(), steps + 1
+            if self.deadline.passed():
+                raise _OutOfTimeError
+
+        try:
+            result = minimize(
+                self._leakage,
+                start.ravel(),
+                jac=True,
+                method="SLSQP",
+                bounds=[(_LEAST_ENTRY, 1.0)] * start.size,
+                constraints=self.constraints,
+                callback=watch,
+                options=self.options,
+            )
+        except _OutOfTimeError:
+            return Run(last.reshape(self.shape), False, steps)
+        return Run(result.x.reshape(self.shape), bool(result.success), int(result.nit))
 
 
 def leakage_and_gradient(problem: Problem, channel: Array) -> tuple[float, Array]:
