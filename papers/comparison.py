@@ -57,7 +57,7 @@ def run(name: str, folder: Path, budget: float, points: int = POINTS) -> None:
     result = pf.compare(
         instances.load(name),
         points=points,
-        time_budget=budget,
+        time_limit=budget,
         progress=lambda news: print(" ", news.message, flush=True),
     )
     result.save(target)
@@ -174,7 +174,7 @@ def write(folder: Path) -> None:
         plot.save(
             result.plot(title=instances.describe(name).title), DOCS / "figures" / f"comparison-{name}.png"
         )
-    budget = next(iter(results.values())).time_budget
+    budget = next(iter(results.values())).time_limit
     text = (Path(__file__).parent / "comparison.template.md").read_text(encoding="utf-8")
     parts = {
         "BUDGET": f"{budget:g}",

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from privfunnel.cli import main
 from privfunnel.comparison import Comparison
 
-FEW = ["--solvers", "greedy,control-maps", "--points", "6", "--time-budget", "5", "--jobs", "1"]
+FEW = ["--solvers", "greedy,control-maps", "--points", "6", "--time-limit", "5", "--jobs", "1"]
 
 
 def run(*arguments: str):
@@ -23,8 +23,28 @@ def test_table_and_files(tmp_path):
         assert text in result.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"comparison.csv", "comparison.json", "comparison.png", "comparison.svg"}
+    assert "comparison.csv, comparison.json, comparison.png, comparison.svg" in result.output
     stored = Comparison.load(tmp_path / "out" / "comparison.json")
     assert stored["greedy"].leakage[1] == pytest.approx(0.1618, abs=5e-5)
+
+
+def test_only_its_own_files_are_listed_and_replaced(tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the plots extra")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "comparison.csv").write_text("an earlier run's")
+    result = run("synthetic-uniform", *FEW, "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "notes.txt" not in result.output
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "comparison.csv").read_text().startswith("solver,")
+
+
+def test_the_former_name_of_the_time_limit_still_works():
+    result = run(
+        "synthetic-uniform", "--solvers", "greedy", "--points", "3", "--time-budget", "5", "--jobs", "1"
+    )
+    assert result.exit_code == 0, result.output
+    assert "--time-budget" not in run("--help").output
 
 
 def test_json_and_units():
@@ -39,7 +59,7 @@ def test_json_and_units():
 
 def test_a_solver_without_an_answer_is_explained():
     result = run(
-        "heart-failure", "--solvers", "deterministic", "--points", "4", "--time-budget", "5", "--jobs", "1"
+        "heart-failure", "--solvers", "deterministic", "--points", "4", "--time-limit", "5", "--jobs", "1"
     )
     assert result.exit_code == 0
     assert "deterministic has no answer" in result.output
@@ -51,7 +71,7 @@ def test_a_solver_without_an_answer_is_explained():
     [
         (["synthetic-uniform", "--solvers", "gredy"], "did you mean 'greedy'"),
         (["synthetic-uniform", "--points", "1"], "points=1"),
-        (["synthetic-uniform", "--time-budget", "-3"], "time_budget=-3.0"),
+        (["synthetic-uniform", "--time-limit", "-3"], "time_limit=-3.0"),
         (["nowhere.csv"], "nowhere.csv"),
     ],
 )

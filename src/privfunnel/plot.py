@@ -83,14 +83,9 @@ def curve(
                 .Figure(figsize=(5.2, 3.6), layout="constrained")
                 .add_subplot()
             )
-        _bounds(ax, curve, unit)
+        bounds(ax, curve.problem, unit)
         grid = _grid(curve)
-        achieved = np.interp(grid, *_with_ends(curve))
-        proved = curve.proved(grid)
-        ax.fill_between(
-            grid * unit, proved * unit, achieved * unit, color=BLUE, alpha=0.25, lw=0, label="certified band"
-        )
-        ax.plot(grid * unit, proved * unit, color=BLUE, lw=0.8, ls=(0, (1, 1)), label="proved lower bound")
+        band(ax, grid * unit, curve.proved(grid) * unit, np.interp(grid, *_with_ends(curve)) * unit)
         for i, (name, other) in enumerate((others or {}).items()):
             ax.plot(other.disclosure * unit, other.leakage * unit, color=COLOURS[i % 6], lw=1.0, ls="--",
                     marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
@@ -130,8 +125,14 @@ def _grid(curve: Curve) -> Array:
     return np.unique(np.concatenate([fine, curve.disclosure]))
 
 
-def _bounds(ax: Axes, curve: Curve, unit: float) -> None:
-    problem = curve.problem
+def band(ax: Axes, disclosure: Array, proved: Array, achieved: Array) -> None:
+    """Draw the certified band between what is proved and what is achieved, each (points,) in the axes' units."""
+    ax.fill_between(disclosure, proved, achieved, color=BLUE, alpha=0.25, lw=0, label="certified band")
+    ax.plot(disclosure, proved, color=BLUE, lw=0.8, ls=(0, (1, 1)), label="proved lower bound")
+
+
+def bounds(ax: Axes, problem: Problem, unit: float) -> None:
+    """Draw the closed-form bounds and the two points that every problem has; ``unit`` is the factor from nats."""
     ends = np.array([0.0, problem.h_x_given_s, problem.disclosure_ceiling])
     ax.plot(
         ends * unit, problem.upper_bound(ends) * unit, color=GREY, lw=0.8, ls="--", label="closed-form bounds"

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from privfunnel.cli._source import Source, load_source, open_source, read_options
-from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.errors import InfeasibleError, InvalidInputError, need
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from privfunnel.solvers.base import Listener, Progress
@@ -29,6 +31,7 @@ __all__ = [
     "console",
     "load_source",
     "open_source",
+    "output",
     "parse_options",
     "parse_quantity",
     "progress_on_terminal",
@@ -36,6 +39,7 @@ __all__ = [
     "record_options",
     "solver_options",
     "source_options",
+    "tell_files",
     "text_file_options",
     "units_option",
 ]
@@ -240,6 +244,32 @@ def console(*, stderr: bool = False) -> Console:
     width = None if stderr else wide  # what is redrawn on stderr has to fit the terminal
     # No markup: labels and file names with square brackets are shown as they are.
     return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
+
+
+@contextmanager
+def output(out: Path | None, owned: tuple[str, ...], *, figures: bool = False) -> Iterator[Path | None]:
+    """The folder that a command fills for ``--out``, see :func:`privfunnel.storage.output_folder`; None without.
+
+    Args:
+        out: What the user gave.
+        owned: The files that the command may leave there.
+        figures: Whether they need the extra for figures: a missing one is told before the work, not after it.
+    """
+    if out is None:
+        yield None
+        return
+    from privfunnel.storage import output_folder
+
+    with output_folder(out, owned) as folder:
+        if figures:
+            need("matplotlib", extra="plots")
+        yield folder
+
+
+def tell_files(out: Path | None, owned: tuple[str, ...]) -> None:
+    """Say which of its files a command has left in the folder of ``--out``."""
+    if out is not None:
+        click.echo(f"Files are in {out}: {', '.join(name for name in owned if (out / name).exists())}")
 
 
 @contextmanager

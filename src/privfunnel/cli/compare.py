@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from privfunnel.cli._common import (
+    Renamed,
     Units,
     console,
     load_source,
+    output,
     progress_on_terminal,
     source_options,
+    tell_files,
     units_option,
 )
 
 if TYPE_CHECKING:
     from privfunnel.comparison import Comparison
+
+#: What ``--out`` may leave behind.
+OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg")
 
 
 @click.command(
@@ -29,8 +34,8 @@ if TYPE_CHECKING:
 @click.option("--solvers", metavar="NAMES", help="Solvers to compare, separated by commas; all by default.")
 @click.option("--points", type=int, default=11, show_default=True,
               help="Disclosures, uniform from 0 to H(X); the two ends are trivial.")  # fmt: skip
-@click.option("--time-budget", type=float, default=60.0, show_default=True, metavar="SECONDS",
-              help="CPU time for each solver.")  # fmt: skip
+@click.option("--time-limit", "--time-budget", cls=Renamed, type=float, default=60.0, show_default=True,
+              metavar="SECONDS", help="CPU time for each solver.")  # fmt: skip
 @click.option(
     "--jobs", type=int, default=-1, show_default=True, help="Processes; −1 for as many as there are cores."
 )
@@ -43,7 +48,7 @@ def command(
     source: str,
     solvers: str | None,
     points: int,
-    time_budget: float,
+    time_limit: float,
     jobs: int,
     seed: int,
     units: Units,
@@ -59,25 +64,19 @@ def command(
     \b
     Examples:
       privfunnel compare heart-failure
-      privfunnel compare joint.csv --solvers aem,drs,greedy --time-budget 20 --out out/compared
+      privfunnel compare joint.csv --solvers aem,drs,greedy --time-limit 20 --out out/compared
     """
     from privfunnel import compare
-    from privfunnel.storage import output_folder
 
     problem = load_source(source, **reading)
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
-    with ExitStack() as stack:
-        folder = None if out is None else stack.enter_context(output_folder(out))
-        if folder is not None:
-            from privfunnel.errors import need
-
-            need("matplotlib", extra="plots")  # a missing extra is told before the work, not after it
+    with output(out, OWNED, figures=True) as folder:
         with progress_on_terminal(f"comparison on {source}", quiet=as_json) as progress:
             result = compare(
                 problem,
                 solvers=names,
                 points=points,
-                time_budget=time_budget,
+                time_limit=time_limit,
                 jobs=jobs,
                 seed=seed,
                 progress=progress,
@@ -93,8 +92,7 @@ def command(
         click.echo(json.dumps(result.to_dict(), indent=1))
         return
     show(result, units=units, title=source)
-    if out is not None:
-        click.echo(f"Files are in {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+    tell_files(out, OWNED)
 
 
 def show(result: Comparison, *, units: Units, title: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,13 @@ from privfunnel.cli._common import (
     Units,
     console,
     load_source,
+    output,
     parse_options,
     parse_quantity,
     progress_on_terminal,
     solver_options,
     source_options,
+    tell_files,
     units_option,
 )
 from privfunnel.errors import InvalidInputError
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
 INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
-
-#: Solvers that know the free disclosure anyway; for others it might cost more than their own work.
-PROVERS = ("auto", "global", "perfect")
-
 
 #: What ``--out`` may leave behind.
 OWNED = (
@@ -91,7 +88,6 @@ def command(
     from privfunnel import solve, trace
     from privfunnel.solvers import registry
     from privfunnel.solving import check_disclosure
-    from privfunnel.storage import output_folder
 
     if out is None and (describe is not None or compare_with):
         raise InvalidInputError(
@@ -106,12 +102,7 @@ def command(
             describe, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--describe", units=units
         )
         check_disclosure(problem, at)
-    with ExitStack() as stack:
-        folder = None if out is None else stack.enter_context(output_folder(out, OWNED))
-        if folder is not None:
-            from privfunnel.errors import need
-
-            need("matplotlib", extra="plots")  # a missing extra is told before the work, not after it
+    with output(out, OWNED, figures=True) as folder:
         with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
             curve = trace(
                 problem,
@@ -134,8 +125,7 @@ def command(
         click.echo(json.dumps(curve.to_dict(), indent=1))
     else:
         show(curve, units=units, title=source)
-        if out is not None:
-            click.echo(f"Files are in {out}: {', '.join(name for name in OWNED if (out / name).exists())}")
+        tell_files(out, OWNED)
     if not curve.complete:
         click.echo("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
@@ -181,6 +171,7 @@ def show(curve: Curve, *, units: Units, title: str) -> None:
     from rich.table import Table
 
     from privfunnel.solution import Status
+    from privfunnel.solvers import registry
 
     problem = curve.problem
     table = Table(title=f"Privacy funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
@@ -203,7 +194,9 @@ def show(curve: Curve, *, units: Units, title: str) -> None:
     ceiling, leak = units.of(problem.disclosure_ceiling), units.of(problem.leakage_ceiling)
     sizes = f"{problem.n_s} private × {problem.n_x} public symbols"
     out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
-    if curve.solver in PROVERS:
+    method = registry.load(curve.solver)
+    # These know the free disclosure anyway; for others it might cost more than their own work.
+    if method.proves or method.free_only:
         free = problem.free_disclosure
         share = f"{100 * free / problem.disclosure_ceiling:.1f} % of H(X)" if free > 0.0 else "nothing"
         out.print(

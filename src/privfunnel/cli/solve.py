@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,13 @@ from privfunnel.cli._common import (
     Units,
     console,
     open_source,
+    output,
     parse_options,
     parse_quantity,
     progress_on_terminal,
     solver_options,
     source_options,
+    tell_files,
     units_option,
 )
 from privfunnel.errors import InvalidInputError
@@ -73,7 +74,6 @@ def command(
       privfunnel solve patients.csv --private sex,death --public smoking,diabetes --disclosure 60% --out design
     """
     from privfunnel import solve
-    from privfunnel.storage import output_folder
 
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError(
@@ -90,8 +90,7 @@ def command(
         asked["leakage"] = parse_quantity(
             leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", option="--leakage", units=units
         )
-    with ExitStack() as stack:
-        folder = None if out is None else stack.enter_context(output_folder(out, OWNED))
+    with output(out, OWNED) as folder:
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
             solution = solve(
                 problem,
@@ -113,8 +112,7 @@ def command(
         click.echo(json.dumps(solution.to_dict(), indent=1))
         return
     show(solution, units=units, title=source)
-    if out is not None:
-        click.echo(f"Files are in {out}: {', '.join(name for name in OWNED if (out / name).exists())}")
+    tell_files(out, OWNED)
 
 
 def show(solution: Solution, *, units: Units, title: str) -> None:

@@ -2,7 +2,7 @@
 
     >>> import privfunnel as pf
     >>> problem = pf.instances.load("synthetic-uniform")
-    >>> result = pf.compare(problem, solvers=["greedy", "aem"], points=6, time_budget=10.0)
+    >>> result = pf.compare(problem, solvers=["greedy", "aem"], points=6, time_limit=10.0)
     >>> result["greedy"].name
     'greedy'
 

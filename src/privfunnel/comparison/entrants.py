@@ -16,20 +16,21 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "drs": {"drs-published": {}},
     "dca": {"dca-published": {}, "dca-sparse": {"penalty": "sparse"}},
 }
-#: Not compared unless asked for: ``auto`` gives the proofs of ``global``, and ``perfect`` answers only without leakage.
-LEFT_OUT = ("global", "perfect")
+#: Whose proofs a comparison rests on where nobody else proves.
+REFERENCE = "auto"
 
 
 def labels() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Label → (solver, options) of everybody who takes part by default: every registered solver.
+    """Label → (solver, options) of everybody who takes part by default.
 
-    Where an option is not named a method keeps its defaults, which are its authors' settings.
+    That is every registered solver but a second prover and one that answers only without leakage. Where an option is
+    not named a method keeps its defaults, which are its authors' settings.
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name in registry.names():
         if name in PUBLISHED:
             found |= {label: (name, options) for label, options in PUBLISHED[name].items()}
-        elif name not in LEFT_OUT:
+        elif name == REFERENCE or not ((cls := registry.load(name)).proves or cls.free_only):
             found[name] = (name, {})
     return found
 
@@ -52,12 +53,12 @@ def lineup(solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None =
         return {str(label): registry.get(solver) for label, solver in solvers.items()}
     chosen: dict[str, Solver] = {}
     for solver in solvers:
-        for label, engine in _expand(solver):
+        for label, entrant in _expand(solver):
             if label in chosen:
                 raise InvalidInputError(
                     f"two solvers are called {label!r}: give a mapping from labels of your own to solvers"
                 )
-            chosen[label] = engine
+            chosen[label] = entrant
     if not chosen:
         raise InvalidInputError(f"no solver was given: choose among {', '.join(labels())}")
     return chosen

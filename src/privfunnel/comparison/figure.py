@@ -8,10 +8,10 @@ import numpy as np
 
 from privfunnel.comparison.result import Comparison
 from privfunnel.errors import need
-from privfunnel.plot import BLUE, COLOURS, GREY, MARKERS, STYLE, scale
+from privfunnel.measures import Array
+from privfunnel.plot import COLOURS, MARKERS, STYLE, band, bounds, scale
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Excesses below this many nats are drawn at it: a logarithmic axis has no 0.
@@ -20,7 +20,7 @@ _LINES = ("-", "--", ":")
 
 
 def draw(comparison: Comparison, *, units: str = "nats", title: str | None = None) -> Figure:
-    """Draw a comparison; see :meth:`privfunnel.compare.Comparison.plot`."""
+    """Draw a comparison; see :meth:`privfunnel.comparison.Comparison.plot`."""
     matplotlib = need("matplotlib", extra="plots")
     unit = scale(units)
     with matplotlib.rc_context(STYLE):
@@ -28,7 +28,9 @@ def draw(comparison: Comparison, *, units: str = "nats", title: str | None = Non
             figsize=(10.5, 4.4), layout="constrained"
         )
         plane, excess = figure.subplots(1, 2)
-        _band(plane, comparison, unit)
+        bounds(plane, comparison.problem, unit)
+        at, proved = comparison.band_disclosure, comparison.band_lower_bound
+        band(plane, at * unit, proved * unit, _achieved(comparison, at) * unit)
         styles = {entry.label: i for i, entry in enumerate(comparison.entries)}
         x = comparison.disclosure * unit
         for entry in comparison.entries:
@@ -57,22 +59,11 @@ def draw(comparison: Comparison, *, units: str = "nats", title: str | None = Non
     return figure
 
 
-def _band(ax: Axes, comparison: Comparison, unit: float) -> None:
-    """The certified band: between the proved bound and the best channel found, with the closed-form bounds."""
+def _achieved(comparison: Comparison, disclosure: Array) -> Array:
+    """The best channels found, time-shared: achieved at the disclosures of the band as well, in nats."""
     problem = comparison.problem
-    ends = np.array([0.0, problem.h_x_given_s, problem.disclosure_ceiling])
-    ax.plot(
-        ends * unit, problem.upper_bound(ends) * unit, color=GREY, lw=0.8, ls="--", label="closed-form bounds"
-    )
-    ax.plot(ends * unit, problem.lower_bound(ends) * unit, color=GREY, lw=0.8, ls="--")
-    # The best channels found, time-shared: achievable everywhere between the points as well.
-    shared = np.array([np.where(np.isfinite(e.shared), e.shared, np.inf) for e in comparison.entries]).min(
-        axis=0
-    )
+    shared = [np.where(np.isfinite(entry.shared), entry.shared, np.inf) for entry in comparison.entries]
+    least = np.minimum(np.min(shared, axis=0), problem.upper_bound(comparison.disclosure))
     x = np.concatenate([[0.0], comparison.disclosure, [problem.disclosure_ceiling]])
-    y = np.concatenate([[0.0], np.minimum(shared, problem.upper_bound(comparison.disclosure)),
-                        [problem.leakage_ceiling]])  # fmt: skip
-    r, low = comparison.band_disclosure, comparison.band_lower_bound
-    high = np.maximum(np.interp(r, x, y), low)
-    ax.fill_between(r * unit, low * unit, high * unit, color=BLUE, alpha=0.25, lw=0, label="certified band")
-    ax.plot(r * unit, low * unit, color=BLUE, lw=1.2, label="proved lower bound")
+    y = np.concatenate([[0.0], least, [problem.leakage_ceiling]])
+    return np.asarray(np.maximum(np.interp(disclosure, x, y), comparison.band_lower_bound))

@@ -80,7 +80,7 @@ class Comparison:
         band_disclosure: Finer disclosures from 0 to H(X), in nats.
         band_lower_bound: Proved lower bound of L(R) at each of those, in nats.
         entries: One a solver.
-        time_budget: Seconds each solver had.
+        time_limit: Seconds each solver had.
         seed: Seed of the runs.
     """
 
@@ -90,7 +90,7 @@ class Comparison:
     band_disclosure: Array
     band_lower_bound: Array
     entries: tuple[Entry, ...]
-    time_budget: float
+    time_limit: float
     seed: int
 
     def __getitem__(self, label: str) -> Entry:
@@ -100,6 +100,11 @@ class Comparison:
                 return entry
         labels = ", ".join(entry.label for entry in self.entries)
         raise InvalidInputError(f"no solver {label!r} took part: choose one of {labels}")
+
+    @property
+    def time_budget(self) -> float:
+        """Former name of :attr:`time_limit`."""
+        return self.time_limit
 
     @property
     def best(self) -> Array:
@@ -184,7 +189,7 @@ class Comparison:
             "schema": SCHEMA,
             "version": SCHEMA_VERSION,
             "units": "nats",
-            "time_budget": self.time_budget,
+            "time_budget": self.time_limit,
             "seed": self.seed,
             "problem": self.problem.to_dict(),
             "disclosure": self.disclosure.tolist(),
@@ -223,7 +228,7 @@ class Comparison:
                 band_disclosure=np.array(data["band_disclosure"], dtype=np.float64),
                 band_lower_bound=np.array(data["band_lower_bound"], dtype=np.float64),
                 entries=tuple(_entry(item) for item in data["entries"]),
-                time_budget=float(data["time_budget"]),
+                time_limit=float(data["time_budget"]),
                 seed=int(data["seed"]),
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -6,16 +6,17 @@ import dataclasses
 import math
 import os
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from privfunnel.checks import check_seed, is_number, is_whole
-from privfunnel.comparison.entrants import lineup
+from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
-from privfunnel.errors import InvalidInputError, PrivFunnelError, need
+from privfunnel.errors import InvalidInputError, PrivFunnelError, RetiredOptionWarning, need
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
@@ -27,7 +28,6 @@ from privfunnel.tracing import assemble
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
 _UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
-_REFERENCE = "auto"
 #: Disclosures at which the proved bound is kept for the figure's band.
 BAND_POINTS = 201
 
@@ -38,46 +38,50 @@ def compare(
     solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None = None,
     points: int = 11,
     disclosures: Iterable[float] | None = None,
-    time_budget: float = 60.0,
+    time_limit: float = 60.0,
     seed: int = 0,
     jobs: int = -1,
     reference: Curve | None = None,
     progress: Listener | None = None,
+    time_budget: float | None = None,
 ) -> Comparison:
     """Run solvers side by side.
 
-    Every solver gets one process, one thread and ``time_budget`` seconds for the whole grid: CPU seconds, so that a
+    Every solver gets one process, one thread and ``time_limit`` seconds for the whole grid: CPU seconds, so that a
     busy machine puts nobody at a disadvantage, except that the provers (``auto``, ``global``) look at the wall clock.
-    The budget is honoured cooperatively: a solver with a ``time_limit`` option is given its share of what is left (a
-    sweep all of it), and no further disclosure is begun when the budget is spent. Compiled kernels are loaded before
-    the clock starts.
+    The limit is honoured cooperatively: a solver that looks at a clock is given its share of what is left (a sweep all
+    of it), and no further disclosure is begun when the time is up. Compiled kernels are loaded before the clock starts.
 
     Args:
         problem: The problem.
         solvers: Labels of the line-up, solver names or objects, or a mapping from labels to them; all by default.
         points: Number of disclosures, uniform from 0 to H(X); the two ends need no solver and are left out.
         disclosures: The disclosures in nats, instead of ``points``.
-        time_budget: Seconds for each solver.
+        time_limit: Seconds for each solver.
         reference: A traced curve of the same problem whose certificates prove a bound as well, for instance one that
-            took more time than the budget allows.
+            took more time than the limit allows.
         seed: Fixes all randomness; what a time limit cuts off depends on the machine.
         jobs: Processes; −1 for as many as there are cores or cluster slots.
         progress: Told when a solver has finished.
+        time_budget: Former name of ``time_limit``.
 
     Returns:
         The comparison. The proved bound comes from the ``auto`` solver, which always takes part.
     """
     check_seed(seed)
-    if not is_number(time_budget) or not time_budget > 0.0:
-        raise InvalidInputError(f"time_budget={time_budget!r} is not usable: give seconds above 0")
+    if time_budget is not None:
+        warnings.warn("compare: time_budget is now called time_limit", RetiredOptionWarning, stacklevel=2)
+        time_limit = time_budget
+    if not is_number(time_limit) or not time_limit > 0.0:
+        raise InvalidInputError(f"time_limit={time_limit!r} is not usable: give seconds above 0")
     _check_reference(problem, reference)
     grid = _grid(problem, points, disclosures)
     entrants = lineup(solvers)
     if not any(solver.proves for solver in entrants.values()):
-        entrants = {_REFERENCE: registry.get(_REFERENCE), **entrants}
+        entrants = {REFERENCE: registry.get(REFERENCE), **entrants}
     joblib = need("joblib", extra="compare")
     tasks = [
-        joblib.delayed(_work)(label, solver, problem, grid, float(time_budget), seed)
+        joblib.delayed(_work)(label, solver, problem, grid, float(time_limit), seed)
         for label, solver in entrants.items()
     ]
     done: list[tuple[Entry, Curve | None]] = []
@@ -96,7 +100,7 @@ def compare(
         band_disclosure=band,
         band_lower_bound=_proved(problem, proofs, band),
         entries=tuple(entry for entry, _ in done),
-        time_budget=float(time_budget),
+        time_limit=float(time_limit),
         seed=seed,
     )
 
@@ -187,7 +191,7 @@ def _answers(
 
 
 def _spread(n: int) -> list[int]:
-    """The numbers 0 … n−1, coarse to fine: a budget that ends early leaves no end of the curve empty."""
+    """The numbers 0 … n−1, coarse to fine: a limit that comes early leaves no end of the curve empty."""
     order: list[int] = []
     step = n
     while len(order) < n:
