@@ -24,6 +24,7 @@ import privfunnel as pf
 from privfunnel import instances, plot
 from privfunnel.certificate import load_bundle, save_bundle
 from privfunnel.solvers.deadline import cpu_clock
+from privfunnel.solving import ROUNDING
 from privfunnel.storage import read_json, write_json
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -106,9 +107,9 @@ def verified(curve: pf.Curve, file: Path) -> pf.Curve:
         asked = solution.disclosure if solution.requested is None else solution.requested
         best = max(proofs, key=lambda proof: proof.lower_bound(asked))
         proved = max(best.lower_bound(asked), float(problem.lower_bound(asked)))
-        if asked >= problem.disclosure_ceiling - 1e-9:
+        if asked >= problem.disclosure_ceiling - ROUNDING:
             proved = problem.leakage_ceiling
-        if solution.lower_bound > proved + 1e-12:
+        if solution.lower_bound > proved + ROUNDING:
             raise SystemExit(
                 f"the bound {solution.lower_bound} at {asked} is not proved: the best proof gives {proved}"
             )

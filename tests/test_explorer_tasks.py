@@ -175,6 +175,16 @@ def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(desk: tasks.D
     np.testing.assert_array_equal(tasks.curve_of(desk).disclosure, curve.disclosure)
 
 
+def test_two_points_where_nothing_is_free_need_no_solver(desk: tasks.Desk, tmp_path: Path) -> None:
+    table = tmp_path / "same.csv"
+    table.write_text("s,x\n" + "".join(f"{v},{v}\n" for v in "aabbc"))
+    tasks.inspect(desk, str(table), "same.csv")
+    tasks.roles(desk, private=["s"], public=["x"], bins={})
+    tasks.trace(desk, points=2, solver="greedy")
+    assert tasks.curve_of(desk).disclosure.tolist() == [0.0, desk.setting().problem.disclosure_ceiling]
+    assert [event for event in events if event["kind"] == "point"] == []
+
+
 def test_the_summary_has_the_ceilings_and_the_free_limit(traced: tasks.Desk) -> None:
     summary = tasks.summary(traced)
     problem = traced.setting().problem

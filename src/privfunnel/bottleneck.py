@@ -30,7 +30,7 @@ from privfunnel.checks import check_seed
 from privfunnel.curve import Curve
 from privfunnel.envelope import Envelope
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.measures import Array, nats_per
+from privfunnel.measures import TINY, Array, nats_per
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import Solution, Status, fields_from
 from privfunnel.solvers.options import check_positive, check_whole
@@ -48,8 +48,6 @@ MOST_MULTIPLIERS = 40
 
 #: A chord of no more than this slope is flat; a gain of no more than PROGRESS nats is none.
 FLAT, PROGRESS = 1e-9, 1e-10
-
-_TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,8 +290,8 @@ def iterate(
 
 def update(problem: Problem, channel: Array, beta: float) -> Array:
     """One iteration ``p(y|x) ∝ p(y) exp(−β D(p(s|x) ‖ p(s|y)))`` on a channel (M, N)."""
-    p_y = np.maximum(problem.p_x @ channel, _TINY)
-    log_t = np.log(np.maximum(problem.p_sx @ channel / p_y, _TINY))
+    p_y = np.maximum(problem.p_x @ channel, TINY)
+    log_t = np.log(np.maximum(problem.p_sx @ channel / p_y, TINY))
     logits = np.log(p_y) + beta * (problem.p_s_given_x.T @ log_t)
     logits -= logits.max(axis=1, keepdims=True)
     new = np.exp(logits)

@@ -18,6 +18,9 @@ Array = NDArray[np.float64]
 
 NATS_PER_BIT = math.log(2.0)
 
+#: Less than any probability that matters: a floor that keeps logarithms and divisions finite.
+TINY = 1e-300
+
 
 def nats_per(units: str) -> float:
     """How many nats one unit is, of ``"nats"`` or ``"bits"``."""

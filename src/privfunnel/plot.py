@@ -16,12 +16,13 @@ from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Problem
+from privfunnel.solution import FEASIBILITY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's colours, told apart with any colour vision.
+#: Okabe and Ito's colours, distinct with any colour vision.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#666666",
 )  # fmt: skip
@@ -149,7 +150,7 @@ def _affordable(problem: Problem) -> bool:
 
 def _free(ax: Axes, problem: Problem, unit: float) -> None:
     """Mark the largest disclosure that leaks nothing."""
-    if problem.free_disclosure > 1e-9:
+    if problem.free_disclosure > FEASIBILITY:
         free = problem.free_disclosure * unit
         ax.axvline(free, color=GREEN, lw=0.9, ls="-.", label=f"free disclosure {free:.4g}")
 

@@ -237,9 +237,8 @@ class Problem(Stored):
 
         The first time it is asked for it has to be searched, which may take seconds; the problem remembers it.
         """
-        from privfunnel.solvers.perfect import (
-            free_disclosure,
-        )  # a room far above this one, asked for convenience
+        # A room far above this one, asked for convenience.
+        from privfunnel.solvers.perfect import free_disclosure
 
         return free_disclosure(self).disclosure
 

@@ -299,7 +299,7 @@ def stationarity(problem: Problem, channel: Array, slope: float | None = None) -
     if slope is None:
         # Where the disclosure cannot change to first order (a bijection, a constant) every λ fits: 1 is the
         # largest slope a curve can have.
-        slope = max(float((u * d * e).sum()) / scale, 0.0) if scale > 1e-300 else 1.0
+        slope = max(float((u * d * e).sum()) / scale, 0.0) if scale > measures.TINY else 1.0
     failure = float((u * (d - slope * e) ** 2).sum())
     if slope == 0.0:
         alpha = (u * leak).sum(axis=1, keepdims=True) / problem.p_x[:, None]

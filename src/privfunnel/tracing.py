@@ -19,7 +19,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Solution, Status
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
-from privfunnel.solving import UNFINISHED, Line, check_disclosure, end_of_curve, judge
+from privfunnel.solving import ROUNDING, UNFINISHED, Line, check_disclosure, end_of_curve, judge
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000
@@ -210,9 +210,9 @@ def _bend(problem: Problem, found: Iterable[Answer], wanted: Iterable[float]) ->
     before = np.concatenate([[0.0], slopes[:-1]])
     after = np.concatenate([slopes[1:], [1.0]])
     # A convex curve through the ends of a chord with the neighbours' slopes lies within this triangle's height.
-    room = np.diff(x) * (slopes - before) * (after - slopes) / np.maximum(after - before, 1e-12)
+    room = np.diff(x) * (slopes - before) * (after - slopes) / np.maximum(after - before, ROUNDING)
     # Of intervals with the same room (all of them, on a straight curve) the widest goes first.
-    i = int(np.argmax(room + 1e-12 * np.diff(x)))
+    i = int(np.argmax(room + ROUNDING * np.diff(x)))
     return float((x[i] + x[i + 1]) / 2.0)
 
 

@@ -37,13 +37,9 @@ def open_source(
     private: Sequence[str] = (),
     public: Sequence[str] = (),
     bins: Mapping[str, Any] | None = None,
-    columns: Sequence[str] = (),
-    delimiter: str | None = None,
-    nulls: Sequence[str] = (),
-    types: Mapping[str, str] | None = None,
-    encoding: str = "utf-8",
     perturbation: str | None = None,
     bands: str | None = None,
+    **text: Any,
 ) -> Source:
     """Make a problem of what the user named.
 
@@ -53,13 +49,9 @@ def open_source(
         private: Columns that are private.
         public: Columns that may be published.
         bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
-        columns: Names of the columns of a text file without a header.
-        delimiter: Separator of a text file.
-        nulls: Texts that mean null.
-        types: Column to type, where the guess is wrong.
-        encoding: Encoding of a text file.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
+        **text: How to read a text file of records, as :func:`read_options` takes it.
 
     Raises:
         InvalidInputError: It cannot be found, read or used.
@@ -67,8 +59,9 @@ def open_source(
     from privfunnel import instances
     from privfunnel.problem import Problem
 
-    records = {"--private": private, "--public": public, "--bin": bins, "--columns": columns,
-               "--delimiter": delimiter, "--null": nulls, "--type": types}  # fmt: skip
+    records = {"--private": private, "--public": public, "--bin": bins, "--columns": text.get("columns"),
+               "--delimiter": text.get("delimiter"), "--null": text.get("nulls"),
+               "--type": text.get("types")}  # fmt: skip
     of_records = [option for option, value in records.items() if value]
     if source in instances.names() and not Path(source).exists():
         if of_records:
@@ -83,8 +76,7 @@ def open_source(
     if private or public:
         from privfunnel import tables
 
-        read = read_options(columns=columns, delimiter=delimiter, nulls=nulls, types=types, encoding=encoding)
-        counts = tables.count(source, private=private, public=public, bins=bins, read=read)
+        counts = tables.count(source, private=private, public=public, bins=bins, read=read_options(**text))
         return Source(counts.problem(), counts)
     if of_records:
         raise InvalidInputError(
@@ -110,7 +102,15 @@ def read_options(
     types: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
 ) -> ReadOptions:
-    """How to read a text file, from the options of ``text_file_options``."""
+    """How to read a text file, from the options of ``text_file_options``.
+
+    Args:
+        columns: Names of the columns of a text file without a header.
+        delimiter: Separator of a text file.
+        nulls: Texts that mean null.
+        types: Column to type, where the guess is wrong.
+        encoding: Encoding of a text file.
+    """
     from privfunnel.engines import ReadOptions
 
     return ReadOptions(

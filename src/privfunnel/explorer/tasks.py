@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel.checks import is_number
+from privfunnel.checks import is_number, is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
@@ -29,7 +29,7 @@ from privfunnel.report.axes import Axis
 from privfunnel.solution import Answer, Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
-from privfunnel.solving import check_disclosure
+from privfunnel.solving import check_disclosure, end_of_curve
 from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts, count
 from privfunnel.tracing import PartialCurve, assemble, tracing
@@ -255,7 +255,7 @@ def trace(
         at: A disclosure in nats.
     """
     problem = desk.setting().problem
-    if not isinstance(points, int) or not 2 <= points <= 200:
+    if not is_whole(points) or not 2 <= points <= 200:
         raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
     registry.get(solver)  # an unknown name is told before the work
     _say(desk, "looking for what leaks nothing")
@@ -269,7 +269,7 @@ def trace(
     else:
         desk.drop("found", "curve")
         before = Found((), points, (free,) if 0.0 < free < problem.disclosure_ceiling else (), solver, False)
-        new = before.wanted(problem)[1:-1]
+        new = before.wanted(problem)
     extra = tuple(sorted({*before.extra, *new} - {*_even(problem, before.points)}))
     found = replace(before, extra=extra, solver=solver)
     _say(desk, "starting the solver")
@@ -280,16 +280,17 @@ def trace(
         desk.put("found", found)
         if not partial.complete:
             shown.append(partial.newest)
-            desk.emit(_point(partial, len(new), shown, free))
+            desk.emit(_point(partial, shown, free))
     curve_of(desk)
     return {}
 
 
-def _point(partial: PartialCurve, total: int, shown: list[Solution], free: float) -> Event:
+def _point(partial: PartialCurve, shown: list[Solution], free: float) -> Event:
     """The news of a point, with the drawing of all that is known: the points as they were found."""
-    done, newest = len(partial.answers), partial.newest
+    problem, newest, done = partial.problem, partial.newest, len(partial.answers)
+    total = sum(end_of_curve(problem, r) is None for r in partial.wanted)
     sketch = Curve(
-        problem=partial.problem,
+        problem=problem,
         solutions=tuple(sorted(shown, key=lambda s: s.disclosure)),
         raw=(),
         solver=partial.solver.name,
@@ -340,10 +341,10 @@ def curve_of(desk: Desk) -> Curve:
         raise InvalidInputError("no point of the curve has been found yet: draw the curve first")
     stored = desk.get("curve")
     if stored is None or stored[0] != len(found.answers):
-        engine = registry.get(found.solver)
+        chosen = registry.get(found.solver)
         problem = desk.setting().problem
         wanted = found.wanted(problem)
-        made = assemble(problem, list(found.answers), wanted, engine, SEED, complete=found.complete)
+        made = assemble(problem, list(found.answers), wanted, chosen, SEED, complete=found.complete)
         stored = len(found.answers), made
         desk.put("curve", stored)
     curve: Curve = stored[1]

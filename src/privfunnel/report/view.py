@@ -14,6 +14,7 @@ import numpy as np
 from privfunnel.curve import Curve
 from privfunnel.guessing import Guess
 from privfunnel.measures import Array, to_bits
+from privfunnel.mechanism import symbol_names
 from privfunnel.report import heat
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
@@ -159,8 +160,8 @@ def in_words(solution: Solution, meaning: Meaning) -> str:
             f" and leaks {bits(meaning.leakage)} about the private ones, "
             f"{percent(share(meaning.leakage, problem.leakage_ceiling, 0.0))} of what the original data leaks."
         )
-    told = max(meaning.guesses, key=lambda g: g.after - g.before)
-    return f"{first} {guess_words(told)}"
+    largest = max(meaning.guesses, key=lambda g: g.after - g.before)
+    return f"{first} {guess_words(largest)}"
 
 
 def guess_words(guess: Guess) -> str:
@@ -219,12 +220,6 @@ def worst_case(meaning: Meaning, private: Axis) -> list[dict[str, str]]:
             ),
         },
     ]
-
-
-def symbol_names(number: int) -> tuple[str, ...]:
-    """Return the names of released symbols in the order of the channel's columns, as a mechanism names them."""
-    digits = len(str(number - 1))
-    return tuple(f"y{j:0{digits}d}" for j in range(number))
 
 
 def heat_maps(solution: Solution, public: Axis, *, width: int, group: str = "") -> str:

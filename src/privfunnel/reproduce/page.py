@@ -11,6 +11,7 @@ from privfunnel._version import __version__
 from privfunnel.measures import Array
 from privfunnel.reproduce.figures import FIGURES
 from privfunnel.reproduce.panels import AEM, DRS, DRS_REPAIRED, DRS_TUNED, TUNED, PanelResult, Plan
+from privfunnel.solution import FEASIBILITY
 
 #: A method "reaches" the end of the curve when a run of it comes this close to (H(X), I(S;X)), in nats.
 REACHED = 1e-3
@@ -142,7 +143,7 @@ def _complete(results: list[PanelResult]) -> str:
     for result in results:
         aem, title = result[AEM], result.panel.title
         asked = np.array([p.requested for p in aem.points])
-        met = int((aem.disclosure >= asked - 1e-9).sum())
+        met = int((aem.disclosure >= asked - FEASIBILITY).sum())
         bump = float(np.max(aem.leakage - result.shared(AEM, aem.disclosure)))
         smooth.append(met == len(aem.points) and bump <= EQUAL)
         row = [title, f"{met} of {len(aem.points)}", f"{bump:.1e}"]

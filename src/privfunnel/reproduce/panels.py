@@ -17,6 +17,7 @@ from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solvers import registry
 from privfunnel.solvers.deadline import cpu_clock
+from privfunnel.solving import end_of_curve
 
 AEM = "AEM"
 DRS = "DRS, authors' settings"
@@ -202,16 +203,21 @@ def compute(panel: Panel, plan: Plan, tell: Callable[[str], None] = lambda _: No
     """Run every method of a panel."""
     problem = panel.problem()
     ceiling = problem.disclosure_ceiling
-    wanted = [float(r) for r in np.linspace(0.0, ceiling, plan.points(panel) + 1)[1:]]
+    inner = [float(r) for r in np.linspace(0.0, ceiling, plan.points(panel) + 1)[1:-1]]
+    end = end_of_curve(problem, ceiling)
+    assert end is not None
     series = []
     for name, (solver, options) in plan.runs(panel).items():
         tell(f"{panel.title}: {name} …")
-        engine = registry.get(solver, **options)
+        chosen = registry.get(solver, **options)
         wall, cpu = time.perf_counter(), time.process_time()
         # AEM answers each R; DRS sweeps its multiplier and lands where it lands.
         with cpu_clock():  # a run beside other work gives DRS no less than a run alone
-            answers = list(engine.trace(problem, wanted, seed=plan.seed))
-        asked: list[float | None] = [None] * len(answers) if engine.sweeps else list(wanted)
+            answers = list(chosen.trace(problem, inner, seed=plan.seed))
+        asked: list[float | None] = [None] * len(answers) if chosen.sweeps else list(inner)
+        if not chosen.sweeps:  # a sweep has to get to the end by itself
+            answers.append(end)
+            asked.append(ceiling)
         points = []
         for r, answer in zip(asked, answers, strict=True):
             point = problem.evaluate(answer.channel)
