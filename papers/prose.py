@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 WIDTH = 116
 ITEM = re.compile(r"\s*(?:[-*•]|\d+\.) ")
+INDENT = re.compile(r" *")
 #: What begins a block that is left as it is: code, tables, headings, figures, quotations, HTML.
 FIXED = ("    ", "|", "#", "!", ">", "<")
 
@@ -17,12 +18,12 @@ def blocks(text: str) -> Iterator[list[str]]:
     block: list[str] = []
     fenced = False
     for line in text.split("\n"):
-        if fenced or line.startswith("```"):
+        if fenced or line.lstrip().startswith("```"):
             if not fenced and block:
                 yield block
                 block = []
             block.append(line)
-            if line.startswith("```"):
+            if line.lstrip().startswith("```"):
                 fenced = not fenced
                 if not fenced:
                     yield block
@@ -44,7 +45,7 @@ def wrapped(text: str) -> str:
     """``text`` with its paragraphs and list items filled to :data:`WIDTH`; code, tables and headings as they were."""
     lines: list[str] = []
     for block in blocks(text):
-        if block[0].startswith((*FIXED, "```")) or not block[0].strip():
+        if block[0].startswith(FIXED) or block[0].lstrip()[:3] in {"", "```"}:
             lines += block
             continue
         items: list[list[str]] = []
@@ -54,7 +55,7 @@ def wrapped(text: str) -> str:
             else:
                 items[-1].append(line)
         for first, *rest in items:
-            mark = ITEM.match(first)
+            mark = ITEM.match(first) or INDENT.match(first)
             head = mark[0] if mark else ""
             lines += textwrap.wrap(
                 " ".join([first[len(head) :].strip(), *(line.strip() for line in rest)]), WIDTH,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from privfunnel import instances
 
@@ -56,3 +61,17 @@ def write_patients(path: Path, rows: int = 600) -> None:
         writer.writerow(["sex", "death", "smoking", "diabetes", "age"])
         for row in zip(np.array(["woman", "man"])[sex], death, smoking, diabetes, age, strict=True):
             writer.writerow(row)
+
+
+def build_site(folder: Path) -> Path:
+    """Build the site from a copy of its sources, so that nothing in the checkout changes; skip without zensical."""
+    if importlib.util.find_spec("zensical") is None:
+        pytest.skip("zensical is not installed: make docs installs it")
+    for name in ("docs", "src", "scripts"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("zensical.toml", "CHANGELOG.md", "CONTRIBUTING.md"):
+        shutil.copyfile(ROOT / name, folder / name)
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from documents import DOCS, ROOT
+from documents import DOCS, ROOT, build_site
 from privfunnel import instances, measures, solve
 
 #: The mechanism's numbers are quoted with three decimals; the optimum is one of several, all proved to 1e-6 nats.
@@ -34,6 +30,16 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(nav_pages(site["nav"])) == sorted(
         path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")
     )
+
+
+def test_the_design_shows_the_rooms_that_the_linter_checks() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    checked = [row for contract in contracts for row in contract["layers"]]
+    text = (DOCS / "design.md").read_text("utf-8")
+    shown = [re.split(r"\s{2,}", line.strip())[0] for line in text.splitlines() if re.match(r" {4}\w", line)]
+    assert shown[: len(checked)] == checked
 
 
 def known_column(channel: np.ndarray, *names: str) -> tuple[float, float]:
@@ -94,22 +100,7 @@ def test_hiding_s_costs_at_most_the_logarithm_of_the_rank(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if importlib.util.find_spec("zensical") is None:
-        pytest.skip("zensical is not installed: make docs installs it")
-    folder = tmp_path_factory.mktemp("site")
-    for name in ("docs", "src", "scripts"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.nb*"))
-    for name in ("zensical.toml", "CHANGELOG.md", "CONTRIBUTING.md"):
-        shutil.copyfile(ROOT / name, folder / name)
-    done = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--strict"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "site"
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 #: What a browser fetches by itself; a link that a person may follow is not among it.
