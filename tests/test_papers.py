@@ -41,7 +41,7 @@ def test_wrapping_changes_no_word_of_a_page(page: Path) -> None:
 @pytest.fixture(scope="module")
 def result() -> pf.Comparison:
     return pf.compare(
-        pf.instances.load("synthetic-uniform"), solvers=["auto", "greedy"], points=6, time_budget=5.0
+        pf.instances.load("synthetic-uniform"), solvers=["auto", "greedy"], points=6, time_limit=5.0
     )
 
 
