@@ -17,6 +17,7 @@ from privfunnel.engines import Cut, ReadOptions, Top, open_table
 from privfunnel.engines.bins import merged
 from privfunnel.engines.categories import ABOVE, BELOW, UNSEEN, Column, canonical, text
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.solvers.auto import Auto
 
 duckdb = pytest.importorskip("duckdb")
 pa = pytest.importorskip("pyarrow")
@@ -425,6 +426,18 @@ def test_too_large_a_problem_is_refused_before_solving() -> None:
     )
     with pytest.raises(InvalidInputError, match="'quantiles:5'"):
         numbers.problem(max_memory=1e3)
+
+
+def test_the_size_is_that_of_the_default_solver() -> None:
+    # Its time limit, and the four tenths more that coarser tables get.
+    assert pytest.approx(1.4 * Auto().time_limit) == tables.TIME_LIMIT
+    table = pa.table({"s": ["a", "b"] * 1000, "v": [f"v{i}" for i in range(2000)]})
+    large = tables.count(table, private="s", public="v").size
+    small = tables.count(table.slice(0, 20), private="s", public="v").size
+    assert large.limited
+    assert large.seconds < 2 * tables.TIME_LIMIT
+    assert not small.limited
+    assert small.seconds < 1.0
 
 
 def test_size_speaks_of_minutes_and_hours() -> None:

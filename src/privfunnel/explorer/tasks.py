@@ -205,10 +205,11 @@ def _estimate(counts: Counts) -> str:
     size = counts.size
     if size.seconds < 1:
         return "A small problem: seconds for a curve."
-    if size.seconds < 30:
+    if not size.limited:
         return "A medium problem: from seconds to a few minutes for a curve."
     return (
-        f"A large problem: about {size.memory / 2**20:.0f} MiB, many minutes for a curve; coarser bins help."
+        f"A large problem: about {size.memory / 2**20:.0f} MiB, many minutes for a curve, and proofs that stop at "
+        "their time limit; coarser bins help."
     )
 
 
