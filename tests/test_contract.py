@@ -10,8 +10,9 @@ import pytest
 
 import privfunnel as pf
 from privfunnel.errors import MissingExtraError
-from privfunnel.solution import FEASIBILITY, Solution, Status
+from privfunnel.solution import FEASIBILITY, ROUNDING, Solution, Status
 from privfunnel.solvers import registry
+from privfunnel.solvers.base import Solver, TimeLimited
 
 #: Options that keep a solver quick here; quality is tested where the solver's own tests are.
 QUICK: dict[str, dict[str, Any]] = {
@@ -81,7 +82,7 @@ def assert_keeps_the_contract(solution: Solution, wanted: float) -> None:
     else:
         assert solution.leakage >= solution.lower_bound - 1e-12
     if solution.status is Status.OPTIMAL:
-        assert solution.gap <= 1e-4
+        assert solution.gap <= registry.load(solution.solver)().target_gap + ROUNDING
 
 
 @pytest.mark.parametrize("instance", INSTANCES)
@@ -126,3 +127,111 @@ def test_trivial_problems(name: str) -> None:
         problem = pf.Problem(table)
         solution = run(name, problem, 0.5)
         assert_keeps_the_contract(solution, 0.5 * problem.disclosure_ceiling)
+
+
+def configured(name: str) -> Solver:
+    """The solver with its quick options, or a skip where what it needs is not installed."""
+    solver = registry.get(name, **QUICK.get(name, {}))
+    try:
+        solver.warm_up()
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    return solver
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.6])
+def test_a_leakage_budget(name: str, share: float) -> None:
+    problem = pf.instances.load("synthetic-skewed")
+    budget = share * problem.leakage_ceiling
+    solution, again = (
+        pf.solve(problem, leakage=budget, solver=configured(name), throw=False) for _ in range(2)
+    )
+    assert_keeps_the_contract(solution, 0.0)
+    assert solution.status not in ENDED
+    assert solution.leakage <= budget + FEASIBILITY
+    assert solution.budget == budget
+    assert solution.disclosure_upper_bound is not None
+    assert solution.disclosure <= solution.disclosure_upper_bound + FEASIBILITY
+    assert (solution.channel == again.channel).all(), "the same seed gives the same answer"
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_budget_buys_at_least_what_time_sharing_with_nothing_does(name: str) -> None:
+    problem = pf.instances.load("synthetic-uniform")
+    solver = configured(name)
+    solution = pf.solve(problem, leakage=0.5 * problem.leakage_ceiling, solver=solver, throw=False)
+    if not solver.free_only:
+        assert solution.disclosure >= 0.5 * problem.disclosure_ceiling - FEASIBILITY
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_trace_answers_every_disclosure_in_order(name: str) -> None:
+    problem = pf.instances.load("synthetic-skewed")
+    wanted = [share * problem.disclosure_ceiling for share in (0.8, 0.3, 0.6)]
+    solver = configured(name)
+    answers = list(solver.trace(problem, wanted, seed=1))
+    points = [problem.evaluate(problem.check_channel(answer.channel)) for answer in answers]
+    if solver.sweeps:
+        reached = [point.disclosure for point in points]
+        assert reached == sorted(reached)
+        return
+    for asked, answer, point in zip(wanted, answers, points, strict=True):
+        assert answer.status in ENDED or point.disclosure >= asked - FEASIBILITY
+    (alone,) = solver.trace(problem, wanted[1:2], seed=1)
+    assert (alone.channel == solver.solve(problem, wanted[1], seed=1).channel).all()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_traced_curve_is_convex_and_made_of_channels(name: str) -> None:
+    problem = pf.instances.load("synthetic-skewed")
+    curve = pf.trace(problem, points=6, solver=configured(name), throw=False)
+    assert curve.complete
+    assert curve.solver == name
+    for solution in curve.solutions:
+        assert solution.requested is not None
+        assert_keeps_the_contract(solution, solution.requested)
+    assert (np.diff(curve.leakage) >= -1e-12).all()
+    chords = np.diff(curve.leakage) / np.diff(curve.disclosure)
+    assert (np.diff(chords) >= -1e-8).all()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_an_interrupt_ends_a_run_or_leaves_a_part_of_it(name: str) -> None:
+    """Whatever a solver hands over, KeyboardInterrupt follows: nobody takes a part for the whole."""
+    problem = pf.instances.load("synthetic-skewed")
+    solver = configured(name)
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    wanted = [share * problem.disclosure_ceiling for share in (0.3, 0.6, 0.8)]
+    told: list[object] = []
+    list(solver.trace(problem, wanted, progress=told.append))
+    if told:
+        with pytest.raises(KeyboardInterrupt):
+            list(solver.trace(problem, wanted, progress=stop))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_what_a_solver_can_do_is_on_its_class(name: str) -> None:
+    problem = pf.instances.load("synthetic-uniform")
+    solver = configured(name)
+    assert solver.name == name
+    limited = solver.limited(7.0, threads=1)
+    assert type(limited) is type(solver)
+    assert getattr(limited, "time_limit", 7.0) == 7.0
+    assert solver.limited(0.0), "a time that is up already is no mistake"
+    assert isinstance(solver, TimeLimited) == hasattr(solver, "time_limit")
+    if solver.proves:
+        solution = pf.solve(problem, disclosure=0.5, solver=solver)
+        assert solution.status is Status.OPTIMAL
+        assert solution.certificate is not None
+
+
+def test_a_solver_that_defines_neither_solve_nor_trace_is_told_so() -> None:
+    class Idle(Solver):
+        name = "idle"
+
+    with pytest.raises(TypeError, match="Idle defines neither solve nor trace"):
+        Idle().solve(pf.Problem([[2, 1], [1, 3]]), 0.1)

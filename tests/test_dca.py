@@ -88,10 +88,10 @@ def test_published_converges_to_its_fixed_points(skewed):
     solver = DCA(tolerance=1e-15, max_steps=3000)
     beta, alpha = np.repeat(np.array([1.5, 2.5, 4.0]), 4), np.tile(np.array([0.02, 0.1, 0.5, 2.0]), 3)
     channel, converged, _ = solver.run(skewed, uniform_starts(rng, 12, 3, 3), beta, alpha)
-    assert converged.mean() > 0.5
+    assert converged.all()
     table = Table.of(skewed.p_sx)
     q = target(table, channel, beta)
-    for i in np.flatnonzero(converged):
+    for i in range(12):
         again = np.clip(ridge_by_slsqp(skewed, q[i], alpha[i]), 1e-8, 1)
         np.testing.assert_allclose(channel[i], again / again.sum(1, keepdims=True), atol=1e-4)
 
@@ -113,8 +113,8 @@ def test_repaired_converges_to_stationary_points(skewed):
     rng = np.random.default_rng(5)
     beta = np.tile(np.geomspace(1.2, 6, 10), 3)
     channel, converged, _ = RepairedDCA().run(skewed, uniform_starts(rng, 30, 3, 4), beta)
-    assert converged.mean() > 0.8
-    assert stationarity(skewed.p_sx, channel, beta)[converged].max() < 1e-5
+    assert converged.all()
+    assert stationarity(skewed.p_sx, channel, beta).max() < 1e-5
 
 
 def test_projection_onto_the_simplex():

@@ -16,7 +16,7 @@ from privfunnel.solvers.base import Listener, Solver
 class Mixer(Solver):
     """Time-shares X and nothing: the closed-form upper bound, with an optional flaw."""
 
-    name: ClassVar[str] = "auto"
+    name: ClassVar[str] = "mixer"
     status: Status = Status.FEASIBLE
     shortfall: float = 0.0
     interrupt_after: int = -1
@@ -35,7 +35,7 @@ class Mixer(Solver):
 class Wavy(Solver):
     """Random channels that miss R upwards by luck: a curve whose raw points are far from convex."""
 
-    name: ClassVar[str] = "auto"
+    name: ClassVar[str] = "wavy"
 
     def solve(
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: A channel meets an asked disclosure when it misses it by no more than this, in nats.
 FEASIBILITY = 1e-9
 
+#: What rounding may add to a difference of two informations of order 1.
+ROUNDING = 1e-12
+
 #: The gap in nats at which a proof makes an answer optimal, for solvers that have no ``gap`` option of their own.
 DEFAULT_GAP = 1e-6
 

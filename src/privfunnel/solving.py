@@ -13,12 +13,9 @@ from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Answer, Solution, Status, stationarity
+from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
-
-#: What rounding may add to a difference of two informations of order 1.
-ROUNDING = 1e-12
 
 #: Statuses of runs that a limit cut short.
 UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)

@@ -124,7 +124,9 @@ def command(
     if as_json:
         click.echo(json.dumps(curve.to_dict(), indent=1))
     else:
-        show(curve, units=units, title=source)
+        method = registry.load(solver)
+        # These know the free disclosure anyway; for others it might cost more than their own work.
+        show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         tell_files(out, OWNED)
     if not curve.complete:
         click.echo("interrupted: this is the part of the curve that was found", err=True)
@@ -165,13 +167,12 @@ def write_files(
     report.write(folder / "report.html", curve, details)
 
 
-def show(curve: Curve, *, units: Units, title: str) -> None:
-    """Print the curve as a table, with what it means below it."""
+def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
+    """Print the curve as a table, with what it means below it; with the free disclosure if asked for."""
     from rich import box
     from rich.table import Table
 
     from privfunnel.solution import Status
-    from privfunnel.solvers import registry
 
     problem = curve.problem
     table = Table(title=f"Privacy funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
@@ -194,9 +195,7 @@ def show(curve: Curve, *, units: Units, title: str) -> None:
     ceiling, leak = units.of(problem.disclosure_ceiling), units.of(problem.leakage_ceiling)
     sizes = f"{problem.n_s} private × {problem.n_x} public symbols"
     out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
-    method = registry.load(curve.solver)
-    # These know the free disclosure anyway; for others it might cost more than their own work.
-    if method.proves or method.free_only:
+    if with_free:
         free = problem.free_disclosure
         share = f"{100 * free / problem.disclosure_ceiling:.1f} % of H(X)" if free > 0.0 else "nothing"
         out.print(

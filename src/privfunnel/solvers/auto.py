@@ -8,12 +8,9 @@ from typing import ClassVar
 
 from privfunnel import channels
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, Answer, Status
+from privfunnel.solution import DEFAULT_GAP, ROUNDING, Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.global_ import Global
-
-#: What rounding may add to a difference of two informations of order 1.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,10 @@ class IPOPT(LocalProgram):
         super().__post_init__()
         check_positive(self.name, barrier=self.barrier)
 
+    def warm_up(self) -> None:
+        """Load casadi."""
+        need("casadi", extra="ipopt")
+
     def _programs(
         self, problem: Problem, n_y: int, disclosures: list[float]
     ) -> Iterator[tuple[Program, Deadline]]:
