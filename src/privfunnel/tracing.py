@@ -16,10 +16,10 @@ from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Solution, Status
+from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
-from privfunnel.solving import ROUNDING, UNFINISHED, Line, check_disclosure, end_of_curve, judge
+from privfunnel.solving import UNFINISHED, Line, check_disclosure, end_of_curve, judge
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000
