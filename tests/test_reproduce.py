@@ -15,7 +15,7 @@ from privfunnel import instances, reproduce
 from privfunnel.cli import main
 from privfunnel.errors import InvalidInputError
 from privfunnel.reproduce import panels
-from privfunnel.reproduce.page import page
+from privfunnel.reproduce.page import document
 from privfunnel.reproduce.panels import AEM, ALL_SERIES, DRS, PanelResult, Plan, Run, Series
 
 SMALL = tuple(panel for panel in reproduce.PANELS if panel.key.startswith("synthetic"))
@@ -123,19 +123,19 @@ def made_up(panel: panels.Panel, drs: list[tuple[float, float, int]]) -> PanelRe
 
 def test_the_page_follows_the_numbers() -> None:
     heart = reproduce.PANELS[2]
-    bad = page([made_up(heart, [(1.0, 0.25, 5)])], Plan())
+    bad = document([made_up(heart, [(1.0, 0.25, 5)])], Plan())
     assert "AEM: confirmed on every panel. DRS with its authors' settings: not confirmed." in bad
     assert "| 1; 50 % |" in bad
     assert "On the real tables: confirmed on every panel" in bad
     assert "DRS with its authors' settings: confirmed on every panel. Compared" in bad
     assert "worse at 95% (by up to 0.2500, at 0.50 H(X)); better nowhere" in bad
-    good = page([made_up(heart, [(0.5, 0.0, 1), (1.0, 0.0, 3), (2.0, 1.0, 8)])], Plan())
+    good = document([made_up(heart, [(0.5, 0.0, 1), (1.0, 0.0, 3), (2.0, 1.0, 8)])], Plan())
     assert "DRS with its authors' settings: confirmed on every panel. Counted" in good
     assert "DRS with its authors' settings: not confirmed. Compared" in good
     assert "within 3 steps" in good
-    none = page([made_up(heart, [])], Plan())
+    none = document([made_up(heart, [])], Plan())
     assert "No run of the published iteration met its stopping test" in none
-    both = page([made_up(heart, [(1.0, 0.25, 5)]), made_up(heart, [(2.0, 1.0, 5)])], Plan())
+    both = document([made_up(heart, [(1.0, 0.25, 5)]), made_up(heart, [(2.0, 1.0, 5)])], Plan())
     assert "DRS with its authors' settings: confirmed on 1 of 2 panels. Counted" in both
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from privfunnel.certificate.bundle import load_bundle, save_bundle
 from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
 from privfunnel.certificate.checker import LEAF, SHRINK, Case, Proof, check
-from privfunnel.certificate.rivals import rivalry, rivals
+from privfunnel.certificate.exclusion import rivalry, rivals
 
 __all__ = [
     "LEAF",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate.rivals import rivalry, rivals
+from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
 

@@ -9,9 +9,9 @@ True
 from __future__ import annotations
 
 from privfunnel.guessing import Guess
-from privfunnel.report.audit_section import audit_section
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
+from privfunnel.report.from_audit import audit_section
 from privfunnel.report.html import Report, Section, render, write
 from privfunnel.report.meaning import Kept, Meaning, explain
 

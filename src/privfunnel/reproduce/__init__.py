@@ -18,7 +18,7 @@ from pathlib import Path
 
 from privfunnel import plot
 from privfunnel.reproduce.figures import FIGURES, draw
-from privfunnel.reproduce.page import page
+from privfunnel.reproduce.page import document
 from privfunnel.reproduce.panels import PANELS, Panel, PanelResult, Plan, compute
 from privfunnel.storage import check_schema, output_folder, read_json, write_json
 
@@ -60,7 +60,7 @@ def run(
             figure = draw([result for result in results if result.panel.key in keys])
             plot.save(figure, folder / f"{name}.png", folder / f"{name}.svg")
         (folder / "points.csv").write_text(points_csv(results), encoding="utf-8")
-        (folder / "reproduction.md").write_text(page(results, plan), encoding="utf-8")
+        (folder / "reproduction.md").write_text(document(results, plan), encoding="utf-8")
     return results
 
 

@@ -28,7 +28,7 @@ ALL_DRS = (DRS, DRS_TUNED, DRS_REPAIRED)
 Row = Sequence[str]
 
 
-def page(results: list[PanelResult], plan: Plan) -> str:
+def document(results: list[PanelResult], plan: Plan) -> str:
     """The whole page as markdown, from the results alone."""
     parts = [_head(plan), _settings(results, plan), _figures(), "## Claim by claim\n"]
     parts += [claim(results) for claim in (_ends, _complete, _private, _worse)]

@@ -1,0 +1,131 @@
+"""The shape of the code: functions a person can hold in mind, and one meaning for every dotted name."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import io
+import pkgutil
+import textwrap
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import privfunnel
+
+PACKAGE = Path(privfunnel.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+MOST_LINES = 60
+MOST_PARAMETERS = 10
+MOST_PARAMETERS_COMPILED = 8
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    """Every function of a module, those inside classes and functions included."""
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def code_lines(node: Function, source: list[str]) -> int:
+    """Lines with code in the body: no signature, no docstring, no comment, no blank line."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    if not body:
+        return 0
+    begin = min([body[0].lineno, *(d.lineno for d in getattr(body[0], "decorator_list", []))])
+    text = "\n".join(source[begin - 1 : node.end_lineno]) + "\n"
+    quiet = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+    }  # fmt: skip
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(textwrap.dedent(text)).readline):
+        if token.type not in quiet:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines)
+
+
+def parameters(node: Function) -> int:
+    """Parameters that a caller can give, ``self`` and ``cls`` not counted."""
+    given = node.args
+    names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return (
+        len([name for name in names if name not in {"self", "cls"}]) + bool(given.vararg) + bool(given.kwarg)
+    )
+
+
+def decorators(node: Function) -> str:
+    return " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def is_compiled(node: Function) -> bool:
+    return any(word in decorators(node) for word in ("jit", "compiled"))
+
+
+def may_have_many(path: Path, node: Function) -> bool:
+    """Commands of the command line, constructors, and the fused kernel of a GPU, whose parameters are its registers."""
+    return (
+        "command" in decorators(node).replace("_command", "")
+        or "click." in decorators(node)
+        or node.name in {"__init__", "__new__"}
+        or path.name == "kernel_fused.py"
+    )
+
+
+def offenders(check) -> list[str]:  # type: ignore[no-untyped-def]
+    found = []
+    for path in SOURCES:
+        text = path.read_text("utf-8")
+        lines = text.splitlines()
+        for node in functions(ast.parse(text)):
+            if (trouble := check(path, node, lines)) is not None:
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}: {trouble}")
+    return found
+
+
+def test_the_measures_measure() -> None:
+    source = '''
+def f(self, a, *rest, b=1, **options):
+    """A docstring
+    of two lines."""
+
+    # a comment
+    x = (1,
+         2)
+    return x
+'''
+    (node,) = functions(ast.parse(source))
+    assert code_lines(node, source.splitlines()) == 3
+    assert parameters(node) == 4
+
+
+def module_names() -> list[str]:
+    walked = pkgutil.walk_packages([str(PACKAGE)], "privfunnel.", onerror=lambda name: None)
+    return [info.name for info in walked if not info.name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_a_dotted_name_means_one_thing(name: str) -> None:
+    """Nothing but the module itself answers to its name in the package above it."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:  # an optional dependency that is not here
+        pytest.skip(f"cannot be imported here: {error}")
+    parent, _, last = name.rpartition(".")
+    seen = getattr(importlib.import_module(parent), last)
+    assert isinstance(seen, ModuleType)
+    assert seen is module
+    assert not inspect.isfunction(seen)
+
+
+def test_no_solver_hides_behind_an_underscore() -> None:
+    hidden = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in (PACKAGE / "solvers").rglob("*.py")
+        if path.name.startswith("_") and path.name != "__init__.py"
+    ]
+    assert hidden == []
