@@ -287,6 +287,19 @@ def test_unseen_outputs_and_values_are_not_taken_as_impossible() -> None:
         assert pf.audit.population_bound(unseen, method=method).upper > fewer
 
 
+def test_rare_values_do_not_void_the_lower_bound() -> None:
+    counts = np.array([[3000, 200, 0], [150, 2500, 0], [0, 0, 1], [0, 0, 0]])
+    found = population.population_lower_bound(counts)
+    assert 0.5 * found.plug_in <= found.lower <= found.plug_in
+    # Few of many outputs: a ball of so many dimensions says nothing, a tail of the plug-in does.
+    rng = np.random.default_rng(4)
+    many = rng.multinomial(20_000, (rng.dirichlet(np.full(40, 0.05), size=20) / 20.0).ravel()).reshape(20, 40)
+    many[-1] = 0
+    found = population.population_lower_bound(many)
+    assert found.method == "tilting"
+    assert 0.5 * found.plug_in <= found.lower <= found.plug_in
+
+
 def test_a_large_table_takes_less_than_a_second() -> None:
     counts = np.random.default_rng(0).multinomial(10**6, np.full(10**4, 1e-4)).reshape(50, 200)
     start = time.process_time()

@@ -88,15 +88,18 @@ def population_bound(
         shares = {method: 1.0}
     else:
         raise InvalidInputError(f"there is no method {method!r}: choose best, {', '.join(_METHODS)}")
-    ceiling = math.log(min(counts.shape[:2]))
-    found = {
-        name: min(float(_METHODS[name](counts, share * miss)), ceiling) for name, share in shares.items()
-    }
+    ceiling, plug_in = math.log(min(counts.shape[:2])), _plug_in(counts)
+    found: dict[str, float] = {}
+    for name, share in shares.items():
+        # A method may be left out whenever it cannot win; the ball never stays so close to the plug-in.
+        radius = divergence_radius(counts.size - 1, share * miss) / counts.sum()
+        if name != "ball" or min(found.values(), default=math.inf) > plug_in + radius / 2.0:
+            found[name] = min(float(_METHODS[name](counts, share * miss)), ceiling)
     name = min(found, key=lambda each: found[each])
     return PopulationBound(
         lower=0.0,
         upper=found[name],
-        plug_in=_plug_in(counts),
+        plug_in=plug_in,
         method=name,
         n=int(counts.sum()),
         outputs=counts.shape[1],
@@ -283,16 +286,26 @@ def _tilted(plug_in: float, n_sa: Array, miss: float) -> float:
 
 
 def _tilted_lower(counts: Array, miss: float) -> float:
-    """The bound (4) of :mod:`privfunnel.audit.tilting`, with the axis of fewer symbols as the one conditioned."""
+    """The bound (4) of :mod:`privfunnel.audit.tilting`, with the axis of fewer symbols in the part of S, nats.
+
+    The proof merges the symbols of p(s) below τ = RARE_ROWS/n with a symbol t into S', so that p(s') ≥ τ, and bounds
+    I(S';Y) ≤ I(S;Y). For a p with such symbols it is made for every t at once, at the K-th part of the error
+    probability each, and used for the most frequent t. Which symbols are merged depends on the true p; merging all
+    whose lower limit is below τ can only lower the plug-in. Where no lower limit is, nothing is merged.
+    """
     table = counts if counts.shape[0] <= counts.shape[1] else counts.T
-    if len(table) == 1:
+    n, n_s = float(table.sum()), table.sum(axis=1)
+    rare = RARE_ROWS / n
+    lows = clopper_pearson(n_s, n, STEPS[2] * miss / len(table))[0]
+    kept, likeliest, main = lows >= rare, int(np.argmax(n_s)), (1.0 - STEPS[2]) * miss
+    if not kept[likeliest]:
         return 0.0
-    n = table.sum()
-    low = float(clopper_pearson(table.sum(axis=1), n, STEPS[2] * miss / len(table))[0].min())
-    if low == 0.0:
-        return 0.0
+    if not kept.all():
+        kept[likeliest] = False
+        table, main = np.vstack([table[kept], table[~kept].sum(axis=0)]), main / len(table)
     plug_in = float(measures.mutual_information(table / n))
-    return tilting.lower(plug_in, table.shape[1] * (len(table) - 1), n, 1.0 / low, (1.0 - STEPS[2]) * miss)
+    least = float(np.maximum(lows, rare).min())
+    return tilting.lower(plug_in, counts.size - max(counts.shape), n, 1.0 / least, main)
 
 
 def _by_ball(counts: Array, miss: float) -> float:

@@ -30,11 +30,11 @@ so with B such that exp(θ D_α(w‖q)) − 1 ≤ B D(w‖q) for every w (:func:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import optimize
 
 from privfunnel.audit.intervals import ROUNDING, binary_divergence
 from privfunnel.measures import Array
@@ -44,9 +44,10 @@ GRID = 400
 STEPS = np.concatenate([np.geomspace(1e-7, 0.5, GRID), 1.0 - np.geomspace(0.5, 1e-9, GRID)[1:], [1.0]])
 #: Ratios w/q up to this are bounded together; above, on a grid of probabilities of this mesh, on a logarithmic scale.
 NEAR, MESH = 1.25, 0.05
-#: Range of λ, on a logarithmic scale, and points of the first look.
-TILTS = (1e-6, 1e2)
-LOOKS = 33
+#: The λ that are tried, and how many are passed over at the first look.
+TILTS, COARSE = np.geomspace(1e-6, 1e2, 257), 16
+#: log min p(s) is rounded down to multiples of this, so that tables that differ by little share the work.
+COARSENESS = 0.002
 
 
 def upper(plug_in: float, divergence: float, n: float, least: float, miss: float) -> float:
@@ -59,13 +60,13 @@ def upper(plug_in: float, divergence: float, n: float, least: float, miss: float
         least: A lower bound of every p(s).
         miss: Error probability δ.
     """
+    shared = math.exp(-COARSENESS * math.ceil(-math.log(min(least, 0.5)) / COARSENESS))
 
-    def bound(log_tilt: float) -> float:
-        tilt = math.exp(log_tilt)
+    def bound(tilt: float) -> float:
         exponent = tilt * (plug_in + divergence) - math.log(miss) / n
-        return -math.expm1(-exponent * (1.0 + ROUNDING)) / least_ratio(tilt, least)
+        return -math.expm1(-exponent * (1.0 + ROUNDING)) / least_ratio(tilt, shared)
 
-    return _least(bound, TILTS[1])
+    return _least(bound, math.inf)
 
 
 def lower(plug_in: float, cells: int, n: float, ratio: float, miss: float) -> float:
@@ -79,8 +80,7 @@ def lower(plug_in: float, cells: int, n: float, ratio: float, miss: float) -> fl
         miss: Error probability δ.
     """
 
-    def bound(log_tilt: float) -> float:
-        tilt = math.exp(log_tilt)
+    def bound(tilt: float) -> float:
         exponent = tilt * plug_in + (cells * math.log1p(-tilt) + math.log(miss)) / n
         return -math.expm1(exponent * (1.0 - math.copysign(ROUNDING, exponent))) / largest_ratio(tilt, ratio)
 
@@ -88,15 +88,24 @@ def lower(plug_in: float, cells: int, n: float, ratio: float, miss: float) -> fl
 
 
 def _least(bound: Callable[[float], float], last: float) -> float:
-    """The least value of a function of log λ: a grid, then a refinement; every value is a valid bound."""
-    looks = np.linspace(math.log(TILTS[0]), math.log(last), LOOKS)
-    values = [bound(float(look)) for look in looks]
-    best = int(np.argmin(values))
-    ends = looks[max(best - 1, 0)], looks[min(best + 1, LOOKS - 1)]
-    found = optimize.minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-3})
-    return float(min(found.fun, values[best]))
+    """The least value of a function of λ found on a fixed grid, coarsely and then closer; every value is a bound."""
+    known: dict[int, float] = {}
+
+    def at(index: int) -> float:
+        if index not in known:
+            known[index] = bound(float(TILTS[index]))
+        return known[index]
+
+    end = int(np.searchsorted(TILTS, last))
+    best = min(range(0, end, COARSE), key=at)
+    step = COARSE
+    while step > 1:
+        step //= 2
+        best = min((each for each in (best - step, best, best + step) if 0 <= each < end), key=at)
+    return at(best)
 
 
+@functools.lru_cache(maxsize=2**14)
 def least_ratio(tilt: float, least: float) -> float:
     r"""A b with ``1 − exp(−λ D_α(w‖q)) ≥ b D(w‖q)`` for all w, if no q_s is below ``least``; α = 1/(1 + λ).
 
