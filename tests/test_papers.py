@@ -116,3 +116,10 @@ def test_the_certified_curves_can_be_rehearsed(tmp_path: Path) -> None:
 def test_the_comparison_can_be_rehearsed(tmp_path: Path) -> None:
     pytest.importorskip("joblib", reason="comparisons are spread by joblib")
     assert "| **proved ≥** |" in rehearse("comparison.py", tmp_path)
+
+
+@pytest.mark.slow
+def test_the_coverage_of_population_bounds_can_be_rehearsed(tmp_path: Path) -> None:
+    told = rehearse("coverage.py", tmp_path)
+    assert "| independent S, 32 outputs | 10854 | 2 × 32 |" in told
+    assert len(list(tmp_path.glob("*.json"))) == told.count("best holds in")

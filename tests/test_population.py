@@ -12,7 +12,7 @@ from scipy import special
 
 import privfunnel as pf
 from privfunnel import measures
-from privfunnel.audit import ball, box, population, tilting
+from privfunnel.audit import ball, confidence_limits, population, tilting
 from privfunnel.audit.intervals import clopper_pearson, divergence_cap, divergence_radius
 from privfunnel.errors import InvalidInputError
 
@@ -346,8 +346,8 @@ def test_intervals_and_radii_are_exact_limits() -> None:
     assert measures.kl_divergence([0.2, 0.8], [cap[1], 1.0 - cap[1]]) == pytest.approx(0.1)
 
 
-def test_the_box_of_a_single_column_says_nothing_about_s() -> None:
-    assert box.largest_information(np.array([[40.0], [60.0]])[:, :, None], 0.05) < 0.05
+def test_the_limits_of_a_single_column_say_little_about_s() -> None:
+    assert confidence_limits.largest_information(np.array([[40.0], [60.0]])[:, :, None], 0.05) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import measures
-from privfunnel.audit import ball, box, tilting
+from privfunnel.audit import ball, confidence_limits, tilting
 from privfunnel.audit.intervals import (
     ROUNDING,
     binary_divergence,
@@ -314,6 +314,6 @@ def _by_ball(counts: Array, miss: float) -> float:
 
 _METHODS: dict[str, Callable[[Array, float], float]] = {
     "tilting": _by_tilting,
-    "intervals": box.largest_information,
+    "intervals": confidence_limits.largest_information,
     "ball": _by_ball,
 }
