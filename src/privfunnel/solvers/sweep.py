@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
@@ -27,7 +27,6 @@ from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_numbers, check_positive, check_seconds, check_some, check_whole
 from privfunnel.solvers.pool import Pool
 
-_TINY = 1e-300
 #: Added to the seed in each round of the search around a disclosure: a prime, so that rounds share no stream.
 ROUND_SEED = 7919
 #: Entries of the channels of one batch of runs: enough to hide NumPy's overhead, few enough for the cache.
@@ -254,8 +253,8 @@ def stationarity(p_sx: Array, channel: Array, beta: Array) -> Array:
     p_x = p_sx.sum(axis=0)
     s_given_x = p_sx / p_x
     p_xy = p_x[:, None] * channel
-    p_y = np.maximum(p_xy.sum(axis=1), _TINY)[:, None, :]
-    log_t = np.log(np.maximum(s_given_x @ p_xy / p_y, _TINY))
-    g = beta[:, None, None] * (s_given_x.T @ log_t) - np.log(np.maximum(p_xy / p_y, _TINY))
+    p_y = np.maximum(p_xy.sum(axis=1), TINY)[:, None, :]
+    log_t = np.log(np.maximum(s_given_x @ p_xy / p_y, TINY))
+    g = beta[:, None, None] * (s_given_x.T @ log_t) - np.log(np.maximum(p_xy / p_y, TINY))
     mean = np.sum(channel * g, axis=2, keepdims=True)
     return np.asarray(np.sum(p_xy * np.abs(g - mean), axis=(1, 2)))

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 
-_TINY = 1e-300
 #: The authors keep every probability this far from 0 and 1.
 _CLIP = 1e-8
 #: Projected gradient steps for the regression at most, the change of an entry at which it is solved, and the momentum
 #: where the problem has no curvature of its own to set it by.
 _REGRESSION_STEPS, _REGRESSION_CHANGE, _SPARSE_MOMENTUM = 400, 1e-10, 0.9
-#: Logarithm of the smallest entry: just above log _TINY, so that every entry stays positive.
+#: Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
 _LOG_FLOOR = -690.0
 
 
@@ -53,8 +52,8 @@ class Table:
 
 def linearised(table: Table, channel: Array, beta: Array) -> Array:
     """``C`` (runs, M, N): the linearised concave part at ``channel``, divided by ``−β p_x``."""
-    log_r = np.log(np.maximum(np.matmul(table.p_x, channel), _TINY))[:, None, :]
-    log_p = np.log(np.maximum(channel, _TINY))
+    log_r = np.log(np.maximum(np.matmul(table.p_x, channel), TINY))[:, None, :]
+    log_p = np.log(np.maximum(channel, TINY))
     return np.asarray(log_r + (log_p - log_r) / beta[:, None, None])
 
 
@@ -119,10 +118,10 @@ def repaired_step(table: Table, channel: Array, beta: Array, inner_steps: int) -
     (One inner step is the update of an alternating minimisation; many solve the subproblem.)
     """
     fixed = linearised(table, channel, beta)
-    log_p = np.log(np.maximum(channel, _TINY))
+    log_p = np.log(np.maximum(channel, TINY))
     p = channel
     for _ in range(inner_steps):
-        log_q = np.log(np.maximum(table.x_given_s @ p, _TINY))
+        log_q = np.log(np.maximum(table.x_given_s @ p, TINY))
         log_p = log_p + fixed - table.s_given_x.T @ log_q
         log_p -= log_p.max(axis=2, keepdims=True)
         p = np.exp(log_p)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 from privfunnel.solvers.deadline import Deadline
 
 CONVERGED, MAX_STEPS, FROZEN, TIMEOUT = 0, 1, 2, 3
@@ -27,7 +27,6 @@ CONVERGED, MAX_STEPS, FROZEN, TIMEOUT = 0, 1, 2, 3
 _SMALLEST_STEP = 1e-11
 #: A step is so short that asking the clock each time would be felt.
 _STEPS_PER_LOOK = 16
-_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class _State:
 
 def _log(p: Array) -> Array:
     """Logarithm of a distribution, large and finite at 0."""
-    return np.asarray(np.log(np.maximum(p, _TINY)))
+    return np.asarray(np.log(np.maximum(p, TINY)))
 
 
 def _centred(gradient: Array) -> Array:

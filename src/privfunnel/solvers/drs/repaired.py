@@ -23,13 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import wrightomega
 
-from privfunnel.measures import Array, xlogx
+from privfunnel.measures import TINY, Array, xlogx
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.drs.published import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch, Table
 from privfunnel.solvers.sweep import stationarity
 
-_TINY = 1e-300
-#: Logarithm of the smallest entry: just above log _TINY, so that every entry stays positive.
+#: Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
 _LOG_FLOOR = -690.0
 #: A run whose step has shrunk to less cannot move.
 _SMALLEST_STEP = 1e-12
@@ -99,10 +98,10 @@ class _State:
         p = start / start.sum(axis=2, keepdims=True)
         q = table.x_given_s @ p
         # Λ = −∇F(Q), the relation that every later exact Q step keeps.
-        dual = -beta[:, None, None] * table.p_s[:, None] * (np.log(np.maximum(q, _TINY)) + 1.0)
+        dual = -beta[:, None, None] * table.p_s[:, None] * (np.log(np.maximum(q, TINY)) + 1.0)
         strength = settings.penalty * np.maximum(beta, 1.0)
         return cls(
-            log_p=np.log(np.maximum(p, _TINY)), p=p, q=q, dual=dual, shift=np.zeros(q.shape[:2]), beta=beta,
+            log_p=np.log(np.maximum(p, TINY)), p=p, q=q, dual=dual, shift=np.zeros(q.shape[:2]), beta=beta,
             penalty=strength[:, None] * table.p_s, safe=1.0 / strength, step=1.0 / strength,
         )  # fmt: skip
 
@@ -121,7 +120,7 @@ class _State:
         """One log-domain step of ``P`` that does not raise the augmented Lagrangian."""
         c = self.penalty[:, :, None]
         error = self.q - table.x_given_s @ self.p
-        log_r = np.log(np.maximum(np.matmul(table.p_x, self.p), _TINY))[:, None, :]
+        log_r = np.log(np.maximum(np.matmul(table.p_x, self.p), TINY))[:, None, :]
         pull = table.x_given_s.T @ (self.dual + c * error)
         direction = (self.beta[:, None, None] - 1.0) * log_r + self.log_p + pull / table.p_x[:, None]
         before = self._value(table, self.p)

@@ -10,15 +10,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Record, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts, lift
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
-
-_TINY = 1e-300
 
 
 class Run(NamedTuple):
@@ -150,5 +148,5 @@ def best_of(
 def _clean(channel: Array) -> Array:
     """The channel with rounding below 0 removed and rows normalised."""
     channel = np.where(np.isfinite(channel), channel, 0.0)
-    channel = np.maximum(channel, 0.0) + _TINY
+    channel = np.maximum(channel, 0.0) + TINY
     return np.asarray(channel / channel.sum(axis=1, keepdims=True))

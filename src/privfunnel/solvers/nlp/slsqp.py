@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import minimize
 
-from privfunnel.measures import Array, mutual_information
+from privfunnel.measures import TINY, Array, mutual_information
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.program import LocalProgram, Program, Run
 
-_TINY = 1e-300
 #: The least entry of p(y|x) that SLSQP may try: the gradient of I(X;Y) is infinite at 0.
 _LEAST_ENTRY = 1e-12
 
@@ -106,11 +105,11 @@ class _Program(Program):
 def leakage_and_gradient(problem: Problem, channel: Array) -> tuple[float, Array]:
     """I(S;Y) and its gradient ``p_x Σ_s p(s|x) log(p(s|y)/p(s))``, flattened (M N,), in nats."""
     p_sy = problem.p_sx @ channel
-    ratio = np.maximum(p_sy, _TINY) / np.maximum(problem.p_s[:, None] * p_sy.sum(axis=0), _TINY)
+    ratio = np.maximum(p_sy, TINY) / np.maximum(problem.p_s[:, None] * p_sy.sum(axis=0), TINY)
     return float(mutual_information(p_sy)), (problem.p_sx.T @ np.log(ratio)).ravel()
 
 
 def disclosure_gradient(problem: Problem, channel: Array) -> Array:
     """Gradient ``p_x log(p(y|x)/p(y))`` of I(X;Y), flattened (M N,), in nats."""
-    p_y = np.maximum(problem.p_x @ channel, _TINY)
-    return np.asarray((problem.p_x[:, None] * np.log(np.maximum(channel, _TINY) / p_y)).ravel())
+    p_y = np.maximum(problem.p_x @ channel, TINY)
+    return np.asarray((problem.p_x[:, None] * np.log(np.maximum(channel, TINY) / p_y)).ravel())
