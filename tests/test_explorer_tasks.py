@@ -21,6 +21,7 @@ import privfunnel as pf
 from privfunnel.certificate import load_bundle
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import examples, tasks
+from privfunnel.explorer.workspace import Workspace
 from privfunnel.mechanism import Mechanism
 
 AWKWARD = Path(__file__).parent / "data" / "awkward.csv"
@@ -28,8 +29,8 @@ CENSUS_ROLES: dict[str, Any] = dict(examples.EXAMPLES["census-income"].roles)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> tasks.Desk:
-    return tasks.Desk(tmp_path, emit=events.append)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, emit=events.append)
 
 
 events: list[dict[str, Any]] = []
@@ -40,51 +41,51 @@ def _no_events() -> None:
     events.clear()
 
 
-def heart(desk: tasks.Desk) -> dict[str, Any]:
-    table = tasks.example(desk, "heart-failure")
-    return tasks.roles(desk, **table["roles"])
+def heart(workspace: Workspace) -> dict[str, Any]:
+    table = tasks.example(workspace, "heart-failure")
+    return tasks.roles(workspace, **table["roles"])
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> tasks.Desk:
-    desk = tasks.Desk(tmp_path_factory.mktemp("traced"), emit=lambda event: None)
-    heart(desk)
-    tasks.trace(desk, points=6, solver="auto")
-    return desk
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    workspace = Workspace(tmp_path_factory.mktemp("traced"), emit=lambda event: None)
+    heart(workspace)
+    tasks.trace(workspace, points=6, solver="auto")
+    return workspace
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_heart_example_is_the_instance(desk: tasks.Desk) -> None:
-    table = tasks.example(desk, "heart-failure")
+def test_the_heart_example_is_the_instance(workspace: Workspace) -> None:
+    table = tasks.example(workspace, "heart-failure")
     assert table["rows"] == 299
     assert [c["distinct"] for c in table["columns"]] == [2] * 6
-    found = tasks.roles(desk, **table["roles"])
+    found = tasks.roles(workspace, **table["roles"])
     assert (found["n_s"], found["n_x"], found["n"]) == (4, 16, 299)
     instance = pf.instances.load("heart-failure")
-    problem = desk.setting().problem
+    problem = workspace.setting().problem
     assert problem.disclosure_ceiling == pytest.approx(instance.disclosure_ceiling, abs=1e-12)
     assert problem.leakage_ceiling == pytest.approx(instance.leakage_ceiling, abs=1e-12)
 
 
-def test_the_census_example_is_the_instance(desk: tasks.Desk) -> None:
-    table = tasks.example(desk, "census-income")
+def test_the_census_example_is_the_instance(workspace: Workspace) -> None:
+    table = tasks.example(workspace, "census-income")
     assert table["rows"] == 32561
-    found = tasks.roles(desk, **CENSUS_ROLES)
+    found = tasks.roles(workspace, **CENSUS_ROLES)
     assert (found["n_s"], found["n_x"]) == (10, 156)
     instance = pf.instances.load("census-income")
-    assert desk.setting().problem.leakage_ceiling == pytest.approx(instance.leakage_ceiling, abs=1e-12)
+    assert workspace.setting().problem.leakage_ceiling == pytest.approx(instance.leakage_ceiling, abs=1e-12)
     assert found["edges"]["age"][0] == 17
 
 
-def test_unknown_examples_are_refused(desk: tasks.Desk) -> None:
+def test_unknown_examples_are_refused(workspace: Workspace) -> None:
     with pytest.raises(InvalidInputError, match="choose one of heart-failure"):
-        tasks.example(desk, "nothing")
+        tasks.example(workspace, "nothing")
 
 
-def test_an_awkward_table_is_described(desk: tasks.Desk) -> None:
-    table = tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+def test_an_awkward_table_is_described(workspace: Workspace) -> None:
+    table = tasks.inspect(workspace, str(AWKWARD), "awkward.csv")
     by_name = {c["name"]: c for c in table["columns"]}
     assert table["rows"] == 400
     assert by_name["score"]["type"] == "integer"
@@ -98,16 +99,16 @@ def test_an_awkward_table_is_described(desk: tasks.Desk) -> None:
     assert table["roles"]["bins"] == {"score": suggested, "weight": suggested}
 
 
-def test_a_table_without_rows_is_refused(desk: tasks.Desk, tmp_path: Path) -> None:
+def test_a_table_without_rows_is_refused(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("a,b\n")
     with pytest.raises(InvalidInputError, match="no rows"):
-        tasks.inspect(desk, str(tmp_path / "empty.csv"), "empty.csv")
+        tasks.inspect(workspace, str(tmp_path / "empty.csv"), "empty.csv")
 
 
-def test_infinite_numbers_have_no_histogram(desk: tasks.Desk, tmp_path: Path) -> None:
+def test_infinite_numbers_have_no_histogram(workspace: Workspace, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="writes the table")
     pandas.DataFrame({"v": [1.0, 2.0, 3.0, math.inf, math.nan]}).to_parquet(tmp_path / "t.parquet")
-    table = tasks.inspect(desk, str(tmp_path / "t.parquet"), "t.parquet")
+    table = tasks.inspect(workspace, str(tmp_path / "t.parquet"), "t.parquet")
     assert table["columns"][0]["histogram"] is None
     assert table["columns"][0]["nulls"] == 1
 
@@ -119,10 +120,10 @@ def test_infinite_numbers_have_no_histogram(desk: tasks.Desk, tmp_path: Path) ->
         ({"rule": "width", "number": 2}, ["0-19", "20-39"]),
     ],
 )
-def test_bins_are_what_was_asked_for(desk: tasks.Desk, rule: dict[str, Any], labels: list[str]) -> None:
-    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
-    tasks.roles(desk, private=["naïve Größe"], public=["score"], bins={"score": rule})
-    assert desk.setting().public_axis.levels(0) == tuple(labels)
+def test_bins_are_what_was_asked_for(workspace: Workspace, rule: dict[str, Any], labels: list[str]) -> None:
+    tasks.inspect(workspace, str(AWKWARD), "awkward.csv")
+    tasks.roles(workspace, private=["naïve Größe"], public=["score"], bins={"score": rule})
+    assert workspace.setting().public_axis.levels(0) == tuple(labels)
 
 
 @pytest.mark.parametrize(
@@ -132,60 +133,63 @@ def test_bins_are_what_was_asked_for(desk: tasks.Desk, rule: dict[str, Any], lab
      {"rule": "edges", "edges": [10**400]}, {"rule": ["width"], "number": 4}, {"rule": "width", "number": 1},
      {"rule": "width", "number": "x"}, {"rule": "magic"}, {}],
 )  # fmt: skip
-def test_bins_that_cannot_be_are_refused(desk: tasks.Desk, rule: dict[str, Any]) -> None:
-    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+def test_bins_that_cannot_be_are_refused(workspace: Workspace, rule: dict[str, Any]) -> None:
+    tasks.inspect(workspace, str(AWKWARD), "awkward.csv")
     with pytest.raises(InvalidInputError, match="'score'"):
-        tasks.roles(desk, private=["naïve Größe"], public=["score"], bins={"score": rule})
+        tasks.roles(workspace, private=["naïve Größe"], public=["score"], bins={"score": rule})
 
 
-def test_too_many_values_are_explained(desk: tasks.Desk) -> None:
-    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
+def test_too_many_values_are_explained(workspace: Workspace) -> None:
+    tasks.inspect(workspace, str(AWKWARD), "awkward.csv")
     with pytest.raises(InvalidInputError, match="40 different values"):
-        tasks.roles(desk, private=["naïve Größe"], public=["score"], bins={})
+        tasks.roles(workspace, private=["naïve Größe"], public=["score"], bins={})
 
 
-def test_few_rows_are_warned_of(desk: tasks.Desk) -> None:
-    assert "299 rows" in heart(desk)["warnings"][0]
+def test_few_rows_are_warned_of(workspace: Workspace) -> None:
+    assert "299 rows" in heart(workspace)["warnings"][0]
 
 
-def test_roles_before_a_table_and_curves_before_roles_are_refused(desk: tasks.Desk) -> None:
+def test_roles_before_a_table_and_curves_before_roles_are_refused(workspace: Workspace) -> None:
     with pytest.raises(InvalidInputError, match="no table is loaded"):
-        tasks.roles(desk, private=["a"], public=["b"], bins={})
+        tasks.roles(workspace, private=["a"], public=["b"], bins={})
     with pytest.raises(InvalidInputError, match="no table with roles"):
-        tasks.trace(desk, points=5, solver="auto")
-    heart(desk)
+        tasks.trace(workspace, points=5, solver="auto")
+    heart(workspace)
     with pytest.raises(InvalidInputError, match="draw the curve first"):
-        tasks.summary(desk)
+        tasks.summary(workspace)
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
-def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(desk: tasks.Desk) -> None:
-    heart(desk)
-    tasks.trace(desk, points=5, solver="aem")
+def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(workspace: Workspace) -> None:
+    heart(workspace)
+    tasks.trace(workspace, points=5, solver="aem")
     points = [event for event in events if event["kind"] == "point"]
-    problem = desk.setting().problem
+    problem = workspace.setting().problem
     assert [p["done"] for p in points] == [1, 2, 3, 4]  # three evenly spaced, and the free limit
     assert all("<figure" in p["figure"] for p in points)
     free = problem.free_disclosure
     grid = [*np.linspace(0.0, problem.disclosure_ceiling, 5), free]
     curve = pf.trace(problem, disclosures=grid, solver="aem", throw=False)
-    np.testing.assert_array_equal(tasks.curve_of(desk).leakage, curve.leakage)
-    np.testing.assert_array_equal(tasks.curve_of(desk).disclosure, curve.disclosure)
+    np.testing.assert_array_equal(tasks.curve_of(workspace).leakage, curve.leakage)
+    np.testing.assert_array_equal(tasks.curve_of(workspace).disclosure, curve.disclosure)
 
 
-def test_two_points_where_nothing_is_free_need_no_solver(desk: tasks.Desk, tmp_path: Path) -> None:
+def test_two_points_where_nothing_is_free_need_no_solver(workspace: Workspace, tmp_path: Path) -> None:
     table = tmp_path / "same.csv"
     table.write_text("s,x\n" + "".join(f"{v},{v}\n" for v in "aabbc"))
-    tasks.inspect(desk, str(table), "same.csv")
-    tasks.roles(desk, private=["s"], public=["x"], bins={})
-    tasks.trace(desk, points=2, solver="greedy")
-    assert tasks.curve_of(desk).disclosure.tolist() == [0.0, desk.setting().problem.disclosure_ceiling]
+    tasks.inspect(workspace, str(table), "same.csv")
+    tasks.roles(workspace, private=["s"], public=["x"], bins={})
+    tasks.trace(workspace, points=2, solver="greedy")
+    assert tasks.curve_of(workspace).disclosure.tolist() == [
+        0.0,
+        workspace.setting().problem.disclosure_ceiling,
+    ]
     assert [event for event in events if event["kind"] == "point"] == []
 
 
-def test_the_summary_has_the_ceilings_and_the_free_limit(traced: tasks.Desk) -> None:
+def test_the_summary_has_the_ceilings_and_the_free_limit(traced: Workspace) -> None:
     summary = tasks.summary(traced)
     problem = traced.setting().problem
     assert summary["disclosure_ceiling"] == problem.disclosure_ceiling
@@ -194,14 +198,14 @@ def test_the_summary_has_the_ceilings_and_the_free_limit(traced: tasks.Desk) -> 
     assert "7 of 7 points proved optimal" in summary["note"]
 
 
-def test_the_free_limit_leaks_nothing(traced: tasks.Desk) -> None:
+def test_the_free_limit_leaks_nothing(traced: Workspace) -> None:
     found = tasks.point(traced, disclosure=traced.setting().problem.free_disclosure)
     assert found["leakage"] == pytest.approx(0.0, abs=1e-12)
     assert found["status"] == "optimal"
     assert "tells nothing about the private ones" in found["words"]
 
 
-def test_a_point_says_what_the_library_says(traced: tasks.Desk) -> None:
+def test_a_point_says_what_the_library_says(traced: Workspace) -> None:
     curve = tasks.curve_of(traced)
     found = tasks.point(traced, disclosure=2.2)
     solution = curve.at(2.2)
@@ -217,25 +221,25 @@ def test_a_point_says_what_the_library_says(traced: tasks.Desk) -> None:
         assert f'"{label}"' in found["heat"]
 
 
-def test_a_budget_is_spent(traced: tasks.Desk) -> None:
+def test_a_budget_is_spent(traced: Workspace) -> None:
     found = tasks.point(traced, leakage=0.02)
     assert found["leakage"] <= 0.02 + 1e-9
     assert found["disclosure"] == pytest.approx(tasks.curve_of(traced).within(0.02).disclosure)
 
 
-def test_a_point_needs_one_of_the_two(traced: tasks.Desk) -> None:
+def test_a_point_needs_one_of_the_two(traced: Workspace) -> None:
     with pytest.raises(InvalidInputError, match="exactly one"):
         tasks.point(traced)
     with pytest.raises(InvalidInputError, match="exactly one"):
         tasks.point(traced, disclosure=1.0, leakage=0.1)
 
 
-def test_refining_adds_points_where_least_is_known(desk: tasks.Desk) -> None:
-    heart(desk)
-    tasks.trace(desk, points=4, solver="greedy")
-    before = tasks.curve_of(desk)
-    tasks.trace(desk, points=4, solver="greedy", refine=True)
-    after = tasks.curve_of(desk)
+def test_refining_adds_points_where_least_is_known(workspace: Workspace) -> None:
+    heart(workspace)
+    tasks.trace(workspace, points=4, solver="greedy")
+    before = tasks.curve_of(workspace)
+    tasks.trace(workspace, points=4, solver="greedy", refine=True)
+    after = tasks.curve_of(workspace)
     assert len(after.solutions) == len(before.solutions) + 3
     for r in before.disclosure:
         assert np.abs(after.disclosure - r).min() < 1e-9
@@ -243,19 +247,19 @@ def test_refining_adds_points_where_least_is_known(desk: tasks.Desk) -> None:
         assert after.at(float(r)).leakage <= before.at(float(r)).leakage + 1e-9
 
 
-def test_sharpening_solves_the_very_point(desk: tasks.Desk) -> None:
-    heart(desk)
-    tasks.trace(desk, points=4, solver="auto")
-    mixed = tasks.point(desk, disclosure=2.3)
+def test_sharpening_solves_the_very_point(workspace: Workspace) -> None:
+    heart(workspace)
+    tasks.trace(workspace, points=4, solver="auto")
+    mixed = tasks.point(workspace, disclosure=2.3)
     assert mixed["status"] != "optimal"
-    tasks.trace(desk, points=4, solver="auto", refine=True, at=2.3)
-    sharp = tasks.point(desk, disclosure=2.3)
+    tasks.trace(workspace, points=4, solver="auto", refine=True, at=2.3)
+    sharp = tasks.point(workspace, disclosure=2.3)
     assert sharp["status"] == "optimal"
     assert sharp["leakage"] < mixed["leakage"]
 
 
-def test_what_an_interrupted_run_has_found_is_kept(desk: tasks.Desk) -> None:
-    heart(desk)
+def test_what_an_interrupted_run_has_found_is_kept(workspace: Workspace) -> None:
+    heart(workspace)
 
     class StopError(Exception):
         pass
@@ -264,10 +268,10 @@ def test_what_an_interrupted_run_has_found_is_kept(desk: tasks.Desk) -> None:
         if event["kind"] == "point" and event["done"] == 2:
             raise StopError
 
-    desk.emit = stop
+    workspace.emit = stop
     with pytest.raises(StopError):
-        tasks.trace(desk, points=8, solver="auto")
-    fresh = tasks.Desk(desk.folder, emit=events.append)
+        tasks.trace(workspace, points=8, solver="auto")
+    fresh = Workspace(workspace.folder, emit=events.append)
     curve = tasks.curve_of(fresh)
     assert not curve.complete
     assert 2 <= len(curve.solutions) < 9
@@ -275,29 +279,29 @@ def test_what_an_interrupted_run_has_found_is_kept(desk: tasks.Desk) -> None:
 
 
 @pytest.mark.parametrize("points", [1, 201, "x", None, 2.5])
-def test_senseless_numbers_of_points_are_refused(desk: tasks.Desk, points: Any) -> None:
-    heart(desk)
+def test_senseless_numbers_of_points_are_refused(workspace: Workspace, points: Any) -> None:
+    heart(workspace)
     with pytest.raises(InvalidInputError, match="from 2 to 200"):
-        tasks.trace(desk, points=points, solver="greedy")
+        tasks.trace(workspace, points=points, solver="greedy")
 
 
-def test_new_roles_forget_the_old_curve(desk: tasks.Desk) -> None:
-    heart(desk)
-    tasks.trace(desk, points=3, solver="greedy")
-    tasks.roles(desk, private=["sex"], public=["smoking"], bins={})
+def test_new_roles_forget_the_old_curve(workspace: Workspace) -> None:
+    heart(workspace)
+    tasks.trace(workspace, points=3, solver="greedy")
+    tasks.roles(workspace, private=["sex"], public=["smoking"], bins={})
     with pytest.raises(InvalidInputError, match="draw the curve first"):
-        tasks.summary(desk)
+        tasks.summary(workspace)
 
 
-def test_large_tables_are_shown_group_by_group(desk: tasks.Desk) -> None:
-    tasks.example(desk, "census-income")
-    tasks.roles(desk, **CENSUS_ROLES)
-    tasks.trace(desk, points=3, solver="greedy")
-    summary = tasks.summary(desk)
+def test_large_tables_are_shown_group_by_group(workspace: Workspace) -> None:
+    tasks.example(workspace, "census-income")
+    tasks.roles(workspace, **CENSUS_ROLES)
+    tasks.trace(workspace, points=3, solver="greedy")
+    summary = tasks.summary(workspace)
     assert summary["group_name"] == "age"
     assert summary["groups"] == ["17-31", "32-46", "47-60", "61-75", "76-90"]
-    whole = tasks.point(desk, disclosure=2.0)["heat"]
-    part = tasks.point(desk, disclosure=2.0, group="32-46")["heat"]
+    whole = tasks.point(workspace, disclosure=2.0)["heat"]
+    part = tasks.point(workspace, disclosure=2.0, group="32-46")["heat"]
     assert whole.count("education=Masters") == 2 * 10
     assert part.count("education=Masters") == 2 * 2
     assert ">Masters<" in part  # there is room for each label now
@@ -306,7 +310,7 @@ def test_large_tables_are_shown_group_by_group(desk: tasks.Desk) -> None:
 # --- exports --------------------------------------------------------------------------------------------------------
 
 
-def test_every_download_is_made(traced: tasks.Desk) -> None:
+def test_every_download_is_made(traced: Workspace) -> None:
     found = tasks.point(traced, disclosure=2.0)
     names = [d["name"] for d in found["downloads"]]
     assert names == ["release.csv", "release.parquet", "symbols.csv", "codebook.json", "mechanism.json", "report.html",
@@ -329,21 +333,21 @@ def test_every_download_is_made(traced: tasks.Desk) -> None:
         tasks.export(traced, "../../secret", 2.0)
 
 
-def test_curves_without_certificates_offer_none(desk: tasks.Desk) -> None:
-    heart(desk)
-    tasks.trace(desk, points=3, solver="greedy")
-    assert "certificates.npz" not in [d["name"] for d in tasks.point(desk, disclosure=2.0)["downloads"]]
+def test_curves_without_certificates_offer_none(workspace: Workspace) -> None:
+    heart(workspace)
+    tasks.trace(workspace, points=3, solver="greedy")
+    assert "certificates.npz" not in [d["name"] for d in tasks.point(workspace, disclosure=2.0)["downloads"]]
     with pytest.raises(InvalidInputError, match="no certificates"):
-        tasks.export(desk, "certificates.npz", 2.0)
+        tasks.export(workspace, "certificates.npz", 2.0)
 
 
-def test_a_table_is_drawn_once_for_a_point(traced: tasks.Desk) -> None:
+def test_a_table_is_drawn_once_for_a_point(traced: Workspace) -> None:
     first = Path(tasks.export(traced, "release.csv", 2.1)).read_bytes()
     assert Path(tasks.export(traced, "release.csv", 2.1)).read_bytes() == first
     assert Path(tasks.export(traced, "release.csv", 2.2)).read_bytes() != first
 
 
-def test_the_formats_of_a_table_are_one_draw(traced: tasks.Desk) -> None:
+def test_the_formats_of_a_table_are_one_draw(traced: Workspace) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="reads the release")
     # Asked for in turn, as a person clicks; each may not draw again.
     names = ("symbols.csv", "release.csv", "release.parquet")
@@ -367,17 +371,17 @@ def test_the_formats_of_a_table_are_one_draw(traced: tasks.Desk) -> None:
     assert independent > 0.2
 
 
-def test_equal_channels_on_other_columns_are_other_releases(desk: tasks.Desk) -> None:
-    tasks.example(desk, "heart-failure")
+def test_equal_channels_on_other_columns_are_other_releases(workspace: Workspace) -> None:
+    tasks.example(workspace, "heart-failure")
     for public in ("anaemia", "diabetes"):
-        tasks.roles(desk, private=["sex"], public=[public], bins={})
-        tasks.trace(desk, points=3, solver="greedy")
-        everything = desk.setting().problem.disclosure_ceiling
-        header = Path(tasks.export(desk, "release.csv", everything)).read_text().splitlines()[0]
+        tasks.roles(workspace, private=["sex"], public=[public], bins={})
+        tasks.trace(workspace, points=3, solver="greedy")
+        everything = workspace.setting().problem.disclosure_ceiling
+        header = Path(tasks.export(workspace, "release.csv", everything)).read_text().splitlines()[0]
         assert header == public
 
 
-def test_private_columns_are_never_written(traced: tasks.Desk) -> None:
+def test_private_columns_are_never_written(traced: Workspace) -> None:
     for name in ("release.csv", "symbols.csv"):
         text = Path(tasks.export(traced, name, 2.0)).read_text()
         assert "sex" not in text.splitlines()[0]
@@ -396,7 +400,7 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_script_makes_the_same_again(traced: tasks.Desk, tmp_path: Path) -> None:
+def test_the_script_makes_the_same_again(traced: Workspace, tmp_path: Path) -> None:
     found = tasks.point(traced, disclosure=2.0)
     examples.write("heart-failure", tmp_path)
     (tmp_path / "release.py").write_text(found["script"])
@@ -413,13 +417,13 @@ def test_the_script_makes_the_same_again(traced: tasks.Desk, tmp_path: Path) -> 
     "name",
     ['x"""\nimport os; os.abort()\n"""y.csv', "it's\\\n'.csv", '{0}\r#".csv', "-rf.csv", "\u2028.csv"],
 )
-def test_names_of_files_are_only_ever_literals(desk: tasks.Desk, name: str) -> None:
-    tasks.inspect(desk, str(AWKWARD), name)
+def test_names_of_files_are_only_ever_literals(workspace: Workspace, name: str) -> None:
+    tasks.inspect(workspace, str(AWKWARD), name)
     tasks.roles(
-        desk, private=["naïve Größe"], public=["score"], bins={"score": {"rule": "width", "number": 2}}
+        workspace, private=["naïve Größe"], public=["score"], bins={"score": {"rule": "width", "number": 2}}
     )
-    tasks.trace(desk, points=3, solver="greedy")
-    found = tasks.point(desk, disclosure=0.3)
+    tasks.trace(workspace, points=3, solver="greedy")
+    found = tasks.point(workspace, disclosure=0.3)
     tree = ast.parse(found["script"])
     compile(tree, "release.py", "exec")
     docstring, *imports, table, function, call = tree.body
@@ -441,7 +445,7 @@ def test_names_of_files_are_only_ever_literals(desk: tasks.Desk, name: str) -> N
     assert words.count("privfunnel") == 2
 
 
-def test_the_commands_make_the_same_again(traced: tasks.Desk, tmp_path: Path) -> None:
+def test_the_commands_make_the_same_again(traced: Workspace, tmp_path: Path) -> None:
     found = tasks.point(traced, disclosure=2.0)
     examples.write("heart-failure", tmp_path)
     commands = found["command"].replace("\\\n", "").splitlines()
@@ -454,16 +458,18 @@ def test_the_commands_make_the_same_again(traced: tasks.Desk, tmp_path: Path) ->
     assert len((tmp_path / "heart-failure.released.csv").read_text().splitlines()) == 300
 
 
-def test_names_the_command_line_cannot_say_start_from_the_mechanism(desk: tasks.Desk, tmp_path: Path) -> None:
-    tasks.inspect(desk, str(AWKWARD), "awkward.csv")
-    tasks.roles(desk, private=["naïve Größe"], public=["town, region"], bins={})
-    tasks.trace(desk, points=3, solver="greedy")
-    found = tasks.point(desk, disclosure=0.5)
+def test_names_the_command_line_cannot_say_start_from_the_mechanism(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    tasks.inspect(workspace, str(AWKWARD), "awkward.csv")
+    tasks.roles(workspace, private=["naïve Größe"], public=["town, region"], bins={})
+    tasks.trace(workspace, points=3, solver="greedy")
+    found = tasks.point(workspace, disclosure=0.5)
     assert found["command"].startswith("# with mechanism.json")
     place = tmp_path / "again"
     place.mkdir()
     (place / "awkward.csv").write_bytes(AWKWARD.read_bytes())
-    (place / "mechanism.json").write_bytes(Path(tasks.export(desk, "mechanism.json", 0.5)).read_bytes())
+    (place / "mechanism.json").write_bytes(Path(tasks.export(workspace, "mechanism.json", 0.5)).read_bytes())
     command = found["command"].partition("\n")[2].replace("\\\n", "")
     run([sys.executable, "-m", *shlex.split(command)], place)
     assert len((place / "awkward.released.csv").read_text("utf-8").splitlines()) == 401

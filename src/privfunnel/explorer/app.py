@@ -89,7 +89,7 @@ def create(settings: Settings) -> ASGIApp:
             Route("/api/sessions/{session}/given", _in_session(_given), methods=["POST"]),
             Route("/api/sessions/{session}/roles", _in_session(_roles), methods=["POST"]),
             Route("/api/sessions/{session}/trace", _in_session(_trace), methods=["POST"]),
-            Route("/api/sessions/{session}/refine", _in_session(_trace), methods=["POST"]),
+            Route("/api/sessions/{session}/refine", _in_session(_refine), methods=["POST"]),
             Route("/api/sessions/{session}/cancel", _in_session(_cancel), methods=["POST"]),
             Route("/api/sessions/{session}/close", _in_session(_close), methods=["POST"]),
             Route("/api/sessions/{session}/events", _in_session(_events)),
@@ -211,7 +211,7 @@ def human_size(size: int) -> str:
 
 async def _open(request: Request) -> Response:
     session = _sessions(request).open()
-    session.desk.start()
+    session.front.start()
     return JSONResponse({"id": session.id})
 
 
@@ -281,7 +281,7 @@ async def _given(request: Request, session: Session) -> Response:
 
 async def _loaded(session: Session, table: Awaitable[Any]) -> Any:
     found = await table
-    session.solver.start()  # its imports are done by the time the roles are
+    session.tracer.start()  # its imports are done by the time the roles are
     return found
 
 
@@ -299,15 +299,24 @@ async def _roles(request: Request, session: Session) -> Response:
 
 
 async def _trace(request: Request, session: Session) -> Response:
+    """Trace a new curve."""
     data = await _json(request)
-    refine = request.url.path.endswith("/refine")
+    await session.begin(**_asked(data))
+    return JSONResponse({}, status_code=202)
+
+
+async def _refine(request: Request, session: Session) -> Response:
+    """Add points to the curve: one at the disclosure ``at``, or some where the least is known."""
+    data = await _json(request)
     at = data.get("at")
     if at is not None and not isinstance(at, int | float):
         raise InvalidInputError(f"{at!r} is not a disclosure: choose a point on the curve")
-    await session.begin(
-        points=data.get("points", 20), solver=str(data.get("solver", "auto")), refine=refine, at=at
-    )
+    await session.begin(**_asked(data), refine=True, at=at)
     return JSONResponse({}, status_code=202)
+
+
+def _asked(data: dict[str, Any]) -> dict[str, Any]:
+    return {"points": data.get("points", 20), "solver": str(data.get("solver", "auto"))}
 
 
 async def _cancel(_: Request, session: Session) -> Response:
@@ -356,7 +365,7 @@ async def _export(request: Request, session: Session) -> Response:
         raise InvalidInputError("no point is chosen: choose one on the curve")
     arguments = {"name": name, "disclosure": disclosure}
     try:
-        path = Path(await session.desk.call("export", arguments, seconds=session.limits.trace))
+        path = Path(await session.front.call("export", arguments, seconds=session.limits.trace))
     except (JobError, JobStoppedError) as error:
         return _error(str(error), 400)  # a download has no page to show the message
     return FileResponse(

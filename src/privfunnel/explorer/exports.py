@@ -6,7 +6,7 @@ import hashlib
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privfunnel import audit
 from privfunnel.certificate import save_bundle
@@ -14,15 +14,13 @@ from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import recipes, release_files
 from privfunnel.explorer.recipes import Grid
+from privfunnel.explorer.workspace import Setting
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
 from privfunnel.report import Report, audit_section
 from privfunnel.report import write as write_report
 from privfunnel.solution import Solution
 from privfunnel.storage import write_text
-
-if TYPE_CHECKING:
-    from privfunnel.explorer.tasks import Setting
 
 FOLDER = "exports"
 

@@ -183,23 +183,23 @@ def _child(connection: Connection, folder: str, memory: int, niceness: int) -> N
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-    from privfunnel.explorer import tasks  # only the child pays for the numerical libraries
+    from privfunnel.explorer import tasks, workspace  # only the child pays for the numerical libraries
 
-    desk = tasks.Desk(Path(folder), emit=lambda event: connection.send(("event", event)))
+    place = workspace.Workspace(Path(folder), emit=lambda event: connection.send(("event", event)))
     with contextlib.suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
         while True:
             message = connection.recv()
             if message is None:
                 return
             task, arguments = message
-            connection.send(_answer(desk, tasks.TASKS[task], arguments))
+            connection.send(_answer(place, tasks.TASKS[task], arguments))
 
 
-def _answer(desk: Any, function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, Any]:
+def _answer(place: Any, function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, Any]:
     try:
-        return "done", function(desk, **arguments)
+        return "done", function(place, **arguments)
     except PrivFunnelError as error:
-        return "error", desk.without_paths(str(error))
+        return "error", place.without_paths(str(error))
     except MemoryError:
         return "error", (
             "this needs more memory than allowed: use fewer or coarser columns, "
@@ -208,7 +208,7 @@ def _answer(desk: Any, function: Callable[..., Any], arguments: dict[str, Any]) 
     except Exception as error:
         # The page must hear of it and the next task must still run; the terminal gets the details.
         traceback.print_exc(file=sys.stderr)
-        told = desk.without_paths(f"internal error ({type(error).__name__}): {error}")
+        told = place.without_paths(f"internal error ({type(error).__name__}): {error}")
         return "error", f"{told}; details are in the terminal"
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import shlex
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from privfunnel.curve import Curve
+from privfunnel.explorer.workspace import Setting
 from privfunnel.solution import Solution
-
-if TYPE_CHECKING:
-    from privfunnel.explorer.tasks import Setting
-
 
 #: How many disclosures are evenly spaced, and which ones lie beside them, in nats.
 Grid = tuple[int, tuple[float, ...]]

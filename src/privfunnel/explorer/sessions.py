@@ -65,15 +65,15 @@ class Session:
         self.folder = folder / self.id
         self.folder.mkdir(mode=0o700)
         self.limits = limits
-        self.desk = Worker(self.folder, limits)
-        self.solver = Worker(self.folder, limits, niceness=5)
+        self.front = Worker(self.folder, limits)  # answers what the page waits for
+        self.tracer = Worker(self.folder, limits, niceness=5)  # traces the curve meanwhile
         self.stream: Stream | None = None
         self.seen = time.monotonic()
         self._trace: asyncio.Task[None] | None = None
 
     async def ask(self, task: str, **arguments: Any) -> Any:
         """Run a short task and return its answer."""
-        return await self.desk.call(task, arguments, seconds=self.limits.quick)
+        return await self.front.call(task, arguments, seconds=self.limits.quick)
 
     async def begin(self, **arguments: Any) -> None:
         """Start tracing a curve; what it finds arrives in :attr:`stream`. A trace under way is stopped first."""
@@ -83,7 +83,7 @@ class Session:
 
     async def _run(self, stream: Stream, arguments: dict[str, Any]) -> None:
         try:
-            result = await self.solver.call(
+            result = await self.tracer.call(
                 "trace", arguments, seconds=self.limits.trace, on_event=stream.put
             )
             stream.put({"kind": "done", **result})
@@ -104,7 +104,7 @@ class Session:
         if not self.busy:
             return False
         assert self._trace is not None
-        self.solver.stop()
+        self.tracer.stop()
         await asyncio.wait([self._trace], timeout=10.0)
         return True
 
@@ -115,12 +115,12 @@ class Session:
 
     def farewell(self) -> None:
         """Ask the processes to end."""
-        for worker in (self.desk, self.solver):
+        for worker in (self.front, self.tracer):
             worker.close()
 
     def remove(self) -> None:
         """See the processes end, and remove the files."""
-        for worker in (self.desk, self.solver):
+        for worker in (self.front, self.tracer):
             worker.wait(FAREWELL_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
 

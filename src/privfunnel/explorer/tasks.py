@@ -1,21 +1,17 @@
 """What the working processes of a tab do: read a table, count it, trace its curve, describe and export a point.
 
-Each task is a function of a :class:`Desk`. Desk and solver are two processes that share the session's folder: what one
-needs from the other lies there, written in one piece.
+Each task is a function of a :class:`Workspace`. The front and the tracer of a tab are two
+processes that share the session's folder: what one needs from the other lies there, written in one piece.
 """
 
 from __future__ import annotations
 
 import math
-import pickle
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from privfunnel.checks import is_number, is_whole
 from privfunnel.curve import Curve
@@ -23,14 +19,12 @@ from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
 from privfunnel.explorer import examples, exports, profile
 from privfunnel.explorer.process import Event
-from privfunnel.problem import Problem
+from privfunnel.explorer.workspace import Found, Setting, Workspace
 from privfunnel.report import chart, view
-from privfunnel.report.axes import Axis
-from privfunnel.solution import Answer, Solution
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
 from privfunnel.solving import check_disclosure, end_of_curve
-from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts, count
 from privfunnel.tracing import PartialCurve, assemble, tracing
 
@@ -39,90 +33,18 @@ NEWS_SECONDS = 0.1  # between two reports of progress, however often the solver 
 SEED = 0
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The loaded table with its roles, counted.
-
-    Attributes:
-        source: Path of the table.
-        name: What the person calls it: the name of the uploaded file.
-        private: Names of the private columns.
-        public: Names of the public columns.
-        bins: Column to a rule such as ``"width:5"``.
-        counts: The counted table.
-        problem: Its funnel problem.
-    """
-
-    source: str
-    name: str
-    private: tuple[str, ...]
-    public: tuple[str, ...]
-    bins: dict[str, str]
-    counts: Counts
-    problem: Problem
-
-    @property
-    def private_axis(self) -> Axis:
-        """The private symbols."""
-        return Axis.of(self.counts.s_alphabet)
-
-    @property
-    def public_axis(self) -> Axis:
-        """The public symbols."""
-        return Axis.of(self.counts.x_alphabet)
-
-
-class Desk:
-    """One process's view of the session's folder."""
-
-    def __init__(self, folder: Path, emit: Callable[[Event], None]) -> None:
-        """Work in ``folder`` and report through ``emit``."""
-        self.folder = folder
-        self.emit = emit
-        self._cache: dict[str, tuple[int, Any]] = {}
-
-    def put(self, name: str, value: Any) -> None:
-        """Store a value for both processes, in one piece."""
-        write_whole(self.folder / f"{name}.pickle", lambda stream: pickle.dump(value, stream), mode=PRIVATE)
-
-    def get(self, name: str) -> Any:
-        """Return a stored value, or None; it is read again only when it has changed."""
-        path = self.folder / f"{name}.pickle"
-        if not path.exists():
-            return None
-        stamp = path.stat().st_mtime_ns
-        if name not in self._cache or self._cache[name][0] != stamp:
-            # The folder is private to this user and its files are written by put() alone.
-            self._cache[name] = (stamp, pickle.loads(path.read_bytes()))
-        return self._cache[name][1]
-
-    def drop(self, *names: str) -> None:
-        """Forget stored values."""
-        for name in names:
-            (self.folder / f"{name}.pickle").unlink(missing_ok=True)
-
-    def without_paths(self, message: str) -> str:
-        """Take the session's folder out of a message: a person knows the file by its name."""
-        return message.replace(f"{self.folder}/upload/", "").replace(f"{self.folder}/", "")
-
-    def setting(self) -> Setting:
-        """Return the counted table, or say that there is none yet."""
-        found = self.get("setting")
-        if not isinstance(found, Setting):
-            raise InvalidInputError("no table with roles yet: load one and mark private and public columns")
-        return found
-
-
 # --- table and roles ------------------------------------------------------------------------------------------------
 
 
-def example(desk: Desk, name: str) -> dict[str, Any]:
+def example(workspace: Workspace, name: str) -> dict[str, Any]:
     """Write a packaged example into the folder and inspect it."""
-    path = examples.write(name, desk.folder)
-    return inspect(desk, str(path), path.name, roles=dict(examples.EXAMPLES[name].roles))
+    path = examples.write(name, workspace.folder)
+    return inspect(workspace, str(path), path.name, roles=dict(examples.EXAMPLES[name].roles))
 
 
-def inspect(desk: Desk, path: str, name: str, roles: dict[str, Any] | None = None) -> dict[str, Any]:
+def inspect(
+    workspace: Workspace, path: str, name: str, roles: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Look at a table: columns, types, distinct values, histograms and the first rows."""
     with open_table(path) as table:
         rows = table.n_rows()
@@ -130,9 +52,9 @@ def inspect(desk: Desk, path: str, name: str, roles: dict[str, Any] | None = Non
             raise InvalidInputError(f"{name} has no rows: choose a table with data")
         preview = profile.preview(table)
         columns = profile.columns(table)
-    desk.drop("setting", "found", "curve")
-    desk.put("source", (path, name))
-    exports.clear(desk.folder)
+    workspace.drop("setting", "found", "curve")
+    workspace.put("source", (path, name))
+    exports.clear(workspace.folder)
     suggested = {
         c["name"]: {"rule": "quantiles", "number": 4}
         for c in columns
@@ -148,9 +70,11 @@ def inspect(desk: Desk, path: str, name: str, roles: dict[str, Any] | None = Non
     }
 
 
-def roles(desk: Desk, private: list[str], public: list[str], bins: dict[str, Any]) -> dict[str, Any]:
+def roles(
+    workspace: Workspace, private: list[str], public: list[str], bins: dict[str, Any]
+) -> dict[str, Any]:
     """Count the table by its roles and say how large the problem is."""
-    loaded: tuple[str, str] | None = desk.get("source")
+    loaded: tuple[str, str] | None = workspace.get("source")
     if loaded is None:
         raise InvalidInputError("no table is loaded: drop a file or pick an example")
     source, name = loaded
@@ -159,8 +83,8 @@ def roles(desk: Desk, private: list[str], public: list[str], bins: dict[str, Any
         warnings.simplefilter("always", PrivFunnelWarning)
         counts = count(source, private=private, public=public, bins=rules)
         problem = counts.problem()
-    desk.drop("found", "curve")
-    desk.put("setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem))
+    workspace.drop("found", "curve")
+    workspace.put("setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem))
     return {
         "n_s": counts.n_s,
         "n_x": counts.n_x,
@@ -216,73 +140,46 @@ def _estimate(counts: Counts) -> str:
 # --- curve ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a run has found so far.
-
-    Attributes:
-        answers: The solver's answers.
-        points: Number of evenly spaced disclosures.
-        extra: Further disclosures, in nats.
-        solver: Name of the solver.
-        complete: Whether the answers cover the whole range: so it is once a first run has ended.
-    """
-
-    answers: tuple[Answer, ...]
-    points: int
-    extra: tuple[float, ...]
-    solver: str
-    complete: bool
-
-    def wanted(self, problem: Problem) -> list[float]:
-        """Return the disclosures of the whole curve, in nats."""
-        return sorted({*_even(problem, self.points), *self.extra})
-
-
-def _even(problem: Problem, points: int) -> list[float]:
-    return [float(r) for r in np.linspace(0.0, problem.disclosure_ceiling, points)]
-
-
 def trace(
-    desk: Desk, points: int, solver: str, refine: bool = False, at: float | None = None
+    workspace: Workspace, points: int, solver: str, refine: bool = False, at: float | None = None
 ) -> dict[str, Any]:
     """Trace the curve, or add points to it, reporting each point as it is found.
 
     Args:
-        desk: Where the counted table is.
+        workspace: Where the counted table is.
         points: Number of evenly spaced points of a new curve; the free limit is added to them.
         solver: Name of the solver.
         refine: Keep what has been found and add points: a quarter as many, where the least is known, or one at ``at``.
         at: A disclosure in nats.
     """
-    problem = desk.setting().problem
+    problem = workspace.setting().problem
     if not is_whole(points) or not 2 <= points <= 200:
         raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
     registry.get(solver)  # an unknown name is told before the work
-    _say(desk, "looking for what leaks nothing")
+    _say(workspace, "looking for what leaks nothing")
     free = problem.free_disclosure
     shown: list[Solution] = []
     if refine:
-        curve = curve_of(desk)
-        before: Found = desk.get("found")
+        curve = curve_of(workspace)
+        before: Found = workspace.get("found")
         new = _between(curve, max(points // 4, 3)) if at is None else [check_disclosure(problem, at)]
         shown += curve.solutions
     else:
-        desk.drop("found", "curve")
+        workspace.drop("found", "curve")
         before = Found((), points, (free,) if 0.0 < free < problem.disclosure_ceiling else (), solver, False)
         new = before.wanted(problem)
-    extra = tuple(sorted({*before.extra, *new} - {*_even(problem, before.points)}))
+    extra = tuple(sorted({*before.extra, *new} - {*before.even(problem)}))
     found = replace(before, extra=extra, solver=solver)
-    _say(desk, "starting the solver")
-    for partial in tracing(problem, disclosures=new, solver=solver, seed=SEED, progress=_Listener(desk)):
+    _say(workspace, "starting the solver")
+    for partial in tracing(problem, disclosures=new, solver=solver, seed=SEED, progress=_Listener(workspace)):
         found = replace(
             found, answers=before.answers + partial.answers, complete=before.complete or partial.complete
         )
-        desk.put("found", found)
+        workspace.put("found", found)
         if not partial.complete:
             shown.append(partial.newest)
-            desk.emit(_point(partial, shown, free))
-    curve_of(desk)
+            workspace.emit(_point(partial, shown, free))
+    curve_of(workspace)
     return {}
 
 
@@ -310,18 +207,18 @@ def _point(partial: PartialCurve, shown: list[Solution], free: float) -> Event:
 class _Listener:
     """Passes a solver's news on, not more often than a person can read."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._last = -math.inf
 
     def __call__(self, news: Progress) -> None:
         if time.monotonic() - self._last >= NEWS_SECONDS:
             self._last = time.monotonic()
-            self._desk.emit({"kind": "progress", **vars(news)})
+            self._workspace.emit({"kind": "progress", **vars(news)})
 
 
-def _say(desk: Desk, message: str) -> None:
-    desk.emit({"kind": "progress", **vars(Progress(message=message))})
+def _say(workspace: Workspace, message: str) -> None:
+    workspace.emit({"kind": "progress", **vars(Progress(message=message))})
 
 
 def _between(curve: Curve, number: int) -> list[float]:
@@ -331,52 +228,52 @@ def _between(curve: Curve, number: int) -> list[float]:
     return sorted(sorted(middles, key=lambda middle: -curve.at(middle).gap)[:number])
 
 
-def curve_of(desk: Desk) -> Curve:
+def curve_of(workspace: Workspace) -> Curve:
     """Return the traced curve, or what an interrupted run has left of it.
 
     Raises:
         InvalidInputError: Nothing has been found yet.
     """
-    found: Found | None = desk.get("found")
+    found: Found | None = workspace.get("found")
     if found is None:
         raise InvalidInputError("no point of the curve has been found yet: draw the curve first")
-    stored = desk.get("curve")
+    stored = workspace.get("curve")
     if stored is None or stored[0] != len(found.answers):
         chosen = registry.get(found.solver)
-        problem = desk.setting().problem
+        problem = workspace.setting().problem
         wanted = found.wanted(problem)
         made = assemble(problem, list(found.answers), wanted, chosen, SEED, complete=found.complete)
         stored = len(found.answers), made
-        desk.put("curve", stored)
+        workspace.put("curve", stored)
     curve: Curve = stored[1]
     return curve
 
 
-def grid_of(desk: Desk) -> tuple[int, tuple[float, ...]]:
+def grid_of(workspace: Workspace) -> tuple[int, tuple[float, ...]]:
     """Return how the curve's disclosures were chosen: how many evenly spaced, and which ones beside them."""
-    found: Found = desk.get("found")
+    found: Found = workspace.get("found")
     return found.points, found.extra
 
 
-def summary(desk: Desk) -> dict[str, Any]:
+def summary(workspace: Workspace) -> dict[str, Any]:
     """Return the finished curve as the page shows it."""
-    setting, curve = desk.setting(), curve_of(desk)
+    setting, curve = workspace.setting(), curve_of(workspace)
     return view.curve_summary(curve, setting.public_axis)
 
 
 def point(
-    desk: Desk,
+    workspace: Workspace,
     disclosure: float | None = None,
     leakage: float | None = None,
     width: int = 520,
     group: str = "",
 ) -> dict[str, Any]:
     """Describe the curve at a disclosure or within a leakage budget, in nats."""
-    setting, curve = desk.setting(), curve_of(desk)
+    setting, curve = workspace.setting(), curve_of(workspace)
     solution = chosen(curve, disclosure, leakage)
     return {
         **view.point(solution, setting.private_axis, setting.public_axis, width=width, group=group),
-        **exports.offer(setting, curve, solution, grid_of(desk)),
+        **exports.offer(setting, curve, solution, grid_of(workspace)),
     }
 
 
@@ -387,10 +284,12 @@ def chosen(curve: Curve, disclosure: float | None, leakage: float | None) -> Sol
     return curve.at(disclosure) if disclosure is not None else curve.within(leakage)  # type: ignore[arg-type]
 
 
-def export(desk: Desk, name: str, disclosure: float) -> str:
+def export(workspace: Workspace, name: str, disclosure: float) -> str:
     """Write one of the files of a chosen point into the folder and return its path."""
-    setting, curve = desk.setting(), curve_of(desk)
-    return str(exports.write(name, desk.folder, setting, curve, curve.at(disclosure), grid_of(desk)))
+    setting, curve = workspace.setting(), curve_of(workspace)
+    return str(
+        exports.write(name, workspace.folder, setting, curve, curve.at(disclosure), grid_of(workspace))
+    )
 
 
 TASKS: dict[str, Callable[..., Any]] = {

@@ -24,7 +24,6 @@ async function main() {
     curve.setUp(hello, { onPick: point.choose, onCurve: point.begin });
     point.setUp();
     table.setUp(hello, {
-      onProblem: () => {},
       onReset: () => { curve.reset(); point.reset(); },
     });
     $("table").dataset.ready = "";

@@ -2,12 +2,11 @@
 import { $, api, complain, el, latest, lock, say, svg, unlock } from "./dom.js";
 
 let columns = [];
-let onProblem = () => {};
 let onReset = () => {};
 let limit = { bytes: Infinity, text: "" };
 
 export function setUp(hello, callbacks) {
-  ({ onProblem, onReset } = callbacks);
+  ({ onReset } = callbacks);
   limit = { bytes: hello.max_bytes, text: hello.max_upload };
   $("max-upload").textContent = limit.text;
   $("examples").replaceChildren(...hello.examples.map((example) =>
@@ -161,5 +160,4 @@ const count = latest(200, async (current, roles) => {
     el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.n.toLocaleString("en")} rows. `,
     problem.estimate, ...problem.warnings.map((warning) => el("span", { class: "warn" }, warning)));
   unlock("curve");
-  onProblem(problem);
 });

@@ -1,0 +1,120 @@
+"""What a tab is working on: the counted table, what has been found of its curve, and the folder they lie in."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.explorer.process import Event
+from privfunnel.problem import Problem
+from privfunnel.report.axes import Axis
+from privfunnel.solution import Answer
+from privfunnel.storage import PRIVATE, write_whole
+from privfunnel.tables import Counts
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The loaded table with its roles, counted.
+
+    Attributes:
+        source: Path of the table.
+        name: What the person calls it: the name of the uploaded file.
+        private: Names of the private columns.
+        public: Names of the public columns.
+        bins: Column to a rule such as ``"width:5"``.
+        counts: The counted table.
+        problem: Its funnel problem.
+    """
+
+    source: str
+    name: str
+    private: tuple[str, ...]
+    public: tuple[str, ...]
+    bins: dict[str, str]
+    counts: Counts
+    problem: Problem
+
+    @property
+    def private_axis(self) -> Axis:
+        """The private symbols."""
+        return Axis.of(self.counts.s_alphabet)
+
+    @property
+    def public_axis(self) -> Axis:
+        """The public symbols."""
+        return Axis.of(self.counts.x_alphabet)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run has found so far.
+
+    Attributes:
+        answers: The solver's answers.
+        points: Number of evenly spaced disclosures.
+        extra: Further disclosures, in nats.
+        solver: Name of the solver.
+        complete: Whether the answers cover the whole range: so it is once a first run has ended.
+    """
+
+    answers: tuple[Answer, ...]
+    points: int
+    extra: tuple[float, ...]
+    solver: str
+    complete: bool
+
+    def wanted(self, problem: Problem) -> list[float]:
+        """Return the disclosures of the whole curve, in nats."""
+        return sorted({*self.even(problem), *self.extra})
+
+    def even(self, problem: Problem) -> list[float]:
+        """Return the evenly spaced ones, in nats."""
+        return [float(r) for r in np.linspace(0.0, problem.disclosure_ceiling, self.points)]
+
+
+class Workspace:
+    """One process's view of the session's folder, in which both processes leave what the other needs."""
+
+    def __init__(self, folder: Path, emit: Callable[[Event], None]) -> None:
+        """Work in ``folder`` and report through ``emit``."""
+        self.folder = folder
+        self.emit = emit
+        self._cache: dict[str, tuple[int, Any]] = {}
+
+    def put(self, name: str, value: Any) -> None:
+        """Store a value for both processes, in one piece."""
+        write_whole(self.folder / f"{name}.pickle", lambda stream: pickle.dump(value, stream), mode=PRIVATE)
+
+    def get(self, name: str) -> Any:
+        """Return a stored value, or None; it is read again only when it has changed."""
+        path = self.folder / f"{name}.pickle"
+        if not path.exists():
+            return None
+        stamp = path.stat().st_mtime_ns
+        if name not in self._cache or self._cache[name][0] != stamp:
+            # The folder is private to this user and its files are written by put() alone.
+            self._cache[name] = (stamp, pickle.loads(path.read_bytes()))
+        return self._cache[name][1]
+
+    def drop(self, *names: str) -> None:
+        """Forget stored values."""
+        for name in names:
+            (self.folder / f"{name}.pickle").unlink(missing_ok=True)
+
+    def without_paths(self, message: str) -> str:
+        """Take the session's folder out of a message: a person knows the file by its name."""
+        return message.replace(f"{self.folder}/upload/", "").replace(f"{self.folder}/", "")
+
+    def setting(self) -> Setting:
+        """Return the counted table, or say that there is none yet."""
+        found = self.get("setting")
+        if not isinstance(found, Setting):
+            raise InvalidInputError("no table with roles yet: load one and mark private and public columns")
+        return found
