@@ -102,7 +102,7 @@ def once(problem: Problem, share: float, solver: str, options: dict[str, Any]) -
 
 def acceleration(quick: bool) -> list[dict[str, Any]]:
     """CPU time of accelerated AEM with the fewest steps that match the plain leakage, over that of plain AEM."""
-    budgets = (24, 32, 40, 50, 60, 80, 100, 125, 160, 200, 300)
+    step_limits = (24, 32, 40, 50, 60, 80, 100, 125, 160, 200, 300)
     rows = []
     for name, shares, seeds in (
         ("heart-failure", (0.693,) if quick else (0.594, 0.644, 0.693, 0.792), range(1 if quick else 10)),
@@ -119,17 +119,17 @@ def acceleration(quick: bool) -> list[dict[str, Any]]:
                         "instance": name,
                         "share": share,
                         "seed": seed,
-                        **match(problem, disclosure, seed, budgets),
+                        **match(problem, disclosure, seed, step_limits),
                     }
                 )
                 print(rows[-1], flush=True)
     return rows
 
 
-def match(problem: Problem, disclosure: float, seed: int, budgets: tuple[int, ...]) -> dict[str, Any]:
+def match(problem: Problem, disclosure: float, seed: int, step_limits: tuple[int, ...]) -> dict[str, Any]:
     """The fewest accelerated steps that reach the leakage of 500 plain ones, and the ratio of CPU times."""
     seconds, leakage = timed(AEM(accelerate=False, threads=1), problem, disclosure, seed)
-    for steps in budgets:
+    for steps in step_limits:
         taken, reached = timed(AEM(max_steps=steps, threads=1), problem, disclosure, seed)
         if reached <= leakage * (1.0 + 1e-3) + 1e-9:
             break

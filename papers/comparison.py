@@ -1,6 +1,6 @@
 """Compare all methods on the four packaged problems: ``docs/comparison.md``.
 
-    python papers/comparison.py [--out out/comparison] [--budget 60] [--only heart-failure] [--quick]
+    python papers/comparison.py [--out out/comparison] [--time-limit 60] [--only heart-failure] [--quick]
 
 Each comparison is saved when it is finished, and an interrupted run goes on where it stopped; ``--write`` makes the
 page from what is there, ``--quick`` rehearses it on one small problem and prints that part of the page. The words are
@@ -47,17 +47,17 @@ METHODS = {
 }
 
 
-def run(name: str, folder: Path, budget: float, points: int = POINTS) -> None:
+def run(name: str, folder: Path, limit: float, points: int = POINTS) -> None:
     """Compare all methods on one instance, unless that was done."""
     target = folder / f"{name}.json"
     if target.exists():
         print(f"{name}: done before")
         return
-    print(f"{name}: {budget:g} CPU seconds a method", flush=True)
+    print(f"{name}: {limit:g} CPU seconds a method", flush=True)
     result = pf.compare(
         instances.load(name),
         points=points,
-        time_limit=budget,
+        time_limit=limit,
         progress=lambda news: print(" ", news.message, flush=True),
     )
     result.save(target)
@@ -174,10 +174,10 @@ def write(folder: Path) -> None:
         plot.save(
             result.plot(title=instances.describe(name).title), DOCS / "figures" / f"comparison-{name}.png"
         )
-    budget = next(iter(results.values())).time_limit
+    limit = next(iter(results.values())).time_limit
     text = (Path(__file__).parent / "comparison.template.md").read_text(encoding="utf-8")
     parts = {
-        "BUDGET": f"{budget:g}",
+        "LIMIT": f"{limit:g}",
         "METHODS": "\n".join(f"| `{label}` | {words} |" for label, words in METHODS.items()),
         "RANKING": "\n".join(ranking(results)),
         "SECTIONS": "\n".join(
@@ -196,7 +196,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("out/comparison"))
-    parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds a method")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="CPU seconds a method")
     parser.add_argument("--only", choices=instances.names(), help="one instance; the page is not written")
     parser.add_argument("--write", action="store_true", help="only write the page")
     parser.add_argument("--quick", action="store_true", help="a rehearsal: one small problem, no page")
@@ -210,7 +210,7 @@ def main() -> None:
         return
     if not arguments.write:
         for name in instances.names() if arguments.only is None else (arguments.only,):
-            run(name, arguments.out, arguments.budget)
+            run(name, arguments.out, arguments.time_limit)
     if arguments.only is None:
         write(arguments.out)
 

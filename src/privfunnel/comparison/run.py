@@ -23,11 +23,10 @@ from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
-from privfunnel.solving import check_disclosure, end_of_curve
+from privfunnel.solving import UNFINISHED, check_disclosure, end_of_curve
 from privfunnel.tracing import assemble
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
-_UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
 #: Disclosures at which the proved bound is kept for the figure's band.
 BAND_POINTS = 201
 
@@ -262,5 +261,5 @@ def _rate(solver: Solver, answers: list[Answer]) -> float:
     """Share of runs that met their method's own convergence test; NaN where a method has none."""
     if any(a.record is not None and "converged" in a.record.series for a in answers):
         return _count(solver, answers, "converged") / max(_count(solver, answers, "runs"), 1)
-    judged = [a.status for a in answers if a.status in (*_FINISHED, *_UNFINISHED)]
+    judged = [a.status for a in answers if a.status in (*_FINISHED, *UNFINISHED)]
     return sum(status in _FINISHED for status in judged) / len(judged) if judged else float("nan")

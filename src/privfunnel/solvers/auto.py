@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from privfunnel import channels
@@ -30,7 +31,7 @@ class Auto(TimeLimited):
 
     def __post_init__(self) -> None:
         """Check the options: they are the global solver's."""
-        self._global()
+        _ = self._global
 
     @property
     def target_gap(self) -> float:
@@ -39,8 +40,9 @@ class Auto(TimeLimited):
 
     def warm_up(self) -> None:
         """Load the global solver's kernels."""
-        self._global().warm_up()
+        self._global.warm_up()
 
+    @cached_property
     def _global(self) -> Global:
         return Global(gap=self.gap, time_limit=self.time_limit)
 
@@ -56,7 +58,7 @@ class Auto(TimeLimited):
         wanted = [float(r) for r in disclosures]
         known = [closed_form(problem, r) for r in wanted]
         rest = [r for r, answer in zip(wanted, known, strict=True) if answer is None]
-        searched = self._global().trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
+        searched = self._global.trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
         for answer in known:
             yield next(searched) if answer is None else answer
         yield from searched  # nothing is left, unless an interrupt waits behind the last answer
@@ -65,7 +67,7 @@ class Auto(TimeLimited):
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """Most disclosure within ``leakage`` nats."""
-        return self._global().solve_leakage(problem, leakage, seed=seed, progress=progress)
+        return self._global.solve_leakage(problem, leakage, seed=seed, progress=progress)
 
 
 def closed_form(problem: Problem, disclosure: float) -> Answer | None:

@@ -32,6 +32,13 @@ class Progress:
     message: str = ""
 
 
+#: The search for a leakage budget: solves at most, the share of H(X) at which two neighbours are close enough to be
+#: time-shared, and the share of their distance that each step cuts off at least.
+BUDGET_STEPS, BUDGET_WIDTH, BUDGET_MARGIN = 30, 1e-3, 0.1
+#: Keeps a quotient finite.
+TINY = 1e-300
+
+
 #: Called with news now and then; whatever it raises (KeyboardInterrupt, say) stops the run.
 Listener = Callable[[Progress], None]
 
@@ -117,14 +124,14 @@ class Solver(metaclass=Configured):
         below = Answer(channel=channels.constant(problem.n_x), status=Status.FEASIBLE)
         above = Answer(channel=channels.identity(problem.n_x), status=Status.FEASIBLE)
         low, high = problem.evaluate(below.channel), problem.evaluate(above.channel)
-        steps = 0
-        while high.disclosure - low.disclosure > 1e-3 * problem.disclosure_ceiling and steps < 30:
-            steps += 1
+        for _ in range(BUDGET_STEPS):
+            if high.disclosure - low.disclosure <= BUDGET_WIDTH * problem.disclosure_ceiling:
+                break
             # The chord between the neighbours is achievable, so the answer lies at or beyond where it meets the budget.
             rise = high.leakage - low.leakage
             share = (leakage - low.leakage) / rise if rise > 0.0 else 0.5
             width = high.disclosure - low.disclosure
-            target = low.disclosure + min(max(share, 0.1), 0.9) * width
+            target = low.disclosure + min(max(share, BUDGET_MARGIN), 1.0 - BUDGET_MARGIN) * width
             answer = self.solve(problem, target, seed=seed, progress=progress)
             point = problem.evaluate(answer.channel)
             if point.disclosure < target - FEASIBILITY or point.disclosure >= high.disclosure:
@@ -138,7 +145,7 @@ class Solver(metaclass=Configured):
         rise = high.leakage - low.leakage
         share = min(max((leakage - low.leakage) / rise, 0.0), 1.0) if rise > 0.0 else 0.0
         channel = channels.time_share([below.channel, above.channel], [1.0 - share, share])
-        return Answer(channel=channel, status=below.status, slope=rise / max(high.disclosure - low.disclosure, 1e-300),
+        return Answer(channel=channel, status=below.status, slope=rise / max(high.disclosure - low.disclosure, TINY),
                       steps=below.steps)  # fmt: skip
 
 
