@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from privfunnel import channels
+from privfunnel.measures import TINY
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Answer, Status
 from privfunnel.solvers.retired import Configured
@@ -35,8 +36,6 @@ class Progress:
 #: The search for a leakage budget: solves at most, the share of H(X) at which two neighbours are close enough to be
 #: time-shared, and the share of their distance that each step cuts off at least.
 BUDGET_STEPS, BUDGET_WIDTH, BUDGET_MARGIN = 30, 1e-3, 0.1
-#: Keeps a quotient finite.
-TINY = 1e-300
 
 
 #: Called with news now and then; whatever it raises (KeyboardInterrupt, say) stops the run.

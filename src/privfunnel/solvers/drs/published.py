@@ -156,6 +156,6 @@ def _feasible_step(p: Array, gradient: Array, settings: PublishedSettings) -> Ar
     with np.errstate(divide="ignore", invalid="ignore"):
         longest = np.where(speed > 0.0, room / speed, np.inf)
     ratio = longest.min(axis=(1, 2)) / settings.step
-    shrinks = np.ceil(np.log(np.clip(ratio, 1e-300, 1.0)) / np.log(settings.shrink))
+    shrinks = np.ceil(np.log(np.clip(ratio, TINY, 1.0)) / np.log(settings.shrink))
     step: Array = settings.step * settings.shrink**shrinks
     return np.where(np.isfinite(speed).all(axis=(1, 2)), step, 0.0)
