@@ -7,13 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from privfunnel.cli import main
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+from helpers_cli import run
 
 
 @pytest.fixture(scope="module")

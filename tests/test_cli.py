@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import privfunnel as pf
-from commands import AEM, QUICK, run
+from helpers_cli import AEM, QUICK, Terminal, run
 from privfunnel import instances
 from privfunnel.certificate import load_bundle
 from privfunnel.cli import main
@@ -242,11 +241,6 @@ def test_solve_within_a_leakage_budget() -> None:
     assert result.exit_code == 0, result.output
     assert "20.00 % of I(S;X)" in result.stdout
     assert "most disclosure, proved" in result.stdout
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from funnels import count_people, people, random_mechanism
+from helpers_cli import run
 from privfunnel import release
-from privfunnel.cli import main
 from privfunnel.errors import GuaranteeWarning
 
 pa = pytest.importorskip("pyarrow")
@@ -20,10 +19,6 @@ pytest.importorskip("sklearn")
 
 QUICK = ("--bootstrap", 20, "--permutations", 9, "--attacker-rows", 300)
 ROLES = ("--private", "sick,smoker", "--public", "age,town,member", "--bin", "age=edges:18,40,60,80")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

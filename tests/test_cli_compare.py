@@ -3,21 +3,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from privfunnel.cli import main
+from helpers_cli import run
 from privfunnel.comparison import Comparison
 
 FEW = ["--solvers", "greedy,control-maps", "--points", "6", "--time-limit", "5", "--jobs", "1"]
 
 
-def run(*arguments: str):
-    return CliRunner().invoke(main, ["compare", *arguments])
-
-
 def test_table_and_files(tmp_path):
     pytest.importorskip("matplotlib", reason="figures need the plots extra")
-    result = run("synthetic-uniform", *FEW, "--out", str(tmp_path / "out"))
+    result = run("compare", "synthetic-uniform", *FEW, "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
     for text in ("greedy", "control-maps", "auto", "proved ≥", "80 %", "0.16175"):
         assert text in result.output
@@ -32,7 +27,7 @@ def test_only_its_own_files_are_listed_and_replaced(tmp_path):
     pytest.importorskip("matplotlib", reason="figures need the plots extra")
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "comparison.csv").write_text("an earlier run's")
-    result = run("synthetic-uniform", *FEW, "--out", str(tmp_path))
+    result = run("compare", "synthetic-uniform", *FEW, "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "notes.txt" not in result.output
     assert (tmp_path / "notes.txt").read_text() == "mine"
@@ -41,25 +36,43 @@ def test_only_its_own_files_are_listed_and_replaced(tmp_path):
 
 def test_the_former_name_of_the_time_limit_still_works():
     result = run(
-        "synthetic-uniform", "--solvers", "greedy", "--points", "3", "--time-budget", "5", "--jobs", "1"
+        "compare",
+        "synthetic-uniform",
+        "--solvers",
+        "greedy",
+        "--points",
+        "3",
+        "--time-budget",
+        "5",
+        "--jobs",
+        "1",
     )
     assert result.exit_code == 0, result.output
-    assert "--time-budget" not in run("--help").output
+    assert "--time-budget" not in run("compare", "--help").output
 
 
 def test_json_and_units():
-    result = run("synthetic-uniform", *FEW, "--json")
+    result = run("compare", "synthetic-uniform", *FEW, "--json")
     assert result.exit_code == 0
     document = json.loads(result.stdout)
     assert document["schema"] == "privfunnel/comparison"
     assert {entry["label"] for entry in document["entries"]} == {"auto", "greedy", "control-maps"}
-    bits = run("synthetic-uniform", *FEW, "--units", "bits")
+    bits = run("compare", "synthetic-uniform", *FEW, "--units", "bits")
     assert "0.23336" in bits.output  # 0.16175 nats
 
 
 def test_a_solver_without_an_answer_is_explained():
     result = run(
-        "heart-failure", "--solvers", "deterministic", "--points", "4", "--time-limit", "5", "--jobs", "1"
+        "compare",
+        "heart-failure",
+        "--solvers",
+        "deterministic",
+        "--points",
+        "4",
+        "--time-limit",
+        "5",
+        "--jobs",
+        "1",
     )
     assert result.exit_code == 0
     assert "deterministic has no answer" in result.output
@@ -76,7 +89,7 @@ def test_a_solver_without_an_answer_is_explained():
     ],
 )
 def test_mistakes_end_in_one_line_and_write_nothing(arguments, told, tmp_path):
-    result = run(*arguments, "--out", str(tmp_path / "out"))
+    result = run("compare", *arguments, "--out", str(tmp_path / "out"))
     assert result.exit_code == 2
     assert told in result.output
     assert "Traceback" not in result.output

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import AEM, QUICK, assert_one_line_error, run
+from helpers_cli import AEM, QUICK, assert_one_line_error, run
 from privfunnel import instances
 from privfunnel.cli._common import Units, parse_options, parse_quantity
 from privfunnel.cli._source import load_source, parse_bands, read_joint
@@ -203,7 +203,7 @@ def test_a_signal_during_an_import_is_no_import_error(
     def struck(*_: object, **__: object) -> None:
         raise ImportError("initialization failed") from stop
 
-    monkeypatch.setattr("privfunnel.errors.need", struck)
+    monkeypatch.setattr("privfunnel.cli._common.need", struck)
     result = run("curve", "heart-failure", "--out", tmp_path / "out")
     assert result.exit_code == code
     assert "initialization failed" not in result.output

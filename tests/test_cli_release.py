@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from funnels import people
-from privfunnel.cli import main
+from helpers_cli import Terminal, run
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")
 duckdb = pytest.importorskip("duckdb")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +137,6 @@ def test_bad_mechanisms_end_with_one_line(folder: Path, tmp_path: Path, content:
     )
     assert done.exit_code == 2
     assert "cannot read" in done.stderr
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_person_at_a_terminal_sees_the_rows_go_by(monkeypatch: pytest.MonkeyPatch) -> None:

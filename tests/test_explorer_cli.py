@@ -20,10 +20,10 @@ from click.testing import CliRunner
 pytest.importorskip("starlette", reason="the explorer needs its extra")
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
+from helpers_signals import hang_up
 from privfunnel.cli import main
 from privfunnel.cli.explore import parse_size
 from privfunnel.errors import InvalidInputError
-from signals import hang_up
 
 AWKWARD = Path(__file__).parent / "data" / "awkward.csv"
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import privfunnel as pf
-from kernels import Table, simplex_grid
+from helpers_kernels import Table, simplex_grid
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
 from privfunnel.solvers.base import Progress

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import plain
+from helpers_kernels import plain
 from privfunnel.solvers.jit import compiled, fingerprint
 from privfunnel.solvers.posteriors.boxes import plogp
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from kernels import plain
+from helpers_kernels import plain
 from privfunnel.solution import stationarity
 from privfunnel.solvers.global_ import newton, work
 from privfunnel.solvers.global_.branching import branch_and_bound

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import linprog
 
 import privfunnel as pf
-from kernels import Table, plain, simplex_grid
+from helpers_kernels import Table, plain, simplex_grid
 from privfunnel.certificate import Case, Proof, check, rivalry, rivals
 from privfunnel.errors import CertificateError
 from privfunnel.solvers.global_ import branching, descents, relaxation

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
+from helpers_cli import run
 from privfunnel import instances, tables
-from privfunnel.cli import main
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import SmallSampleWarning
 
@@ -101,7 +100,3 @@ def test_the_four_commands_run_by_column_names(
     whole = found["attributes"][-1]["leakage"]
     assert whole["low"] <= promised["leakage"] <= whole["high"]
     assert found["disclosure"]["low"] <= promised["disclosure"] <= found["disclosure"]["high"]
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])

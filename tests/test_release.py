@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 
 from funnels import count_people, people, random_mechanism
+from helpers_signals import hang_up
 from privfunnel import release, storage, tables
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
 from privfunnel.solving import solve
-from signals import hang_up
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
 
 from click.testing import CliRunner, Result
 
@@ -13,8 +13,15 @@ QUICK = ("--solver", "aem", "--restarts", "2", "--option", "max_steps=40", "--po
 AEM = ("--solver", "aem", "--restarts", "3")
 
 
-def run(*arguments: str | Path) -> Result:
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+class Terminal(io.StringIO):
+    """A stream that somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def assert_one_line_error(result: Result, *words: str) -> None:
