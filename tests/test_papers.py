@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -120,6 +121,12 @@ def test_the_comparison_can_be_rehearsed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_coverage_of_population_bounds_can_be_rehearsed(tmp_path: Path) -> None:
-    told = rehearse("coverage.py", tmp_path)
+    told = rehearse("population_bounds.py", tmp_path)
     assert "| independent S, 32 outputs | 10854 | 2 × 32 |" in told
     assert len(list(tmp_path.glob("*.json"))) == told.count("best holds in")
+
+
+def test_no_script_takes_the_name_of_a_library() -> None:
+    """A script's folder comes first on its path: ``coverage.py`` would be what numba imports under that name."""
+    installed = set(importlib.metadata.packages_distributions()) | set(sys.stdlib_module_names)
+    assert {path.stem for path in (ROOT / "papers").glob("*.py")} & installed == set()

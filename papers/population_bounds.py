@@ -1,6 +1,6 @@
 """Simulate the population bounds where the truth is known: ``docs/coverage.md``.
 
-    python papers/coverage.py [--tables 10000] [--ball-tables 1000] [--out out/coverage] [--quick]
+    python papers/population_bounds.py [--tables 10000] [--ball-tables 1000] [--out out/coverage] [--quick]
 
 Draws tables of held-out rows from known joints and counts how often each 95 % bound holds. The ball is slower than the
 others and is tried on the first tables only. Every finished part is kept, and an interrupted run goes on where it
@@ -126,8 +126,8 @@ def page(rows: list[Row], tables: int, ball_tables: int) -> str:
     lines = [
         "# Coverage of the population bounds",
         "",
-        f"Made by `python papers/coverage.py --tables {tables} --ball-tables {ball_tables}` in {seconds / 60:.0f} CPU",
-        f"minutes. For each known joint and number of held-out rows, {tables} tables were drawn ({ball_tables} for the",
+        f"Made by `python papers/population_bounds.py --tables {tables} --ball-tables {ball_tables}`",
+        f"in {seconds / 60:.0f} CPU minutes. For each known joint and number of held-out rows, {tables} tables were drawn ({ball_tables} for the",
         "ball and for I(X;Y)); the share in which each 95 % bound holds has to be at least 95 %. The bounds are proved",
         "for every population and every number of rows (`audit.tilting`, `ball`, `confidence_limits`), so they hold",
         "more often than they have to; what matters beside it is how close to the truth they are.",
