@@ -251,7 +251,7 @@ def test_a_coarsening_bounds_the_finer_problem(heart: pf.Problem) -> None:
     _, line = certified(coarse, 0.9)
     # p(s'|x) is rounded differently on the two ways to it, so that the claim needs a little room.
     roomy = tuple(dataclasses.replace(proof, claim=proof.claim - 1e-9) for proof in line.proofs)
-    lifted = Certificate.build(heart, line.prices.copy(), line.slope, roomy, groups)
+    lifted = Certificate.build(heart, line.prices.copy(), line.slope, roomy, groups, line.cells)
     lifted.verify(heart)
     assert lifted.lower_bound(2.3) == pytest.approx(line.lower_bound(2.3), abs=1e-8)
     fine = pf.solve(heart, disclosure=2.3)

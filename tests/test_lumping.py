@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import privfunnel as pf
+from privfunnel.certificate import cell_columns, load_bundle, save_bundle
+from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.lumping import lump
 from privfunnel.measures import mutual_information
 
@@ -85,3 +90,99 @@ def test_the_information_of_a_sparse_table_is_that_of_the_dense_one() -> None:
     table = rng.random((7, 9)) * (rng.random((7, 9)) < 0.3)
     table /= table.sum()
     assert mutual_information(sparse.csc_array(table)) == pytest.approx(mutual_information(table), abs=1e-15)
+
+
+def test_a_solution_of_classes_is_one_of_the_table() -> None:
+    problem = repeated(7, n_x=14)
+    lumping = lump(problem)
+    wanted = 0.5 * (lumping.h_within + problem.disclosure_ceiling)
+    solution = pf.solve(problem, disclosure=wanted)
+    assert solution.problem is problem
+    assert solution.channel.shape[0] == problem.n_x
+    assert (solution.disclosure, solution.leakage) == problem.evaluate(solution.channel)
+    assert solution.disclosure >= wanted - 1e-9
+    assert solution.status is pf.Status.OPTIMAL
+    alone = pf.solve(problem, disclosure=wanted, lump=False)
+    assert solution.leakage == pytest.approx(alone.leakage, abs=2e-6)
+    assert alone.certificate is None or alone.certificate.cells is None
+
+
+def test_a_certificate_of_classes_is_checked_from_the_whole_table() -> None:
+    problem = next(
+        p for p in map(repeated, range(50)) if pf.solve(p, disclosure=0.9 * p.disclosure_ceiling).certificate
+    )
+    proof = pf.solve(problem, disclosure=0.9 * problem.disclosure_ceiling).certificate
+    assert proof is not None
+    assert proof.cells is not None
+    assert proof.prices.shape == (problem.n_x,)
+    proof.verify(problem)
+    # A symbol in another's cell: its column is not that of the cell, and the bound is recomputed with what it is.
+    moved = proof.cells.copy()
+    moved[np.flatnonzero(moved == moved[0])[-1]] = proof.cells.max()
+    prices = proof.prices[np.unique(proof.cells, return_index=True)[1]][moved]
+    for forged in (
+        dataclasses.replace(proof, cells=moved),
+        dataclasses.replace(proof, cells=moved, prices=prices, intercept=proof.intercept + 1e-3),
+        dataclasses.replace(proof, cells=proof.cells[:-1]),
+        dataclasses.replace(proof, cells=proof.cells + np.int32(1)),
+        dataclasses.replace(proof, cells=proof.cells.astype(np.int64)),
+        dataclasses.replace(proof, cells=None),
+    ):
+        with pytest.raises(CertificateError):
+            forged.verify(problem)
+
+
+def test_cells_of_different_columns_prove_a_lower_but_valid_line() -> None:
+    rng = np.random.default_rng(11)
+    columns = rng.dirichlet([2.0, 1.0, 1.0], size=4).T
+    near = np.repeat(columns, 3, axis=1) * rng.uniform(0.98, 1.02, (3, 12))
+    problem = pf.Problem.from_conditional(near / near.sum(axis=0), np.full(12, 1 / 12))
+    cells = np.repeat(np.arange(4, dtype=np.int32), 3)
+    highest, one_class = cell_columns(problem.p_s_given_x, cells)
+    assert not one_class
+    assert (highest[:, cells] >= problem.p_s_given_x).all()
+    assert (highest[:, cells] <= problem.p_s_given_x * 1.1).all()
+
+
+def test_a_curve_of_classes_goes_to_a_file_and_back(tmp_path: Path) -> None:
+    problem = repeated(7, n_x=14)
+    curve = pf.trace(problem, points=7)
+    assert curve.classes is not None
+    assert curve.disclosure == pytest.approx(np.linspace(0.0, problem.disclosure_ceiling, 7), abs=1e-8)
+    curve.save(tmp_path / "curve.json")
+    again = pf.Curve.load(tmp_path / "curve.json")
+    between = 0.61 * problem.disclosure_ceiling
+    assert again.at(between).leakage == pytest.approx(curve.at(between).leakage, abs=1e-12)
+    assert again.leakage == pytest.approx(curve.leakage, abs=0.0)
+    save_bundle(tmp_path / "proofs.npz", curve.certificates)
+    for proof in load_bundle(tmp_path / "proofs.npz"):
+        proof.verify(problem)
+    solution = curve.at(between)
+    solution.save(tmp_path / "solution.json")
+    assert pf.Solution.load(tmp_path / "solution.json").leakage == solution.leakage
+
+
+def test_a_wide_channel_is_sparse_and_evaluated_as_it_is() -> None:
+    rng = np.random.default_rng(2)
+    columns = rng.integers(1, 9, (2, 40))
+    problem = pf.Problem(columns[:, rng.integers(0, 40, 4000)] * rng.integers(1, 50, 4000))
+    wanted = 0.97 * problem.disclosure_ceiling
+    solution = pf.solve(problem, disclosure=wanted)
+    assert sparse.issparse(solution.channel)
+    point = problem.evaluate(solution.channel)
+    assert point.disclosure == pytest.approx(solution.disclosure, abs=1e-9)
+    assert point.leakage == pytest.approx(solution.leakage, abs=1e-9)
+    assert solution.p_y.sum() == pytest.approx(1.0, abs=1e-12)
+    assert np.diff(solution.p_x_given_y.indptr).max() <= 2
+
+
+@pytest.mark.parametrize(
+    ("channel", "said"),
+    [
+        (sparse.csc_array([[0.5, 0.5], [1.0, 0.5]]), "row 1 of the channel sums to 1.5"),
+        (sparse.csc_array([[1.5, -0.5], [1.0, 0.0]]), "channel has the entry -0.5"),
+    ],
+)
+def test_a_sparse_table_that_is_no_channel_is_refused(channel: sparse.csc_array, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        pf.Problem([[1, 2], [3, 4]]).evaluate(channel)

@@ -153,7 +153,7 @@ class BottleneckCurve(Stored):
             "solver": self.solver,
             "seed": self.seed,
             "problem": self.problem.to_dict(),
-            "points": [{**s.summary(), "channel": s.channel.tolist()} for s in self.solutions],
+            "points": [{**s.summary(), **s.stored_channel()} for s in self.solutions],
             "raw": [list(point) for point in self.raw],
         }
 
@@ -360,7 +360,7 @@ def _solution(
     point = problem.evaluate(channel)
     return Solution(
         problem=problem,
-        channel=channel,
+        mapping=channel,
         disclosure=point.disclosure,
         leakage=point.leakage,
         lower_bound=float(problem.lower_bound(point.disclosure)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import channels
-from privfunnel.certificate import Certificate
+from privfunnel.certificate import Certificate, verify_all
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.lumping import Lumping, lumping_of
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import DEFAULT_GAP, Answer, Solution, Status, fields_from
-from privfunnel.solving import UNFINISHED, Line, check_disclosure, judge
+from privfunnel.solving import UNFINISHED, Line, check_disclosure, judge, lifted, lowered
 from privfunnel.storage import Stored
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Curve(Stored):
         seed: Seed of the run.
         complete: False when the run was interrupted and the curve holds what was found until then.
         target_gap: The gap in nats at which a point counts as proved optimal.
+        classes: The curve of the classes that this one was made of, or None where nothing was lumped.
     """
 
     schema: ClassVar[str] = "privfunnel/curve"
@@ -48,6 +50,7 @@ class Curve(Stored):
     seed: int
     complete: bool = True
     target_gap: float = DEFAULT_GAP
+    classes: Curve | None = None
 
     def __repr__(self) -> str:
         """One line with the number of points and the largest gap."""
@@ -135,6 +138,9 @@ class Curve(Stored):
     def at(self, disclosure: float) -> Solution:
         """The curve at any disclosure in nats: a channel that time-shares its two neighbours."""
         wanted = check_disclosure(self.problem, disclosure)
+        if self.classes is not None:
+            lumping = lumping_of(self.problem)
+            return lifted(lumping, self.classes.at(lumping.inner(wanted)), requested=wanted)
         return judge(self.problem, self._pool.answer(wanted), self.solver, self.seed, gap=self.target_gap,
                      requested=wanted, lines=self._lines)  # fmt: skip
 
@@ -181,7 +187,7 @@ class Curve(Stored):
                 "closed_form_upper": float(self.problem.upper_bound(s.disclosure)),
                 "slope": s.slope,
                 "status": s.status.value,
-                "outputs": s.channel.shape[1],
+                "outputs": s.n_outputs,
             }
             for s in self.solutions
         ]
@@ -198,7 +204,8 @@ class Curve(Stored):
             "disclosure_ceiling": self.problem.disclosure_ceiling,
             "leakage_ceiling": self.problem.leakage_ceiling,
             "problem": self.problem.to_dict(),
-            "points": [{**s.summary(), "channel": s.channel.tolist()} for s in self.solutions],
+            **({} if self.classes is None else {"classes": lumping_of(self.problem).classes.tolist()}),
+            "points": [{**s.summary(), **_without_classes(s.stored_channel())} for s in self.solutions],
             "raw": [list(point) for point in self.raw],
         }
 
@@ -211,15 +218,47 @@ class Curve(Stored):
                     "the file holds a bottleneck, not a funnel: read it with bottleneck.BottleneckCurve.load"
                 )
             problem = Problem.from_dict(data["problem"])
-            return cls(
+            shared = {"classes": data["classes"]} if "classes" in data else {}
+            points = [
+                Solution(problem=problem, **fields_from({**p, **shared}, problem)) for p in data["points"]
+            ]
+            curve = cls(
                 problem=problem,
-                solutions=tuple(Solution(problem=problem, **fields_from(p, problem)) for p in data["points"]),
+                solutions=tuple(points),
                 raw=tuple(Point(*map(float, point)) for point in data["raw"]),
                 solver=data["solver"],
                 seed=data["seed"],
                 complete=data["complete"],
                 target_gap=data["target_gap"],
             )
+            if not shared:
+                return curve
+            classes = lumping_of(problem).lumped
+            return replace(
+                curve, classes=replace(curve, problem=classes, solutions=tuple(map(lowered, points)))
+            )
+
+
+def lifted_curve(lumping: Lumping, inner: Curve, wanted: Iterable[float]) -> Curve:
+    """The curve of the members, at the ``wanted`` disclosures that the curve of the classes has points for; nats."""
+    if lumping.trivial:
+        return inner
+    verify_all(lumping.problem, [c.on_members(lumping.problem, lumping.cells) for c in inner.certificates])
+    points = {s.requested: s for s in inner.solutions}
+    at = [(r, points.get(lumping.inner(r))) for r in wanted]
+    more = lumping.h_within
+    return replace(
+        inner,
+        problem=lumping.problem,
+        solutions=tuple(lifted(lumping, point, requested=r) for r, point in at if point is not None),
+        raw=tuple(Point(point.disclosure + more, point.leakage) for point in inner.raw),
+        classes=inner,
+    )
+
+
+def _without_classes(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored channel without its classes: a curve's file holds them once."""
+    return {name: value for name, value in stored.items() if name != "classes"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,18 +16,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Point, Problem
 
 Index = NDArray[np.intp]
 
 #: Probabilities p(s|x) whose logarithms agree to this are equal: far above their rounding, far below any effect.
 EQUAL = 1e-12
+
+#: A channel of more entries than this, M·N, is given as a sparse array.
+DENSE_ENTRIES = 10_000_000
+
+#: A channel of fewer entries than this is made outright where its numbers are asked for.
+SMALL_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +54,11 @@ class Lumping:
     def n_classes(self) -> int:
         """C, the number of classes."""
         return int(self.classes.max()) + 1
+
+    @cached_property
+    def cells(self) -> NDArray[np.int32]:
+        """The classes as certificates hold them, shape (M,)."""
+        return self.classes.astype(np.int32)
 
     @property
     def trivial(self) -> bool:
@@ -145,3 +158,88 @@ def lump(problem: Problem) -> Lumping:
     rank = np.empty(first.size, dtype=np.intp)
     rank[np.argsort(first)] = np.arange(first.size)
     return Lumping(problem, rank[group.reshape(-1)])
+
+
+def singletons(problem: Problem) -> Lumping:
+    """Every public symbol a class of its own: nothing is lumped."""
+    return Lumping(problem, np.arange(problem.n_x))
+
+
+def lumping_of(problem: Problem) -> Lumping:
+    """:func:`lump`, remembered by the problem."""
+    known: Lumping | None = vars(problem).get("_lumping")
+    if known is None:
+        known = lump(problem)
+        vars(problem)["_lumping"] = known
+    return known
+
+
+@dataclass(frozen=True, eq=False)
+class ClassChannel:
+    """A channel of X held as one of its classes: M symbols and up to millions of outputs in a small table.
+
+    Attributes:
+        lumping: The classes.
+        channel: p(y|t), shape (C, N_T), rows sum to 1.
+        share: How often the output is released, with the members coupled to it; nothing is released otherwise. Less
+            than 1 only below H(X|T), where the members alone disclose more than was asked for.
+    """
+
+    lumping: Lumping
+    channel: Array
+    share: float = 1.0
+
+    @cached_property
+    def table(self) -> Channel:
+        """p(y|x), shape (M, N): dense up to ten million entries, a SciPy sparse array beyond."""
+        lifted = self.lumping.lift(self.channel)
+        if self.share < 1.0:
+            nothing = sparse.csc_array(np.full((lifted.shape[0], 1), 1.0 - self.share))
+            lifted = sparse.csc_array(sparse.hstack([self.share * lifted, nothing]))
+        return lifted.toarray() if lifted.shape[0] * lifted.shape[1] <= DENSE_ENTRIES else lifted
+
+    @property
+    def most_outputs(self) -> int:
+        """At least as many outputs as :attr:`table` has, counted without making it."""
+        sizes = np.bincount(self.lumping.classes)
+        return int(sizes @ np.count_nonzero(self.channel, axis=1)) + 1
+
+    def evaluate(self) -> Point:
+        """Disclosure and leakage in nats.
+
+        Small channels are evaluated as they are. The others by their classes, which is the same up to rounding: H(X|T)
+        is disclosed beside what the classes disclose.
+        """
+        problem = self.lumping.problem
+        if problem.n_x * self.most_outputs <= SMALL_ENTRIES:
+            return problem.evaluate(self.table)
+        inner = self.lumping.lumped.evaluate(self.channel)
+        disclosure = min(inner.disclosure + self.lumping.h_within, problem.disclosure_ceiling)
+        return Point(self.share * disclosure, self.share * inner.leakage)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "classes": self.lumping.classes.tolist(),
+            "share": self.share,
+            "class_channel": self.channel.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], problem: Problem) -> ClassChannel:
+        """Read back what :meth:`to_dict` wrote for this problem.
+
+        Raises:
+            InvalidInputError: The classes are not those of the problem, or the share is no probability.
+        """
+        lumping = lumping_of(problem)
+        if lumping.classes.tolist() != data["classes"]:
+            raise InvalidInputError(
+                "the classes of the file are not those of its problem: the file was changed"
+            )
+        share = float(data["share"])
+        if not 0.0 <= share <= 1.0:
+            raise InvalidInputError(
+                f"the share {share!r} of the file is no probability: the file was changed"
+            )
+        return cls(lumping, lumping.lumped.check_channel(data["class_channel"]), share)

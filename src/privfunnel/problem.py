@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from privfunnel import measures
 from privfunnel.errors import InvalidInputError
@@ -17,6 +18,8 @@ from privfunnel.measures import Array
 from privfunnel.storage import Stored
 
 Mask = NDArray[np.bool_]
+#: p(y|x) as it is given and returned: a dense array, or a SciPy sparse one where it would not fit.
+Channel = Any
 AnyArray = TypeVar("AnyArray", bound=np.ndarray[Any, Any])
 
 #: A table of probabilities may miss 1 by this much; it is then normalised.
@@ -251,23 +254,28 @@ class Problem(Stored):
         slope = self.leakage_ceiling / self.disclosure_ceiling if self.disclosure_ceiling > 0.0 else 0.0
         return slope * np.asarray(disclosure, dtype=np.float64)
 
-    def evaluate(self, channel: ArrayLike) -> Point:
+    def evaluate(self, channel: ArrayLike | Channel) -> Point:
         """Disclosure I(X;Y) and leakage I(S;Y) of a channel, in nats.
 
         Args:
-            channel: p(y|x), shape (M, N) or (number of :attr:`all_x_labels`, N), rows sum to 1.
+            channel: p(y|x), shape (M, N) or (number of :attr:`all_x_labels`, N), rows sum to 1; an array, or a SciPy
+                sparse array.
         """
         channel = self.check_channel(channel)
-        p_xy = channel * self.p_x[:, None]
+        p_xy = (
+            channel * self.p_x[:, None]
+            if isinstance(channel, np.ndarray)
+            else channel.multiply(self.p_x[:, None])
+        )
         p_sy = self._p_sx @ channel
         disclosure = min(float(measures.mutual_information(p_xy)), self.disclosure_ceiling)
         # S − X − Y is a Markov chain: what the rounding adds beyond the data-processing inequality is not real.
         leakage = min(float(measures.mutual_information(p_sy)), self.leakage_ceiling, disclosure)
         return Point(disclosure, leakage)
 
-    def check_channel(self, channel: ArrayLike) -> Array:
+    def check_channel(self, channel: ArrayLike | Channel) -> Channel:
         """Validate a channel, drop the rows of dropped symbols, and normalise its rows exactly; shape (M, N)."""
-        channel = _as_table(channel, "channel")
+        channel = _as_sparse(channel) if sparse.issparse(channel) else _as_table(channel, "channel")
         if channel.shape[0] == len(self._all_x_labels):
             channel = channel[self._kept_x]
         if channel.shape[0] != self.n_x:
@@ -280,11 +288,15 @@ class Problem(Stored):
             raise InvalidInputError(
                 f"row {worst} of the channel sums to {sums[worst]:.6g}, not to 1: rows are p(y|x)"
             )
-        return np.asarray(channel / sums[:, None])
+        if isinstance(channel, np.ndarray):
+            return np.asarray(channel / sums[:, None])
+        return channel.multiply(1.0 / sums[:, None]).tocsc()
 
-    def restore(self, channel: ArrayLike) -> Array:
+    def restore(self, channel: ArrayLike | Channel) -> Channel:
         """Give a channel its rows for dropped symbols back: they release Y drawn from p(y), which says nothing."""
         channel = self.check_channel(channel)
+        if self._kept_x.all():
+            return channel
         full = np.tile(self.p_x @ channel, (len(self._all_x_labels), 1))
         full[self._kept_x] = channel
         return full
@@ -354,6 +366,19 @@ class Problem(Stored):
 def _frozen(array: AnyArray) -> AnyArray:
     array.setflags(write=False)
     return array
+
+
+def _as_sparse(channel: Channel) -> Channel:
+    """A sparse channel as float64 columns, or InvalidInputError where an entry is no probability."""
+    columns = sparse.csc_array(channel, dtype=np.float64)
+    if columns.shape[0] * columns.shape[1] == 0:
+        raise InvalidInputError(f"channel has shape {columns.shape}: give a matrix with rows and columns")
+    bad = ~(np.isfinite(columns.data) & (columns.data >= 0.0))
+    if bad.any():
+        raise InvalidInputError(
+            f"channel has the entry {columns.data[bad][0]:g}: entries must be finite and ≥ 0"
+        )
+    return columns
 
 
 def _as_table(values: ArrayLike, name: str) -> Array:

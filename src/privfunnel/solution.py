@@ -11,8 +11,9 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.errors import InvalidInputError
+from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.storage import Stored
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Solution(Stored):
 
     Attributes:
         problem: The problem it solves.
-        channel: p(y|x), shape (M, N).
+        mapping: p(y|x) as it is held: an array (M, N), or a channel of classes; see :attr:`channel`.
         disclosure: I(X;Y) of the channel.
         leakage: I(S;Y) of the channel.
         lower_bound: Proved lower bound on L(R) at the asked disclosure (at the channel's own for a leakage budget).
@@ -128,7 +129,7 @@ class Solution(Stored):
     schema: ClassVar[str] = "privfunnel/solution"
 
     problem: Problem
-    channel: Array
+    mapping: Array | ClassChannel
     disclosure: float
     leakage: float
     lower_bound: float
@@ -150,7 +151,7 @@ class Solution(Stored):
         """One line with the numbers."""
         return (
             f"Solution({self.status.value}: disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
-            f"{self.lower_bound:.6g} nats by {self.bound_source}, {self.channel.shape[1]} outputs, {self.solver})"
+            f"{self.lower_bound:.6g} nats by {self.bound_source}, {self.n_outputs} outputs, {self.solver})"
         )
 
     @property
@@ -158,14 +159,27 @@ class Solution(Stored):
         """Leakage above the proved lower bound, in nats, never negative."""
         return max(self.leakage - self.lower_bound, 0.0)
 
+    @property
+    def channel(self) -> Channel:
+        """p(y|x), shape (M, N): an array, or a SciPy sparse array where M·N exceeds ten million."""
+        return self.mapping.table if isinstance(self.mapping, ClassChannel) else self.mapping
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the channel; of the channel of the classes where symbols were lumped."""
+        held = self.mapping.channel if isinstance(self.mapping, ClassChannel) else self.mapping
+        return int(held.shape[1])
+
     @cached_property
     def p_y(self) -> Array:
         """p(y), shape (N,)."""
         return np.asarray(self.problem.p_x @ self.channel)
 
     @cached_property
-    def p_x_given_y(self) -> Array:
-        """Posteriors p(x|y), shape (M, N); the column of an output that never occurs is 0."""
+    def p_x_given_y(self) -> Channel:
+        """Posteriors p(x|y), shape (M, N), as dense as the channel; the column of an output that never occurs is 0."""
+        if not isinstance(self.channel, np.ndarray):
+            return self.channel.multiply(self.problem.p_x[:, None]).multiply(1.0 / self.p_y).tocsc()
         p_xy = self.channel * self.problem.p_x[:, None]
         return np.divide(p_xy, self.p_y, out=np.zeros_like(p_xy), where=self.p_y > 0.0)
 
@@ -177,7 +191,11 @@ class Solution(Stored):
     @property
     def kkt_residual(self) -> float:
         """Distance from stationarity: see :func:`kkt_residual`."""
-        return kkt_residual(self.problem, self.channel)
+        if isinstance(
+            self.mapping, ClassChannel
+        ):  # members are released in full: only the classes can be improved
+            return kkt_residual(self.mapping.lumping.lumped, self.mapping.channel)
+        return kkt_residual(self.problem, self.mapping)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form; certificates and records live in files of their own."""
@@ -185,9 +203,15 @@ class Solution(Stored):
             **self.heading(),
             "units": "nats",
             **self.summary(),
-            "channel": self.channel.tolist(),
+            **self.stored_channel(),
             "problem": self.problem.to_dict(),
         }
+
+    def stored_channel(self) -> dict[str, Any]:
+        """The channel as files hold it: its rows, or classes and the channel of the classes."""
+        if isinstance(self.mapping, ClassChannel):
+            return self.mapping.to_dict()
+        return {"channel": self.mapping.tolist()}
 
     def summary(self) -> dict[str, Any]:
         """The numbers without channel and problem, JSON-ready, in nats."""
@@ -223,8 +247,13 @@ class Solution(Stored):
 
 def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
     """Fields of a :class:`Solution` from its stored summary and channel, the channel re-evaluated."""
-    channel = problem.check_channel(data["channel"])
-    point = problem.evaluate(channel)
+    mapping: Array | ClassChannel
+    if "classes" in data:
+        mapping = ClassChannel.from_dict(data, problem)
+        point = mapping.evaluate()
+    else:
+        mapping = problem.check_channel(data["channel"])
+        point = problem.evaluate(mapping)
     for name, value in (("disclosure", point.disclosure), ("leakage", point.leakage)):
         if abs(float(data[name]) - value) > FEASIBILITY:
             raise InvalidInputError(
@@ -244,7 +273,7 @@ def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
         "steps", "seconds", "message",
     )  # fmt: skip
     return {
-        "channel": channel,
+        "mapping": mapping,
         "disclosure": point.disclosure,
         "leakage": point.leakage,
         "status": status,

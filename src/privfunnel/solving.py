@@ -6,12 +6,16 @@ import math
 import time
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
+from privfunnel.lumping import ClassChannel, Lumping, lumping_of, singletons
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
 from privfunnel.solvers import registry
@@ -30,9 +34,13 @@ def solve(
     seed: int = 0,
     throw: bool = True,
     progress: Listener | None = None,
+    lump: bool = True,
     **options: Any,
 ) -> Solution:
     """Solve one point of the funnel.
+
+    Public symbols with the same p(s|x) are solved as one class, which loses nothing: see
+    :mod:`privfunnel.lumping`.
 
     Args:
         problem: The problem.
@@ -42,6 +50,7 @@ def solve(
         seed: Fixes all randomness.
         throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so.
         progress: Called with news of a long run.
+        lump: False to hand the solver every public symbol, also those with the same p(s|x).
         **options: Options of the solver, e.g. ``restarts=10``.
 
     Returns:
@@ -57,37 +66,91 @@ def solve(
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("give exactly one of disclosure= (nats to keep) and leakage= (nats to spend)")
     started = time.perf_counter()
-    wanted = budget = None
+    lumping = lumping_of(problem) if lump else singletons(problem)
+    classes = lumping.lumped
+    wanted = target = budget = None
     if disclosure is not None:
         try:
             wanted = check_disclosure(problem, disclosure)
         except InfeasibleError as error:
             if throw:
                 raise
-            answer = Answer(
-                channel=channels.identity(problem.n_x), status=Status.INFEASIBLE, message=str(error)
-            )
-            return judge(problem, answer, chosen.name, seed, requested=problem.disclosure_ceiling)
-        answer = end_of_curve(problem, wanted) or chosen.solve(problem, wanted, seed=seed, progress=progress)
+            whole = channels.identity(classes.n_x)
+            answer = Answer(channel=whole, status=Status.INFEASIBLE, message=str(error))
+            inner = judge(classes, answer, chosen.name, seed, requested=classes.disclosure_ceiling)
+            return lifted(lumping, inner, requested=problem.disclosure_ceiling)
+        target = lumping.inner(wanted)
+        answer = end_of_curve(classes, target) or chosen.solve(classes, target, seed=seed, progress=progress)
     else:
         budget = _check_budget(leakage)
-        if budget >= problem.leakage_ceiling:
-            answer = Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
+        if budget >= classes.leakage_ceiling:
+            answer = Answer(channel=channels.identity(classes.n_x), status=Status.OPTIMAL)
         else:
-            answer = chosen.solve_leakage(problem, budget, seed=seed, progress=progress)
-    solution = judge(
-        problem,
+            answer = chosen.solve_leakage(classes, budget, seed=seed, progress=progress)
+    inner = judge(
+        classes,
         answer,
         chosen.name,
         seed,
         gap=chosen.target_gap,
-        requested=wanted,
+        requested=target,
         budget=budget,
         seconds=time.perf_counter() - started,
     )
+    solution = lifted(lumping, inner, requested=wanted)
     if throw:
         _raise_or_warn(solution)
     return solution
+
+
+def lifted(lumping: Lumping, inner: Solution, *, requested: float | None) -> Solution:
+    """A solution for the classes as one for their members: H(X|T) more disclosure at the same leakage.
+
+    Args:
+        lumping: The classes.
+        inner: A solution of ``lumping.lumped``.
+        requested: The disclosure asked of the members in nats, or None.
+    """
+    if lumping.trivial:
+        return inner
+    assert isinstance(inner.mapping, np.ndarray)
+    # Below H(X|T) the members alone disclose more than was asked for: release them only some of the time.
+    below = requested is not None and requested < lumping.h_within
+    share = float(requested or 0.0) / lumping.h_within if below else 1.0
+    mapping = ClassChannel(lumping, inner.mapping, share)
+    point, upper = mapping.evaluate(), inner.disclosure_upper_bound
+    proof = inner.certificate
+    if proof is not None:
+        proof = proof.on_members(lumping.problem, lumping.cells)
+        proof.verify(lumping.problem)
+    return replace(
+        inner,
+        problem=lumping.problem,
+        mapping=mapping,
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        lower_bound=min(inner.lower_bound, point.leakage),
+        certificate=proof,
+        requested=requested,
+        disclosure_upper_bound=None if upper is None else upper + lumping.h_within,
+    )
+
+
+def lowered(solution: Solution) -> Solution:
+    """The solution for the classes that :func:`lifted` made this one of, without its certificate."""
+    if not isinstance(solution.mapping, ClassChannel):
+        return solution
+    lumping, channel = solution.mapping.lumping, solution.mapping.channel
+    point, requested = lumping.lumped.evaluate(channel), solution.requested
+    return replace(
+        solution,
+        problem=lumping.lumped,
+        mapping=channel,
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        certificate=None,
+        requested=None if requested is None else lumping.inner(requested),
+    )
 
 
 def free_disclosure(problem: Problem) -> float:
@@ -198,7 +261,7 @@ def judge(
         slope = min(stationarity(problem, channel)[1], 1.0)
     return Solution(
         problem=problem,
-        channel=channel,
+        mapping=channel,
         disclosure=point.disclosure,
         leakage=point.leakage,
         lower_bound=lower,

@@ -13,13 +13,14 @@ import numpy as np
 
 from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
-from privfunnel.curve import AchievedPoints, Curve
+from privfunnel.curve import AchievedPoints, Curve, lifted_curve
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
+from privfunnel.lumping import Lumping, lumping_of, singletons
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
-from privfunnel.solving import UNFINISHED, Line, check_disclosure, end_of_curve, judge
+from privfunnel.solving import UNFINISHED, Line, check_disclosure, end_of_curve, judge, lifted
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000
@@ -35,6 +36,7 @@ def trace(
     seed: int = 0,
     throw: bool = True,
     progress: Listener | None = None,
+    lump: bool = True,
     **options: Any,
 ) -> Curve:
     """Trace the funnel's curve.
@@ -52,6 +54,7 @@ def trace(
         seed: Fixes all randomness.
         throw: If True, warn of points that did not converge; if False their status says so.
         progress: Called with news of a long run.
+        lump: False to hand the solver every public symbol, also those with the same p(s|x).
         **options: Options of the solver.
 
     Returns:
@@ -60,7 +63,7 @@ def trace(
     found: PartialCurve | None = None
     try:
         for item in tracing(problem, points=points, disclosures=disclosures, refine=refine, solver=solver, seed=seed,
-                            progress=progress, **options):  # fmt: skip
+                            progress=progress, lump=lump, **options):  # fmt: skip
             found = item
     except KeyboardInterrupt:
         if found is None:
@@ -77,30 +80,37 @@ class PartialCurve:
     """What a run has found so far.
 
     Attributes:
-        problem: The problem.
+        lumping: The problem and its classes.
         solver: The solver.
         seed: Seed of the run.
         wanted: The disclosures of the curve, in nats, those of the refinements so far included.
-        answers: The solver's answers until now, in the order found.
+        answers: The solver's answers for the classes until now, in the order found.
         complete: True for the last item of a run that was not interrupted.
     """
 
-    problem: Problem
+    lumping: Lumping
     solver: Solver
     seed: int
     wanted: tuple[float, ...]
     answers: tuple[Answer, ...] = ()
     complete: bool = False
 
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.lumping.problem
+
     @cached_property
     def newest(self) -> Solution:
         """The answer that was found last, judged by itself."""
-        return judge(self.problem, self.answers[-1], self.solver.name, self.seed, gap=self.solver.target_gap)
+        classes = self.lumping.lumped
+        found = judge(classes, self.answers[-1], self.solver.name, self.seed, gap=self.solver.target_gap)
+        return lifted(self.lumping, found, requested=None)
 
     def curve(self) -> Curve:
         """The curve of everything found: where the run is not complete, up to the largest disclosure reached."""
         return assemble(
-            self.problem, self.answers, self.wanted, self.solver, self.seed, complete=self.complete
+            self.lumping, self.answers, self.wanted, self.solver, self.seed, complete=self.complete
         )
 
 
@@ -113,6 +123,7 @@ def tracing(
     solver: str | Solver = "auto",
     seed: int = 0,
     progress: Listener | None = None,
+    lump: bool = True,
     **options: Any,
 ) -> Iterator[PartialCurve]:
     """Trace the funnel's curve and say what has been found after each answer.
@@ -133,26 +144,53 @@ def tracing(
         wanted = sorted({check_disclosure(problem, value) for value in disclosures})
         if not wanted:
             raise InvalidInputError("disclosures is empty: give at least one value in nats")
-    start = PartialCurve(problem=problem, solver=chosen, seed=seed, wanted=tuple(wanted))
+    lumping = lumping_of(problem) if lump else singletons(problem)
+    start = PartialCurve(lumping=lumping, solver=chosen, seed=seed, wanted=tuple(wanted))
     return _follow(start, int(refine), progress)
 
 
 def _follow(found: PartialCurve, refine: int, progress: Listener | None) -> Iterator[PartialCurve]:
     """Run the solver over the wanted disclosures and then where the curve bends most."""
-    problem, solver, seed = found.problem, found.solver, found.seed
-    inner = [r for r in found.wanted if end_of_curve(problem, r) is None]
+    lumping, solver, seed = found.lumping, found.solver, found.seed
+    problem = lumping.lumped
+    inner = [r for r in _inner(lumping, found.wanted) if end_of_curve(problem, r) is None]
     for answer in solver.trace(problem, inner, seed=seed, progress=progress) if inner else ():
         found = replace(found, answers=(*found.answers, answer))
         yield found
     for _ in range(refine):
-        extra = _bend(problem, found.answers, found.wanted)
+        extra = _bend(problem, found.answers, _inner(lumping, found.wanted))
         answer = solver.solve(problem, extra, seed=seed, progress=progress)
-        found = replace(found, answers=(*found.answers, answer), wanted=tuple(sorted((*found.wanted, extra))))
+        further = extra + lumping.h_within
+        found = replace(
+            found, answers=(*found.answers, answer), wanted=tuple(sorted((*found.wanted, further)))
+        )
         yield found
     yield replace(found, complete=True)
 
 
+def _inner(lumping: Lumping, wanted: Iterable[float]) -> list[float]:
+    """The disclosures of the classes behind those of their members, each once, ascending; nats."""
+    if lumping.trivial:
+        return list(wanted)
+    return sorted({lumping.inner(disclosure) for disclosure in wanted})
+
+
 def assemble(
+    lumping: Lumping,
+    found: Iterable[Answer],
+    wanted: Iterable[float],
+    solver: Solver,
+    seed: int,
+    *,
+    complete: bool = True,
+) -> Curve:
+    """Build a curve at the wanted disclosures in nats from whatever answers there are for the classes."""
+    wanted = list(wanted)
+    inner = _assemble(lumping.lumped, found, _inner(lumping, wanted), solver, seed, complete=complete)
+    return lifted_curve(lumping, inner, wanted)
+
+
+def _assemble(
     problem: Problem,
     found: Iterable[Answer],
     wanted: Iterable[float],
@@ -161,7 +199,7 @@ def assemble(
     *,
     complete: bool = True,
 ) -> Curve:
-    """Build a curve at the wanted disclosures from whatever answers there are."""
+    """The curve of the classes."""
     answers, wanted = list(found), list(wanted)
     usable = [a for a in answers if a.status is not Status.FAILED]
     if not usable and any(end_of_curve(problem, r) is None for r in wanted):

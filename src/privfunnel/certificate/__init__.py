@@ -20,7 +20,7 @@ Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`
 from __future__ import annotations
 
 from privfunnel.certificate.bundle import load_bundle, save_bundle
-from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
+from privfunnel.certificate.certificate import Certificate, cell_columns, combine, components, verify_all
 from privfunnel.certificate.checker import LEAF, SHRINK, Case, Proof, check
 from privfunnel.certificate.exclusion import rivalry, rivals
 
@@ -30,6 +30,7 @@ __all__ = [
     "Case",
     "Certificate",
     "Proof",
+    "cell_columns",
     "check",
     "combine",
     "components",

@@ -17,15 +17,16 @@ from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.storage import write_whole
 
 SCHEMA = "privfunnel/certificate"
-SCHEMA_VERSION = 1
+#: Version 2 has certificates over cells of public symbols; files without them are still written as version 1.
+SCHEMA_VERSION = 2
 
 _TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
 
 
 def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate]) -> None:
     """Write certificates, e.g. those of a curve, as one compressed ``.npz`` file, whole or not at all."""
-    data: dict[str, Any] = {"schema": np.array(SCHEMA), "version": np.array(SCHEMA_VERSION)}
-    count = 0
+    data: dict[str, Any] = {"schema": np.array(SCHEMA)}
+    count, version = 0, 1
     for c, certificate in enumerate(certificates):
         count += 1
         data[f"{c}.fingerprint"] = np.array(certificate.fingerprint)
@@ -34,9 +35,11 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
         data[f"{c}.claims"] = np.array([proof.claim for proof in certificate.proofs])
         if certificate.coarsening is not None:
             data[f"{c}.coarsening"] = certificate.coarsening
+        if certificate.cells is not None:
+            data[f"{c}.cells"], version = certificate.cells, SCHEMA_VERSION
         for t, proof in enumerate(certificate.proofs):
             data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
-    data["count"] = np.array(count)
+    data["count"], data["version"] = np.array(count), np.array(version)
     write_whole(path, lambda stream: np.savez_compressed(stream, **data))
 
 
@@ -50,9 +53,9 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as data:
             if str(data["schema"]) != SCHEMA:
                 raise CertificateError(f"{str(path)!r} is not a certificate file: give one written by save")
-            if int(data["version"]) != SCHEMA_VERSION:
+            if not 1 <= int(data["version"]) <= SCHEMA_VERSION:
                 raise CertificateError(
-                    f"{str(path)!r} has certificate version {int(data['version'])}, this release reads "
+                    f"{str(path)!r} has certificate version {int(data['version'])}, this release reads up to "
                     f"{SCHEMA_VERSION}: update privfunnel or write the file again"
                 )
             return tuple(_read(data, c) for c in range(int(data["count"])))
@@ -88,7 +91,10 @@ def _read(data: Any, c: int) -> Certificate:
                 first=first.astype(np.int32),
             )
         )
-    groups = data[f"{c}.coarsening"].astype(np.int32) if f"{c}.coarsening" in data else None
+    groups, cells = (
+        data[f"{c}.{name}"].astype(np.int32) if f"{c}.{name}" in data else None
+        for name in ("coarsening", "cells")
+    )
     return Certificate(
         fingerprint=str(data[f"{c}.fingerprint"]),
         prices=data[f"{c}.prices"].astype(np.float64),
@@ -97,4 +103,5 @@ def _read(data: Any, c: int) -> Certificate:
         intercept=intercept,
         proofs=tuple(proofs),
         coarsening=groups,
+        cells=cells,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
+
+#: Columns whose entries agree to this share are one class: the margin of :func:`rivalry` is a hundred times as wide.
+ONE_CLASS = 1e-12
 
 
 def components(p_s_given_x: Array) -> list[tuple[Index, Index]]:
@@ -55,6 +58,8 @@ class Certificate:
         proofs: One tree a component, in the order of :func:`components`.
         coarsening: None, or for each private symbol the group it is merged into, shape (K,): since S' is then a
             function of S, a bound on its leakage is a bound on S's.
+        cells: None, or for each public symbol the cell it belongs to, shape (M,). Prices are then equal within a
+            cell, and the trees' symbols are cells: see :func:`cell_columns`.
     """
 
     fingerprint: str
@@ -64,7 +69,9 @@ class Certificate:
     intercept: float
     proofs: tuple[Proof, ...]
     coarsening: NDArray[np.int32] | None = None
+    cells: NDArray[np.int32] | None = None
     _verified: set[str] = field(default_factory=set, init=False, repr=False)
+    _members: dict[str, Certificate] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.prices.setflags(write=False)
@@ -81,14 +88,24 @@ class Certificate:
         slope: float,
         proofs: Sequence[Proof],
         coarsening: NDArray[np.int32] | None = None,
+        cells: NDArray[np.int32] | None = None,
     ) -> Certificate:
         """The certificate of some trees; claims nothing that :meth:`verify` would not compute from them."""
         value = combine([proof.claim for proof in proofs], slope)
-        intercept = _intercept(problem, prices, slope, value, coarsening)
-        return cls(
+        made = cls(
             fingerprint=problem.fingerprint, prices=np.array(prices), slope=float(slope), value=value,
-            intercept=intercept - 1e-13, proofs=tuple(proofs), coarsening=coarsening,
+            intercept=0.0, proofs=tuple(proofs), coarsening=coarsening, cells=cells,
         )  # fmt: skip
+        return replace(made, intercept=made._line(problem) - 1e-13)
+
+    def on_members(self, problem: Problem, cells: NDArray[np.int32]) -> Certificate:
+        """This certificate of a table of classes for ``problem``, whose symbol x belongs to class ``cells[x]``."""
+        known = self._members.get(problem.fingerprint)
+        if known is None:
+            prices = self.prices[cells]
+            known = Certificate.build(problem, prices, self.slope, self.proofs, self.coarsening, cells)
+            self._members[problem.fingerprint] = known
+        return known
 
     @property
     def n_nodes(self) -> int:
@@ -127,7 +144,7 @@ class Certificate:
             raise CertificateError(
                 f"the certificate claims min F ≥ {self.value!r}, its trees prove {proved!r}"
             )
-        line = _intercept(problem, self.prices, self.slope, self.value, self.coarsening)
+        line = self._line(problem)
         if not self.intercept <= line:
             raise CertificateError(
                 f"the certificate claims the line {self.intercept!r} at R = 0, it proves {line!r}"
@@ -139,8 +156,10 @@ class Certificate:
         digest = hashlib.sha256(self.fingerprint.encode())
         digest.update(repr((self.slope, self.value, self.intercept, len(self.proofs))).encode())
         arrays: list[NDArray[Any]] = [self.prices]
-        if self.coarsening is not None:
-            arrays.append(self.coarsening)
+        for groups in (self.coarsening, self.cells):
+            digest.update(b"none" if groups is None else b"some")
+            if groups is not None:
+                arrays.append(groups)
         for proof in self.proofs:
             digest.update(repr(proof.claim).encode())
             arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
@@ -149,11 +168,22 @@ class Certificate:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
+    def _line(self, problem: Problem) -> float:
+        """``H(S) + a·p_x − μ H(X) + value``, lowered by a rounding allowance: what the line is at R = 0, in nats."""
+        groups = self.coarsening
+        p_s = problem.p_s if groups is None else _coarsen(problem.p_sx, groups).sum(axis=1)
+        h_s, h_x = float(measures.entropy(p_s)), problem.disclosure_ceiling
+        paid = float(self.prices @ problem.p_x)
+        size = h_s + self.slope * h_x + float(np.abs(self.prices) @ problem.p_x) + abs(self.value) + 1.0
+        return h_s + paid - self.slope * h_x + self.value - (problem.n_x + problem.n_s + 16) * _EPS * size
+
     def _check_shapes(self, problem: Problem) -> None:
         numbers = np.array([self.slope, self.value, self.intercept])
         sound = self.prices.shape == (problem.n_x,) and self.prices.dtype == np.float64
         if not (sound and np.all(np.abs(self.prices) <= LARGEST)):
             raise CertificateError(f"the certificate's prices are not {problem.n_x} usable numbers")
+        if self.cells is not None:
+            self._check_cells(self.cells)
         if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0):
             raise CertificateError("the certificate's slope, value or line is not a usable number")
         groups = self.coarsening
@@ -163,6 +193,23 @@ class Certificate:
             and 0 <= groups.min() <= groups.max() < problem.n_s
         ):
             raise CertificateError(f"the certificate's coarsening does not map {problem.n_s} private symbols")
+
+    def _check_cells(self, cells: NDArray[np.int32]) -> None:
+        if cells.shape != self.prices.shape or cells.dtype != np.int32:
+            raise CertificateError(
+                f"the certificate's cells are not those of {self.prices.size} public symbols"
+            )
+        numbers, first = np.unique(cells, return_index=True)
+        if not np.array_equal(numbers, np.arange(numbers.size)):
+            raise CertificateError(f"the certificate's {numbers.size} cells are not numbered from 0 on")
+        if not np.array_equal(self.prices, self.prices[first][cells]):
+            raise CertificateError("the certificate's prices differ within a cell: it is damaged")
+
+    def _cell_prices(self) -> Array:
+        """The prices of the trees' symbols: of the cells where there are any, shape (C,), of all M otherwise."""
+        if self.cells is None:
+            return self.prices
+        return np.asarray(self.prices[np.unique(self.cells, return_index=True)[1]])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate as one ``.npz`` file."""
@@ -189,26 +236,50 @@ def verify_all(problem: Problem, certificates: Iterable[Certificate]) -> None:
     Raises:
         CertificateError: One of them does not prove what it claims; :meth:`Certificate.verify` says of each if it does.
     """
-    alike: dict[bytes | None, list[Certificate]] = {}
+    alike: dict[tuple[bytes, bytes], list[Certificate]] = {}
     for certificate in dict.fromkeys(certificates):  # a line may prove several points
         if not certificate._proved(problem):
             certificate._check_shapes(problem)
-            groups = certificate.coarsening
-            alike.setdefault(None if groups is None else groups.tobytes(), []).append(certificate)
+            key = tuple(b"" if groups is None else groups.tobytes()
+                        for groups in (certificate.coarsening, certificate.cells))  # fmt: skip
+            alike.setdefault((key[0], key[1]), []).append(certificate)
     for together in alike.values():
-        p_s_given_x = _coarsen(problem.p_s_given_x, together[0].coarsening)
-        parts = components(p_s_given_x)
-        for certificate in together:
-            if len(parts) != len(certificate.proofs):
-                raise CertificateError(
-                    f"the certificate has {len(certificate.proofs)} trees for {len(parts)} components: it is damaged"
-                )
-        for number, (s, x) in enumerate(parts):
-            columns = np.ascontiguousarray(p_s_given_x[np.ix_(s, x)].T)
-            cases = [Case(prices=c.prices[x], slope=c.slope, proof=c.proofs[number]) for c in together]
-            check(columns, cases)
-        for certificate in together:
-            certificate._conclude(problem)
+        _verify_alike(problem, together)
+
+
+def _verify_alike(problem: Problem, together: list[Certificate]) -> None:
+    """Verify certificates that share coarsening and cells, so that their trees speak of the same columns."""
+    table, exact = cell_columns(_coarsen(problem.p_s_given_x, together[0].coarsening), together[0].cells)
+    parts = components(table)
+    for certificate in together:
+        if len(parts) != len(certificate.proofs):
+            raise CertificateError(
+                f"the certificate has {len(certificate.proofs)} trees for {len(parts)} components: it is damaged"
+            )
+    for number, (s, x) in enumerate(parts):
+        columns = np.ascontiguousarray(table[np.ix_(s, x)].T)
+        cases = [Case(prices=c._cell_prices()[x], slope=c.slope, proof=c.proofs[number]) for c in together]
+        check(columns, cases, exclusive=exact)
+    for certificate in together:
+        certificate._conclude(problem)
+
+
+def cell_columns(p_s_given_x: Array, cells: NDArray[np.int32] | None) -> tuple[Array, bool]:
+    """Columns (K, C) that a tree over cells may use in place of p(s|x), and whether each cell is one class.
+
+    A multiplier q with Σ exp q ≤ 1 has no positive entry, so that p_x·q ≥ p̄_c·q for every x of cell c, p̄_c being the
+    elementwise maximum of its columns; and Σ_{x∈c} −w_x log w_x ≥ −W_c log W_c with W_c = Σ_{x∈c} w_x. Hence the bound
+    of a box of W over the columns p̄_c holds for every posterior w with these sums. Where the members' columns are
+    equal up to rounding this is the certificate of the lumped table, rivals included.
+    """
+    if cells is None:
+        return p_s_given_x, True
+    order = np.argsort(cells, kind="stable")
+    start = np.searchsorted(cells[order], np.arange(int(cells.max()) + 1))
+    sorted_columns = p_s_given_x[:, order]
+    highest = np.maximum.reduceat(sorted_columns, start, axis=1)
+    lowest = np.minimum.reduceat(sorted_columns, start, axis=1)
+    return highest, bool(np.all(highest - lowest <= ONE_CLASS * highest))
 
 
 def _coarsen(p_s_given_x: Array, groups: NDArray[np.int32] | None) -> Array:
@@ -219,14 +290,3 @@ def _coarsen(p_s_given_x: Array, groups: NDArray[np.int32] | None) -> Array:
     np.add.at(merged, groups, p_s_given_x)
     kept: Array = merged[merged.sum(axis=1) > 0.0]
     return kept
-
-
-def _intercept(
-    problem: Problem, prices: Array, slope: float, value: float, groups: NDArray[np.int32] | None
-) -> float:
-    """``H(S) + a·p_x − μ H(X) + value``, lowered by a rounding allowance."""
-    p_s = problem.p_s if groups is None else _coarsen(problem.p_sx, groups).sum(axis=1)
-    h_s, h_x = float(measures.entropy(p_s)), problem.disclosure_ceiling
-    paid = float(prices @ problem.p_x)
-    size = h_s + slope * h_x + float(np.abs(prices) @ problem.p_x) + abs(value) + 1.0
-    return h_s + paid - slope * h_x + value - (problem.n_x + problem.n_s + 16) * _EPS * size

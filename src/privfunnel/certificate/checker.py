@@ -72,7 +72,7 @@ class _Forest:
     Node arrays are those of :class:`Proof`, one tree after the other; ``case`` (n,) says whose node it is.
     """
 
-    def __init__(self, columns: Array, cases: Sequence[Case]) -> None:
+    def __init__(self, columns: Array, cases: Sequence[Case], *, exclusive: bool) -> None:
         proofs = [case.proof for case in cases]
         sizes = np.array([proof.n_nodes for proof in proofs])
         self.columns = columns
@@ -89,28 +89,29 @@ class _Forest:
         self.prices = np.array([case.prices for case in cases])
         self.slope = np.array([case.slope for case in cases])
         # Cases of neighbouring slopes often have the same rivals.
-        thresholds = rivalry(columns)
+        thresholds = rivalry(columns) if exclusive else np.full((len(columns), len(columns)), np.inf)
         patterns: dict[bytes, int] = {}
         self.allied: list[Array] = []
         self.pattern = np.empty(len(cases), dtype=np.intp)
         for number, case in enumerate(cases):
-            exclusive = rivals(thresholds, case.slope)
-            self.pattern[number] = patterns.setdefault(exclusive.tobytes(), len(self.allied))
+            excluded = rivals(thresholds, case.slope)
+            self.pattern[number] = patterns.setdefault(excluded.tobytes(), len(self.allied))
             if self.pattern[number] == len(self.allied):
-                self.allied.append(1.0 - exclusive.astype(np.float64))
+                self.allied.append(1.0 - excluded.astype(np.float64))
 
 
-def check(columns: Array, cases: Sequence[Case]) -> None:
+def check(columns: Array, cases: Sequence[Case], *, exclusive: bool = True) -> None:
     """Raise CertificateError unless every tree proves its case on the simplex of one component.
 
     Args:
         columns: Pᵀ of the component, shape (M_c, K_c).
         cases: The trees, and what they are to prove.
+        exclusive: Whether rivals may be used: not where a column stands for different ones.
     """
     for case in cases:
         _check_tree(columns, case.proof)
     n_x = columns.shape[0]
-    forest = _Forest(columns, cases)
+    forest = _Forest(columns, cases, exclusive=exclusive)
     seen = np.zeros(forest.case.size, dtype=bool)
     n = len(cases)
     pending = [(forest.roots, np.zeros((n, n_x)), np.ones((n, n_x)))]

@@ -17,6 +17,7 @@ from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError, PrivFunnelError, RetiredOptionWarning, need
+from privfunnel.lumping import singletons
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
@@ -213,7 +214,7 @@ def _judge(
     """Evaluate every channel and assemble the curve that time sharing makes of them."""
     usable = {i: a for i, a in answers.items() if a.status is not Status.FAILED}
     message = message or next((a.message for a in answers.values() if a.message), "")
-    curve = assemble(problem, list(usable.values()), grid, solver, seed) if usable else None
+    curve = assemble(singletons(problem), list(usable.values()), grid, solver, seed) if usable else None
     leakage = np.full(len(grid), np.nan)
     residual: list[float] = []
     for i, answer in usable.items():

@@ -20,6 +20,7 @@ from privfunnel.errors import InvalidInputError, PrivFunnelWarning
 from privfunnel.explorer import examples, exports, profile
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
+from privfunnel.lumping import lumping_of
 from privfunnel.report import chart, view
 from privfunnel.solution import Solution
 from privfunnel.solvers import registry
@@ -242,7 +243,8 @@ def curve_of(workspace: Workspace) -> Curve:
         chosen = registry.get(found.solver)
         problem = workspace.setting().problem
         wanted = found.wanted(problem)
-        made = assemble(problem, list(found.answers), wanted, chosen, SEED, complete=found.complete)
+        answers = list(found.answers)
+        made = assemble(lumping_of(problem), answers, wanted, chosen, SEED, complete=found.complete)
         stored = len(found.answers), made
         workspace.put("curve", stored)
     curve: Curve = stored[1]
