@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from privfunnel.audit import Audit, Information, Interval
+    from privfunnel.audit.effort import EffortKeywords
     from privfunnel.engines import ReadOptions
     from privfunnel.mechanism import Mechanism
 
@@ -86,9 +87,7 @@ def command(
       privfunnel audit patients.csv release.csv --mechanism design/mechanism.json
       privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.5 --disclosure 60%
     """
-    from privfunnel import audit
     from privfunnel.mechanism import Mechanism
-    from privfunnel.storage import write_json
 
     if len(tables) > 2:
         raise InvalidInputError(f"{len(tables)} tables are too many: give the original and the released one")
@@ -98,6 +97,7 @@ def command(
             "the mechanism brings its own columns and bins: leave --private, --public and --bin out"
         )
     read = read_options(**reading)
+    roles: dict[str, Any] = {"private": private, "public": public, "bins": bins}
     if holdout is not None:
         if len(tables) != 1 or mechanism is not None:
             raise InvalidInputError(
@@ -105,37 +105,52 @@ def command(
             )
         asked = {"disclosure": disclosure, "leakage": leakage}
         solving = {"solver": solver, "seed": seed, "bootstrap": bootstrap, **parse_options(options, restarts)}
-        _held_out(tables[0], private, public, bins, read, holdout, asked, solving, as_json=as_json, out=out)
+        _tell(*_held_out(tables[0], roles, read, holdout, asked, solving), as_json=as_json, out=out)
         return
     if disclosure or leakage:
         raise InvalidInputError(
             "--disclosure and --leakage are for --holdout: leave them out, or give it a share"
         )
     if len(tables) == 2:
-        found = audit.release(
-            tables[0],
-            tables[1],
-            mechanism=mechanism,
-            private=private or None,
-            public=public or None,
-            bins=bins,
-            on=on,
-            read=read,
-            bootstrap=bootstrap,
-            permutations=permutations,
-            attacker_rows=attacker_rows,
-            seed=seed,
-        )
+        effort: EffortKeywords = {
+            "bootstrap": bootstrap,
+            "permutations": permutations,
+            "attacker_rows": attacker_rows,
+            "seed": seed,
+        }
+        found = _with_release(tables, mechanism, on, roles, read, effort)
     else:
         found = _without_release(tables, mechanism, read, bootstrap, seed)
+    _tell(found.to_dict(), lambda: show(found), as_json=as_json, out=out)
+
+
+def _tell(document: dict[str, Any], show: Callable[[], None], *, as_json: bool, out: Path | None) -> None:
+    """Write and show what was found; the exit code says whether the promise is kept."""
+    from privfunnel.storage import write_json
+
     if out is not None:
-        write_json(out, found.to_dict())
+        write_json(out, document)
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
+        click.echo(json.dumps(document, indent=1))
     else:
-        show(found)
-    if not found.passed:
+        show()
+    if not document["passed"]:
         click.get_current_context().exit(1)
+
+
+def _with_release(
+    tables: tuple[str, ...],
+    mechanism: Mechanism | None,
+    on: str | None,
+    roles: dict[str, Any],
+    read: ReadOptions,
+    effort: EffortKeywords,
+) -> Audit:
+    from privfunnel import audit
+
+    named: dict[str, Any] = {name: value or None for name, value in roles.items()}
+    original, released = tables
+    return audit.release(original, released, mechanism=mechanism, on=on, read=read, **named, **effort)
 
 
 def _without_release(
@@ -154,28 +169,23 @@ def _without_release(
 
 def _held_out(
     source: str,
-    private: tuple[str, ...],
-    public: tuple[str, ...],
-    bins: Mapping[str, str],
+    roles: dict[str, Any],
     read: ReadOptions,
     share: float,
     asked: dict[str, str | None],
     solving: dict[str, Any],
-    *,
-    as_json: bool,
-    out: Path | None,
-) -> None:
+) -> tuple[dict[str, Any], Callable[[], None]]:
+    """Design on a share of the rows, audit on the others: the findings, and what shows them."""
     import dataclasses
 
     from privfunnel import audit, tables
     from privfunnel.audit.result import holdout_words
-    from privfunnel.storage import write_json
 
     if (asked["disclosure"] is None) == (asked["leakage"] is None):
         raise InvalidInputError(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
-    counts = tables.count(source, private=private, public=public, bins=bins, read=read)
+    counts = tables.count(source, **roles, read=read)
     problem = counts.problem()
     ceilings = {
         "disclosure": (problem.disclosure_ceiling, "H(X)"),
@@ -189,17 +199,9 @@ def _held_out(
         if text is not None
     }
     found = audit.holdout(counts, share=share, **wanted, **solving)
-    document = {
-        "units": "nats",
-        "passed": found.held,
-        "words": [holdout_words(found)],
-        **dataclasses.asdict(found),
-    }
-    if out is not None:
-        write_json(out, document)
-    click.echo(json.dumps(document, indent=1) if as_json else holdout_words(found))
-    if not found.held:
-        click.get_current_context().exit(1)
+    words = holdout_words(found)
+    document = {"units": "nats", "passed": found.held, "words": [words], **dataclasses.asdict(found)}
+    return document, lambda: click.echo(words)
 
 
 def show(found: Audit) -> None:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.storage import check_schema, read_json, write_json, write_text
+from privfunnel.storage import AnyPath, Stored, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-SCHEMA = "privfunnel/comparison"
-SCHEMA_VERSION = 1
 
 #: Within this many nats of the least leakage found a method counts as best: the default gap of the proofs.
 TIE = 1e-6
@@ -70,7 +66,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
+class Comparison(Stored):
     """Solvers on one table, at the same disclosures, with the same time.
 
     Attributes:
@@ -83,6 +79,8 @@ class Comparison:
         time_limit: Seconds each solver had.
         seed: Seed of the runs.
     """
+
+    schema: ClassVar[str] = "privfunnel/comparison"
 
     problem: Problem
     disclosure: Array
@@ -186,8 +184,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form that :meth:`from_dict` reads back; channels are not kept."""
         return {
-            "schema": SCHEMA,
-            "version": SCHEMA_VERSION,
+            **self.heading(),
             "units": "nats",
             "time_budget": self.time_limit,
             "seed": self.seed,
@@ -219,8 +216,7 @@ class Comparison:
     @classmethod
     def from_dict(cls, data: Any) -> Comparison:
         """Read back what :meth:`to_dict` wrote."""
-        check_schema(data, SCHEMA, SCHEMA_VERSION)
-        try:
+        with cls.reading(data):
             return cls(
                 problem=Problem.from_dict(data["problem"]),
                 disclosure=np.array(data["disclosure"], dtype=np.float64),
@@ -231,25 +227,16 @@ class Comparison:
                 time_limit=float(data["time_budget"]),
                 seed=int(data["seed"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"not a complete comparison file: {error} is missing or malformed"
-            ) from error
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the comparison: ``.json`` (can be read back) or ``.csv`` (one row a solver and disclosure)."""
         suffix = Path(path).suffix
         if suffix == ".json":
-            write_json(path, self.to_dict())
+            super().save(path)
         elif suffix == ".csv":
             write_text(path, self.to_csv())
         else:
             raise InvalidInputError(f"cannot write {str(path)!r}: use a name that ends in .json or .csv")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Comparison:
-        """Read a comparison that :meth:`save` wrote as JSON."""
-        return cls.from_dict(read_json(path))
 
 
 def _entry(item: dict[str, Any]) -> Entry:
