@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from privfunnel.cli._source import Source, load_source, open_source, read_options
+from privfunnel.cli._source import NamedProblem, load_source, open_source, read_options
 from privfunnel.errors import InfeasibleError, InvalidInputError, need
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from privfunnel.solvers.base import Listener, Progress
 
 __all__ = [
+    "NamedProblem",
     "Renamed",
-    "Source",
     "Units",
     "console",
     "load_source",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
+class NamedProblem:
     """What the user named: the problem, and the counts behind it where it is a table of records."""
 
     problem: Problem
@@ -40,7 +40,7 @@ def open_source(
     perturbation: str | None = None,
     bands: str | None = None,
     **text: Any,
-) -> Source:
+) -> NamedProblem:
     """Make a problem of what the user named.
 
     Args:
@@ -68,7 +68,7 @@ def open_source(
             raise InvalidInputError(
                 f"{source!r} is a packaged table with its columns chosen: leave {', '.join(of_records)} out"
             )
-        return Source(instances.load(source, perturbation=perturbation, bands=parse_bands(bands)))
+        return NamedProblem(instances.load(source, perturbation=perturbation, bands=parse_bands(bands)))
     if perturbation is not None or bands is not None:
         raise InvalidInputError(
             f"--perturbation and --bands are for packaged tables ({', '.join(instances.names())}), not for {source!r}"
@@ -77,7 +77,7 @@ def open_source(
         from privfunnel import tables
 
         counts = tables.count(source, private=private, public=public, bins=bins, read=read_options(**text))
-        return Source(counts.problem(), counts)
+        return NamedProblem(counts.problem(), counts)
     if of_records:
         raise InvalidInputError(
             f"{of_records[0]} is for tables of records: name their columns with --private and --public"
@@ -91,7 +91,7 @@ def open_source(
             else f"check the path, or use {', '.join(instances.names())}"
         )
         raise InvalidInputError(f"cannot read {source!r}: there is no such file or packaged table; {hint}")
-    return Source(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
+    return NamedProblem(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
 
 
 def read_options(
