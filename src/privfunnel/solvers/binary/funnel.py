@@ -1,0 +1,197 @@
+"""The binary funnel at a disclosure: value, release and proved bound for any number of public symbols."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privfunnel import measures
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.problem import Point
+from privfunnel.solvers.binary.expansion import class_release, expand
+from privfunnel.solvers.binary.frontier import Classes
+from privfunnel.solvers.binary.pairing import PairRelease, join
+from privfunnel.solvers.binary.proof import EPS, prove
+from privfunnel.solvers.binary.shooting import staircase
+from privfunnel.solvers.binary.table import BinaryTable, binary_table, check_table
+from privfunnel.solvers.binary.transport import free_pairs
+
+#: Slopes tried at most; some ten are needed.
+MOST_SLOPES = 80
+#: A slope below this changes nothing that can be computed.
+LEAST_SLOPE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BinaryAnswer:
+    """An optimal release of a binary funnel and its proof.
+
+    Attributes:
+        release: The outputs; ``release.channel(M)`` is the sparse channel.
+        disclosure: I(X;Y) of the release in nats.
+        leakage: I(S;Y) of the release in nats.
+        lower_bound: Proved: L(R) is not less, in nats, at the R asked for; rounding included.
+        slope: μ of the proved line.
+        prices: a of the proved line, shape (M,): F ≥ 0 for all posteriors, so that L(R) ≥ H(S) + a·p − μ(H(X) − R).
+        classes: Number of different p(s=1|x).
+        slopes_tried: How many slopes were solved.
+    """
+
+    release: PairRelease
+    disclosure: float
+    leakage: float
+    lower_bound: float
+    slope: float
+    prices: Array
+    classes: int
+    slopes_tried: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Support:
+    """A point of the classes' curve with its tangent: slope, point, release of classes, prices (n,)."""
+
+    slope: float
+    point: Point
+    release: PairRelease
+    prices: Array
+
+    def line(self, disclosure: float) -> float:
+        """The tangent at ``disclosure`` nats (of the classes), in nats; proved only once the prices are."""
+        return self.point.leakage + self.slope * (disclosure - self.point.disclosure)
+
+
+class ClassCurve:
+    """The curve of the classes of a binary table, by slopes."""
+
+    def __init__(self, table: BinaryTable) -> None:
+        caps = np.asarray(measures.xlogx(table.pi) + measures.xlogx(table.rho))
+        self.table = table
+        self.classes = Classes(table.pi, table.rho, table.mass, caps)
+        self.p_st = np.stack([table.mass * table.rho, table.mass * table.pi])
+        self.h_t = float(measures.entropy(table.mass))
+
+    def free(self) -> Support:
+        """Slope 0: the largest disclosure without leakage."""
+        found = free_pairs(self.p_st)
+        point = Point(found.disclosure, 0.0)
+        return Support(slope=0.0, point=point, release=found.release, prices=self.flat_prices())
+
+    def flat_prices(self) -> Array:
+        """The prices (n,) of the line L ≥ 0: the tangent of −h at p(s)."""
+        log_p_s = measures.safe_log(self.p_st.sum(axis=1))
+        return np.asarray(log_p_s[1] * self.table.pi + log_p_s[0] * self.table.rho)
+
+    def told(self) -> Support:
+        """Slope 1: every class alone."""
+        n = np.arange(self.table.n_classes)
+        release = PairRelease(first=n, second=n, mass_first=self.table.mass, mass_second=np.zeros(n.size))
+        return Support(slope=1.0, point=release.point(self.p_st), release=release, prices=self.classes.caps)
+
+    def at(self, slope: float) -> Support:
+        """The tangent of slope 0 < μ < 1."""
+        stairs = staircase(self.classes, slope)
+        release = class_release(stairs, self.table.mass)
+        return Support(slope=slope, point=release.point(self.p_st), release=release, prices=stairs.prices)
+
+
+def next_slope(low: Support, high: Support, disclosure: float, *, chord: bool) -> float:
+    """A slope between those of two supports: of their chord, or of the cubic through both points and tangents at R.
+
+    The chord finds a straight piece of the curve, to whose ends a tangent may jump; the cubic finds R on a bent one.
+    """
+    width = high.point.disclosure - low.point.disclosure
+    mean = (high.point.leakage - low.point.leakage) / width
+    if chord:
+        return mean
+    x = (disclosure - low.point.disclosure) / width
+    ends = low.slope * (1.0 - x) * (1.0 - 3.0 * x) + high.slope * x * (3.0 * x - 2.0)
+    return mean * 6.0 * x * (1.0 - x) + ends
+
+
+def bracket(curve: ClassCurve, disclosure: float, gap: float) -> tuple[Support, Support, Support, int]:
+    """Supports on both sides of ``disclosure``, chord within ``gap`` of the best tangent; that one; how many tried."""
+    low, high = curve.free(), curve.told()
+    best = max(low, high, key=lambda support: support.line(disclosure))
+    tried = 0
+    while tried < MOST_SLOPES:
+        width = high.point.disclosure - low.point.disclosure
+        if width <= 0.0 or high.slope - low.slope <= LEAST_SLOPE * EPS:
+            break
+        share = (disclosure - low.point.disclosure) / width
+        value = (1.0 - share) * low.point.leakage + share * high.point.leakage
+        if value - best.line(disclosure) <= gap:
+            break
+        slope = next_slope(low, high, disclosure, chord=tried % 2 == 0)
+        if not low.slope < slope < high.slope:
+            slope = 0.5 * (low.slope + high.slope)
+        if slope in (low.slope, high.slope) or slope < LEAST_SLOPE:
+            break
+        found = curve.at(slope)
+        tried += 1
+        if found.line(disclosure) > best.line(disclosure):
+            best = found
+        if found.point.disclosure <= disclosure:
+            low = found
+        else:
+            high = found
+    return low, high, best, tried
+
+
+def proved_line(curve: ClassCurve, support: Support, disclosure: float) -> tuple[float, Array]:
+    """The support's line at ``disclosure`` nats of the classes, as far as it is proved, and the proved prices (n,)."""
+    prices = None if support.slope <= 0.0 else prove(curve.classes, support.prices, support.slope)
+    if prices is None:
+        return 0.0, curve.flat_prices()
+    h_s = float(measures.entropy(curve.p_st.sum(axis=1)))
+    terms = prices * curve.table.mass
+    room = support.slope * (curve.h_t - disclosure)
+    rounding = 8.0 * EPS * (float(np.sum(np.abs(terms))) + h_s + 8.0 * support.slope * curve.h_t)
+    return h_s + math.fsum(terms) - room - rounding, prices
+
+
+def solve_binary(p_sx: ArrayLike, disclosure: float, *, gap: float = 1e-12) -> BinaryAnswer:
+    """The least leakage at ``disclosure`` nats for p(s, x) of shape (2, M) that sums to 1, with a proved bound.
+
+    Symbols of equal p(s|x) are one class; every slope is one staircase (O(n log 1/ε)), and slopes are tried until
+    chord and tangent meet at the disclosure asked for, and the two releases are time-shared so that it is met exactly.
+    Up to the largest disclosure without leakage the answer is the release of all of it.
+
+    Args:
+        p_sx: p(s, x).
+        disclosure: R in nats, at most H(X).
+        gap: How far, in nats, the search lets value and bound be apart; rounding and proof add some 1e-12.
+
+    Raises:
+        InvalidInputError: The table is not binary, or no release discloses so much.
+    """
+    p_sx = check_table(p_sx)
+    table = binary_table(p_sx)
+    curve = ClassCurve(table)
+    h_x = float(measures.entropy(table.p_x))
+    if not disclosure <= h_x + 1e-9:
+        raise InvalidInputError(
+            f"disclosure = {disclosure!r} nats is more than H(X) = {h_x:.9g}: ask for at most that"
+        )
+    within = max(h_x - curve.h_t, 0.0)  # H(X|class) costs nothing
+    target = min(disclosure - within, curve.h_t)
+    low, high, best, tried = bracket(curve, target, gap)
+    width = high.point.disclosure - low.point.disclosure
+    share = min(max((target - low.point.disclosure) / width, 0.0), 1.0) if width > 0.0 else 1.0
+    release = join([(1.0 - share, expand(table, low.release)), (share, expand(table, high.release))])
+    line, prices = proved_line(curve, best, target)
+    point = release.point(p_sx)
+    return BinaryAnswer(
+        release=release,
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        lower_bound=max(line, 0.0),
+        slope=best.slope if line > 0.0 else 0.0,
+        prices=prices[table.class_of],
+        classes=table.n_classes,
+        slopes_tried=tried,
+    )
