@@ -186,3 +186,13 @@ def test_a_wide_channel_is_sparse_and_evaluated_as_it_is() -> None:
 def test_a_sparse_table_that_is_no_channel_is_refused(channel: sparse.csc_array, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         pf.Problem([[1, 2], [3, 4]]).evaluate(channel)
+
+
+def test_what_members_disclose_beyond_their_class_is_free() -> None:
+    problem = repeated(3, n_s=4, n_columns=6, n_x=30)
+    lumping = lump(problem)
+    assert problem.free_disclosure == pytest.approx(
+        lumping.h_within + lumping.lumped.free_disclosure, abs=1e-12
+    )
+    rank = np.linalg.matrix_rank(problem.p_s_given_x)
+    assert problem.free_disclosure >= problem.disclosure_ceiling - np.log(rank) - 1e-9

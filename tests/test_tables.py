@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from privfunnel import tables
 from privfunnel.engines import Cut, ReadOptions, Top, open_table
+from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.bins import merged
 from privfunnel.engines.categories import ABOVE, BELOW, UNSEEN, Column, canonical, text
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
@@ -410,14 +411,13 @@ def test_too_many_combinations_name_the_column() -> None:
 
 
 def test_too_large_a_problem_is_refused_before_solving() -> None:
-    table = pa.table(
-        {
-            "s": ["a", "b"] * 200,
-            "big": [f"v{i % 200}" for i in range(400)],
-            "small": [i % 2 for i in range(400)],
-        }
-    )
+    # Value i of "big" occurs once with a and i + 1 times with b: no two of them are of one class.
+    rows = [("a", f"v{i}", i % 2) for i in range(200)] + [
+        ("b", f"v{i}", i % 2) for i in range(200) for _ in range(i + 1)
+    ]
+    table = pa.table(dict(zip(("s", "big", "small"), zip(*rows, strict=True), strict=True)))
     counts = tables.count(table, private="s", public=["small", "big"])
+    assert counts.size.n_classes == 200
     assert counts.size.memory > 8 * 200 * 200
     with pytest.raises(InvalidInputError, match=r"too large .*'big' with 200 values .*'top:10'"):
         counts.problem(max_memory=1e6)
@@ -428,11 +428,25 @@ def test_too_large_a_problem_is_refused_before_solving() -> None:
         numbers.problem(max_memory=1e3)
 
 
+def alphabet(name: str, values: list[str]) -> Alphabet:
+    return Alphabet((Column(name, "text", tuple(values)),), np.arange(len(values))[:, None])
+
+
 def test_the_size_is_that_of_the_default_solver() -> None:
     # Its time limit, and the four tenths more that coarser tables get.
     assert pytest.approx(1.4 * Auto().time_limit) == tables.TIME_LIMIT
     table = pa.table({"s": ["a", "b"] * 1000, "v": [f"v{i}" for i in range(2000)]})
-    large = tables.count(table, private="s", public="v").size
+    alike = tables.count(table, private="s", public="v").size
+    assert (alike.n_x, alike.n_classes) == (2000, 2)
+    assert "2 × 2000 symbols in 2 classes" in str(alike)
+    assert alike.seconds < 1.0
+    n = 2000
+    cells = np.arange(n)
+    different = tables.Counts(
+        alphabet("s", ["a", "b"]), alphabet("v", [f"v{i}" for i in range(n)]),
+        np.repeat([0, 1], n), np.tile(cells, 2), np.concatenate([np.ones(n, dtype=np.int64), cells + 1]),
+    )  # fmt: skip
+    large = different.size
     small = tables.count(table.slice(0, 20), private="s", public="v").size
     assert large.limited
     assert large.seconds < 2 * tables.TIME_LIMIT
@@ -441,9 +455,9 @@ def test_the_size_is_that_of_the_default_solver() -> None:
 
 
 def test_size_speaks_of_minutes_and_hours() -> None:
-    assert "s a point" in str(tables.Size(2, 3, 1e6, 5.0))
-    assert "min a point" in str(tables.Size(2, 3, 1e6, 600.0))
-    assert "h a point" in str(tables.Size(2, 3, 1e6, 1e5))
+    assert "s a point" in str(tables.Size(2, 3, 3, 1e6, 5.0))
+    assert "min a point" in str(tables.Size(2, 3, 3, 1e6, 600.0))
+    assert "h a point" in str(tables.Size(2, 3, 3, 1e6, 1e5))
 
 
 def test_few_rows_warn_with_the_expected_bias() -> None:

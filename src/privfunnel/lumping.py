@@ -148,16 +148,25 @@ def lump(problem: Problem) -> Lumping:
     coprime numbers. Probabilities are equal when their logarithms are within rounding.
     """
     if problem.counts is not None:
-        whole = problem.counts.astype(np.int64)
-        keys = whole // np.gcd.reduce(whole, axis=0)
-    else:
-        p = problem.p_s_given_x
-        present = p > 0.0
-        keys = np.where(present, np.rint(np.log(np.where(present, p, 1.0)) / EQUAL), 1.0).astype(np.int64)
+        return Lumping(problem, classes_of(problem.counts))
+    p = problem.p_s_given_x
+    present = p > 0.0
+    keys = np.where(present, np.rint(np.log(np.where(present, p, 1.0)) / EQUAL), 1.0).astype(np.int64)
+    return Lumping(problem, _numbered(keys))
+
+
+def classes_of(counts: Array) -> Index:
+    """Class of each column of a table of counts (K, M), shape (M,): columns of one class are multiples of one."""
+    whole = counts.astype(np.int64)
+    return _numbered(whole // np.maximum(np.gcd.reduce(whole, axis=0), 1))
+
+
+def _numbered(keys: NDArray[np.int64]) -> Index:
+    """The number of each column of ``keys`` (K, M) among the different ones, by first appearance, shape (M,)."""
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     rank = np.empty(first.size, dtype=np.intp)
     rank[np.argsort(first)] = np.arange(first.size)
-    return Lumping(problem, rank[group.reshape(-1)])
+    return np.asarray(rank[group.reshape(-1)])
 
 
 def singletons(problem: Problem) -> Lumping:

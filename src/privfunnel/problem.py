@@ -241,9 +241,11 @@ class Problem(Stored):
         The first time it is asked for it has to be searched, which may take seconds; the problem remembers it.
         """
         # A room far above this one, asked for convenience.
-        from privfunnel.solvers.perfect import free_disclosure
+        from privfunnel.solving import (
+            search_free_disclosure,  # a room far above this one, asked for convenience
+        )
 
-        return free_disclosure(self).disclosure
+        return search_free_disclosure(self)
 
     def lower_bound(self, disclosure: ArrayLike) -> Array:
         """Closed-form lower bound ``max(0, R − H(X|S)) ≤ L(R)``, vectorised, in nats."""

@@ -18,7 +18,7 @@ from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputE
 from privfunnel.lumping import ClassChannel, Lumping, lumping_of, singletons
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
-from privfunnel.solvers import registry
+from privfunnel.solvers import perfect, registry
 from privfunnel.solvers.base import Listener, Solver
 
 #: Statuses of runs that a limit cut short.
@@ -156,10 +156,18 @@ def lowered(solution: Solution) -> Solution:
 def free_disclosure(problem: Problem) -> float:
     """R₀, the largest disclosure that leaks nothing, in nats: a fact of the problem, whatever solver is used later.
 
-    It is searched by the ``perfect`` solver when it is first asked for, seconds of work on a large table, and
-    remembered by the problem. Where the search is cut short by its time limit it is the largest found.
+    What the members of a class disclose beyond it is free; the rest is searched on the classes by the ``perfect``
+    solver when it is first asked for, seconds of work on a large table, and remembered by the problem. Where the
+    search is cut short by its time limit it is the largest found.
     """
     return problem.free_disclosure
+
+
+def search_free_disclosure(problem: Problem) -> float:
+    """:func:`free_disclosure`, searched now, in nats."""
+    lumping = lumping_of(problem)
+    found = perfect.free_disclosure(lumping.lumped).disclosure
+    return min(found + lumping.h_within, problem.disclosure_ceiling)
 
 
 def check_disclosure(problem: Problem, disclosure: float) -> float:

@@ -23,6 +23,7 @@ from privfunnel.engines import bins as binning
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
 from privfunnel.engines.source import is_number
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.lumping import classes_of
 from privfunnel.measures import entropy, miller_madow_bias
 from privfunnel.problem import Problem
 
@@ -47,12 +48,14 @@ class Size:
 
     Attributes:
         n_s: K, ``n_x`` M: the sizes of the alphabets.
+        n_classes: C ≤ M, the public symbols that differ in p(s|x): what the solver has to deal with.
         memory: Bytes, besides those of the libraries.
         seconds: Seconds a point.
     """
 
     n_s: int
     n_x: int
+    n_classes: int
     memory: float
     seconds: float
 
@@ -65,7 +68,8 @@ class Size:
         """One readable line."""
         time = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
         time = time if self.seconds < 7200 else f"{self.seconds / 3600:.0f} h"
-        return f"{self.n_s} × {self.n_x} symbols, about {self.memory / 2**20:.0f} MiB and {time} a point"
+        classes = "" if self.n_classes == self.n_x else f" in {self.n_classes} classes"
+        return f"{self.n_s} × {self.n_x} symbols{classes}, about {self.memory / 2**20:.0f} MiB and {time} a point"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +153,14 @@ class Counts:
         """The recorded bins by column name: pass them to :func:`count` to cut other data the same way."""
         return self.s_alphabet.bins | self.x_alphabet.bins
 
-    @property
+    @cached_property
     def size(self) -> Size:
         """What the default solver would take, to an order of magnitude."""
-        pairs = self.n_x * (self.n_x + 1.0)
+        classes = int(classes_of(self.table()).max()) + 1
+        pairs = classes * (classes + 1.0)
         memory = 8.0 * (ARRAYS * pairs + 3.0 * self.n_s * self.n_x)
         seconds = min(PROOF_SECONDS * pairs, TIME_LIMIT) + SCREENING_SECONDS * self.n_s * pairs
-        return Size(self.n_s, self.n_x, memory, seconds)
+        return Size(self.n_s, self.n_x, classes, memory, seconds)
 
     @cached_property
     def fingerprint(self) -> str:
