@@ -13,10 +13,8 @@ from typing import Any
 import httpx
 import uvicorn
 
-from privfunnel.explorer import app, security
+from privfunnel.explorer import Limits, app, security
 from privfunnel.explorer.sessions import Sessions
-
-TOKEN = "the-secret"
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,8 @@ class Server:
 
     @property
     def address(self) -> str:
-        return f"{self.origin}/?token={TOKEN}"
+        """A new invitation: each opens the page once."""
+        return f"{self.origin}/?token={self.gate.invite()}"
 
     @property
     def sessions(self) -> Sessions:
@@ -43,7 +42,7 @@ class Server:
     def client(self, *, invited: bool = True) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=self.origin, timeout=60.0, trust_env=False) as client:
             if invited:
-                client.get("/", params={"token": TOKEN}, follow_redirects=True).raise_for_status()
+                client.get("/", params={"token": self.gate.invite()}).raise_for_status()
             yield client
 
 
@@ -54,7 +53,8 @@ def running(**settings: Any) -> Iterator[Server]:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         hosts = security.allowed_hosts("127.0.0.1", port)
-        gate = app.create(app.Settings(token=TOKEN, hosts=hosts, **settings))
+        sessions = Sessions(settings.get("limits", Limits()))
+        gate = app.create(app.Settings(hosts=hosts, **settings), sessions)
         config = uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

@@ -59,6 +59,8 @@ def browse(address: str) -> urllib.request.OpenerDirector:
         urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(CookieJar())
     )
     with opener.open(address, timeout=30) as answer:
+        assert b'url=/"' in answer.read()
+    with opener.open(address.partition("?")[0], timeout=30) as answer:
         assert b"Privacy funnel" in answer.read()
     return opener
 

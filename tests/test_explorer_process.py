@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -14,6 +18,8 @@ import pytest
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.explorer.folders import PREFIX, PrivateFolder, sweep
+from privfunnel.explorer.memory import IDLE, SLACK, Member, MemoryPool, shares
 from privfunnel.explorer.process import JobError, JobStoppedError, Limits, Worker
 from privfunnel.explorer.sessions import Session, Sessions, Stream
 
@@ -23,7 +29,7 @@ CENSUS = {"private": ["age", "income"], "public": ["age", "sex", "education"],
 
 def with_worker(folder: Path, work: Callable[[Worker], Coroutine[Any, Any, None]], **limits: Any) -> None:
     async def main() -> None:
-        worker = Worker(folder, Limits(**limits))
+        worker = Worker(folder, MemoryPool(Limits(**limits).memory))
         try:
             await work(worker)
         finally:
@@ -49,7 +55,7 @@ def test_a_task_that_takes_too_long_is_ended_and_the_next_one_runs(tmp_path: Pat
         await worker.call("example", {"name": "census-income"}, seconds=60)
         await worker.call("roles", CENSUS, seconds=60)
         started = time.monotonic()
-        with pytest.raises(JobError, match=r"stopped after 1 s.*--time-limit"):
+        with pytest.raises(JobError, match=r"stopped after 1 s, .*coarser bins"):
             await worker.call("trace", {"points": 200, "solver": "drs"}, seconds=1)
         assert time.monotonic() - started < 15
         assert (await worker.call("example", {"name": "heart-failure"}, seconds=60))["rows"] == 299
@@ -80,7 +86,9 @@ def test_too_much_memory_is_an_error_not_a_crash(tmp_path: Path, monkeypatch: py
         (tmp_path / "wide.csv").write_text(text)
         table = {"path": str(tmp_path / "wide.csv"), "name": "wide.csv"}
         assert (await worker.call("inspect", table, seconds=60))["rows"] == 15_000
-        with pytest.raises(JobError, match=r"needs more memory than allowed: .*--memory-limit"):
+        with pytest.raises(
+            JobError, match=r"needs more memory than the explorer may use: .*close other tabs"
+        ):
             await worker.call("roles", {"private": ["s"], "public": ["x"], "bins": {}}, seconds=60)
         # The process lives, and the next task runs.
         assert (await worker.call("example", {"name": "heart-failure"}, seconds=60))["rows"] == 299
@@ -155,17 +163,141 @@ def test_busy_tabs_are_not_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         sessions = Sessions(Limits(), most=2)
         try:
-            first, second = sessions.open(), sessions.open()
+            first, second = await sessions.open(), await sessions.open()
             monkeypatch.setattr(Session, "busy", property(lambda self: self is first))
-            third = sessions.open()
+            third = await sessions.open()
             assert sessions.get(second.id) is None
             assert sessions.get(first.id) is first
             monkeypatch.setattr(Session, "busy", property(lambda self: True))
             with pytest.raises(InvalidInputError, match="2 tabs are busy"):
-                sessions.open()
+                await sessions.open()
             assert sessions.get(third.id) is third
         finally:
             sessions.shutdown()
         assert not sessions.folder.exists()
 
     asyncio.run(main())
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "processes",
+    [[(True, 300 << 20)], [(True, 1 << 30), (False, 100 << 20)], [(True, 5), (True, 1 << 30), (False, 500 << 20)],
+     [(False, 150 << 20)] * 15 + [(True, 0)], [(False, 400 << 20)] * 9 + [(True, 1 << 20)]],
+)  # fmt: skip
+def test_the_shares_of_all_processes_stay_within_the_limit(processes: list[tuple[bool, int]]) -> None:
+    total = 4 << 30
+    found = shares(total, processes)
+    assert sum(found) <= total
+    assert all(limit >= used for limit, (_, used) in zip(found, processes, strict=True))
+
+
+def test_one_task_has_nearly_everything_and_two_share() -> None:
+    total = 4 << 30
+    idle = (False, 100 << 20)
+    assert shares(total, [(True, 100 << 20), idle]) == [total - IDLE, IDLE]
+    first, second, rest = shares(total, [(True, 1 << 30), (True, 0), (False, IDLE)])
+    assert first - (1 << 30) == second == (total - (1 << 30) - IDLE - SLACK) // 2
+    assert rest == IDLE + SLACK
+    assert shares(1 << 20, [(False, 1 << 20), (True, 1 << 20)]) == [
+        1 << 20,
+        1 << 20,
+    ]  # all is gone: nobody grows
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets a process limit another")
+def test_tabs_share_one_limit_on_memory(tmp_path: Path) -> None:
+    import resource
+
+    async def main() -> None:
+        pool = MemoryPool(2 << 30)
+        folders = [tmp_path / name for name in "abc"]
+        for folder in folders:
+            folder.mkdir()
+        workers = [Worker(folder, pool) for folder in folders]
+        try:
+            await asyncio.gather(*(w.call("example", {"name": "heart-failure"}, seconds=60) for w in workers))
+            pids = [member().pid for member in pool.members]
+            limits = [resource.prlimit(pid, resource.RLIMIT_DATA)[0] for pid in pids if pid is not None]
+            assert len(limits) == 3
+            assert sum(limits) <= pool.total
+        finally:
+            for worker in workers:
+                worker.stop()
+                worker.leave()
+        assert pool.members == []
+
+    asyncio.run(main())
+
+
+def test_no_limit_leaves_processes_alone() -> None:
+    asked: list[int] = []
+
+    def member() -> Member:
+        asked.append(1)
+        return Member(None, busy=False)
+
+    MemoryPool(0, [member]).share()
+    assert asked == []
+    MemoryPool(1, [member]).share()
+    assert asked == [1]
+
+
+# --- ending ---------------------------------------------------------------------------------------------------------
+
+
+def test_ending_a_session_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        sessions = Sessions(Limits())
+        try:
+            session = await sessions.open()
+            monkeypatch.setattr(Session, "close", lambda self: time.sleep(1.0))
+            ending = asyncio.create_task(sessions.close(session.id))
+            turns = 0
+            while not ending.done():
+                await asyncio.sleep(0.01)
+                turns += 1
+            assert turns > 10  # a loop that was blocked would have had one
+        finally:
+            sessions.shutdown()
+
+    asyncio.run(main())
+
+
+def test_what_a_killed_run_has_left_is_swept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = (
+        "import os, signal; from privfunnel.explorer.folders import PrivateFolder\n"
+        "folder = PrivateFolder().path; (folder / 'upload-x').mkdir(); (folder / 'upload-x' / 'a.csv').touch()\n"
+        "print(folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {
+        **os.environ,
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    left = Path(done.stdout.strip())
+    assert (left / "upload-x" / "a.csv").exists()
+    living = PrivateFolder()
+    assert not left.exists()
+    # A folder that is in use stays, and so does what is not ours to judge: links, and folders that others can enter.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    (tmp_path / f"{PREFIX}1-link").symlink_to(elsewhere)
+    (tmp_path / f"{PREFIX}1-open").mkdir(mode=0o755)
+    odd = tmp_path / f"{PREFIX}1-odd"
+    odd.mkdir(mode=0o700)
+    (odd / "lock").symlink_to(elsewhere / "precious")
+    assert sweep(tmp_path) == []
+    assert living.path.exists()
+    assert (elsewhere / "precious").exists()
+    assert stat.S_IMODE(living.path.stat().st_mode) == 0o700
+    living.remove()
+    living.remove()
+    assert not living.path.exists()

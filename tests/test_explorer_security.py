@@ -15,7 +15,7 @@ for module in ("starlette", "uvicorn", "httpx"):
 
 import httpx  # noqa: E402
 
-from explorer_server import TOKEN, Server, running  # noqa: E402
+from explorer_server import Server, running  # noqa: E402
 from privfunnel.explorer import app, security  # noqa: E402
 
 
@@ -42,17 +42,43 @@ def post(client: httpx.Client, path: str, **options: Any) -> httpx.Response:
     return client.post(path, headers={"origin": str(client.base_url).rstrip("/")}, **options)
 
 
-def test_the_token_is_traded_for_a_cookie_and_leaves_the_address(client: httpx.Client) -> None:
-    answer = client.get("/", params={"token": TOKEN}, follow_redirects=False)
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/"
+def test_the_token_is_traded_for_a_cookie_and_leaves_the_address(
+    server: Server, client: httpx.Client
+) -> None:
+    token = server.gate.invite()
+    answer = client.get("/", params={"token": token})
+    assert answer.status_code == 200
+    assert 'content="0; url=/"' in answer.text
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
-    assert TOKEN not in cookie
+    assert token not in cookie + answer.text
     page = client.get("/")
     assert page.status_code == 200
-    assert TOKEN not in page.text
+    assert token not in page.text
+
+
+def test_a_token_works_once(server: Server) -> None:
+    token = server.gate.invite()
+    with server.client(invited=False) as first, server.client(invited=False) as second:
+        assert (
+            first.head("/", params={"token": token}).status_code == 403
+        )  # what looks ahead does not use it up
+        assert first.get("/", params={"token": token}).status_code == 200
+        late = second.get("/", params={"token": token})
+        assert late.status_code == 403
+        assert "has been used" in late.text
+        assert "set-cookie" not in late.headers
+        assert second.get("/api/hello").status_code == 403
+        assert first.get("/api/hello").status_code == 200
+
+
+def test_the_browser_is_started_on_a_file_for_this_user_alone(tmp_path: Path) -> None:
+    path = security.write_invitation(tmp_path, "http://127.0.0.1:1/?token=a&b=c")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.parent == tmp_path
+    assert 'url=http://127.0.0.1:1/?token=a&amp;b=c"' in path.read_text("utf-8")
+    assert path.name != security.write_invitation(tmp_path, "http://127.0.0.1:1/").name
 
 
 @pytest.mark.parametrize("path", ["/", "/static/app.js", "/assets/base.css", "/api/hello", "/nowhere"])
@@ -73,21 +99,22 @@ def test_every_login_has_a_cookie_of_its_own(server: Server) -> None:
             assert client.get("/api/hello").status_code == 200
         key = first.cookies["privfunnel"]
     with server.client(invited=False) as stranger:
-        for secret in (TOKEN, ""):
+        for secret in (server.gate.invite(), ""):
             headers = {"cookie": f"privfunnel={secret}"}
             assert stranger.get("/api/hello", headers=headers).status_code == 403
         assert stranger.get("/", params={"token": key}).status_code == 403
 
 
-@pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", TOKEN[:-1], "té"])
-def test_a_wrong_token_opens_nothing(client: httpx.Client, token: str) -> None:
+@pytest.mark.parametrize("change", ["", "wrong", "{}x", "x{}", "té"])
+def test_a_wrong_token_opens_nothing(server: Server, client: httpx.Client, change: str) -> None:
+    token = change.format(server.gate.invite())
     assert client.get("/", params={"token": token}).status_code == 403
     cookie = f"privfunnel={token}".encode()
     assert client.get("/api/hello", headers=[(b"cookie", cookie)]).status_code == 403
 
 
-def test_the_token_works_on_the_front_page_only(client: httpx.Client) -> None:
-    assert client.get("/api/hello", params={"token": TOKEN}).status_code == 403
+def test_the_token_works_on_the_front_page_only(server: Server, client: httpx.Client) -> None:
+    assert client.get("/api/hello", params={"token": server.gate.invite()}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -196,7 +223,7 @@ def test_the_folder_is_removed_when_the_server_ends() -> None:
         with server.client() as client:
             opened(client)
         folder = server.sessions.folder
-        assert len(list(folder.iterdir())) == 1
+        assert len([path for path in folder.iterdir() if path.is_dir()]) == 1
     assert not folder.exists()
 
 
@@ -208,6 +235,33 @@ def test_the_session_idle_for_longest_makes_room(invited: httpx.Client) -> None:
     names = [opened(invited) for _ in range(9)]
     assert invited.get(f"/api/sessions/{names[0]}/events").status_code == 410
     assert invited.get(f"/api/sessions/{names[1]}/events").status_code == 204
+
+
+def uploads(server: Server, name: str) -> list[str]:
+    session = server.sessions.get(name)
+    assert session is not None
+    return sorted(path.name for path in session.folder.glob("upload-*/*"))
+
+
+def test_an_earlier_upload_goes_when_another_table_is_opened(server: Server, invited: httpx.Client) -> None:
+    name = opened(invited)
+    url = f"/api/sessions/{name}"
+    table = b"s,x\n" + b"a,1\nb,2\n" * 9
+    for file in ("first.csv", "second.csv"):
+        answer = post(invited, f"{url}/upload", params={"name": file}, content=table)
+        assert answer.json()["rows"] == 18
+        assert uploads(server, name) == [file]
+    session = server.sessions.get(name)
+    assert session is not None
+    (kept,) = session.folder.glob("upload-*/*")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    # What cannot be read is not kept, and the table before it still is.
+    assert "error" in post(invited, f"{url}/upload", params={"name": "bad.parquet"}, content=b"PAR1").json()
+    assert uploads(server, name) == ["second.csv"]
+    roles = {"private": ["s"], "public": ["x"], "bins": {}}
+    assert post(invited, f"{url}/roles", json=roles).json()["n_x"] == 2
+    assert post(invited, f"{url}/example", json={"name": "heart-failure"}).json()["rows"] == 299
+    assert uploads(server, name) == []
 
 
 @pytest.mark.parametrize("stated", [True, False])
@@ -235,6 +289,10 @@ def test_too_large_an_upload_is_refused_and_removed(
         ("roles", b'{"private": [1], "public": []}'),
         ("roles", b'{"private": ["a"], "public": ["b"], "bins": {"a": 3}}'),
         ("roles", b" " * (2 << 20)),
+        ("roles", b'{"bins": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+        ("roles", b'{"private": ["a"], "public": ["b"], "bins": {"a": ' + b'{"a":' * 500 + b"1" + b"}" * 502),
+        ("refine", b'{"at": 1' + b"0" * 400 + b"}"),
+        ("refine", b'{"at": true}'),
         ("given", b""),
     ],
 )

@@ -350,13 +350,16 @@ def test_refining_sharpening_and_clicking_the_curve(open_page: Any) -> None:
     assert float(figures(page)["Leaked"].split()[0]) == pytest.approx(0.01, abs=1e-4)
 
 
-def test_the_key_is_needed(browser: Any, server: Any) -> None:
+def test_the_key_is_needed_and_comes_from_a_private_file(browser: Any, server: Any, tmp_path: Path) -> None:
+    from privfunnel.explorer import security
+
     context = browser.new_context()
     page = context.new_page()
     answer = page.goto(server.origin)
     assert answer.status == 403
     assert "privfunnel explore" in page.inner_text("body")
-    page.goto(server.address)
-    assert "token" not in page.url
+    page.goto(security.write_invitation(tmp_path, server.address).as_uri())
+    page.wait_for_selector("#table[data-ready]")
+    assert page.url == f"{server.origin}/"
     assert page.evaluate("document.cookie") == ""
     context.close()

@@ -39,7 +39,7 @@ _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
     default="4G",
     show_default=True,
     metavar="SIZE",
-    help="Memory of one working process; 0: none.",
+    help="Memory of all working processes together; 0: no limit.",
 )
 @click.option(
     "--time-limit",
@@ -62,8 +62,8 @@ def command(
 ) -> None:
     """Open a local page on DATA, a table (CSV, Parquet, JSON lines, Arrow) or an example, or on what is chosen there.
 
-    The page is served by this computer to this computer: the address carries a key, nothing is sent anywhere, and
-    what is uploaded is removed when the command ends. Stop it with Ctrl-C.
+    The page is served by this computer to this computer: the address carries a key that opens it once, nothing is
+    sent anywhere, and what is uploaded is removed when the command ends. Stop it with Ctrl-C.
 
     \b
     Examples:

@@ -39,7 +39,7 @@ def serve(
         port: Port, or 0 for a free one.
         names: Further host names under which the page may be asked for.
         max_upload: Largest upload in bytes.
-        limits: What one tab's processes may use.
+        limits: What the working processes of all tabs may use.
         browser: Whether to open the page in the default browser.
         announce: Called with the address once the port is bound.
 
@@ -51,12 +51,12 @@ def serve(
     need("starlette", "explorer")
     need("duckdb", "tables")
     from privfunnel.explorer import app, security
+    from privfunnel.explorer.sessions import Sessions
 
     given, example = _given(table)
     with _bind(host, port) as bound:
         port = bound.getsockname()[1]
         settings = app.Settings(
-            token=security.new_token(),
             hosts=security.allowed_hosts(host, port, names),
             cookie=f"privfunnel-{port}",
             given=given,
@@ -65,20 +65,26 @@ def serve(
             limits=limits or Limits(),
         )
         shown = "127.0.0.1" if host in {"0.0.0.0", "::", ""} else f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{port}/?token={settings.token}"
+        sessions = Sessions(settings.limits)
+        gate = app.create(settings, sessions)
         config = uvicorn.Config(
-            app.create(settings),
+            gate,
             log_level="warning",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=2,
         )
-        if announce is not None:
-            announce(address)
-        if browser:
-            webbrowser.open(address)
-        with _hangup_ends():
-            uvicorn.Server(config).run(sockets=[bound])
+        try:
+            if announce is not None:
+                announce(f"http://{shown}:{port}/?token={gate.invite()}")
+            if browser:
+                # A browser's command line can be read by every user of the machine: it names a private file instead.
+                way_in = f"http://{shown}:{port}/?token={gate.invite()}"
+                webbrowser.open(security.write_invitation(sessions.folder, way_in).as_uri())
+            with _hangup_ends():
+                uvicorn.Server(config).run(sockets=[bound])
+        finally:
+            sessions.shutdown()
 
 
 @contextmanager

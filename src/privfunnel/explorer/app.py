@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import os
 import re
 import shutil
 import unicodedata
@@ -20,16 +22,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
 
+from privfunnel.checks import is_number
 from privfunnel.errors import InvalidInputError, PrivFunnelError
 from privfunnel.explorer.examples import EXAMPLES
 from privfunnel.explorer.process import JobError, JobStoppedError, Limits
 from privfunnel.explorer.security import Gate
 from privfunnel.explorer.sessions import Session, Sessions
 from privfunnel.solvers import registry
+from privfunnel.storage import PRIVATE
 
 MAX_JSON = 1 << 20
+MAX_DEPTH = 8  # the page's own requests have four
 MEDIA = {
     ".csv": "text/csv",
     ".html": "text/html",
@@ -44,16 +48,14 @@ class Settings:
     """How the explorer was started.
 
     Attributes:
-        token: Secret that the address carries.
         hosts: Accepted ``Host`` headers.
         cookie: Name of the cookie.
         given: A table named on the command line, opened in place, or None.
         example: An example named on the command line, or None.
         max_upload: Largest upload in bytes.
-        limits: What one tab's processes may use.
+        limits: What the working processes of all tabs may use.
     """
 
-    token: str
     hosts: frozenset[str]
     cookie: str = "privfunnel"
     given: Path | None = None
@@ -65,16 +67,15 @@ class Settings:
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def create(settings: Settings) -> ASGIApp:
-    """Build the application behind its gate."""
-    sessions = Sessions(settings.limits)
+def create(settings: Settings, sessions: Sessions) -> Gate:
+    """Build the application behind its gate; the sessions end when it does."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            sessions.shutdown()
+            await asyncio.to_thread(sessions.shutdown)
 
     assets = resources.files("privfunnel")
     app = Starlette(
@@ -101,7 +102,7 @@ def create(settings: Settings) -> ASGIApp:
     )
     app.state.settings = settings
     app.state.sessions = sessions
-    return Gate(app, settings.token, settings.hosts, settings.cookie)
+    return Gate(app, settings.hosts, settings.cookie)
 
 
 def _settings(request: Request) -> Settings:
@@ -156,11 +157,30 @@ async def _json(request: Request) -> dict[str, Any]:
             raise InvalidInputError("the request is too large: reload the page and try again")
     try:
         data = json.loads(raw or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
         raise InvalidInputError("the request is not a JSON object: reload the page and try again")
+    if _depth(data) > MAX_DEPTH:
+        raise InvalidInputError("the request is nested too deeply: reload the page and try again")
     return data
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value that came as JSON is a number that a float can hold."""
+    try:
+        return is_number(value) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _depth(data: Any) -> int:
+    """Return how deep lists and objects lie in each other, without a recursion that the data could exhaust."""
+    level, depth = [data], 0
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
+    return depth
 
 
 def _texts(data: dict[str, Any], name: str) -> list[str]:
@@ -210,13 +230,13 @@ def human_size(size: int) -> str:
 
 
 async def _open(request: Request) -> Response:
-    session = _sessions(request).open()
+    session = await _sessions(request).open()
     session.front.start()
     return JSONResponse({"id": session.id})
 
 
 async def _close(request: Request, session: Session) -> Response:
-    _sessions(request).close(session.id)
+    await _sessions(request).close(session.id)
     return Response(status_code=204)
 
 
@@ -231,26 +251,26 @@ async def _upload(request: Request, session: Session) -> Response:
     )
     if int(request.headers.get("content-length") or 0) > settings.max_upload:
         return _error(too_large, 413)
-    folder = session.folder / "upload"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
+    folder = session.new_upload()
     target = folder / file_name(name)
     size = 0
+    kept = False
     try:
-        with target.open("wb") as file:
+        with open(target, "xb", opener=lambda path, flags: os.open(path, flags, PRIVATE)) as file:
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > settings.max_upload:
-                    break
+                    return _error(too_large, 413)
                 file.write(chunk)
+        await session.cancel()
+        found = await _loaded(session, session.ask("inspect", path=str(target), name=name), upload=folder)
+        kept = True
+        return JSONResponse(found)
     except ClientDisconnect:
-        target.unlink(missing_ok=True)
         return _error("the upload was interrupted: try again", 400)
-    if size > settings.max_upload:
-        target.unlink(missing_ok=True)
-        return _error(too_large, 413)
-    await session.cancel()
-    return JSONResponse(await _loaded(session, session.ask("inspect", path=str(target), name=name)))
+    finally:
+        if not kept:  # what could not be read is no table of this tab's: the one before it stays
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def shown_name(name: str) -> str:
@@ -279,8 +299,10 @@ async def _given(request: Request, session: Session) -> Response:
     return JSONResponse(await _loaded(session, session.ask("inspect", path=str(given), name=given.name)))
 
 
-async def _loaded(session: Session, table: Awaitable[Any]) -> Any:
+async def _loaded(session: Session, table: Awaitable[Any], upload: Path | None = None) -> Any:
+    """Wait for a table to be opened; uploads before it are removed then."""
     found = await table
+    await asyncio.to_thread(session.forget_uploads, upload)
     session.tracer.start()  # its imports are done by the time the roles are
     return found
 
@@ -309,7 +331,7 @@ async def _refine(request: Request, session: Session) -> Response:
     """Add points to the curve: one at the disclosure ``at``, or some where the least is known."""
     data = await _json(request)
     at = data.get("at")
-    if at is not None and not isinstance(at, int | float):
+    if at is not None and not is_finite(at):
         raise InvalidInputError(f"{at!r} is not a disclosure: choose a point on the curve")
     await session.begin(**_asked(data), refine=True, at=at)
     return JSONResponse({}, status_code=202)

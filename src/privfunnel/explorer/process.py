@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from privfunnel.errors import PrivFunnelError
+from privfunnel.explorer.memory import Member, MemoryPool
 
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -39,10 +40,10 @@ class JobStoppedError(PrivFunnelError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one process of one tab may use.
+    """What the working processes may use.
 
     Attributes:
-        memory: Bytes of private memory; 0 for no limit.
+        memory: Bytes of private memory, for all tabs together; 0 for no limit.
         quick: Seconds for a request that the page waits for.
         trace: Seconds for tracing one curve.
     """
@@ -55,10 +56,11 @@ class Limits:
 class Worker:
     """The server's end of one child process; started on first use and again after it was stopped."""
 
-    def __init__(self, folder: Path, limits: Limits, *, niceness: int = 0) -> None:
+    def __init__(self, folder: Path, pool: MemoryPool, *, niceness: int = 0) -> None:
         """Prepare a worker that keeps its files in ``folder``; no process is started yet."""
         self._folder = folder
-        self._limits = limits
+        self._pool = pool
+        pool.members.append(self._member)
         self._niceness = niceness
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
@@ -72,13 +74,22 @@ class Worker:
             return
         ours, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(
-            target=_child, args=(theirs, str(self._folder), self._limits.memory, self._niceness), daemon=True
+            target=_child, args=(theirs, str(self._folder), self._pool.total, self._niceness), daemon=True
         )
         self._process.start()
         theirs.close()
         self._connection = ours
+        self._pool.share()
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(ours, loop), daemon=True).start()
+
+    def _member(self) -> Member:
+        process = self._process
+        return Member(None if process is None else process.pid, self._pending is not None)
+
+    def leave(self) -> None:
+        """Take no more part in the sharing of memory."""
+        self._pool.members.remove(self._member)
 
     async def call(
         self,
@@ -107,20 +118,22 @@ class Worker:
             self._on_event = on_event
             connection = self._connection
             assert connection is not None
+            self._pool.share()
             try:
                 await loop.run_in_executor(None, connection.send, (task, arguments))
                 return await asyncio.wait_for(self._pending, seconds)
             except TimeoutError:
-                self.stop()
+                await asyncio.to_thread(self.stop)
                 raise JobError(
-                    f"stopped after {seconds:.0f} s: make the problem smaller (fewer or coarser columns) "
-                    "or start the explorer with a larger --time-limit"
+                    f"stopped after {seconds:.0f} s, the limit on time: make the problem smaller, with fewer columns "
+                    "or coarser bins"
                 ) from None
             except OSError:
                 raise JobStoppedError("the working process has ended") from None
             finally:
                 self._pending = None
                 self._on_event = None
+                self._pool.share()
 
     def stop(self) -> None:
         """End the process at once; a task under way raises :class:`JobStoppedError`."""
@@ -202,8 +215,8 @@ def _answer(place: Any, function: Callable[..., Any], arguments: dict[str, Any])
         return "error", place.without_paths(str(error))
     except MemoryError:
         return "error", (
-            "this needs more memory than allowed: use fewer or coarser columns, "
-            "or start the explorer with a larger --memory-limit"
+            "this needs more memory than the explorer may use: take fewer columns or coarser bins, "
+            "or close other tabs of it"
         )
     except Exception as error:
         # The page must hear of it and the next task must still run; the terminal gets the details.
@@ -219,7 +232,10 @@ def _limit(memory: int, niceness: int) -> None:
         with contextlib.suppress(ImportError, ValueError, OSError):
             import resource  # absent on Windows
 
-            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+            if not hasattr(resource, "prlimit"):  # where there is, the server sets every process's share
+                resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    # Arrow's own allocator reserves a gigabyte at once, used or not, and that would count.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def _die_with(sentinel: int) -> None:

@@ -2,9 +2,10 @@
 
 The page works on private data, so it is closed to everything but the browser that was handed its address:
 
-- a random token in the address is traded for a cookie with a secret of its own, one for each time the address is
-  opened, that scripts cannot read (``HttpOnly``) and other sites cannot send (``SameSite=Strict``), and disappears
-  from the address bar;
+- a random token in the address is traded, once, for a cookie with a secret of its own that scripts cannot read
+  (``HttpOnly``) and other sites cannot send (``SameSite=Strict``), and disappears from the address bar;
+- the address never stands on a command line, which every user of the machine can read: the browser is started on a
+  file that only this user can open, and that file leads to the address;
 - the ``Host`` header must be one we serve, so that a foreign name rebound to 127.0.0.1 gets nothing;
 - a request that changes something must come from our own origin, and no request may come from another one;
 - the answer forbids the page to load or send anything anywhere else.
@@ -13,16 +14,20 @@ The page works on private data, so it is closed to everything but the browser th
 from __future__ import annotations
 
 import hmac
+import html
 import secrets
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from privfunnel.storage import PRIVATE, write_text
 
 HEADERS = {
     "content-security-policy": (
@@ -39,6 +44,11 @@ HEADERS = {
 }
 
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
+_LOCKED = "Open the address that `privfunnel explore` printed: it carries the key to this page.\n"
+_USED = (
+    "This address has been used, or is not right: it opens the page once. Go on in the browser that opened it, "
+    "or stop `privfunnel explore` and start it again.\n"
+)
 
 
 def new_token() -> str:
@@ -67,17 +77,23 @@ class Gate:
 
     Attributes:
         app: The application behind the gate.
-        token: The secret that the printed address carries.
         hosts: Accepted values of the ``Host`` header, port included.
         cookie: Name of the cookie; it carries the port, since cookies are shared by all ports of a host.
     """
 
     app: ASGIApp
-    token: str = field(repr=False)
     hosts: frozenset[str]
     cookie: str = "privfunnel"
+    #: Tokens that nobody has used yet; each of them opens the page once.
+    _tokens: set[str] = field(default_factory=set, init=False, repr=False)
     #: Secrets of the cookies handed out. A cookie goes to every port of the host: it must not give the token away.
     _keys: list[str] = field(default_factory=list, init=False, repr=False)
+
+    def invite(self) -> str:
+        """Return a new token: whoever comes with it first is let in, and nobody after that."""
+        token = new_token()
+        self._tokens.add(token)
+        return token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or pass on one request."""
@@ -98,21 +114,26 @@ class Gate:
             return PlainTextResponse("This host name is not served here.\n", status_code=421)
         if not self._same_origin(scope, headers):
             return PlainTextResponse("Requests from other sites are refused.\n", status_code=403)
-        if scope["path"] == "/" and scope["method"] in _SAFE_METHODS:
-            offered = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
-            if offered and _equal(offered[0], self.token):
-                # Trade the token for the cookie and take it out of the address bar and the history.
-                answer = RedirectResponse("/", status_code=303)
+        offered = None
+        if scope["path"] == "/" and scope["method"] == "GET":
+            offered = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [None])[0]
+            if offered is not None and self._spend(offered):
+                # A page of our own that leads on, not a redirect: a browser that came from the file, or from a link,
+                # would not send a strict cookie along a redirect.
+                answer = HTMLResponse(leading_to("/"))
                 self._keys.append(new_token())
                 answer.set_cookie(self.cookie, self._keys[-1], httponly=True, samesite="strict", path="/")
                 return answer
         shown = self._cookie_value(headers)
         if not any(_equal(shown, key) for key in self._keys):
-            return PlainTextResponse(
-                "Open the address that `privfunnel explore` printed: it carries the key to this page.\n",
-                status_code=403,
-            )
+            return PlainTextResponse(_LOCKED if offered is None else _USED, status_code=403)
         return None
+
+    def _spend(self, offered: str) -> bool:
+        """Whether this is a token that nobody has used; from now on it is used."""
+        found = [token for token in self._tokens if _equal(offered, token)]
+        self._tokens.difference_update(found)
+        return bool(found)
 
     def _same_origin(self, scope: Scope, headers: Headers) -> bool:
         origin = headers.get("origin")
@@ -129,6 +150,27 @@ class Gate:
 
     def _cookie_value(self, headers: Headers) -> str:
         return cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+
+
+def leading_to(address: str) -> str:
+    """Return a small page that goes on to an address by itself, without scripts."""
+    there = html.escape(address, quote=True)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>privfunnel explorer</title>'
+        f'<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={there}"></head>'
+        f'<body><p><a href="{there}">Open the explorer</a></p></body></html>\n'
+    )
+
+
+def write_invitation(folder: Path, address: str) -> Path:
+    """Write a file that leads to an address, for this user alone, and return its path.
+
+    The file has a name that cannot be guessed and the mode 0600, and ``folder`` is private: a command line that names
+    it tells other users nothing.
+    """
+    path = folder / f"open-{secrets.token_urlsafe(16)}.html"
+    write_text(path, leading_to(address), force=False, mode=PRIVATE)
+    return path
 
 
 def _equal(offered: str, secret: str) -> bool:

@@ -1,7 +1,8 @@
 """What one browser tab has loaded: its folder, its two processes and the curve being traced.
 
-A session is known by a random id that only its tab holds. Its files lie in a folder of their own inside one private
-folder (mode 0700) of the server, which is removed when the server ends.
+A session is known by a random id that only its tab holds. Its files lie in a folder of their own inside the server's
+private folder (:mod:`.folders`), which is removed when the server ends. Ending processes takes its time: that is done
+in threads, and the page's requests are answered meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.explorer.folders import UPLOAD, PrivateFolder
+from privfunnel.explorer.memory import MemoryPool
 from privfunnel.explorer.process import Event, JobError, JobStoppedError, Limits, Worker
 
 FAREWELL_SECONDS = 0.5  # for an idle process to tidy up before it is ended
@@ -59,17 +62,28 @@ class Stream:
 class Session:
     """One tab's data and processes."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
-        """Open a session whose files go to ``folder``."""
+    def __init__(self, folder: Path, limits: Limits, pool: MemoryPool | None = None) -> None:
+        """Open a session whose files go to ``folder`` and whose processes take their memory from ``pool``."""
+        pool = MemoryPool(limits.memory) if pool is None else pool
         self.id = secrets.token_urlsafe(16)
         self.folder = folder / self.id
         self.folder.mkdir(mode=0o700)
         self.limits = limits
-        self.front = Worker(self.folder, limits)  # answers what the page waits for
-        self.tracer = Worker(self.folder, limits, niceness=5)  # traces the curve meanwhile
+        self.front = Worker(self.folder, pool)  # answers what the page waits for
+        self.tracer = Worker(self.folder, pool, niceness=5)  # traces the curve meanwhile
         self.stream: Stream | None = None
         self.seen = time.monotonic()
         self._trace: asyncio.Task[None] | None = None
+
+    def new_upload(self) -> Path:
+        """Return a new empty folder for one upload, under a name that cannot be guessed."""
+        return Path(tempfile.mkdtemp(prefix=UPLOAD, dir=self.folder))
+
+    def forget_uploads(self, keep: Path | None) -> None:
+        """Remove every upload but the one that was opened last."""
+        for folder in self.folder.glob(f"{UPLOAD}*"):
+            if folder != keep:
+                shutil.rmtree(folder, ignore_errors=True)
 
     async def ask(self, task: str, **arguments: Any) -> Any:
         """Run a short task and return its answer."""
@@ -104,12 +118,12 @@ class Session:
         if not self.busy:
             return False
         assert self._trace is not None
-        self.tracer.stop()
+        await asyncio.to_thread(self.tracer.stop)
         await asyncio.wait([self._trace], timeout=10.0)
         return True
 
     def close(self) -> None:
-        """End the processes and remove the files."""
+        """End the processes and remove the files; takes some seconds at most."""
         self.farewell()
         self.remove()
 
@@ -122,6 +136,7 @@ class Session:
         """See the processes end, and remove the files."""
         for worker in (self.front, self.tracer):
             worker.wait(FAREWELL_SECONDS)
+            worker.leave()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -130,12 +145,18 @@ class Sessions:
 
     def __init__(self, limits: Limits, most: int = 8) -> None:
         """Create the private folder."""
-        self.folder = Path(tempfile.mkdtemp(prefix="privfunnel-"))  # mkdtemp makes it 0700
+        self._private = PrivateFolder()
+        self._pool = MemoryPool(limits.memory)
         self._limits = limits
         self._most = most
         self._open: dict[str, Session] = {}
 
-    def open(self) -> Session:
+    @property
+    def folder(self) -> Path:
+        """The private folder."""
+        return self._private.path
+
+    async def open(self) -> Session:
         """Open a session for a new tab."""
         while len(self._open) >= self._most:
             idle = [session for session in self._open.values() if not session.busy]
@@ -143,8 +164,8 @@ class Sessions:
                 raise InvalidInputError(
                     f"{self._most} tabs are busy: close one, or cancel its curve, and reload"
                 )
-            self.close(min(idle, key=lambda session: session.seen).id)
-        session = Session(self.folder, self._limits)
+            await self.close(min(idle, key=lambda session: session.seen).id)
+        session = Session(self.folder, self._limits, self._pool)
         self._open[session.id] = session
         return session
 
@@ -155,16 +176,17 @@ class Sessions:
             session.seen = time.monotonic()
         return session
 
-    def close(self, name: str) -> None:
+    async def close(self, name: str) -> None:
         """Close one session if it is open."""
         session = self._open.pop(name, None)
         if session is not None:
-            session.close()
+            await asyncio.to_thread(session.close)
 
     def shutdown(self) -> None:
         """Close everything and remove the private folder."""
-        for session in self._open.values():
+        ending, self._open = list(self._open.values()), {}
+        for session in ending:  # all are asked first, so that they end side by side
             session.farewell()
-        for name in list(self._open):
-            self.close(name)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for session in ending:
+            session.remove()
+        self._private.remove()

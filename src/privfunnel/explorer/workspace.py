@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.explorer.folders import UPLOAD
 from privfunnel.explorer.process import Event
 from privfunnel.problem import Problem
 from privfunnel.report.axes import Axis
@@ -110,7 +112,7 @@ class Workspace:
 
     def without_paths(self, message: str) -> str:
         """Take the session's folder out of a message: a person knows the file by its name."""
-        return message.replace(f"{self.folder}/upload/", "").replace(f"{self.folder}/", "")
+        return re.sub(rf"{re.escape(str(self.folder))}/(?:{UPLOAD}[^/]*/)?", "", message)
 
     def setting(self) -> Setting:
         """Return the counted table, or say that there is none yet."""
