@@ -9,7 +9,7 @@ import pytest
 import privfunnel as pf
 from privfunnel.certificate import Certificate
 from privfunnel.comparison import Comparison, labels, lineup, run
-from privfunnel.comparison.run import _spread
+from privfunnel.comparison.run import _spread, verified_part
 from privfunnel.errors import InvalidInputError, RetiredOptionWarning
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.deadline import Deadline, cpu_clock
@@ -347,3 +347,14 @@ def test_a_dask_cluster_runs_it_unchanged(uniform):
     )
     for label in ("greedy", "submodular", "auto"):
         np.testing.assert_array_equal(remote[label].leakage, local[label].leakage)
+
+
+def test_a_file_that_claims_a_bound_proves_nothing(uniform, tmp_path):
+    """A curve read from a file keeps its bounds as written; without certificates they do not count in a comparison."""
+    curve = pf.trace(uniform, disclosures=[0.3, 0.6])
+    curve.save(tmp_path / "curve.json")
+    read = pf.Curve.load(tmp_path / "curve.json")
+    assert read.lower_bound == pytest.approx(curve.lower_bound)
+    assert len(verified_part(curve).solutions) == 2
+    assert verified_part(read).solutions == ()
+    assert (verified_part(read).proved([0.3, 0.6]) < curve.lower_bound - 1e-3).all()

@@ -8,10 +8,12 @@ import os
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_number, is_whole
 from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.result import Comparison, Entry
@@ -91,7 +93,9 @@ def compare(
             progress(Progress(done=len(done), total=len(tasks), message=f"{finished[0].label} finished"))
     order = {label: i for i, label in enumerate(entrants)}
     done.sort(key=lambda pair: order[pair[0].label])
-    proofs = [curve for _, curve in done if curve is not None] + ([] if reference is None else [reference])
+    proofs = [curve for _, curve in done if curve is not None]
+    if reference is not None:
+        proofs.append(verified_part(reference))
     band = np.linspace(0.0, problem.disclosure_ceiling, BAND_POINTS)
     return Comparison(
         problem=problem,
@@ -112,6 +116,13 @@ def _check_reference(problem: Problem, reference: object) -> None:
         raise InvalidInputError(f"reference={reference!r} is not a curve: give one that trace made")
     if reference.problem != problem:
         raise InvalidInputError("the reference curve belongs to another problem: trace one of this problem")
+
+
+def verified_part(reference: Curve) -> Curve:
+    """The points of a reference whose bound can be checked here and now: a file's own word for a bound is no proof."""
+    held = [solution for solution in reference.solutions if solution.certificate is not None]
+    verify_all(reference.problem, [solution.certificate for solution in held if solution.certificate])
+    return replace(reference, solutions=tuple(held))
 
 
 def _proved(problem: Problem, curves: list[Curve], disclosure: Array) -> Array:
