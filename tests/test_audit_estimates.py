@@ -84,17 +84,23 @@ def test_the_attacker_finds_what_is_there_and_nothing_that_is_not() -> None:
     features = np.arange(4)[:, None]
     telling = np.array([[400.0, 50.0, 40.0, 10.0], [10.0, 40.0, 50.0, 400.0]])
     best = float(measures.guessing_accuracy(telling / telling.sum()))
-    assert best in attacker.accuracy(telling, features, target, size=5000, rng=rng)
+    assert best in attacker.score(telling, features, target, size=5000, rng=rng).accuracy
     silent = np.full((2, 4), 250.0)
-    assert attacker.accuracy(silent, features, target, size=5000, rng=rng).low < 0.5
+    assert attacker.score(silent, features, target, size=5000, rng=rng).accuracy.low < 0.5
     assert attacker.prior(telling, target).value == 0.5
 
 
 def test_the_attacker_copes_with_rare_and_single_classes() -> None:
     rng = np.random.default_rng(3)
     counts = np.array([[30.0, 30.0], [1.0, 1.0]])
-    assert attacker.accuracy(counts, np.arange(2)[:, None], np.array([0, 1]), size=1000, rng=rng).value > 0.9
-    assert attacker.accuracy(counts, np.arange(2)[:, None], np.array([0, 0]), size=1000, rng=rng).value == 1.0
+    assert (
+        attacker.score(counts, np.arange(2)[:, None], np.array([0, 1]), size=1000, rng=rng).accuracy.value
+        > 0.9
+    )
+    assert (
+        attacker.score(counts, np.arange(2)[:, None], np.array([0, 0]), size=1000, rng=rng).accuracy.value
+        == 1.0
+    )
 
 
 def test_sampled_rows_keep_the_counts_or_their_share() -> None:

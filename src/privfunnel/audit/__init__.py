@@ -1,17 +1,23 @@
-"""Audits: what a release really says about the private columns, every number with an interval.
+"""Audits: what a release really says about the private columns, and to whom that applies.
+
+What is said of the rows that a mechanism was designed on is about those rows. A number about the population they come
+from rests on rows that were held out from the design, or on another table, and is a bound with a proof.
 
 * :func:`mechanism` looks at a mechanism alone,
 * :func:`table` counts a table again and checks the promise made for it,
-* :func:`release` compares an original and a released table,
-* :func:`holdout` designs on some rows and audits on the others.
+* :func:`release` compares an original and a released table, every column of it,
+* :func:`holdout` holds rows out, designs on the others and bounds the leakage in the population; :func:`guaranteed`
+  also returns the design.
 """
 
 from __future__ import annotations
 
 from privfunnel.audit.attacker import Attack
+from privfunnel.audit.beyond import Population
 from privfunnel.audit.designed import mechanism, table
 from privfunnel.audit.estimates import Information, Interval
-from privfunnel.audit.held_out import holdout
+from privfunnel.audit.held_out import Guaranteed, guaranteed, holdout
+from privfunnel.audit.kept import FileAttack, Further, FurtherColumn
 from privfunnel.audit.population import (
     GuessingBound,
     PopulationBound,
@@ -23,10 +29,11 @@ from privfunnel.audit.population import (
 )
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.released import release
-from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Symbol
+from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
 
 __all__ = [
-    "LIMITS", "Attack", "Attribute", "Audit", "Draws", "GuessingBound", "Holdout", "Information", "Interval",
-    "PopulationBound", "Recount", "Symbol", "guaranteed_outputs", "holdout", "mechanism", "population_bound",
-    "population_guessing", "population_lift", "population_lower_bound", "release", "table",
+    "LIMITS", "Attack", "Attribute", "Audit", "Draws", "FileAttack", "Further", "FurtherColumn", "Guaranteed",
+    "GuessingBound", "Holdout", "Information", "Interval", "Population", "PopulationBound", "Preserved", "Recount",
+    "Symbol", "guaranteed", "guaranteed_outputs", "holdout", "mechanism", "population_bound", "population_guessing",
+    "population_lift", "population_lower_bound", "release", "table",
 ]  # fmt: skip

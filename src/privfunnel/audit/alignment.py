@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel import tables
+from privfunnel.audit.kept import FileRows, Reading, further_columns, gather
 from privfunnel.engines import Alphabet, Column, Cut, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError, SmallSampleWarning, need
@@ -28,6 +29,7 @@ class Sample:
         sy: Rows by (s, y), shape (K, N); ``xy`` by (x, y), shape (M, N).
         y_alphabet: The N released symbols.
         unmatched: Rows of either table without a partner, where rows are matched by key.
+        file: The matched rows with every further column of the released file; None where it has none.
     """
 
     counts: tables.Counts
@@ -36,6 +38,7 @@ class Sample:
     xy: Array
     y_alphabet: Alphabet
     unmatched: int = 0
+    file: FileRows | None = None
 
     @property
     def n(self) -> int:
@@ -82,17 +85,19 @@ def align(
     """
     with open_table(released, read_released) as after:
         y = _released_symbols(after, mechanism, on, bins or {})
+        others = further_columns(after, [name for name in after.columns if name not in y.names])
         with open_table(original, read) as before:
             _require_key(before, after, on)
-            left, right = _original_rows(before, counts, on), _released_rows(after, y, on)
+            left, right = _original_rows(before, counts, on), _released_rows(after, y, others, on)
             shape = (counts.n_s, counts.n_x, len(y))
+            rows: list[Codes] = []
             if on is None:
-                sy, xy = _by_order(left, right, shape)
+                sy, xy = _by_order(left, right, shape, rows if others else None)
                 matched, unmatched = counts, 0
             else:
-                sy, xy, cells, unmatched = _by_key(left, right, shape, on)
+                sy, xy, cells, unmatched = _by_key(left, right, shape, on, rows if others else None)
                 matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2])
-    return Sample(counts, matched, sy, xy, y, unmatched)
+    return Sample(counts, matched, sy, xy, y, unmatched, gather(rows, others))
 
 
 def _original_rows(
@@ -105,11 +110,16 @@ def _original_rows(
         yield s_of(s.encode(batch)), x_of(x.encode(batch)), _key(batch, on)
 
 
-def _released_rows(table: Source, y: Alphabet, on: str | None) -> Iterator[tuple[Codes, Any]]:
-    """Released symbols and keys, batch by batch."""
+def _released_rows(
+    table: Source, y: Alphabet, others: Sequence[Reading], on: str | None
+) -> Iterator[tuple[Codes, Any]]:
+    """Released symbols, categories of the further columns, shape (rows, 1 + columns), and keys, batch by batch."""
     y_of = y.recogniser()
-    for batch in table.batches(_with_key(y.names, on), BATCH_ROWS):
-        yield _known(y_of(y.encode(batch)), batch, y.columns), _key(batch, on)
+    names = [*y.names, *(other.name for other in others)]
+    for batch in table.batches(_with_key(names, on), BATCH_ROWS):
+        found = [_known(y_of(y.encode(batch)), batch, y.columns)]
+        found += [other.encode(batch.column(batch.schema.get_field_index(other.name))) for other in others]
+        yield np.stack(found, axis=1), _key(batch, on)
 
 
 def _with_key(names: Sequence[str], on: str | None) -> list[str]:
@@ -174,22 +184,32 @@ def _known(y: Codes, batch: Any, columns: Sequence[Column]) -> Codes:
 
 
 def _by_order(
-    left: Iterator[tuple[Codes, Codes, Any]], right: Iterator[tuple[Codes, Any]], shape: tuple[int, int, int]
+    left: Iterator[tuple[Codes, Codes, Any]],
+    right: Iterator[tuple[Codes, Any]],
+    shape: tuple[int, int, int],
+    kept: list[Codes] | None,
 ) -> tuple[Array, Array]:
+    """Counts (s, y) and (x, y) of rows paired one by one; (s, y, further columns) of each row go to ``kept``."""
     n_s, n_x, n_y = shape
     sy, xy = np.zeros(n_s * n_y), np.zeros(n_x * n_y)
-    waiting, rows = np.zeros(0, dtype=np.int64), [0, 0]
+    waiting: list[Codes] = []
+    rows = [0, 0]
     for s, x, _ in left:
         rows[0] += len(s)
-        parts = [waiting]
+        parts = waiting
         while sum(map(len, parts)) < len(s):
-            y, _key_column = next(right, (None, None))
-            if y is None:
+            found, _key_column = next(right, (None, None))
+            if found is None:
                 break
-            rows[1] += len(y)
-            parts.append(y)
+            rows[1] += len(found)
+            parts.append(found)
+        if not parts:
+            continue
         joined = np.concatenate(parts)
-        y, waiting = joined[: len(s)], joined[len(s) :]
+        seen, waiting = joined[: len(s)], [joined[len(s) :]]
+        y = seen[:, 0]
+        if kept is not None:
+            kept.append(np.column_stack([s[: len(y)], seen]))
         sy += np.bincount(s[: len(y)] * n_y + y, minlength=len(sy))
         xy += np.bincount(x[: len(y)] * n_y + y, minlength=len(xy))
     rows[1] += sum(len(y) for y, _ in right)
@@ -205,12 +225,15 @@ def _by_key(
     right: Iterator[tuple[Codes, Any]],
     shape: tuple[int, int, int],
     on: str,
+    kept: list[Codes] | None,
 ) -> tuple[Array, Array, tuple[Codes, Codes, Codes], int]:
     """Codes and keys, a few bytes a row, are joined in Arrow."""
     pa = need("pyarrow", "tables")
     n_s, n_x, n_y = shape
     before = pa.concat_tables([pa.table({"key": key, "s": s, "x": x}) for s, x, key in left])
-    after = pa.concat_tables([pa.table({"key": key, "y": y}) for y, key in right])
+    after = pa.concat_tables(
+        [pa.table({"key": key, **{f"y{j}": codes for j, codes in enumerate(y.T)}}) for y, key in right]
+    )
     for table, what in ((before, "original"), (after, "release")):
         if len(table["key"].unique()) < len(table) or table["key"].null_count:
             raise InvalidInputError(
@@ -221,7 +244,10 @@ def _by_key(
     both = before.join(after, "key", join_type="inner")
     if len(both) == 0:
         raise InvalidInputError(f"no value of {on!r} is in both tables: is it the right key?")
-    s, x, y = (both[name].to_numpy() for name in ("s", "x", "y"))
+    s, x, y = (both[name].to_numpy() for name in ("s", "x", "y0"))
+    if kept is not None:
+        others = [both[name].to_numpy() for name in after.column_names[2:]]
+        kept.append(np.column_stack([s, y, *others]))
     sy = np.bincount(s * n_y + y, minlength=n_s * n_y).astype(np.float64)
     xy = np.bincount(x * n_y + y, minlength=n_x * n_y).astype(np.float64)
     unmatched = len(before) + len(after) - 2 * len(both)

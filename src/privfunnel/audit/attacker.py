@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.audit.estimates import Interval, proportion
 from privfunnel.errors import need
+from privfunnel.guessing import ranking_auc
 from privfunnel.measures import Array
 
 FOLDS = 5
@@ -19,11 +20,27 @@ MAX_CATEGORIES = 250
 
 @dataclass(frozen=True)
 class Attack:
-    """How often the attacker is right: knowing only the frequencies, from the release, from the original data."""
+    """How well the attacker does: knowing only the frequencies, from the release, from the original data.
+
+    Attributes:
+        prior: Share of right guesses of one who knows the frequencies alone; ``release`` of one trained on the release,
+            ``original`` on the original data.
+        auc: How well the one trained on the release ranks rows (0.5 is chance), the mean over the values; of a rare
+            value the share of right guesses says nothing. ``auc_original`` likewise, from the original data.
+    """
 
     prior: Interval
     release: Interval
     original: Interval | None
+    auc: float = 0.5
+    auc_original: float | None = None
+
+
+class Score(NamedTuple):
+    """Cross-validated share of right guesses with a Wilson interval, and the mean AUC over the classes."""
+
+    accuracy: Interval
+    auc: float
 
 
 def sample_rows(
@@ -38,15 +55,15 @@ def sample_rows(
     return cells // counts.shape[1], cells % counts.shape[1]
 
 
-def accuracy(
+def score(
     counts: Array,
     features: NDArray[np.int64],
     target: NDArray[np.int64],
     *,
     size: int,
     rng: np.random.Generator,
-) -> Interval:
-    """Cross-validated accuracy of guessing ``target[a]`` from ``features[b]``.
+) -> Score:
+    """Cross-validated score of guessing ``target[a]`` from ``features[b]``.
 
     Args:
         counts: Rows by (a, b).
@@ -54,21 +71,33 @@ def accuracy(
         target: Class of each a.
         size: Most rows to train on.
         rng: Chooses rows, folds and the booster's seed.
+    """
+    a, b = sample_rows(counts, size, rng)
+    categories = [j for j in range(features.shape[1]) if 1 < features[:, j].max() + 1 <= MAX_CATEGORIES]
+    return score_rows(features[b], target[a], categories, rng)
 
-    Returns:
-        Share of correct predictions on held-out rows with a Wilson interval.
+
+def score_rows(
+    x: NDArray[np.int64], y: NDArray[np.int64], categories: list[int], rng: np.random.Generator
+) -> Score:
+    """Cross-validated score of guessing the class ``y`` of each row from its codes ``x``.
+
+    Args:
+        x: Codes, shape (rows, features).
+        y: Classes, shape (rows,).
+        categories: Features whose codes have no order.
+        rng: Chooses folds and the booster's seed.
     """
     ensemble, selection = need("sklearn.ensemble", "audit"), need("sklearn.model_selection", "audit")
-    a, b = sample_rows(counts, size, rng)
-    y, x = target[a], features[b]
-    sizes = np.unique(y, return_counts=True)[1]
+    classes, sizes = np.unique(y, return_counts=True)
     seed = int(rng.integers(2**31))
     # A class with fewer rows than folds cannot be in every fold; plain folds then do.
     splitter: Any = selection.StratifiedKFold if sizes.min() >= FOLDS else selection.KFold
     folds = min(FOLDS, len(y))
-    right = 0
+    right, chances = 0, np.zeros((len(y), len(classes)))
     for train, test in splitter(folds, shuffle=True, random_state=seed).split(x, y):
-        if len(np.unique(y[train])) < 2:
+        known = np.unique(y[train])
+        if len(known) < 2:
             right += int((y[test] == y[train][0]).sum())
             continue
         model = ensemble.HistGradientBoostingClassifier(
@@ -79,15 +108,15 @@ def accuracy(
             # Most of what a good release leaves to learn is noise: stop as soon as held-out rows say so.
             early_stopping=min(np.unique(y[train], return_counts=True)[1]) > 10,
             n_iter_no_change=5,
-            categorical_features=[
-                j for j in range(x.shape[1]) if 1 < features[:, j].max() + 1 <= MAX_CATEGORIES
-            ]
-            or None,
+            categorical_features=categories or None,
             random_state=seed,
         )
         model.fit(x[train], y[train])
-        right += int((model.predict(x[test]) == y[test]).sum())
-    return proportion(right, len(y))
+        found = model.predict_proba(x[test])
+        right += int((model.classes_[found.argmax(axis=1)] == y[test]).sum())
+        chances[np.ix_(test, np.searchsorted(classes, model.classes_))] = found
+    ranked = [ranking_auc(y == value, y != value, chances[:, j]) for j, value in enumerate(classes)]
+    return Score(proportion(right, len(y)), float(np.mean(ranked)))
 
 
 def prior(counts: Array, target: NDArray[np.int64]) -> Interval:

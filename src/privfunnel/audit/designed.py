@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.audit import findings, promise
+from privfunnel.audit import beyond, findings, promise
 from privfunnel.audit.alignment import recount
 from privfunnel.audit.effort import BOOTSTRAP
 from privfunnel.audit.estimates import exact_information, resample
-from privfunnel.audit.findings import Resampled, split
+from privfunnel.audit.findings import split
+from privfunnel.audit.intervals import checked_confidence
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
+from privfunnel.guessing import exposures
 from privfunnel.mechanism import Mechanism
 
 
@@ -37,6 +39,8 @@ def mechanism(designed: Mechanism) -> Audit:
         symbols=findings.symbols((designed.p_sy, ()), designed.y_labels, designed.s_labels),
         exact=True,
         mechanism_known=True,
+        exposures=exposures(designed.s_alphabet, designed.p_sy, int(designed.provenance.get("rows", 0))),
+        columns=findings.preserved(designed.x_alphabet, designed.channel * designed.p_x[:, None]),
     )
 
 
@@ -47,44 +51,55 @@ def table(
     read: ReadOptions | None = None,
     bootstrap: int = BOOTSTRAP,
     seed: int = 0,
+    confidence: float = 0.95,
 ) -> Audit:
     """Audit a mechanism on a table, the one it was designed on or another, and check its promise.
 
-    The numbers are exact for the table; the intervals are those of the population behind it.
+    The numbers are exact for the table and have no intervals. Rows that the mechanism was designed on prove nothing
+    about the population they come from; those of another table do, released once: see ``population``.
 
     Args:
         original: The table, as for :func:`privfunnel.tables.count`.
         designed: The mechanism.
         read: How to read a text file.
-        bootstrap: Number of resampled tables.
-        seed: Fixes the resampling.
+        bootstrap: Number of resampled tables, for the comparison of two tables.
+        seed: Fixes the resampling, and the release that bounds for the population rest on.
+        confidence: Of each of these bounds.
     """
+    checked_confidence(confidence)
     rng = np.random.default_rng(seed)
     counts = recount(original, designed.private_names, designed.public_names, designed.bins, read)
     channel, _ = promise.channel_for(designed, counts)
     p_sx = counts.table() / counts.n
     drawn = resample(p_sx, counts.n, bootstrap, rng)
-    sy: Resampled = (p_sx @ channel, [draw @ channel for draw in drawn])
     p_x = p_sx.sum(axis=0)
-    tables = split(counts.s_alphabet, sy)
+    p_sy, p_xy = p_sx @ channel, channel * p_x[:, None]
+    tables = split(counts.s_alphabet, (p_sy, ()))
+    checked = promise.recount(designed, counts, drawn)
+    ceiling = float(measures.mutual_information(p_sx))
     return Audit(
         rows=counts.n,
         n_y=designed.n_y,
         private=designed.private_names,
         public=designed.public_names,
-        disclosure=exact_information(
-            channel * p_x[:, None], [channel * draw.sum(axis=0)[:, None] for draw in drawn]
-        ),
+        disclosure=exact_information(p_xy, ()),
         disclosure_ceiling=float(measures.entropy(p_x)),
-        leakage_ceiling=float(measures.mutual_information(p_sx)),
+        leakage_ceiling=ceiling,
         attributes=findings.attributes(
             {name: exact_information(*resampled) for name, resampled in tables.items()},
             tables,
-            split(counts.s_alphabet, (p_sx, drawn)),
+            split(counts.s_alphabet, (p_sx, ())),
             {},
         ),
-        symbols=findings.symbols(sy, designed.y_labels, counts.s_labels),
-        recount=promise.recount(designed, counts, drawn),
+        symbols=findings.symbols((p_sy, ()), designed.y_labels, counts.s_labels),
+        recount=checked,
         exact=True,
         mechanism_known=True,
+        exposures=exposures(counts.s_alphabet, p_sy, counts.n),
+        columns=findings.preserved(counts.x_alphabet, p_xy),
+        population=(
+            None
+            if checked.same_table
+            else beyond.bounds(*beyond.drawn(counts, channel, rng), confidence, ceiling)
+        ),
     )

@@ -17,6 +17,7 @@ class EffortKeywords(TypedDict, total=False):
     permutations: int
     attacker_rows: int
     seed: int
+    confidence: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +29,11 @@ class Effort:
         permutations: Number of permuted pairings behind the null; 0 for none.
         attacker_rows: Most rows an attacker trains on; 0 for no attacker.
         seed: Fixes resampling, permutations and folds.
+        confidence: Of bounds for the population.
     """
 
     bootstrap: int = BOOTSTRAP
     permutations: int = PERMUTATIONS
     attacker_rows: int = ATTACKER_ROWS
     seed: int = 0
+    confidence: float = 0.95

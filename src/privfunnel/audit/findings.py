@@ -19,7 +19,7 @@ from privfunnel.audit.estimates import (
     max_log_lift,
     spread,
 )
-from privfunnel.audit.result import Attribute, Symbol
+from privfunnel.audit.result import Attribute, Preserved, Symbol
 from privfunnel.engines import Alphabet
 from privfunnel.guessing import blind_accuracy
 from privfunnel.measures import Array
@@ -108,12 +108,30 @@ def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, At
     from_x = counts.table()
     for j, column in enumerate(counts.private):
         target = counts.s_codes[:, j]
+        release = attacker.score(sample.sy, sample.y_alphabet.codes, target, size=rows, rng=rng)
+        original = attacker.score(from_x, counts.x_codes, target, size=rows, rng=rng)
         found[column.name] = Attack(
             prior=attacker.prior(sample.sy, target),
-            release=attacker.accuracy(sample.sy, sample.y_alphabet.codes, target, size=rows, rng=rng),
-            original=attacker.accuracy(from_x, counts.x_codes, target, size=rows, rng=rng),
+            release=release.accuracy,
+            original=original.accuracy,
+            auc=release.auc,
+            auc_original=original.auc,
         )
     return found
+
+
+def preserved(public: Alphabet, p_xy: Array) -> tuple[Preserved, ...]:
+    """What survives of each public column alone: I(X_a;Y) of H(X_a), in nats.
+
+    Args:
+        public: The M public symbols.
+        p_xy: p(x, y), shape (M, N).
+    """
+    found = []
+    for name, table in public.by_column(p_xy).items():
+        entropy = float(measures.entropy(table.sum(axis=1)))
+        found.append(Preserved(name, min(float(measures.mutual_information(table)), entropy), entropy))
+    return tuple(found)
 
 
 def exact(share: float) -> Interval:

@@ -1,20 +1,29 @@
-"""Design on some rows, audit on the others: whether a promise carries over to rows it has not seen."""
+"""Design on some rows, bound on the others: what a promise is worth for the population the rows come from."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel import measures
-from privfunnel.audit.estimates import corrected
+from privfunnel.audit import beyond, promise
+from privfunnel.audit.intervals import checked_confidence
 from privfunnel.audit.result import Holdout
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.measures import mutual_information
+from privfunnel.mechanism import Mechanism
+from privfunnel.solution import Solution
 from privfunnel.solving import solve
 from privfunnel.tables import Counts
+
+
+class Guaranteed(NamedTuple):
+    """A design on some of the rows, the mechanism made of it, and what the other rows prove about it."""
+
+    solution: Solution
+    mechanism: Mechanism
+    holdout: Holdout
 
 
 def holdout(
@@ -24,66 +33,99 @@ def holdout(
     leakage: float | None = None,
     share: float = 0.5,
     solver: str = "auto",
-    bootstrap: int = 400,
+    confidence: float = 0.95,
     seed: int = 0,
     **options: Any,
 ) -> Holdout:
-    """Split the rows at random, design on one part and measure on the other.
-
-    Rows of one cell are alike to every count, so the split is drawn cell by cell (a hypergeometric draw has the same
-    law as splitting rows). Public values that the design rows do not have are released from p(y). Bins come from all
-    rows.
+    """Hold rows out at random, design on the others and bound the leakage in the population on those held out.
 
     Args:
         counts: Counts of the whole table.
         disclosure: Least disclosure to design for, in nats of the design rows; or
         leakage: the leakage budget, in nats.
-        share: Share of rows to design on.
+        share: Share of the rows to hold out.
         solver: Solver of the design.
-        bootstrap: Number of resampled tables behind an interval.
-        seed: Fixes split, design and resampling.
+        confidence: Of each bound for the population.
+        seed: Fixes split, design and the release of the held-out rows.
         **options: Options of the solver.
+
+    Raises:
+        InvalidInputError: The share leaves one part without rows, or the confidence is none.
+    """
+    asked: dict[str, Any] = {"disclosure": disclosure, "leakage": leakage, "solver": solver, **options}
+    return guaranteed(counts, share=share, confidence=confidence, seed=seed, **asked).holdout
+
+
+def guaranteed(
+    counts: Counts,
+    *,
+    share: float = 0.3,
+    confidence: float = 0.95,
+    seed: int = 0,
+    disclosure: float | None = None,
+    **asked: Any,
+) -> Guaranteed:
+    """Design on all rows but a held-out share, and bound what the mechanism does in the population.
+
+    Rows of one cell are alike to every count, so the split is drawn cell by cell (a hypergeometric draw has the same
+    law as splitting rows). Public values that the design rows do not have are released from p(y). Bins come from all
+    rows. The held-out rows are released once, and the bounds are of what was released.
+
+    Args:
+        counts: Counts of the whole table.
+        share: Share of the rows to hold out.
+        confidence: Of each bound for the population.
+        seed: Fixes split, design and the release of the held-out rows.
+        disclosure: Least disclosure, in nats; no more than the design rows have.
+        **asked: ``leakage``, ``solver`` and its options.
+
+    Raises:
+        InvalidInputError: The share leaves one part without rows, or the confidence is none.
+    """
+    checked_confidence(confidence)
+    rng = np.random.default_rng(seed)
+    design, rest = split_rows(counts, share, rng)
+    problem = design.problem()
+    if disclosure is not None:
+        disclosure = min(disclosure, problem.disclosure_ceiling)
+    solution = solve(problem, disclosure=disclosure, seed=seed, **asked)
+    mechanism = Mechanism.from_solution(design, solution)
+    channel, new = promise.channel_for(mechanism, rest)
+    ceiling = float(mutual_information(design.table() / design.n))
+    found = Holdout(
+        design_rows=design.n,
+        held_out_rows=rest.n,
+        promised_disclosure=solution.disclosure,
+        promised_leakage=solution.leakage,
+        population=beyond.bounds(*beyond.drawn(rest, channel, rng), confidence, ceiling),
+        new_rows=int(rest.table()[:, new].sum()),
+    )
+    return Guaranteed(solution, mechanism, found)
+
+
+def split_rows(counts: Counts, share: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
+    """Rows to design on and rows held out, ``share`` of all; each part has the symbols that occur in it.
 
     Raises:
         InvalidInputError: The share leaves one part without rows.
     """
-    rows = round(share * counts.n) if math.isfinite(share) else 0
-    if not 0 < rows < counts.n:
+    held_out = round(share * counts.n) if math.isfinite(share) else 0
+    if not 0 < held_out < counts.n:
         raise InvalidInputError(
             f"a share of {share!r} leaves no rows on one side: give a number between 0 and 1"
         )
-    rng = np.random.default_rng(seed)
-    picked = rng.multivariate_hypergeometric(counts.cell_n, rows, method="marginals")
-    parts = [np.zeros((counts.n_s, counts.n_x)) for _ in range(2)]
-    for part, cells in zip(parts, (picked, counts.cell_n - picked), strict=True):
-        part[counts.cell_s, counts.cell_x] = cells
-    problem = Problem(parts[0], counts.s_labels, counts.x_labels)
-    if disclosure is not None:
-        disclosure = min(disclosure, problem.disclosure_ceiling)
-    solution = solve(problem, disclosure=disclosure, leakage=leakage, solver=solver, seed=seed, **options)
-    channel = problem.restore(solution.channel)
-    rest = parts[1]
-    n = int(rest.sum())
-    found = _both(rest / n, channel)
-    sample = np.array(
-        [
-            _both(rng.multinomial(n, rest.ravel() / n).reshape(rest.shape) / n, channel)
-            for _ in range(bootstrap)
-        ]
-    )
-    return Holdout(
-        design_rows=rows,
-        held_out_rows=n,
-        promised_disclosure=solution.disclosure,
-        promised_leakage=solution.leakage,
-        disclosure=corrected(found[0], sample[:, 0], float(sample[:, 0].mean()) - found[0]),
-        leakage=corrected(found[1], sample[:, 1], float(sample[:, 1].mean()) - found[1]),
-        new_rows=int(rest[:, ~problem.kept_x].sum()),
-    )
+    picked = rng.multivariate_hypergeometric(counts.cell_n, counts.n - held_out, method="marginals")
+    return _part(counts, picked), _part(counts, counts.cell_n - picked)
 
 
-def _both(p_sx: Array, channel: Array) -> tuple[float, float]:
-    p_x = p_sx.sum(axis=0)
-    return float(measures.mutual_information(channel * p_x[:, None])), float(
-        measures.mutual_information(p_sx @ channel)
+def _part(counts: Counts, n: Any) -> Counts:
+    some = n > 0
+    s, cell_s = np.unique(counts.cell_s[some], return_inverse=True)
+    x, cell_x = np.unique(counts.cell_x[some], return_inverse=True)
+    return Counts(
+        counts.s_alphabet.take(s),
+        counts.x_alphabet.take(x),
+        cell_s.reshape(-1),
+        cell_x.reshape(-1),
+        n[some].astype(np.int64),
     )

@@ -9,15 +9,19 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.audit import findings, promise
+from privfunnel.audit import beyond, findings, promise
 from privfunnel.audit.alignment import Sample, align, recount
 from privfunnel.audit.effort import Effort, EffortKeywords
-from privfunnel.audit.estimates import information, resample, resampling
+from privfunnel.audit.estimates import Information, information, resample, resampling
 from privfunnel.audit.findings import Resampled, split
+from privfunnel.audit.intervals import checked_confidence
+from privfunnel.audit.kept import Further, further
 from privfunnel.audit.promise import Draws
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import InvalidInputError
+from privfunnel.guessing import exposures
+from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.tables import Counts
 
@@ -37,7 +41,7 @@ def release(
     read_released: ReadOptions | None = None,
     **effort: Unpack[EffortKeywords],
 ) -> Audit:
-    """Audit a released table against its original.
+    """Audit a released table against its original: the release, and every other column that the file has.
 
     Args:
         original: The table before the release, as for :func:`privfunnel.tables.count`.
@@ -49,13 +53,14 @@ def release(
         on: Column in both tables that matches rows; by order without it.
         read: How to read the original, if it is a text file.
         read_released: How to read the release, if it is one; with a header by default.
-        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``; see
+        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``; see
             :class:`~privfunnel.audit.effort.Effort`.
 
     Raises:
         InvalidInputError: The tables cannot be read or matched, or columns are missing.
     """
     work = Effort(**effort)
+    checked_confidence(work.confidence)
     roles = _roles(mechanism, private, public, bins)
     counts = recount(original, roles.private, roles.public, roles.used, read)
     sample = align(
@@ -87,6 +92,10 @@ def release(
     )
     attacks = findings.attacks(sample, work.attacker_rows, rng) if work.attacker_rows else {}
     p_sx, drawn = found.original
+    from_x: Resampled = found.original if mechanism is None else (p_sx, ())
+    checked = None if mechanism is None else promise.recount(mechanism, counts, drawn)
+    ceiling = float(measures.mutual_information(p_sx))
+    fresh_rows = checked is not None and not checked.same_table
     return Audit(
         rows=sample.n,
         n_y=len(sample.y_alphabet),
@@ -94,13 +103,34 @@ def release(
         public=roles.public,
         disclosure=disclosure,
         disclosure_ceiling=float(measures.entropy(p_sx.sum(axis=0))),
-        leakage_ceiling=float(measures.mutual_information(p_sx)),
-        attributes=findings.attributes(leakage, split(s, found.worst), split(s, found.original), attacks),
+        leakage_ceiling=ceiling,
+        attributes=findings.attributes(leakage, split(s, found.worst), split(s, from_x), attacks),
         symbols=findings.symbols(found.worst, sample.y_labels, counts.s_labels),
-        recount=None if mechanism is None else promise.recount(mechanism, counts, drawn),
+        recount=checked,
         draws=found.check,
         mechanism_known=found.check is not None and found.check.agrees,
         unmatched=sample.unmatched,
+        exposures=exposures(s, found.worst[0], sample.n),
+        columns=findings.preserved(counts.x_alphabet, found.kept),
+        further=_further(sample, leakage, work, rng),
+        population=beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling) if fresh_rows else None,
+    )
+
+
+def _further(
+    sample: Sample, leakage: Mapping[str, Information], work: Effort, rng: np.random.Generator
+) -> Further | None:
+    """What the columns add that the file has besides the release."""
+    if sample.file is None:
+        return None
+    counts = sample.counts
+    return further(
+        sample.file,
+        counts.s_codes,
+        counts.s_alphabet.names,
+        released=list(leakage.values())[-1].corrected,
+        attacker_rows=work.attacker_rows,
+        rng=rng,
     )
 
 
@@ -135,7 +165,9 @@ class _Estimates:
     Attributes:
         original: p(s, x) of the original.
         rows: Relative frequencies of (s, y) in the released rows.
-        worst: p(s, y) for the worst case: the mechanism's own where the rows are its draws, otherwise the rows'.
+        worst: p(s, y) for the worst case: the mechanism's own where the rows are its draws, exact for these rows;
+            otherwise the rows'.
+        kept: p(x, y) likewise.
         check: Whether they are, where there is a mechanism.
         bias: By how much the informations of the rows are expected to be too high, where that is known.
     """
@@ -143,6 +175,7 @@ class _Estimates:
     original: Resampled
     rows: Resampled
     worst: Resampled
+    kept: Array
     check: Draws | None = None
     bias: Mapping[str, float] = field(default_factory=dict)
 
@@ -153,10 +186,12 @@ def _estimates(
     p_sx = counts.table() / counts.n
     drawn = resample(p_sx, counts.n, bootstrap, rng)
     rows: Resampled = (sample.sy / sample.n, resample(sample.sy, sample.n, bootstrap, rng))
+    p_xy = sample.xy / sample.n
     if mechanism is None:
-        return _Estimates((p_sx, drawn), rows, rows)
+        return _Estimates((p_sx, drawn), rows, rows, p_xy)
     check, bias = promise.draws(mechanism, sample, size=bootstrap, rng=rng)
     if not check.agrees:  # a mechanism says nothing about rows that it did not draw, nor about their bias
-        return _Estimates((p_sx, drawn), rows, rows, check)
+        return _Estimates((p_sx, drawn), rows, rows, p_xy, check)
     channel = promise.channel_of(mechanism, sample)
-    return _Estimates((p_sx, drawn), rows, (p_sx @ channel, [draw @ channel for draw in drawn]), check, bias)
+    exact = channel * p_sx.sum(axis=0)[:, None]
+    return _Estimates((p_sx, drawn), rows, (p_sx @ channel, ()), exact, check, bias)

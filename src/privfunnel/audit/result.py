@@ -1,4 +1,4 @@
-"""What an audit found: numbers with intervals, and the words that a review board reads first."""
+"""What an audit found: numbers, with intervals where they are estimates; its words are in :mod:`.words`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
+from privfunnel.audit.beyond import Population
 from privfunnel.audit.estimates import Information, Interval
+from privfunnel.audit.kept import Further
 from privfunnel.audit.promise import Draws, Recount
-from privfunnel.measures import to_bits
+from privfunnel.guessing import Exposure
 
 SCHEMA = "privfunnel/audit"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 LIMITS = (
     "Leakage is mutual information, an average over rows: single rows can lose more; see the worst-case measures.",
     "This is not differential privacy: it protects the named private columns under the counted distribution, not the "
     "presence of a row.",
-    "Side information that an attacker holds besides the release is outside the guarantee, and so are kept columns.",
+    "Side information that an attacker holds besides the release is outside the guarantee, and so are kept columns; "
+    "what these add is measured where the released file is at hand.",
     "Two draws for the same rows tell more than one, even where one tells nothing; draw once.",
 )
 
@@ -68,13 +72,27 @@ class Symbol:
 
 
 @dataclass(frozen=True)
+class Preserved:
+    """What survives of one public column alone: ``kept`` = I(X_a;Y) of ``entropy`` = H(X_a), in nats."""
+
+    name: str
+    kept: float
+    entropy: float
+
+    @property
+    def share(self) -> float:
+        """Share of the column's entropy; 1 for a constant, which needs none."""
+        return self.kept / self.entropy if self.entropy > 0.0 else 1.0
+
+
+@dataclass(frozen=True)
 class Holdout:
-    """How a promise made on one part of the rows held on the others; nats.
+    """How a promise made on one part of the rows fared on the others; nats.
 
     Attributes:
         design_rows: Rows the mechanism was designed on; ``held_out_rows`` the others.
         promised_disclosure: On the design rows; ``promised_leakage`` likewise.
-        disclosure: On the held-out rows; ``leakage`` likewise, both corrected for the bias of few rows.
+        population: What the held-out rows prove about the population.
         new_rows: Held-out rows whose public values the design rows do not have; they are drawn from p(y).
     """
 
@@ -82,14 +100,29 @@ class Holdout:
     held_out_rows: int
     promised_disclosure: float
     promised_leakage: float
-    disclosure: Interval
-    leakage: Interval
+    population: Population
     new_rows: int
 
     @property
+    def leakage(self) -> Interval:
+        """I(S;Y) of the held-out rows as released, between the proved ends for the population."""
+        return self.population.leakage
+
+    @property
+    def verdict(self) -> str:
+        """``"refuted"``, ``"proved"``, or ``"not refuted"`` where the rows decide neither."""
+        if self.promised_leakage < self.leakage.low:
+            return "refuted"
+        return "proved" if self.leakage.high <= self.promised_leakage else "not refuted"
+
+    @property
     def held(self) -> bool:
-        """False where even the lower end of the held-out leakage is above the promise."""
-        return self.promised_leakage >= self.leakage.low
+        """False where the promise is refuted."""
+        return self.verdict != "refuted"
+
+    def words(self) -> list[str]:
+        """The findings as sentences."""
+        return words.holdout(self)
 
 
 @dataclass(frozen=True)
@@ -107,6 +140,10 @@ class Audit:
         exact: The numbers are the mechanism's own, not estimated from released rows.
         mechanism_known: Worst-case measures and symbols are the mechanism's own, not those of the released rows.
         unmatched: Rows without a partner, where they were matched by key.
+        exposures: Whom the release exposes most, one entry a private value, the largest lift first.
+        columns: What survives of each public column alone.
+        further: What the file's columns besides the release add; None where it has none.
+        population: Bounds for the population, from rows that the mechanism was not designed on.
         limits: What this is not.
     """
 
@@ -125,6 +162,10 @@ class Audit:
     exact: bool = False
     mechanism_known: bool = False
     unmatched: int = 0
+    exposures: tuple[Exposure, ...] = ()
+    columns: tuple[Preserved, ...] = ()
+    further: Further | None = None
+    population: Population | None = None
     limits: tuple[str, ...] = field(default=LIMITS)
 
     @property
@@ -134,69 +175,22 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """False where a check of the promise failed."""
+        """False where a check of the promise failed, or the file tells more than its release."""
         return (
             (self.recount is None or self.recount.holds)
             and (self.draws is None or self.draws.agrees)
             and (self.holdout is None or self.holdout.held)
+            and (self.further is None or not self.further.leaks)
         )
+
+    @property
+    def on_design(self) -> bool:
+        """Whether the rows are those that the mechanism was designed on, as far as is known."""
+        return self.mechanism_known and (self.recount is None or self.recount.same_table)
 
     def words(self) -> list[str]:
         """The findings as sentences, most important first."""
-        lines = [_guess(attribute) for attribute in self.attributes[:-1] or self.attributes]
-        return [*lines, *self._average(), *self._worst(), *self._checks()]
-
-    def _average(self) -> list[str]:
-        leakage, disclosure = self.leakage, self.disclosure
-        ceiling = (
-            f" of the {_bits(self.leakage_ceiling)} that the public columns hold"
-            if self.leakage_ceiling
-            else ""
-        )
-        keeps = (
-            f"{100 * _best(disclosure, self.exact) / self.disclosure_ceiling:.1f} %"
-            if self.disclosure_ceiling
-            else "all"
-        )
-        said = (f"The release says {_span(leakage, self.exact)} about {' and '.join(self.private)}{ceiling}, and keeps "
-                f"{_span(disclosure, self.exact)} of the public columns ({keeps} of H(X)).")  # fmt: skip
-        if leakage.p_value is None or leakage.null_high is None:
-            return [said]
-        verdict = "more than" if leakage.plug_in > leakage.null_high else "no more than"
-        chance = (
-            f"The rows show {verdict} chance would: permuted pairings give up to {_bits(leakage.null_high)}, "
-        )
-        return [
-            said,
-            chance + f"these rows {_bits(leakage.plug_in)} before correction (p = {leakage.p_value:.3f}).",
-        ]
-
-    def _worst(self) -> list[str]:
-        whole = self.attributes[-1]
-        lip = whole.local_information_privacy.value
-        ends = (
-            "some symbol rules a private value out"
-            if math.isinf(lip)
-            else f"local information privacy ε = {lip:.3f} nats"
-        )
-        times = f"{math.exp(whole.max_log_lift.value):.2f} times"
-        among = "" if self.mechanism_known else " (among these rows; a symbol released once counts fully)"
-        return [
-            f"At worst: no released symbol makes a private value more than {times} as likely as before{among}; {ends}; "
-            f"maximal leakage {_bits(whole.maximal_leakage.value)}."
-        ]
-
-    def _checks(self) -> list[str]:
-        lines = []
-        if self.recount is not None:
-            lines.append(_recount_words(self.recount))
-        if self.draws is not None:
-            lines.append(_draws_words(self.draws))
-        if self.holdout is not None:
-            lines.append(holdout_words(self.holdout))
-        if self.unmatched:
-            lines.append(f"{self.unmatched} rows have no partner in the other table and were left out.")
-        return lines
+        return words.of_audit(self)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite numbers as the text ``"inf"``."""
@@ -206,92 +200,14 @@ class Audit:
             "units": "nats",
             "passed": self.passed,
             "words": self.words(),
-            **_plain(dataclasses.asdict(self)),
+            **plain(dataclasses.asdict(self)),
         }
 
 
-def _guess(attribute: Attribute) -> str:
-    source = "" if attribute.original is None else f"; {_percent(attribute.original)} from the original data"
-    best = (
-        f"An attacker who guesses {attribute.name} from the release is right {_percent(attribute.after)} of the time "
-        f"({_percent(attribute.before)} without it{source})"
-    )
-    attack = attribute.attack
-    if attack is None:
-        return f"{best}."
-    learnt = (
-        "" if attack.original is None else f", one trained on the original data {_percent(attack.original)}"
-    )
-    ends = f"95 % interval {100 * attack.release.low:.1f} to {100 * attack.release.high:.1f}"
-    trained = (
-        f"on rows it has not seen, one trained on the release is right {_percent(attack.release)} ({ends})"
-    )
-    return f"{best}; {trained}{learnt}."
-
-
-def _percent(share: Interval) -> str:
-    return f"{100 * share.value:.1f} %"
-
-
-def _bits(nats: float) -> str:
-    return f"{to_bits(nats):.4f} bits"
-
-
-def _best(information: Information, exact: bool) -> float:
-    return information.plug_in if exact else information.corrected
-
-
-def _span(information: Information, exact: bool) -> str:
-    ends = f"95 % interval {to_bits(information.low):.4f} to {to_bits(information.high):.4f}"
-    if not exact:
-        return f"{_bits(information.corrected)} ({ends})"
-    if information.low == information.high:
-        return f"{_bits(information.plug_in)} in the table it was designed on"
-    return f"{_bits(information.plug_in)} in the counted table ({ends} in the population behind it)"
-
-
-def _recount_words(found: Recount) -> str:
-    if found.same_table:
-        verdict = "holds" if found.holds else "DOES NOT HOLD"
-        return (
-            f"The designed promise {verdict}: leakage {_bits(found.claimed_leakage)} claimed, {_bits(found.leakage)} "
-            f"counted again on the table it was designed on."
-        )
-    new = f"; {found.new_rows} rows hold values not seen at design time" if found.new_rows else ""
-    verdict = "compatible with" if found.holds else "ABOVE"
-    return (
-        f"The mechanism was designed on another table; on this one its channel leaks {_bits(found.leakage)} (at least "
-        f"{_bits(found.least_leakage)}, allowing for chance in the rows of both), {verdict} the "
-        f"{_bits(found.claimed_leakage)} it promised there{new}."
-    )
-
-
-def _draws_words(found: Draws) -> str:
-    span = f"{to_bits(found.leakage.low):.4f} to {to_bits(found.leakage.high):.4f} bits"
-    if found.impossible:
-        return f"THE RELEASE IS NOT THIS MECHANISM'S: {found.impossible} rows hold symbols that it never gives them."
-    verdict = "agree" if found.agrees else "DO NOT AGREE"
-    return (
-        f"The released rows {verdict} with the mechanism: they measure {_bits(found.leakage.value)} uncorrected, fresh "
-        f"draws for the same rows {span} (p = {found.p_value:.3f}; the alarm, at "
-        "0.005, is false for one honest release in 200)."
-    )
-
-
-def holdout_words(found: Holdout) -> str:
-    """How the promise held, in a sentence."""
-    span = f"{to_bits(found.leakage.low):.4f} to {to_bits(found.leakage.high):.4f}"
-    verdict = "held" if found.held else "did not hold"
-    return (
-        f"Designed on {found.design_rows} rows with {_bits(found.promised_leakage)} of leakage promised, the other "
-        f"{found.held_out_rows} rows leak {_bits(found.leakage.value)} (95 % interval {span}): the promise {verdict}; "
-        f"{found.new_rows} of them hold values the design rows do not have."
-    )
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A document with infinite numbers as texts, which JSON has no numbers for."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -200,6 +200,17 @@ def parse_options(options: Sequence[str], restarts: int | None = None) -> dict[s
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%|nats?|bits?)?\s*")
 
 
+def parse_confidence(text: str) -> float:
+    """A confidence such as ``95%`` or ``0.95``, strictly between 0 and 1."""
+    try:
+        value = float(text.strip().removesuffix("%")) / (100.0 if text.strip().endswith("%") else 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < 1.0:
+        raise InvalidInputError(f"--confidence {text!r} is no confidence: give a share such as 95% or 0.95")
+    return value
+
+
 def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units: Units) -> float:
     """Read an amount of information as nats.
 

@@ -12,6 +12,7 @@ import click
 from privfunnel.cli._common import (
     Units,
     console,
+    parse_confidence,
     parse_options,
     parse_quantity,
     read_options,
@@ -42,7 +43,9 @@ BITS = Units("bits")
 @record_options
 @click.option("--on", metavar="COLUMN", help="Match rows by this key instead of by their order.")
 @click.option("--holdout", type=float, metavar="SHARE",
-              help="Design on this share of ORIGINAL's rows, audit on the others.")  # fmt: skip
+              help="Hold this share of ORIGINAL's rows out: design on the others, bound on these.")  # fmt: skip
+@click.option("--confidence", default="95%", show_default=True, metavar="SHARE",
+              help="Of bounds for the population: from held-out rows, or a table not designed on.")  # fmt: skip
 @click.option("--disclosure", metavar="R", help="Holdout: what to keep, e.g. 60% or '0.9 bits'.")
 @click.option("--leakage", metavar="BUDGET", help="Holdout: what may leak, e.g. 5% or '0.01 bits'.")
 @click.option("--bootstrap", type=click.IntRange(20, 100_000), default=400, show_default=True,
@@ -63,6 +66,7 @@ def command(
     bins: dict[str, str],
     on: str | None,
     holdout: float | None,
+    confidence: str,
     disclosure: str | None,
     leakage: str | None,
     bootstrap: int,
@@ -78,14 +82,15 @@ def command(
 ) -> None:
     """Audit a mechanism alone, a mechanism on a table, or a released table against its original.
 
-    Ends with exit code 1 where a promise is not kept. Reading options are for ORIGINAL.
+    Every column of RELEASED is read, also those that are not the release. Ends with exit code 1 where a promise is
+    not kept or the file tells more than its release. Reading options are for ORIGINAL.
 
     \b
     Examples:
       privfunnel audit --mechanism design/mechanism.json
       privfunnel audit patients.csv --mechanism design/mechanism.json
       privfunnel audit patients.csv release.csv --mechanism design/mechanism.json
-      privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.5 --disclosure 60%
+      privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.3 --disclosure 60%
     """
     from privfunnel.mechanism import Mechanism
 
@@ -98,13 +103,14 @@ def command(
         )
     read = read_options(**reading)
     roles: dict[str, Any] = {"private": private, "public": public, "bins": bins}
+    sure = parse_confidence(confidence)
     if holdout is not None:
         if len(tables) != 1 or mechanism is not None:
             raise InvalidInputError(
                 "--holdout designs by itself: give one table, --private and --public, no mechanism"
             )
         asked = {"disclosure": disclosure, "leakage": leakage}
-        solving = {"solver": solver, "seed": seed, "bootstrap": bootstrap, **parse_options(options, restarts)}
+        solving = {"solver": solver, "seed": seed, "confidence": sure, **parse_options(options, restarts)}
         _tell(*_held_out(tables[0], roles, read, holdout, asked, solving), as_json=as_json, out=out)
         return
     if disclosure or leakage:
@@ -117,10 +123,13 @@ def command(
             "permutations": permutations,
             "attacker_rows": attacker_rows,
             "seed": seed,
+            "confidence": sure,
         }
         found = _with_release(tables, mechanism, on, roles, read, effort)
     else:
-        found = _without_release(tables, mechanism, read, bootstrap, seed)
+        found = _without_release(
+            tables, mechanism, read, {"bootstrap": bootstrap, "seed": seed, "confidence": sure}
+        )
     _tell(found.to_dict(), lambda: show(found), as_json=as_json, out=out)
 
 
@@ -154,7 +163,7 @@ def _with_release(
 
 
 def _without_release(
-    tables: tuple[str, ...], mechanism: Mechanism | None, read: ReadOptions, bootstrap: int, seed: int
+    tables: tuple[str, ...], mechanism: Mechanism | None, read: ReadOptions, effort: dict[str, Any]
 ) -> Audit:
     from privfunnel import audit
 
@@ -163,7 +172,7 @@ def _without_release(
             "there is nothing to audit: give --mechanism, or an original and a released table"
         )
     if tables:
-        return audit.table(tables[0], mechanism, read=read, bootstrap=bootstrap, seed=seed)
+        return audit.table(tables[0], mechanism, read=read, **effort)
     return audit.mechanism(mechanism)
 
 
@@ -175,11 +184,11 @@ def _held_out(
     asked: dict[str, str | None],
     solving: dict[str, Any],
 ) -> tuple[dict[str, Any], Callable[[], None]]:
-    """Design on a share of the rows, audit on the others: the findings, and what shows them."""
+    """Hold a share of the rows out and design on the others: the findings, and what shows them."""
     import dataclasses
 
     from privfunnel import audit, tables
-    from privfunnel.audit.result import holdout_words
+    from privfunnel.audit.result import plain
 
     if (asked["disclosure"] is None) == (asked["leakage"] is None):
         raise InvalidInputError(
@@ -199,17 +208,27 @@ def _held_out(
         if text is not None
     }
     found = audit.holdout(counts, share=share, **wanted, **solving)
-    words = holdout_words(found)
-    document = {"units": "nats", "passed": found.held, "words": [words], **dataclasses.asdict(found)}
-    return document, lambda: click.echo(words)
+    words = found.words()
+    document = {
+        "units": "nats",
+        "passed": found.held,
+        "verdict": found.verdict,
+        "words": words,
+        **plain(dataclasses.asdict(found)),
+    }
+    return document, lambda: _say(words)
+
+
+def _say(words: list[str]) -> None:
+    for line in words:
+        console().print(f"• {line}", soft_wrap=True)
 
 
 def show(found: Audit) -> None:
     """Print the words first, then the numbers behind them, then what the audit is not."""
     screen = console()
-    for line in found.words():
-        screen.print(f"• {line}", soft_wrap=True)
-    for table in (_attributes(found), _worst_case(found), _symbols(found)):
+    _say(found.words())
+    for table in (_attributes(found), _exposures(found), _worst_case(found), _symbols(found)):
         screen.print(table)
     screen.print("What this is not:")
     for line in found.limits:
@@ -217,7 +236,7 @@ def show(found: Audit) -> None:
 
 
 def _attributes(found: Audit) -> Table:
-    title = f"Private attributes, {found.rows:,} rows (bits; 95 % intervals)"
+    title = f"Private attributes, {found.rows:,} rows (bits{'' if found.exact else '; 95 % intervals'})"
     heads = ("leakage", "by chance", "guess blind", "best guess", "best from X", "trained", "trained on X")
     table = _table(title)
     table.add_column("attribute")
@@ -235,6 +254,18 @@ def _attributes(found: Audit) -> Table:
             _percent(None if attack is None else attack.release),
             _percent(None if attack is None else attack.original),
         )
+    return table
+
+
+def _exposures(found: Audit) -> Table:
+    table = _table("Whom the release exposes most, by private value")
+    table.add_column("value")
+    for head in ("chance", "of the exposed", "at most", "exposed", "lift", "AUC"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for each in found.exposures[:SHOWN_SYMBOLS]:
+        many = f"{each.rows:,}" if each.of else f"{100 * each.share:.2f} %"
+        chances = (f"{100 * chance:.1f} %" for chance in (each.before, each.after, each.highest))
+        table.add_row(each.value, *chances, many, f"{each.lift:.2f}", f"{each.auc:.3f}")
     return table
 
 
