@@ -27,18 +27,21 @@ from sklearn.base import BaseEstimator, TransformerMixin  # noqa: E402
 from sklearn.utils import validation as _validation  # noqa: E402
 
 OUTPUTS = ("symbols", "onehot", "records")
-TARGET = "y"
+#: What a private attribute that is no column of X is called in the mechanism.
+PRIVATE = "private"
 
 
 class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Release X so that it says as little as possible about private attributes.
 
-    Private is either ``y`` (``private=None``) or named columns of X, which ``transform`` then leaves out. Every other
-    column is public. ``transform`` draws: two calls give different releases of the same rows, and drawing the same rows
-    twice tells more than drawing them once.
+    What is private is always named: columns of X (``private``), which ``transform`` then leaves out, or attributes that
+    are given to ``fit`` as ``sensitive_features``, in a pipeline by metadata routing
+    (``set_fit_request(sensitive_features=True)``). The target ``y`` of a task is neither private nor looked at. Every
+    column of X that is not private is public. ``transform`` draws: two calls give different releases of the same rows,
+    and drawing the same rows twice tells more than drawing them once.
 
     Args:
-        private: Names or positions of the private columns of X; ``None`` if ``y`` is private.
+        private: Names or positions of the private columns of X; ``None`` if ``sensitive_features`` are.
         public: Names or positions of the public columns; all others by default.
         disclosure: What to keep: nats, or a share of H(X) such as ``"60%"``.
         leakage: Or what may leak: nats, or a share of I(S;X). Neither means ``"60%"`` of H(X).
@@ -87,12 +90,17 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.unseen = unseen
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike | None = None) -> PrivacyFunnel:
-        """Count X (and ``y``), solve the funnel, and keep the mechanism.
+    def fit(self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None) -> PrivacyFunnel:
+        """Count X and what is private, solve the funnel, and keep the mechanism.
 
         Args:
             X: Table of shape (rows, columns): an array or a frame; numbers, texts, booleans; NaN is a category.
-            y: The private attribute of each row, where ``private`` is None.
+            y: Ignored: the target of a task is not private unless it is named so.
+            sensitive_features: The private attributes of each row, where ``private`` is None: an array or a frame of
+                shape (rows,) or (rows, attributes).
+
+        Raises:
+            InvalidInputError: Nothing is named private, or two ways at once; or a parameter is wrong.
         """
         if self.output not in OUTPUTS:
             raise InvalidInputError(f"output={self.output!r} is unknown: use one of {', '.join(OUTPUTS)}")
@@ -100,14 +108,17 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(
                 "unseen='drop' would change the number of rows: use 'nearest' or 'marginal'"
             )
-        if self.private is None and y is None:
+        if (self.private is None) == (sensitive_features is None):
             raise InvalidInputError(
-                "requires y to be passed, but the target y is None: or name private columns"
+                "nothing is named private: name columns of X (private=), or pass sensitive_features= to fit; y never is"
+                if self.private is None
+                else "private= and sensitive_features= both name what is private: give one of them"
             )
         if not is_whole(self.max_levels):
             raise InvalidInputError(
                 f"max_levels={self.max_levels!r} is not a whole number: give the most values of a number not binned"
             )
+        given = sensitive_features
         X = _validation.validate_data(self, X, dtype=None, ensure_all_finite="allow-nan")
         columns = self._columns(X)
         private = self._positions(self.private, "private")
@@ -116,10 +127,15 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             public = [j for j in range(self.n_features_in_) if j not in private]
         names = list(columns)
         private_names = [names[j] for j in private]
-        if self.private is None:
-            columns[self._target_name(names)] = _as_column(np.asarray(_validation.column_or_1d(y)))
-            private_names = [self._target_name(names)]
-            _validation.check_consistent_length(X, y)
+        if given is not None:
+            _validation.check_consistent_length(X, given)
+            beside = _named_columns(given, names)
+            columns |= beside
+            private_names = list(beside)
+        if not public:
+            raise InvalidInputError(
+                f"every column of X is private (n_features = {self.n_features_in_}): leave one to release"
+            )
         table = need("pyarrow", "tables").table(columns)
         public_names = [names[j] for j in public]
         counts = tables.count(
@@ -154,7 +170,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return y[:, None]
         if self.output == "onehot":
             return np.eye(self.mechanism_.n_y)[y]
-        arrays = Output(self.mechanism_, "records", TARGET).arrays(y, uniforms)
+        arrays = Output(self.mechanism_, "records", "released").arrays(y, uniforms)
         parts = [array.to_numpy(zero_copy_only=False) for array in arrays]
         numeric = all(part.dtype.kind in "iuf" for part in parts)
         return np.stack([part if numeric else part.astype(object) for part in parts], axis=1)
@@ -183,12 +199,12 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(self.mechanism_.public_names, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what to expect: categories, NaN, and a different draw each time."""
+        """Tell scikit-learn what to expect: categories, NaN, and a different draw each time, by row even where seeded."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
-        tags.target_tags.required = self.private is None
+        tags.target_tags.required = False
         tags.transformer_tags.preserves_dtype = []  # what comes out is categories, whatever went in
         tags.non_deterministic = True
         return tags
@@ -209,13 +225,6 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if names is None:
             names = [f"x{j}" for j in range(X.shape[1])]
         return {str(name): _as_column(X[:, j]) for j, name in enumerate(names)}
-
-    @staticmethod
-    def _target_name(names: Sequence[str]) -> str:
-        name = TARGET
-        while name in names:
-            name += "_"
-        return name
 
     def _positions(self, chosen: Any, role: str) -> list[int]:
         if chosen is None:
@@ -265,6 +274,27 @@ def _amount(value: float | str, ceiling: float, what: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise InvalidInputError(f"{what}={value!r} is neither nats nor a share such as '60%'") from None
+
+
+def _named_columns(given: Any, taken: Sequence[str]) -> dict[str, Any]:
+    """Sensitive features as columns, with their own names where they have any that X does not have."""
+    table = np.asarray(given)
+    if table.ndim not in (1, 2) or 0 in table.shape:
+        raise InvalidInputError(
+            f"sensitive_features has shape {table.shape}: give (rows,) or (rows, attributes)"
+        )
+    table = table.reshape(len(table), -1)
+    known = getattr(given, "columns", [getattr(given, "name", None)])
+    labels = [each if isinstance(each, str) else "" for each in known]
+    found: dict[str, Any] = {}
+    for j in range(table.shape[1]):
+        name = (
+            labels[j] if j < len(labels) and labels[j] else f"{PRIVATE}{j}" if table.shape[1] > 1 else PRIVATE
+        )
+        while name in taken or name in found:
+            name += "_"
+        found[name] = _as_column(table[:, j])
+    return found
 
 
 def _as_column(values: NDArray[Any]) -> Any:
