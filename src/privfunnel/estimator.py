@@ -199,7 +199,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(self.mechanism_.public_names, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what to expect: categories, NaN, and a different draw each time, by row even where seeded."""
+        """Tell scikit-learn what to expect: categories, NaN, and draws that depend on the place of a row."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
