@@ -48,21 +48,6 @@ def write_census(path: Path) -> None:
             writer.writerows([[values.get(name, "-") for name in CENSUS]] * int(count))
 
 
-def write_patients(path: Path, rows: int = 600) -> None:
-    """Patients with dependence between sex, death, smoking, diabetes and age."""
-    rng = np.random.default_rng(7)
-    sex = rng.integers(2, size=rows)
-    age = rng.integers(40, 96, size=rows)
-    smoking = (rng.random(rows) < 0.1 + 0.4 * sex).astype(int)
-    diabetes = (rng.random(rows) < 0.5 - 0.2 * sex).astype(int)
-    death = (rng.random(rows) < (age - 30) / 110).astype(int)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["sex", "death", "smoking", "diabetes", "age"])
-        for row in zip(np.array(["woman", "man"])[sex], death, smoking, diabetes, age, strict=True):
-            writer.writerow(row)
-
-
 def build_site(folder: Path) -> Path:
     """Build the site from a copy of its sources, so that nothing in the checkout changes; skip without zensical."""
     if importlib.util.find_spec("zensical") is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import stat
 import subprocess
 import sys
 import warnings
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import privfunnel as pf
-from helpers_cli import AEM, QUICK, Terminal, run
+from helpers_cli import AEM, QUICK, Terminal, assert_one_line_error, run
 from privfunnel import instances
 from privfunnel.certificate import load_bundle
 from privfunnel.cli import main
@@ -231,7 +232,8 @@ def test_solve_shows_and_writes(tmp_path: Path) -> None:
 def test_a_proved_solution_comes_with_its_certificate(tmp_path: Path) -> None:
     result = run("solve", "synthetic-uniform", "--disclosure", "50%", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert f"Files are in {tmp_path}: certificate.npz, solution.json" in result.stdout
+    assert f"Files are in {tmp_path}: certificate.npz, solution.json\nConfidential" in result.stdout
+    assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o600, 0o600]
     (certificate,) = load_bundle(tmp_path / "certificate.npz")
     certificate.verify(instances.load("synthetic-uniform"))
 
@@ -266,3 +268,45 @@ def test_one_symbol_is_a_trivial_curve(tmp_path: Path, table: str) -> None:
     assert "3 of 3 points proved optimal" in result.stdout
     assert "-0.0000" not in result.stdout
     assert run("solve", tmp_path / "one.csv", "--disclosure", "50%").exit_code == 0
+
+
+def test_a_curve_is_written_without_pictures_where_there_is_no_library_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run("curve", "synthetic-uniform", *QUICK, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "no pictures are written" in result.stderr
+    assert "pip install 'privfunnel[plots]'" in result.stderr
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"curve.csv", "curve.json", "problem.json", "report.html"} <= names
+    assert not names & {"curve.png", "curve.svg"}
+
+
+def test_files_with_the_exact_table_are_for_the_user_alone_and_called_confidential(tmp_path: Path) -> None:
+    result = run("curve", "synthetic-uniform", *QUICK, "--out", tmp_path)
+    (told,) = [line for line in result.stdout.splitlines() if line.startswith("Confidential")]
+    for name in ("curve.csv", "curve.json", "problem.json"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        assert name in told
+
+
+def test_the_example_is_the_same_each_time_and_never_overwrites(tmp_path: Path) -> None:
+    path = tmp_path / "patients.csv"
+    assert run("example", path).exit_code == 0
+    first = path.read_text()
+    assert first.splitlines()[0] == "sex,death,smoking,diabetes,age"
+    assert len(first.splitlines()) == 601
+    assert_one_line_error(run("example", path), "--force")
+    assert run("example", path, "--force").exit_code == 0
+    assert path.read_text() == first
+    assert_one_line_error(run("example", tmp_path / "patients.xls"), ".csv")
+
+
+def test_the_joint_example_counts_the_same_patients(tmp_path: Path) -> None:
+    assert run("example", "--joint", tmp_path / "joint.csv").exit_code == 0
+    result = run("curve", tmp_path / "joint.csv", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "4 private × 4 public symbols" in result.stdout
+    rows = [line.split('",')[1] for line in (tmp_path / "joint.csv").read_text().splitlines()[1:]]
+    assert sum(int(cell) for row in rows for cell in row.split(",")) == 600

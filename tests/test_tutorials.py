@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from documents import ROOT, blocks, write_census, write_patients
+from documents import ROOT, blocks, write_census
+from helpers_cli import run
+from privfunnel.instances import patients as example
 
 pytest.importorskip("duckdb", reason="the tutorials read tables of records")
 pytest.importorskip("sklearn", reason="the tutorials train attackers")
@@ -31,7 +33,7 @@ def play(page: str, sources: list[str], names: dict[str, Any] | None = None) -> 
 @pytest.fixture
 def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    write_patients(tmp_path / "patients.csv")
+    example.write(tmp_path / "patients.csv")
     return tmp_path
 
 
@@ -78,6 +80,36 @@ def test_the_commands_of_the_stewards_tutorial_run_and_print_what_it_shows(tmp_p
     assert {"design", "release.csv", "release.codebook.json", "audit.json"} <= {
         p.name for p in tmp_path.iterdir()
     }
+
+
+def readme_commands() -> list[str]:
+    """The commands of README's section on the command line, without their comments."""
+    section = (
+        (ROOT / "README.md")
+        .read_text("utf-8")
+        .partition("## From the command line\n")[2]
+        .partition("\n## ")[0]
+    )
+    return [
+        line.partition(" #")[0].strip() for line in section.splitlines() if line.startswith("    privfunnel ")
+    ]
+
+
+@pytest.mark.slow
+@FEW_ROWS
+def test_the_commands_of_the_readme_run_as_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="reproduce draws figures")
+    monkeypatch.chdir(tmp_path)
+    commands = readme_commands()
+    assert len(commands) >= 12
+    for command in commands:
+        done = run(*shlex.split(command)[1:])
+        # An audit takes one honest release in 200 for another mechanism's, and says so by exit code 1.
+        assert done.exit_code in ((0, 1) if "audit" in command else (0,)), (command, done.output)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"joint.csv", "patients.csv", "design", "out", "release.csv", "release.codebook.json"} <= written
 
 
 @FEW_ROWS

@@ -284,8 +284,8 @@ class Stored(ABC):
             ) from error
 
     def save(self, path: AnyPath) -> None:
-        """Write it as JSON, whole or not at all."""
-        write_json(path, self.to_dict())
+        """Write it as JSON, whole or not at all, for the user alone: its exact numbers are those of the table."""
+        write_json(path, self.to_dict(), mode=PRIVATE)
 
     @classmethod
     def load(cls, path: AnyPath) -> Self:

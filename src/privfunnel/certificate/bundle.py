@@ -14,7 +14,7 @@ import numpy as np
 from privfunnel.certificate.certificate import Certificate
 from privfunnel.certificate.checker import Proof
 from privfunnel.errors import CertificateError, InvalidInputError
-from privfunnel.storage import write_whole
+from privfunnel.storage import PRIVATE, write_whole
 
 SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols; files without them are still written as version 1.
@@ -24,7 +24,10 @@ _TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
 
 
 def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate]) -> None:
-    """Write certificates, e.g. those of a curve, as one compressed ``.npz`` file, whole or not at all."""
+    """Write certificates, e.g. those of a curve, as one compressed ``.npz`` file, whole or not at all.
+
+    A proof speaks of one table in exact numbers: the file is for the user alone.
+    """
     data: dict[str, Any] = {"schema": np.array(SCHEMA)}
     count, version = 0, 1
     for c, certificate in enumerate(certificates):
@@ -40,7 +43,7 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
         for t, proof in enumerate(certificate.proofs):
             data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
     data["count"], data["version"] = np.array(count), np.array(version)
-    write_whole(path, lambda stream: np.savez_compressed(stream, **data))
+    write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 
 
 def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:

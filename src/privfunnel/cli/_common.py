@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from privfunnel.cli._source import NamedProblem, load_source, open_source, read_options
-from privfunnel.errors import InfeasibleError, InvalidInputError, need
+from privfunnel.errors import InfeasibleError, InvalidInputError, MissingExtraError, need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,7 @@ __all__ = [
     "NamedProblem",
     "Renamed",
     "Units",
+    "can_draw",
     "console",
     "load_source",
     "open_source",
@@ -258,13 +259,12 @@ def console(*, stderr: bool = False) -> Console:
 
 
 @contextmanager
-def output(out: Path | None, owned: tuple[str, ...], *, figures: bool = False) -> Iterator[Path | None]:
+def output(out: Path | None, owned: tuple[str, ...]) -> Iterator[Path | None]:
     """The folder that a command fills for ``--out``, see :func:`privfunnel.storage.output_folder`; None without.
 
     Args:
         out: What the user gave.
         owned: The files that the command may leave there.
-        figures: Whether they need the extra for figures: a missing one is told before the work, not after it.
     """
     if out is None:
         yield None
@@ -272,15 +272,34 @@ def output(out: Path | None, owned: tuple[str, ...], *, figures: bool = False) -
     from privfunnel.storage import output_folder
 
     with output_folder(out, owned) as folder:
-        if figures:
-            need("matplotlib", extra="plots")
         yield folder
 
 
+def can_draw() -> bool:
+    """Whether there is a library for pictures; where there is none, say on stderr that they are left out, and why."""
+    try:
+        need("matplotlib", extra="plots")
+    except MissingExtraError as error:
+        click.echo(f"no pictures are written: {error}", err=True)
+        return False
+    return True
+
+
+#: Files that hold no exact number of the table; everything else that ``--out`` writes does.
+PUBLISHABLE = ("comparison.png", "curve.png")
+
+
 def tell_files(out: Path | None, owned: tuple[str, ...]) -> None:
-    """Say which of its files a command has left in the folder of ``--out``."""
-    if out is not None:
-        click.echo(f"Files are in {out}: {', '.join(name for name in owned if (out / name).exists())}")
+    """Say which of its files a command has left in the folder of ``--out``, and which of them are confidential."""
+    if out is None:
+        return
+    written = [name for name in owned if (out / name).exists()]
+    confidential = [name for name in written if name not in PUBLISHABLE]
+    click.echo(f"Files are in {out}: {', '.join(written)}")
+    if confidential:
+        click.echo(
+            f"Confidential, they hold the exact table (only you may read them): {', '.join(confidential)}"
+        )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import click
 from privfunnel.cli._common import (
     Renamed,
     Units,
+    can_draw,
     console,
     load_source,
     output,
@@ -43,7 +44,8 @@ OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg"
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for comparison.csv, .json (both in nats), .png and .svg.")  # fmt: skip
+              help="Folder for comparison.png, which may be published, and comparison.csv, .json (both in nats) and "
+                   ".svg, which are confidential.")  # fmt: skip
 def command(
     source: str,
     solvers: str | None,
@@ -70,7 +72,8 @@ def command(
 
     problem = load_source(source, **reading)
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
-    with output(out, OWNED, figures=True) as folder:
+    with output(out, OWNED) as folder:
+        drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"comparison on {source}", quiet=as_json) as progress:
             result = compare(
                 problem,
@@ -82,12 +85,15 @@ def command(
                 progress=progress,
             )
         if folder is not None:
-            from privfunnel import plot
-
             result.save(folder / "comparison.json")
             result.save(folder / "comparison.csv")
+        if folder is not None and drawing:
+            from privfunnel import plot
+            from privfunnel.storage import PRIVATE
+
             figure = result.plot(units=units.name, title=source)
             plot.save(figure, folder / "comparison.png", folder / "comparison.svg")
+            (folder / "comparison.svg").chmod(PRIVATE)  # its lines are drawn with six digits
     if as_json:
         click.echo(json.dumps(result.to_dict(), indent=1))
         return

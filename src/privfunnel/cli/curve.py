@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from privfunnel.cli import COMMAND
 from privfunnel.cli._common import (
     Renamed,
     Units,
+    can_draw,
     console,
     load_source,
     output,
@@ -52,7 +54,8 @@ OWNED = (
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for curve.csv, .json (in nats), .png, .svg, report.html and the proofs.")  # fmt: skip
+              help="Folder for curve.png, which may be published, and for curve.csv, .json (in nats), report.html, "
+                   ".svg, problem.json and the proofs, which are confidential.")  # fmt: skip
 @click.option("--describe", "--choose", cls=Renamed, metavar="R",
               help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2.")  # fmt: skip
 @click.option("--compare-with", "--beside", cls=Renamed, multiple=True, metavar="SOLVER",
@@ -102,7 +105,8 @@ def command(
             describe, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--describe", units=units
         )
         check_disclosure(problem, at)
-    with output(out, OWNED, figures=True) as folder:
+    with output(out, OWNED) as folder:
+        drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
             curve = trace(
                 problem,
@@ -120,6 +124,8 @@ def command(
                 name: trace(problem, points=points, solver=name, seed=seed, throw=False)
                 for name in compare_with
             }
+            if drawing:
+                draw(curve, folder, units=units, title=source)
             write_files(curve, folder, units=units, title=source, chosen=chosen, others=others)
     if as_json:
         click.echo(json.dumps(curve.to_dict(), indent=1))
@@ -133,6 +139,15 @@ def command(
         click.get_current_context().exit(130)
 
 
+def draw(curve: Curve, folder: Path, *, units: Units, title: str) -> None:
+    """Write the curve as pictures."""
+    from privfunnel import plot
+    from privfunnel.storage import PRIVATE
+
+    plot.save(plot.curve(curve, units=units.name, title=title), folder / "curve.png", folder / "curve.svg")
+    (folder / "curve.svg").chmod(PRIVATE)  # its lines are drawn with six digits
+
+
 def write_files(
     curve: Curve,
     folder: Path,
@@ -142,24 +157,22 @@ def write_files(
     chosen: Solution | None = None,
     others: Mapping[str, Curve] | None = None,
 ) -> None:
-    """Write the curve as table, JSON, figures and report, and what it takes to check it: the problem and the proofs."""
-    from privfunnel import plot, report
+    """Write the curve as table, JSON and report, and what it takes to check it: the problem and the proofs."""
+    from privfunnel import report
     from privfunnel.certificate import save_bundle
+    from privfunnel.storage import PRIVATE, write_text
 
     rows = curve.rows()
-    with (folder / "curve.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [*rows[0], "units"], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow(
-                {**row, **{name: units.of(row[name]) for name in INFORMATION}, "units": units.name}
-            )
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, **{name: units.of(row[name]) for name in INFORMATION}, "units": units.name})
+    write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
     curve.save(folder / "curve.json")
     curve.problem.save(folder / "problem.json")
     if curve.certificates:
         save_bundle(folder / "certificates.npz", curve.certificates)
-    figure = plot.curve(curve, units=units.name, title=title)
-    plot.save(figure, folder / "curve.png", folder / "curve.svg")
     command = click.get_current_context().meta.get(COMMAND, "")
     details = report.Report(
         title=f"Privacy funnel of {title}", source=title, command=command, chosen=chosen, others=others or {}

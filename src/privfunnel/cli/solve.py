@@ -47,7 +47,8 @@ OWNED = ("certificate.npz", "mechanism.json", "solution.json")
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder for solution.json (in nats), its certificate and, for a table of records, mechanism.json.",
+    help="Folder for solution.json (in nats), its certificate and, for a table of records, mechanism.json; all of "
+    "them confidential.",
 )
 def command(
     source: str,

@@ -13,7 +13,7 @@ import numpy as np
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.storage import AnyPath, Stored, write_text
+from privfunnel.storage import PRIVATE, AnyPath, Stored, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -234,7 +234,7 @@ class Comparison(Stored):
         if suffix == ".json":
             super().save(path)
         elif suffix == ".csv":
-            write_text(path, self.to_csv())
+            write_text(path, self.to_csv(), mode=PRIVATE)
         else:
             raise InvalidInputError(f"cannot write {str(path)!r}: use a name that ends in .json or .csv")
 
