@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from funnels import count_people, people, random_mechanism
-from helpers_cli import run
+from helpers_cli import assert_one_line_error, run
 from privfunnel import release
 from privfunnel.errors import GuaranteeWarning
 
@@ -115,3 +115,20 @@ def test_bad_requests_end_with_one_line(folder: Path, arguments: tuple[str, ...]
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert message in errors[0]
+
+
+def test_an_audit_is_written_as_a_report_for_a_board(folder: Path, tmp_path: Path) -> None:
+    done = run("audit", "--mechanism", folder / "m.json", "--out", tmp_path / "report.html")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert "Who is exposed most" in text
+    assert "<h2>Audit</h2>" in text
+
+
+def test_a_report_in_another_form_or_without_a_mechanism_is_refused(folder: Path, tmp_path: Path) -> None:
+    assert_one_line_error(
+        run("audit", "--mechanism", folder / "m.json", "--out", tmp_path / "r.pdf"), ".html"
+    )
+    done = run("audit", folder / "people.csv", folder / "r.csv", *ROLES, "--out", tmp_path / "report.html")
+    assert_one_line_error(done, "--mechanism")
+    assert list(tmp_path.iterdir()) == []

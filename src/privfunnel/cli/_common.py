@@ -286,7 +286,7 @@ def can_draw() -> bool:
 
 
 #: Files that hold no exact number of the table; everything else that ``--out`` writes does.
-PUBLISHABLE = ("comparison.png", "curve.png")
+PUBLISHABLE = ("comparison.png", "curve.png", "report.html")
 
 
 def tell_files(out: Path | None, owned: tuple[str, ...]) -> None:

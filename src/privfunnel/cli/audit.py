@@ -57,7 +57,9 @@ BITS = Units("bits")
 @solver_options
 @text_file_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a report.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Also write the JSON here.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+              help="Also write it here: report.html, for a review board, or .json with the exact numbers, "
+                   "confidential.")  # fmt: skip
 def command(
     tables: tuple[str, ...],
     path: Path | None,
@@ -89,7 +91,7 @@ def command(
     Examples:
       privfunnel audit --mechanism design/mechanism.json
       privfunnel audit patients.csv --mechanism design/mechanism.json
-      privfunnel audit patients.csv release.csv --mechanism design/mechanism.json
+      privfunnel audit patients.csv release.csv --mechanism design/mechanism.json --out report.html
       privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.3 --disclosure 60%
     """
     from privfunnel.mechanism import Mechanism
@@ -101,6 +103,7 @@ def command(
         raise InvalidInputError(
             "the mechanism brings its own columns and bins: leave --private, --public and --bin out"
         )
+    _check_out(out, can_report=mechanism is not None)
     read = read_options(**reading)
     roles: dict[str, Any] = {"private": private, "public": public, "bins": bins}
     sure = parse_confidence(confidence)
@@ -130,15 +133,35 @@ def command(
         found = _without_release(
             tables, mechanism, read, {"bootstrap": bootstrap, "seed": seed, "confidence": sure}
         )
+    if out is not None and mechanism is not None and out.suffix.lower() == ".html":
+        from privfunnel import report
+
+        details = report.Report(source=", ".join(tables) or str(path), audit=found)
+        report.write(out, mechanism, details)
+        out = None
     _tell(found.to_dict(), lambda: show(found), as_json=as_json, out=out)
+
+
+def _check_out(out: Path | None, *, can_report: bool) -> None:
+    """Refuse a file that could not be written, before the work."""
+    if out is None or out.suffix.lower() == ".json":
+        return
+    if out.suffix.lower() != ".html":
+        raise InvalidInputError(
+            f"--out {str(out)!r} ends in neither .html nor .json: the ending chooses the form"
+        )
+    if not can_report:
+        raise InvalidInputError(
+            f"--out {str(out)!r} describes a mechanism: give it with --mechanism, or write .json instead"
+        )
 
 
 def _tell(document: dict[str, Any], show: Callable[[], None], *, as_json: bool, out: Path | None) -> None:
     """Write and show what was found; the exit code says whether the promise is kept."""
-    from privfunnel.storage import write_json
+    from privfunnel.storage import PRIVATE, write_json
 
     if out is not None:
-        write_json(out, document)
+        write_json(out, document, mode=PRIVATE)
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:

@@ -54,7 +54,7 @@ OWNED = (
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for curve.png, which may be published, and for curve.csv, .json (in nats), report.html, "
+              help="Folder for report.html and curve.png, which may be published, and for curve.csv, .json (in nats), "
                    ".svg, problem.json and the proofs, which are confidential.")  # fmt: skip
 @click.option("--describe", "--choose", cls=Renamed, metavar="R",
               help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2.")  # fmt: skip

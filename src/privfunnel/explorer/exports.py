@@ -17,7 +17,7 @@ from privfunnel.explorer.recipes import Grid
 from privfunnel.explorer.workspace import Setting
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
-from privfunnel.report import Report, audit_section
+from privfunnel.report import Report
 from privfunnel.report import write as write_report
 from privfunnel.solution import Solution
 from privfunnel.storage import write_text
@@ -89,7 +89,7 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 chosen=solution,
                 private=setting.private_axis,
                 public=setting.public_axis,
-                sections=[audit_section(audit.table(setting.source, mechanism))],
+                audit=audit.table(setting.source, mechanism),
                 table=shlex.join(recipes.table_arguments(setting)),
                 command=recipes.command_line(setting, curve, solution),
             ),

@@ -2,85 +2,77 @@
 
 from __future__ import annotations
 
-import math
-
-from privfunnel.audit import Audit, Information, Interval
-from privfunnel.measures import to_bits
-from privfunnel.report.html import Section
+from privfunnel.audit import Audit, Interval
+from privfunnel.report.parts import Section
+from privfunnel.report.rounding import Rounding
 
 SYMBOLS = 10  # the most telling ones are listed
 
 
 def audit_section(audit: Audit) -> Section:
-    """Return what an audit found: its words, and a table each for private attributes and telling symbols."""
+    """Return what an audit found, in numbers that may be published: whether the promise was kept, and two tables."""
+    say = Rounding(float(audit.rows) if audit.rows else None)
+
+    def percent(share: Interval | None) -> str:
+        return "" if share is None else say.percent(share.value)
+
     attributes = [
         (
-            attribute.name,
-            f"{to_bits(attribute.leakage.plug_in):.4f}",
-            _ends(attribute.leakage),
-            _percent(attribute.before),
-            _percent(attribute.after),
-            "" if attribute.original is None else _percent(attribute.original),
-            _number(to_bits(attribute.maximal_leakage.value)),
-            _number(attribute.local_information_privacy.value),
+            each.name,
+            say.bits(each.leakage.plug_in if audit.exact else each.leakage.corrected),
+            percent(each.before),
+            percent(each.after),
+            percent(each.original),
+            "" if each.attack is None else percent(each.attack.release),
+            say.bits(each.maximal_leakage.value),
+            say.factor(each.local_information_privacy.value),
         )
-        for attribute in audit.attributes
+        for each in audit.attributes
     ]
+    # A symbol or a private value that few people have would speak of them.
+    frequent = [s for s in audit.symbols if not say.rare(s.share)]
     symbols = [
-        (s.label, f"{100 * s.share:.2f} %", f"{to_bits(s.information.value):.4f}", f"× {s.lift:.3g}", s.about)
-        for s in audit.symbols[:SYMBOLS]
+        (s.label, say.percent(s.share), say.bits(s.information.value), f"× {say.factor(s.lift)}")
+        for s in frequent[:SYMBOLS]
     ]
-    exposed = [
-        (
-            each.value,
-            f"{100 * each.before:.1f} %",
-            f"{100 * each.after:.1f} % or more",
-            f"{each.rows:,} of {each.of:,}" if each.of else f"{100 * each.share:.2f} %",
-            f"× {each.lift:.3g}",
-            f"{each.auc:.3f}",
-        )
-        for each in audit.exposures[:SYMBOLS]
-    ]
-    heads = ("private", "#leakage, bits", "#95 % interval for these rows", "#guess before", "#after", "#from original",
-             "#maximal leakage, bits", "#ε, nats")  # fmt: skip
+    heads = ("private", "#leakage", "#guess before", "#after", "#from original", "#trained attacker",
+             "#maximal leakage", "#ε, nats")  # fmt: skip
     return Section(
         title="Audit",
-        words=[*audit.words(), *audit.limits],
+        words=[*_verdicts(audit, say), *audit.limits],
         tables=[
             ("Each private column, and all of them together.", heads, attributes),
             (
-                "The people whom the release exposes most, by private value.",
-                (
-                    "value",
-                    "#chance",
-                    "#of the exposed",
-                    "#exposed",
-                    "#largest lift",
-                    "#AUC of the best attacker",
-                ),
-                exposed,
-            ),
-            (
                 "The released symbols that tell most.",
-                ("symbol", "#released", "#tells, bits", "#largest lift", "of"),
+                ("symbol", "#released", "#tells", "#largest lift"),
                 symbols,
             ),
         ],
     )
 
 
-def _ends(leakage: Information) -> str:
-    """The interval of an estimate; a number that is exact for its rows has none."""
-    if leakage.low == leakage.high:
-        return "exact"
-    return f"{to_bits(leakage.low):.4f} – {to_bits(leakage.high):.4f}"
-
-
-def _percent(share: Interval) -> str:
-    if share.low == share.high:
-        return f"{100 * share.value:.1f} %"
-    return f"{100 * share.value:.1f} % ({100 * share.low:.1f} – {100 * share.high:.1f})"
-
-
-def _number(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:.4f}"
+def _verdicts(audit: Audit, say: Rounding) -> list[str]:
+    """Return what was checked and how it came out, without the exact numbers."""
+    words = [f"The audit rests on {say.count(audit.rows)} rows."] if audit.rows else []
+    if audit.recount is not None:
+        told = "the table it was designed on" if audit.recount.same_table else "another table"
+        kept = "holds" if audit.recount.holds else "DOES NOT HOLD"
+        words.append(f"Counted again on {told}, the promise {kept}.")
+    if audit.draws is not None:
+        agree = "agree" if audit.draws.agrees else "DO NOT AGREE"
+        words.append(f"The released rows {agree} with fresh draws of the mechanism for the same rows.")
+    if audit.further is not None:
+        names = ", ".join(each.name for each in audit.further.columns)
+        more = "TELL MORE THAN" if audit.further.leaks else "show nothing beyond"
+        words.append(
+            f"Columns that no promise covers stand beside the release, {names}: they {more} the release."
+        )
+    if audit.holdout is not None:
+        words.append(
+            f"On rows that the mechanism was not designed on, the promise is {audit.holdout.verdict}."
+        )
+    if audit.population is not None:
+        most = say.bits(audit.population.leakage.high, "up")
+        sure = f"{100 * audit.population.confidence:g} % confidence"
+        words.append(f"In the population behind these rows the release leaks {most} at most, with {sure}.")
+    return words

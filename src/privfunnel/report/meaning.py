@@ -9,11 +9,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from privfunnel import measures
 from privfunnel.guessing import Guess, best_guesses
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Point, Problem
 from privfunnel.report.axes import Axis
 
 #: What the page calls the combination of all private attributes.
@@ -65,7 +66,7 @@ class Meaning:
         return max(math.log(self.max_lift), low)
 
 
-def explain(problem: Problem, channel: Array, private: Axis, public: Axis) -> Meaning:
+def explain(problem: Problem, channel: Channel, private: Axis, public: Axis) -> Meaning:
     """Describe what a channel, shape (M, N), releases about a problem.
 
     Args:
@@ -74,23 +75,53 @@ def explain(problem: Problem, channel: Array, private: Axis, public: Axis) -> Me
         private: The K private symbols.
         public: The M public symbols.
     """
-    point = problem.evaluate(channel)
-    p_sy = problem.p_sx @ channel
+    guesses = best_guesses(private.alphabet, problem.p_sx, channel, together=TOGETHER)
+    return meaning_of(
+        problem.evaluate(channel), problem.p_sx @ channel, joint(problem.p_x, channel), guesses, public
+    )
+
+
+def joint(p_x: Array, channel: Channel) -> Channel:
+    """p(x, y), shape (M, N), as dense as the channel."""
+    return channel * p_x[:, None] if isinstance(channel, np.ndarray) else channel.multiply(p_x[:, None])
+
+
+def meaning_of(point: Point, p_sy: Array, p_xy: Channel, guesses: tuple[Guess, ...], public: Axis) -> Meaning:
+    """Describe a release without the table behind it.
+
+    Args:
+        point: Disclosure and leakage, in nats.
+        p_sy: p(s, y), shape (K, N).
+        p_xy: p(x, y), shape (M, N), dense or sparse.
+        guesses: How often each private attribute is guessed.
+        public: The M public symbols.
+    """
     used = np.flatnonzero(p_sy.sum(axis=0) > 0.0)
     p_sy = p_sy[:, used]
-    p_xy = (problem.p_x[:, None] * channel)[:, used]
     lift = measures.lift(p_sy)
     s, y = (int(i) for i in np.unravel_index(int(np.argmax(lift)), lift.shape))
     return Meaning(
         disclosure=point.disclosure,
         leakage=point.leakage,
-        guesses=best_guesses(private.alphabet, problem.p_sx, channel, together=TOGETHER),
-        kept=tuple(_kept(name, table) for name, table in public.alphabet.by_column(p_xy).items()),
+        guesses=guesses,
+        kept=tuple(_kept(name, table) for name, table in _by_column(public, p_xy).items()),
         maximal_leakage=float(measures.maximal_leakage(p_sy)),
         max_lift=float(lift[s, y]),
         min_lift=float(lift.min()),
         most_telling=(s, int(used[y]), float(p_sy[:, y].sum())),
     )
+
+
+def _by_column(public: Axis, p_xy: Channel) -> dict[str, Array]:
+    """p(category, y) of each public column; a sparse table, too large to be held, is summed category by category."""
+    if isinstance(p_xy, np.ndarray):
+        return public.alphabet.by_column(p_xy)
+    tables = {}
+    for j, column in enumerate(public.alphabet.columns):
+        codes = public.alphabet.codes[:, j]
+        ones = (np.ones(len(codes)), (codes, np.arange(len(codes))))
+        tables[column.name] = (sparse.csr_array(ones, shape=(column.n_values, len(codes))) @ p_xy).toarray()
+    return tables
 
 
 def _kept(name: str, p_ay: Array) -> Kept:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel.curve import Curve
 from privfunnel.guessing import Guess
@@ -19,10 +20,11 @@ from privfunnel.report import heat
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.meaning import Meaning, explain
+from privfunnel.report.rounding import ZERO, Exact, Numbers
 from privfunnel.solution import Solution, Status
 
 GRID = 120  # intervals of the drawn lower bound
-ZERO = 1e-9  # what rounding leaves of nothing
+EXACT = Exact()
 SHOWN = 5e-4  # a change of an attacker's accuracy below this does not show in the table
 
 
@@ -114,17 +116,19 @@ def point(
     """Return everything the page says about one solution."""
     problem = solution.problem
     meaning = explain(problem, solution.channel, private, public)
+    kept = share(solution.disclosure, problem.disclosure_ceiling, 1.0)
+    leaked = share(solution.leakage, problem.leakage_ceiling, 0.0)
     return {
         "disclosure": solution.disclosure,
-        "disclosure_share": share(solution.disclosure, problem.disclosure_ceiling, 1.0),
+        "disclosure_share": kept,
         "leakage": solution.leakage,
-        "leakage_share": share(solution.leakage, problem.leakage_ceiling, 0.0),
+        "leakage_share": leaked,
         "lower_bound": solution.lower_bound,
         "bound_source": proof_text(solution),
         "gap": solution.gap,
         "status": solution.status.value,
         "advice": status_text(solution.status),
-        "words": in_words(solution, meaning),
+        "words": f"{in_words(kept, leaked, meaning)} {column_words(kept, meaning)}".strip(),
         "guesses": [vars(g) for g in meaning.guesses],
         "kept": [{**vars(k), "share": k.share} for k in meaning.kept],
         "worst": worst_case(meaning, private),
@@ -132,87 +136,118 @@ def point(
     }
 
 
-def bits(nats: float) -> str:
-    """Return an amount of information as people read it: ``0.0123 bits``, or less than the smallest number shown."""
-    value = to_bits(nats)
-    return "less than 0.0001 bits" if ZERO < value < 0.5e-4 else f"{value:.4f} bits"
-
-
 def share(part: float, whole: float, empty: float) -> float:
     """Return part / whole, or ``empty`` where the whole is nothing."""
     return part / whole if whole > 0.0 else empty
 
 
-def percent(value: float) -> str:
-    """Return a share as people read it: ``64.9 %``."""
-    return "less than 0.1 %" if ZERO < value < 5e-4 else f"{100 * value:.1f} %"
+def in_words(kept: float, leaked: float, meaning: Meaning, numbers: Numbers = EXACT) -> str:
+    """Say in a few sentences what a point gives and costs.
 
-
-def in_words(solution: Solution, meaning: Meaning) -> str:
-    """Say in two sentences what a point gives and costs."""
-    problem = solution.problem
-    kept = share(meaning.disclosure, problem.disclosure_ceiling, 1.0)
-    first = f"This release keeps {percent(kept)} of what the public columns say"
+    Args:
+        kept: I(X;Y)/H(X); ``leaked`` is I(S;Y)/I(S;X).
+        leaked: Share of the leakage of the original data.
+        meaning: What the release does.
+        numbers: How numbers are told.
+    """
+    first = f"This release keeps {numbers.percent(kept)} of what the public columns say"
     if meaning.leakage <= ZERO:
         first += " and tells nothing about the private ones."
     else:
         first += (
-            f" and leaks {bits(meaning.leakage)} about the private ones, "
-            f"{percent(share(meaning.leakage, problem.leakage_ceiling, 0.0))} of what the original data leaks."
+            f" and leaks {numbers.bits(meaning.leakage)} about the private ones, "
+            f"{numbers.percent(leaked)} of what the original data leaks."
         )
     largest = max(meaning.guesses, key=lambda g: g.after - g.before)
-    return f"{first} {guess_words(largest)}"
+    return f"{first} {guess_words(largest, meaning.max_lift, numbers)}"
 
 
-def guess_words(guess: Guess) -> str:
-    """Say in a sentence what an attacker gains on the private attribute where the gain is largest."""
+def guess_words(guess: Guess, max_lift: float, numbers: Numbers = EXACT) -> str:
+    """Say in a sentence what an attacker gains on the private attribute where the gain is largest.
+
+    A best guess that stays the same is no comfort where a rare value becomes several times as likely, so the largest
+    lift has its say.
+    """
     gain = guess.after - guess.before
-    if gain < ZERO:
+    if gain < SHOWN and max_lift < 1.0 + SHOWN:
         return (
             "No private column becomes easier to guess: the best guess stays what it was without the release."
         )
     if gain < SHOWN:
-        return "No private column becomes noticeably easier to guess: less than 0.1 % more guesses are right."
+        return (
+            "The best guess of each private column is right no more often than without the release, but some released "
+            f"values make a private value up to {numbers.factor(max_lift)} times as likely as it was."
+        )
     what = "all private columns together" if guess.name == "all together" else guess.name
     return (
-        f"An attacker who guesses {what} from the release is right {percent(guess.after)} of the time "
-        f"({percent(guess.before)} without it; {percent(guess.original)} from the original data)."
+        f"An attacker who guesses {what} from the release is right {numbers.percent(guess.after)} of the time "
+        f"({numbers.percent(guess.before)} without it; {numbers.percent(guess.original)} from the original data)."
     )
 
 
-def worst_case(meaning: Meaning, private: Axis) -> list[dict[str, str]]:
-    """Return the average and the worst-case measures side by side: name, value and what it says."""
+def column_words(kept: float, meaning: Meaning, numbers: Numbers = EXACT) -> str:
+    """Say what is kept of all public columns together beside what is kept of each, and why the two differ.
+
+    Args:
+        kept: I(X;Y)/H(X).
+        meaning: What the release does.
+        numbers: How numbers are told.
+    """
+    shares = [column.share for column in meaning.kept if column.entropy > 0.0]
+    if len(shares) < 2:
+        return ""
+    low, high = numbers.percent(min(shares)), numbers.percent(max(shares))
+    each = low if low == high else f"{low} to {high}"
+    said = f"Of the public columns together {numbers.percent(kept)} is kept, of each column by itself {each}."
+    if abs(kept - min(shares)) < 0.01 and abs(kept - max(shares)) < 0.01:
+        return said
+    return (
+        f"{said} The two differ because what is held back is often one question about a combination of columns: it "
+        "takes little from the whole and leaves several columns in doubt. For a table about one column, its own share "
+        "counts."
+    )
+
+
+def worst_case(
+    meaning: Meaning, private: Axis, numbers: Numbers = EXACT, *, named: bool = True
+) -> list[dict[str, str]]:
+    """Return the average and the worst-case measures side by side: name, value and what it says.
+
+    The private value of the largest lift is told where ``named``; it may be one that few people have.
+    """
     s, _, p_y = meaning.most_telling
-    who = ", ".join(f"{n} = {v}" for n, v in zip(private.names, private.values[s], strict=True))
+    told = ", ".join(f"{n} = {v}" for n, v in zip(private.names, private.values[s], strict=True))
+    who = told if named else "a private value"
     factor = math.exp(meaning.maximal_leakage)
     epsilon = meaning.epsilon
     return [
         {
             "name": "Average leakage I(S;Y)",
-            "value": bits(meaning.leakage),
+            "value": numbers.bits(meaning.leakage),
             "words": "what the curve shows: the mean over all released symbols",
         },
         {
             "name": "Maximal leakage",
-            "value": bits(meaning.maximal_leakage),
+            "value": numbers.bits(meaning.maximal_leakage),
             "words": (
                 "no question about the private values becomes easier to guess"
                 if factor < 1.0 + ZERO
-                else f"no question about the private values becomes more than {factor:.4g} times as easy to guess"
+                else f"no question about the private values becomes more than {numbers.factor(factor)} times as easy "
+                "to guess"
             ),
         },
         {
             "name": "Largest lift",
-            "value": f"× {meaning.max_lift:.3g}",
+            "value": f"× {numbers.factor(meaning.max_lift)}",
             "words": (
                 "no symbol changes any belief"
                 if meaning.max_lift < 1.0 + ZERO
-                else f"one symbol, released {percent(p_y)} of the time, makes {who} that much more likely"
+                else f"one symbol, released {numbers.percent(p_y)} of the time, makes {who} that much more likely"
             ),
         },
         {
             "name": "Local information privacy ε",
-            "value": "∞" if math.isinf(epsilon) else f"{epsilon if epsilon > ZERO else 0.0:.3g}",
+            "value": numbers.factor(epsilon if epsilon > ZERO else 0.0),
             "words": (
                 "some symbol rules a private value out"
                 if math.isinf(epsilon)
@@ -224,19 +259,39 @@ def worst_case(meaning: Meaning, private: Axis) -> list[dict[str, str]]:
 
 def heat_maps(solution: Solution, public: Axis, *, width: int, group: str = "") -> str:
     """Draw p(y|x) and p(x|y), for all public symbols or for one value of the first attribute."""
-    used = np.flatnonzero(solution.p_y > 0.0)
-    names = symbol_names(solution.channel.shape[1])
     rows = public.order
-    columns = used[heat.column_order(solution.p_x_given_y[:, used], rows)]
     if group:
         rows = rows[[public.values[int(i)][0] == group for i in rows]]
-        columns = columns[solution.channel[np.ix_(rows, columns)].sum(axis=0) > 0.0]
+    return channel_maps(solution.channel, solution.problem.p_x, public, rows, width=width)
+
+
+def channel_maps(
+    channel: Array, p_x: Array, public: Axis, rows: NDArray[np.intp], *, width: int, step: float = 0.0
+) -> str:
+    """Draw p(y|x) and p(x|y) of some public symbols.
+
+    Args:
+        channel: p(y|x), shape (M, N).
+        p_x: p(x), shape (M,).
+        public: The M public symbols.
+        rows: The symbols to draw, in drawing order.
+        width: Pixels.
+        step: Round the cells to multiples of this; 0 for not at all.
+    """
+    p_xy = channel * p_x[:, None]
+    p_y = p_xy.sum(axis=0)
+    p_x_given_y = np.divide(p_xy, p_y, out=np.zeros_like(p_xy), where=p_y > 0.0)
+    used = np.flatnonzero(p_y > 0.0)
+    columns = used[heat.column_order(p_x_given_y[:, used], public.order)]
+    columns = columns[channel[np.ix_(rows, columns)].sum(axis=0) > 0.0]
     axis = public.take(rows.tolist())
+    names = symbol_names(channel.shape[1])
     labels = tuple(names[j] for j in columns)
 
     def one(title: str, matrix: Array) -> str:
-        return heat.draw(heat.Heat(title, matrix[np.ix_(rows, columns)], axis, labels), width=width)
+        cells = matrix[np.ix_(rows, columns)]
+        if step > 0.0:
+            cells = np.round(cells / step) * step
+        return heat.draw(heat.Heat(title, cells, axis, labels), width=width)
 
-    return one("p(y|x): what is released", solution.channel) + one(
-        "p(x|y): what a reader infers", solution.p_x_given_y
-    )
+    return one("p(y|x): what is released", channel) + one("p(x|y): what a reader infers", p_x_given_y)

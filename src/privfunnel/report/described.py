@@ -1,0 +1,146 @@
+"""A release as the report describes it, whether it comes from a solution or from a mechanism's file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from privfunnel.engines import Column, Cut, Top
+from privfunnel.guessing import Exposure, exposures
+from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+from privfunnel.problem import Channel, Point
+from privfunnel.report.axes import Axis
+from privfunnel.report.meaning import Meaning, explain, joint, meaning_of
+from privfunnel.solution import Solution
+
+#: Cells of the largest channel that is drawn.
+DRAWN = 60_000
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """What a report says of one release; nats.
+
+    Attributes:
+        private: The private symbols; ``public`` the public ones.
+        rows: Rows behind the table, or None.
+        disclosure: I(X;Y); ``disclosure_ceiling`` H(X).
+        leakage: I(S;Y); ``lower_bound`` what is proved of it; ``leakage_ceiling`` I(S;X).
+        meaning: What it does, on average and at worst.
+        p_x: p(x), shape (M,).
+        p_sy: p(s, y), shape (K, N).
+        channel: p(y|x), shape (M, N), dense or sparse.
+    """
+
+    private: Axis
+    public: Axis
+    rows: float | None
+    disclosure: float
+    disclosure_ceiling: float
+    leakage: float
+    leakage_ceiling: float
+    lower_bound: float
+    meaning: Meaning
+    p_x: Array
+    p_sy: Array
+    channel: Channel
+
+    @classmethod
+    def of_solution(cls, solution: Solution, private: Axis | None, public: Axis | None) -> Described:
+        """A solution; the symbols are read from the labels where no axes are given."""
+        problem = solution.problem
+        private = private or Axis.parse(problem.s_labels, "private")
+        public = public or Axis.parse(problem.x_labels, "public")
+        return cls(
+            private=private,
+            public=public,
+            rows=problem.n,
+            disclosure=solution.disclosure,
+            disclosure_ceiling=problem.disclosure_ceiling,
+            leakage=solution.leakage,
+            leakage_ceiling=problem.leakage_ceiling,
+            lower_bound=solution.lower_bound,
+            meaning=explain(problem, solution.channel, private, public),
+            p_x=problem.p_x,
+            p_sy=problem.p_sx @ solution.channel,
+            channel=solution.channel,
+        )
+
+    @classmethod
+    def of_mechanism(cls, mechanism: Mechanism) -> Described:
+        """A mechanism, on the table it was designed on."""
+        private, public = Axis.of(mechanism.s_alphabet), Axis.of(mechanism.x_alphabet)
+        rows = mechanism.provenance.get("rows")
+        return cls(
+            private=private,
+            public=public,
+            rows=None if rows is None else float(rows),
+            disclosure=mechanism.disclosure,
+            disclosure_ceiling=float(mechanism.promise["disclosure_ceiling"]),
+            leakage=mechanism.leakage,
+            leakage_ceiling=float(mechanism.promise["leakage_ceiling"]),
+            lower_bound=float(mechanism.promise["lower_bound"]),
+            meaning=meaning_of(
+                Point(mechanism.disclosure, mechanism.leakage),
+                mechanism.p_sy,
+                joint(mechanism.p_x, mechanism.channel),
+                mechanism.guesses,
+                public,
+            ),
+            p_x=mechanism.p_x,
+            p_sy=mechanism.p_sy,
+            channel=mechanism.channel,
+        )
+
+    @cached_property
+    def exposed(self) -> tuple[Exposure, ...]:
+        """Whom it exposes most."""
+        return exposures(self.private.alphabet, self.p_sy, round(self.rows or 0.0))
+
+    @property
+    def drawable(self) -> bool:
+        """Whether the channel is small enough to be drawn."""
+        return isinstance(self.channel, np.ndarray) and self.channel.size <= DRAWN
+
+    @property
+    def promised_kept(self) -> float:
+        """I(X;Y)/H(X)."""
+        return self.disclosure / self.disclosure_ceiling if self.disclosure_ceiling > 0.0 else 1.0
+
+    @property
+    def promised_leaked(self) -> float:
+        """I(S;Y)/I(S;X)."""
+        return self.leakage / self.leakage_ceiling if self.leakage_ceiling > 0.0 else 0.0
+
+
+def published_axis(axis: Axis) -> Axis:
+    """The symbols with intervals that are open at both ends: where the data end is one person's value."""
+    texts = tuple(
+        _open_ended(column) if isinstance(column.bins, Cut) else texts
+        for column, texts in zip(axis.alphabet.columns, axis.texts, strict=True)
+    )
+    return Axis(axis.alphabet, texts)
+
+
+def _open_ended(column: Column) -> tuple[str, ...]:
+    assert isinstance(column.bins, Cut)
+    inner = [f"{edge:.6g}" for edge in column.bins.edges[1:-1]]
+    null = (column.text(column.null_code),) if column.null_code >= 0 else ()
+    if not inner:
+        return ("all", *null)
+    between = (f"[{low}, {high})" for low, high in pairwise(inner))
+    return (f"< {inner[0]}", *between, f"≥ {inner[-1]}", *null)
+
+
+def how_counted(column: Column) -> str:
+    """How the values of a column became categories, in words."""
+    null = " and one for missing values" if column.null_code >= 0 and column.bins is not None else ""
+    if isinstance(column.bins, Cut):
+        return f"{column.bins.size} intervals{null}"
+    if isinstance(column.bins, Top):
+        return f"its {len(column.bins.kept)} most frequent values, the others grouped{null}"
+    return f"its {column.n_values} values" if column.n_values > 1 else "one value"

@@ -1,0 +1,226 @@
+"""The pages behind the first one: the trade-off, the chosen point, every point, and how to check them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from html import escape
+
+import numpy as np
+
+from privfunnel._version import __version__
+from privfunnel.curve import Curve
+from privfunnel.measures import to_bits
+from privfunnel.report import parts, view
+from privfunnel.report.chart import Line, Mark, Picture, Series, figure
+from privfunnel.report.described import Described, published_axis
+from privfunnel.report.rounding import ZERO, Rounding, Towards
+from privfunnel.solution import Solution, Status
+
+_LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
+
+
+def curve_section(
+    curve: Curve, chosen: Solution | None, others: Mapping[str, Curve | Line], say: Rounding
+) -> str:
+    """Return the drawing of the curve, and in words what is free and what costs."""
+    problem = curve.problem
+    free = problem.free_disclosure
+    series = [Series(name, line(other)) for name, other in others.items()]
+    drawn = view.picture(curve, free_disclosure=free, chosen=chosen, others=series)
+    lead = (
+        f"The public data holds {say.bits(problem.disclosure_ceiling)}. Released as it is, it leaks "
+        f"{say.bits(problem.leakage_ceiling)} about the private data. "
+    )
+    lead += (
+        f"Up to {say.percent(view.share(free, problem.disclosure_ceiling, 1.0))} of it can be released without leaking "
+        "anything."
+        if free > 0.0
+        else "No release that leaks nothing was found."
+    )
+    return (
+        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(published(drawn, say))}'
+        f'<p class="small quiet">{escape(_note(curve))}</p></section>'
+    )
+
+
+def published(drawn: Picture, say: Rounding) -> Picture:
+    """The picture with every number rounded: a drawing can be measured."""
+    h_x, i_sx = drawn.disclosure_ceiling, drawn.leakage_ceiling
+    wide, high = say.information(h_x), say.information(i_sx)
+
+    def x(nats: float) -> float:
+        return say.share(view.share(nats, h_x, 0.0)) * wide
+
+    def y(nats: float, to: Towards = "near") -> float:
+        return say.share(view.share(nats, i_sx, 0.0), to) * high
+
+    def along(points: Line) -> tuple[tuple[float, float], ...]:
+        return tuple((x(r), y(v)) for r, v in points)
+
+    return replace(
+        drawn,
+        disclosure_ceiling=wide,
+        leakage_ceiling=high,
+        h_x_given_s=x(drawn.h_x_given_s),
+        marks=tuple(
+            Mark(x(m.disclosure), y(m.leakage), y(m.lower_bound, "down"), m.status) for m in drawn.marks
+        ),
+        proved=tuple((x(r), y(v, "down")) for r, v in drawn.proved),
+        free_disclosure=None if drawn.free_disclosure is None else x(drawn.free_disclosure),
+        chosen=None if drawn.chosen is None else (x(drawn.chosen[0]), y(drawn.chosen[1])),
+        others=tuple(Series(series.name, along(series.points)) for series in drawn.others),
+    )
+
+
+def _note(curve: Curve) -> str:
+    proved = sum(s.status is Status.OPTIMAL for s in curve.solutions)
+    worst = max((s.gap for s in curve.solutions), default=0.0)
+    whole = "" if curve.complete else "The run was stopped: this is what it had found. "
+    above = f"{to_bits(worst):.0e}" if worst > ZERO else "0"
+    return (
+        f"{whole}{proved} of {len(curve.solutions)} points proved optimal; no point is more than {above} bits "
+        f"above what is proved possible. Solver {curve.solver}. Numbers are rounded, to protect the people "
+        "behind them."
+    )
+
+
+def release_section(release: Described, say: Rounding) -> str:
+    """Return the chosen release in detail: its numbers, guesses, columns, worst case, and its channel."""
+    meaning = release.meaning
+    facts = "".join(
+        (
+            parts.fact(
+                "Disclosed", say.bits(release.disclosure), f"{say.percent(release.promised_kept)} of H(X)"
+            ),
+            parts.fact(
+                "Leaked", say.bits(release.leakage), f"{say.percent(release.promised_leaked)} of I(S;X)"
+            ),
+            parts.fact("No release leaks less than", say.bits(release.lower_bound, "down"), "proved"),
+        )
+    )
+    guesses = [(g.name, *map(say.percent, (g.before, g.after, g.original))) for g in meaning.guesses]
+    kept = [(k.name, say.percent(k.share), say.bits(k.entropy)) for k in meaning.kept]
+    named = not say.rare(float(release.p_sy[meaning.most_telling[0]].sum()))
+    worst = [
+        (row["name"], row["value"], row["words"])
+        for row in view.worst_case(meaning, release.private, say, named=named)
+    ]
+    return (
+        f'<section><h2>The chosen point</h2><dl class="facts">{facts}</dl><h3>What an attacker gains</h3>'
+        + parts.table(
+            "How often the best guess of a private value is right.",
+            ("private column", "#without the release", "#with the release", "#with the original data"),
+            guesses,
+        )
+        + "<h3>What a reader keeps</h3>"
+        + parts.table(
+            "Information kept about each public column.", ("public column", "#kept", "#in all"), kept
+        )
+        + f"<h3>At worst, beside the average</h3>{parts.table('', ('measure', '#value', 'in words'), worst)}"
+        + f"<h3>The mechanism</h3>{_maps(release, say)}</section>"
+    )
+
+
+def _maps(release: Described, say: Rounding) -> str:
+    """Draw the channel for the public values that enough rows have; a combination that few have is not listed."""
+    if not release.drawable:
+        n_x, n_y = release.channel.shape
+        return parts.paragraphs([f"Its {n_x:,} × {n_y:,} probabilities are too many to be drawn."])
+    public = published_axis(release.public)
+    rows = public.order[[not say.rare(float(release.p_x[i])) for i in public.order]]
+    hidden = len(public) - len(rows)
+    words = [
+        f"{hidden} combinations of public values that fewer than {say.threshold} rows have are not listed."
+    ]
+    if not len(rows):
+        return parts.paragraphs(words)
+    maps = view.channel_maps(
+        np.asarray(release.channel), release.p_x, public, rows, width=820, step=max(say.step, 0.01)
+    )
+    return f'<div class="heats">{maps}</div>{parts.paragraphs(words if hidden else [])}'
+
+
+def points_section(curve: Curve, say: Rounding) -> str:
+    """Return the table of all points."""
+    problem = curve.problem
+
+    def leaked(nats: float, to: Towards = "near") -> str:
+        return say.percent(view.share(nats, problem.leakage_ceiling, 0.0), to)
+
+    rows = [
+        (
+            say.percent(view.share(s.disclosure, problem.disclosure_ceiling, 1.0)),
+            leaked(s.leakage),
+            leaked(s.lower_bound, "down"),
+            view.status_text(s.status),
+        )
+        for s in curve.solutions
+    ]
+    heads = ("#disclosure, of H(X)", "#leakage, of I(S;X)", "#proved at least", "status")
+    return f"<section><h2>Points</h2>{parts.table('', heads, rows)}</section>"
+
+
+def line(other: Curve | Line) -> list[tuple[float, float]]:
+    """Return another method's points in nats, those that it did not reach left out."""
+    found = ((s.disclosure, s.leakage) for s in other.solutions) if isinstance(other, Curve) else other
+    return sorted((float(r), float(v)) for r, v in found if math.isfinite(r) and math.isfinite(v))
+
+
+def others_section(curve: Curve, others: Mapping[str, Curve | Line], say: Rounding) -> str:
+    """Return how far other methods lie above the curve."""
+    rows = []
+    for name, other in others.items():
+        inside = [(r, v) for r, v in line(other) if 0.0 < r < curve.problem.disclosure_ceiling]
+        excess = [v - curve.at(r).leakage for r, v in inside]
+        worst = max(excess, default=0.0)
+        mean = sum(excess) / len(excess) if excess else 0.0
+        rows.append((name, str(len(inside)), say.bits(mean), say.bits(worst)))
+    heads = ("method", "#points", "#mean excess", "#largest excess")
+    return (
+        "<section><h2>Other methods</h2>"
+        f"{parts.table('Leakage above the curve of this report at the same disclosure.', heads, rows)}</section>"
+    )
+
+
+def verify_section(certified: bool, table: str) -> str:
+    """Return how whoever holds the table checks the bounds."""
+    how = (
+        "A certificate is a list of dual prices and boxes; checking it is plain arithmetic and needs neither the "
+        "solver nor an optimiser. The file <code>certificates.npz</code> is checked against the table with:"
+        if certified
+        else "The bounds here are closed forms: they follow from the table alone. For certificates, trace the curve "
+        "with the default solver and check their file against the table with:"
+    )
+    return (
+        "<section><h2>How to verify</h2><p>Leakage and disclosure follow from the table and the channel by the "
+        f"definition of mutual information. Each lower bound is proved for the whole curve. {how}</p>"
+        f"<pre>privfunnel verify certificates.npz {escape(table or 'problem.json')}</pre>"
+        "<p>The table and the certificates are confidential, so that the steward, or somebody whom the steward trusts "
+        "with the table, has to do this. Without the table nobody can.</p></section>"
+    )
+
+
+def provenance_section(facts: Sequence[tuple[str, str]], created: datetime, command: str) -> str:
+    """Return where the report comes from: nothing in it that a guessed table could be checked against."""
+    made = created.strftime("%Y-%m-%d %H:%M UTC")
+    listed = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>"
+        for name, value in (*facts, ("Versions", ", ".join(_versions())), ("Made", made))
+    )
+    again = f"<h3>To make it again</h3><pre>{escape(command)}</pre>" if command else ""
+    return f'<section><h2>Provenance</h2><dl class="provenance">{listed}</dl>{again}</section>'
+
+
+def _versions() -> list[str]:
+    found = [f"privfunnel {__version__}", f"Python {platform.python_version()}"]
+    for name in _LIBRARIES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,156 @@
+"""The first page of a report: what a review board has to know before it signs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from privfunnel.report import parts, view
+from privfunnel.report.axes import Axis
+from privfunnel.report.described import Described, how_counted, published_axis
+from privfunnel.report.rounding import ZERO, Rounding
+
+#: Exposed values that are listed.
+LISTED = 5
+
+#: To whom the promise does not apply.
+NOT_PROMISED = (
+    "Whoever already knows something of a person besides the release, one of the public columns for example, may learn "
+    "more than is said here.",
+    "A second release about the same people, or a second draw of this one, adds to what is told; the promise is for "
+    "one.",
+    "The promise is an average over the people of the counted table. It is no promise to each single person, not about "
+    "other people, and not differential privacy: it does not hide whether a person is in the table.",
+    "Columns that are published beside the released ones are outside it.",
+)
+
+Alternatives = Sequence[tuple[str, float, float]]
+
+
+def columns_section(private: Axis, public: Axis) -> str:
+    """Return the table of columns with their roles and how their values were counted."""
+    rows = [
+        (column.name, role, how_counted(column))
+        for role, axis in (("private: never published", private), ("public: released", public))
+        for column in axis.alphabet.columns
+    ]
+    return f"<h2>The columns</h2>{parts.table('', ('column', 'role', 'counted by'), rows)}"
+
+
+def board(release: Described, numbers: Rounding, *, form: str, alternatives: Alternatives) -> str:
+    """Return what is released and promised, to whom it does not apply, who is exposed, and what else was possible."""
+    names = " and ".join(filter(None, (", ".join(release.public.names[:-1]), release.public.names[-1])))
+    what = (
+        f"Each row's {escape(names)} {'are' if len(release.public.names) > 1 else 'is'} replaced by "
+        f"{escape(form)}, drawn at random by a fixed rule that looks at the public columns only. "
+        "The private columns are not published."
+    )
+    said = view.in_words(release.promised_kept, release.promised_leaked, release.meaning, numbers)
+    both = view.column_words(release.promised_kept, release.meaning, numbers)
+    return (
+        f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>'
+        f"{parts.paragraphs([both] if both else [])}"
+        f"{columns_section(release.private, release.public)}"
+        f"<h2>What is promised, and to whom it does not apply</h2>{parts.paragraphs([_promise(release, numbers)])}"
+        f"{parts.points(NOT_PROMISED)}"
+        f"<h2>Who is exposed most</h2>{_exposed(release, numbers)}"
+        f"<h2>What was possible instead</h2>{_instead(release, numbers, alternatives)}"
+    )
+
+
+def _promise(release: Described, numbers: Rounding) -> str:
+    private = " and ".join(release.private.names)
+    if release.leakage <= ZERO:
+        return (
+            f"Of all the people in the table, a reader who knows nothing else learns nothing about {private}: each "
+            "released value is as frequent among people of any private value."
+        )
+    return (
+        f"A reader who knows nothing else learns {numbers.bits(release.leakage)} about {private} of a person, on "
+        f"average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}. No release that "
+        f"keeps as much can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
+    )
+
+
+def _exposed(release: Described, numbers: Rounding) -> str:
+    notable = [each for each in release.exposed if each.notable]
+    told = [each for each in notable if not numbers.rare(each.before)]
+    names = _names(release.private)
+    rows = [
+        (
+            names.get(each.value, each.value),
+            _people(each.share, numbers),
+            numbers.percent(each.before),
+            f"{numbers.percent(each.after, 'down')} or more",
+            numbers.percent(each.highest, "up"),
+            f"{each.auc:.1g}" if numbers.digits == 1 else f"{each.auc:.2f}",
+        )
+        for each in told[:LISTED]
+    ]
+    words = []
+    if len(told) > len(rows):
+        words.append(f"{len(told) - len(rows)} further private values rise less than these.")
+    if len(notable) > len(told):
+        words.append(
+            f"{len(notable) - len(told)} private values that fewer than {numbers.threshold} people have become likelier "
+            "too; they are not named."
+        )
+    if not rows:
+        return parts.paragraphs(
+            ["For nobody does a private value that is not rare become noticeably likelier.", *words]
+        )
+    heads = (
+        "private value",
+        "#people",
+        "#chance before",
+        "#with the release",
+        "#at most",
+        "#AUC of an attacker",
+    )
+    return parts.table("For whom the chance of a private value rises most.", heads, rows) + parts.paragraphs(
+        words
+    )
+
+
+def _names(axis: Axis) -> dict[str, str]:
+    """Label of each category to what is published of it: the ends of the data are not."""
+    return {
+        column.label(code): f"{column.name} = {text}"
+        for column, texts in zip(axis.alphabet.columns, published_axis(axis).texts, strict=True)
+        for code, text in enumerate(texts)
+    }
+
+
+def _people(share: float, numbers: Rounding) -> str:
+    """How many people a share is, where their number is known."""
+    if numbers.rows is None:
+        return numbers.percent(share)
+    return f"{numbers.count(share * numbers.rows)} of {numbers.count(numbers.rows).removeprefix('about ')}"
+
+
+def _instead(release: Described, numbers: Rounding, alternatives: Alternatives) -> str:
+    def row(name: str, kept: float, leakage: float) -> tuple[str, str, str]:
+        return name, numbers.percent(kept), numbers.bits(leakage)
+
+    rows = [
+        row("this release", release.promised_kept, release.leakage),
+        row("the public columns as they are", 1.0, release.leakage_ceiling),
+        row("the public columns of people chosen at random, at the same leakage", release.promised_leaked,
+            release.leakage),
+        *(row(name, view.share(r, release.disclosure_ceiling, 1.0), v) for name, r, v in alternatives),
+    ]  # fmt: skip
+    return parts.table("", ("what is published", "#kept", "#leaked"), rows)
+
+
+def signatures(contact: str) -> str:
+    """Return who is to be asked, and the lines to sign on."""
+    ask = escape(contact) if contact else '<span class="line"></span>'
+    lines = "".join(
+        f'<div><span class="line"></span><small>{text}</small></div>'
+        for text in ("prepared by", "date", "reviewed by", "date")
+    )
+    return (
+        f'<div class="sign"><p>Questions to: {ask}</p>'
+        '<p class="choice">☐ approved &emsp; ☐ approved with conditions &emsp; ☐ not approved</p>'
+        f'<div class="lines">{lines}</div></div>'
+    )

@@ -1,0 +1,162 @@
+"""A report may be published: what it says does not give the rows behind it away."""
+
+from __future__ import annotations
+
+import math
+import re
+from html import unescape
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel import audit, measures, report, tables
+from privfunnel.engines import Column
+from privfunnel.instances import patients
+from privfunnel.report.axes import Axis
+from privfunnel.report.described import how_counted, published_axis
+from privfunnel.report.rounding import Rounding
+
+THIRTY = np.array([[7.0, 4.0, 2.0], [3.0, 6.0, 8.0]])
+
+
+@pytest.fixture(scope="module")
+def small() -> str:
+    problem = pf.Problem(THIRTY, ["s=no", "s=yes"], ["x=low", "x=mid", "x=high"])
+    curve = pf.trace(problem, points=6, seed=4711)
+    chosen = pf.solve(problem, disclosure=0.8 * problem.disclosure_ceiling)
+    command = "privfunnel curve t.csv --seed 4711 --points 6"
+    return report.render(curve, report.Report(chosen=chosen, command=command))
+
+
+def visible(text: str) -> str:
+    """What a person reads, without scripts, style and drawings."""
+    text = re.sub(r"<(style|script|svg)\b.*?</\1>", " ", text, flags=re.DOTALL)
+    return unescape(re.sub(r"<[^>]+>", " ", text.partition("<main>")[2].partition("Versions")[0]))
+
+
+def test_no_fingerprint_seed_or_exact_size_is_told(small: str) -> None:
+    assert pf.Problem(THIRTY).fingerprint not in small
+    assert "4711" not in small
+    assert re.search(r"\b[0-9a-f]{16,}\b", visible(small)) is None
+    assert "about 30 rows" in visible(small)
+
+
+def test_no_number_has_more_than_three_digits(small: str) -> None:
+    for number in re.findall(r"\d+\.\d+", visible(small)):
+        assert len(number.replace(".", "").lstrip("0")) <= 3, number
+    drawn = re.findall(r'data-(r|l|b|xmax|ymax)="([^"]+)"', small)
+    assert drawn
+    for name, number in drawn:
+        bits = float(number) / (1.0 if name.endswith("max") else math.log(2))
+        assert bits == pytest.approx(float(f"{bits:.3g}"), abs=1e-6), name
+
+
+def tables_of(rows: int) -> np.ndarray:
+    """All 2 × 3 tables of so many rows, shape (tables, 2, 3)."""
+    bars = np.array(list(combinations(range(rows + 5), 5)))
+    ends = np.concatenate([np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), rows + 5)], axis=1)
+    return (np.diff(ends, axis=1) - 1).reshape(-1, 2, 3).astype(float)
+
+
+def test_the_counts_of_thirty_rows_cannot_be_recovered(small: str) -> None:
+    """Every table of 30 rows whose rounded numbers are those of the report, for one number of rows that fits."""
+    say = Rounding(30.0)
+    told = visible(small)
+    candidates = tables_of(30)
+    candidates = candidates[
+        (candidates.sum(axis=1) > 0).all(axis=1) & (candidates.sum(axis=2) > 0).all(axis=1)
+    ]
+    p = candidates / 30.0
+    leaks = measures.mutual_information(p)
+    holds = measures.entropy(p.sum(axis=1))
+    before, original = p.sum(axis=2).max(axis=1), p.max(axis=1).sum(axis=1)
+
+    def numbers(i: int) -> tuple[str, ...]:
+        return (say.bits(holds[i]), say.bits(leaks[i]), say.percent(before[i]), say.percent(original[i]))
+
+    (mine,) = np.flatnonzero((candidates == THIRTY).all(axis=(1, 2)))
+    truth = numbers(int(mine))
+    assert f"The public data holds {truth[0]}. Released as it is, it leaks {truth[1]}" in told
+    picked = np.random.default_rng(0).choice(len(candidates), 20_000, replace=False)
+    left = candidates[[i for i in picked if numbers(int(i)) == truth]]
+    assert len(left) > 200  # of a tenth of the tables, and of one size out of five
+    assert (left.max(axis=0) - left.min(axis=0)).min() >= 5.0  # no cell is known to within five people
+
+
+def test_steps_are_worth_several_rows_and_bounds_stay_bounds() -> None:
+    for rows in (12.0, 30.0, 299.0, 2139.0, 1e6):
+        say = Rounding(rows)
+        assert say.step * rows >= 5.0 or say.step == 0.5
+        for value in (0.0, 0.013, 0.37, 0.999):
+            assert say.share(value, "down") <= value + 1e-9
+            assert say.share(value, "up") >= value - 1e-9
+            assert say.information(value, "down") <= value + 1e-9
+            assert float(say.factor(1.0 + value)) >= 1.0 + value - 1e-9
+    assert Rounding(2139.0).count(64.0) == "about 65"
+    assert Rounding(2139.0).count(2139.0) == "about 2,100"
+    assert Rounding(2139.0).count(3.0) == "fewer than 5"
+
+
+def test_people_exposed_to_a_rare_value_are_counted() -> None:
+    # 8 % have it; for 3 % of the people it rises to 37 %, and the best guess stays "no".
+    problem = pf.Problem([[1294, 40], [106, 24]], ["haemophilia=no", "haemophilia=yes"], ["x=a", "x=b"])
+    curve = pf.trace(problem, points=3)
+    told = visible(report.render(curve, report.Report(chosen=curve.solutions[-1])))
+    assert re.search(r"haemophilia = yes +about 65 of 1,500 +9 % +37 % or more", told)
+    assert "No private column becomes easier to guess" not in told
+    assert re.search(r"up to \S+ times as likely as it was", told)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("duckdb", reason="the table of records is read from a file")
+    path = tmp_path_factory.mktemp("report")
+    patients.write(path / "patients.csv")
+    return path
+
+
+@pytest.fixture(scope="module")
+def mechanism(folder: Path) -> pf.Mechanism:
+    counts = tables.count(
+        folder / "patients.csv",
+        private="sex",
+        public=["smoking", "age"],
+        bins={"age": "quantiles:3"},
+    )
+    problem = counts.problem()
+    return pf.Mechanism.from_solution(counts, pf.solve(problem, disclosure=0.8 * problem.disclosure_ceiling))
+
+
+def test_a_mechanism_has_a_report_with_a_page_to_sign(folder: Path, mechanism: pf.Mechanism) -> None:
+    found = audit.table(folder / "patients.csv", mechanism)
+    report.write(folder / "report.html", mechanism, report.Report(audit=found, contact="the steward"))
+    text = (folder / "report.html").read_text("utf-8")
+    told = visible(text)
+    for wanted in ("What is released", "The columns", "to whom it does not apply", "Who is exposed most",
+                   "What was possible instead", "Questions to: the steward", "reviewed by", "☐ approved",
+                   "Counted again on the table it was designed on, the promise holds."):  # fmt: skip
+        assert wanted in told
+    assert re.search(r"age +public: released +3 intervals", told)
+    assert "about 600 rows" in told
+    assert mechanism.provenance["data"] not in text
+    assert mechanism.provenance["problem"] not in text
+
+
+def test_neither_extremes_nor_rare_combinations_are_listed(mechanism: pf.Mechanism) -> None:
+    shown = published_axis(Axis.of(mechanism.x_alphabet))
+    (ages,) = (texts for name, texts in zip(shown.names, shown.texts, strict=True) if name == "age")
+    assert ages[0].startswith("< ")
+    assert ages[-1].startswith("≥ ")
+    text = report.render(mechanism)
+    assert "95" not in re.sub(r"data-\S+|\d*95 %", "", visible(text))  # the oldest patient
+    rare = pf.Problem([[20, 3, 30], [10, 1, 40]], ["s=a", "s=b"], ["x=often", "x=seldom", "x=most"])
+    curve = pf.trace(rare, points=4)
+    assert "seldom" not in report.render(curve, report.Report(chosen=curve.at(0.5)))
+
+
+def test_columns_are_told_by_how_they_were_counted() -> None:
+    assert how_counted(Column("a", "text", ("x", "y"))) == "its 2 values"
+    assert how_counted(Column("a", "text", ("x",))) == "one value"
