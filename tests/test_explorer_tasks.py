@@ -326,7 +326,7 @@ def test_every_download_is_made(traced: Workspace) -> None:
     report = paths["report.html"].read_text()
     assert mechanism.provenance["problem"] not in report  # whoever guesses the table could check the guess
     assert "<h2>Audit</h2>" in report
-    assert "The designed promise holds" in report
+    assert "the promise holds" in report
     for certificate in load_bundle(paths["certificates.npz"]):
         certificate.verify(traced.setting().problem)
     with pytest.raises(InvalidInputError, match="no export"):

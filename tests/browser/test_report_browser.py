@@ -40,6 +40,7 @@ def page(browser: Any, path: Path) -> Iterator[Any]:
 
 def test_it_opens_from_disk_and_shows_numbers_on_hover(page: Any) -> None:
     assert page.title() == "Privacy funnel report"
+    page.locator("svg.chart.wide").scroll_into_view_if_needed()
     box = page.locator("svg.chart.wide").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] * 0.5)
     assert "disclosed" in page.locator(".tip").inner_text()
