@@ -92,8 +92,8 @@ def _exposed(release: Described, numbers: Rounding) -> str:
         words.append(f"{len(told) - len(rows)} further private values rise less than these.")
     if len(notable) > len(told):
         words.append(
-            f"{len(notable) - len(told)} private values that fewer than {numbers.threshold} people have become likelier "
-            "too; they are not named."
+            f"{len(notable) - len(told)} private values that fewer than {numbers.threshold} people have become "
+            "likelier too; they are not named."
         )
     if not rows:
         return parts.paragraphs(
