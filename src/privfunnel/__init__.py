@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from privfunnel.problem import Point, Problem
     from privfunnel.solution import Solution, Status, kkt_residual
     from privfunnel.solvers.aem import AEM
-    from privfunnel.solving import free_disclosure, solve
+    from privfunnel.solving import free_disclosure, free_disclosure_bounds, solve
     from privfunnel.tracing import trace
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "__version__",
     "compare",
     "free_disclosure",
+    "free_disclosure_bounds",
     "instances",
     "kkt_residual",
     "solve",
@@ -63,6 +64,7 @@ _NAMES = {
     "Status": "solution",
     "compare": "comparison",
     "free_disclosure": "solving",
+    "free_disclosure_bounds": "solving",
     "kkt_residual": "solution",
     "solve": "solving",
     "trace": "tracing",

@@ -1,17 +1,31 @@
-"""Operations on channels p(y|x), shape (M, N), rows sum to 1, that leave or mix the two informations exactly."""
+"""Operations on channels p(y|x), shape (M, N), rows sum to 1, that leave or mix the two informations exactly.
+
+Channels of more than :data:`DENSE_ENTRIES` entries are SciPy sparse arrays; mixing with one gives one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from privfunnel.measures import Array
 
+#: A channel of more entries than this, M·N, is held as a sparse array.
+DENSE_ENTRIES = 10_000_000
 
-def identity(n_x: int) -> Array:
+
+def identity(n_x: int) -> Any:
     """Release X itself: disclosure H(X), leakage I(S;X)."""
-    return np.eye(n_x)
+    return np.eye(n_x) if n_x * n_x <= DENSE_ENTRIES else sparse.csc_array(sparse.eye_array(n_x))
+
+
+def as_held(channel: Any) -> Any:
+    """A sparse channel as it is held and handed on: an array up to :data:`DENSE_ENTRIES` entries."""
+    small = channel.shape[0] * channel.shape[1] <= DENSE_ENTRIES
+    return np.asarray(channel.toarray()) if small else sparse.csc_array(channel)
 
 
 def constant(n_x: int) -> Array:
@@ -19,12 +33,33 @@ def constant(n_x: int) -> Array:
     return np.ones((n_x, 1))
 
 
-def time_share(channels: Sequence[Array], weights: Sequence[float]) -> Array:
+def time_share(channels: Sequence[Any], weights: Sequence[float]) -> Any:
     """Use channel c with probability ``weights[c]`` and reveal which: both informations average linearly."""
     shares = np.asarray(weights, dtype=np.float64)
     shares = shares / shares.sum()
     parts = [share * channel for share, channel in zip(shares, channels, strict=True) if share > 0.0]
+    if any(sparse.issparse(part) for part in parts):
+        return _merge_sparse(sparse.csc_array(sparse.hstack(parts, format="csc")))
     return merge_outputs(np.hstack(parts))
+
+
+def _merge_sparse(channel: Any) -> Any:
+    """:func:`merge_outputs` for a sparse array (M, N): those outputs are merged that tell the same one symbol."""
+    channel.eliminate_zeros()
+    entries = np.diff(channel.indptr)
+    columns = channel.shape[1]
+    # Outputs of one symbol are numbered by it, behind all others; unused numbers fall away.
+    target = np.arange(columns)
+    alone = entries == 1
+    target[alone] = columns + channel.indices[channel.indptr[:-1][alone]]
+    kept, number = np.unique(target[entries > 0], return_inverse=True)
+    chosen = np.zeros((columns,), dtype=np.intp)
+    chosen[entries > 0] = number
+    merger = sparse.csc_array(
+        ((entries > 0).astype(np.float64), (np.arange(columns), chosen)), shape=(columns, kept.size)
+    )
+    merged = channel @ merger
+    return sparse.csc_array(sparse.diags_array(1.0 / merged.sum(axis=1)) @ merged)
 
 
 def merge_outputs(channel: Array, tolerance: float = 1e-13) -> Array:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.channels import time_share
 from privfunnel.measures import Array
+from privfunnel.problem import Channel
 from privfunnel.solution import FEASIBILITY
 
 #: Shorter chords prove nothing worth having and would magnify the rounding of their ends, in nats.
@@ -99,7 +100,7 @@ class Envelope:
         rise = self.leakage[right] - self.leakage[left]
         return float(rise / (self.disclosure[right] - self.disclosure[left]))
 
-    def channel(self, disclosure: float) -> Array:
+    def channel(self, disclosure: float) -> Channel:
         """A channel (M, N) that achieves the envelope: a vertex's own (the same object), or two time-shared."""
         at = self.vertex(disclosure)
         if at is not None:

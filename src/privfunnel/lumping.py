@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from privfunnel.channels import as_held
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Point, Problem
@@ -30,9 +31,6 @@ Index = NDArray[np.intp]
 
 #: Probabilities p(s|x) whose logarithms agree to this are equal: far above their rounding, far below any effect.
 EQUAL = 1e-12
-
-#: A channel of more entries than this, M·N, is given as a sparse array.
-DENSE_ENTRIES = 10_000_000
 
 #: A channel of fewer entries than this is made outright where its numbers are asked for.
 SMALL_ENTRIES = 4_000_000
@@ -205,7 +203,7 @@ class ClassChannel:
         if self.share < 1.0:
             nothing = sparse.csc_array(np.full((lifted.shape[0], 1), 1.0 - self.share))
             lifted = sparse.csc_array(sparse.hstack([self.share * lifted, nothing]))
-        return lifted.toarray() if lifted.shape[0] * lifted.shape[1] <= DENSE_ENTRIES else lifted
+        return as_held(lifted)
 
     @property
     def most_outputs(self) -> int:

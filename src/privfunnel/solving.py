@@ -25,6 +25,10 @@ from privfunnel.solvers.base import Listener, Solver
 UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
 
 
+#: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
+FREE_PROVED = 1e-6
+
+
 def solve(
     problem: Problem,
     *,
@@ -158,16 +162,31 @@ def free_disclosure(problem: Problem) -> float:
 
     What the members of a class disclose beyond it is free; the rest is searched on the classes by the ``perfect``
     solver when it is first asked for, seconds of work on a large table, and remembered by the problem. Where the
-    search is cut short by its time limit it is the largest found.
+    search is cut short by its time limit it is the largest found; :func:`free_disclosure_bounds` says how much larger
+    R₀ may be.
     """
     return problem.free_disclosure
 
 
+def free_disclosure_bounds(problem: Problem) -> tuple[float, float]:
+    """The largest disclosure found that leaks nothing, and what none exceeds, in nats; remembered by the problem.
+
+    The two are equal up to rounding where R₀ is proved largest: always for two private symbols, elsewhere where the
+    search could be finished. The first is never below H(X) − log rank(P), P = p(s|x).
+    """
+    known: tuple[float, float] | None = vars(problem).get("_free_disclosure_bounds")
+    if known is None:
+        lumping = lumping_of(problem)
+        found, ceiling = perfect.free_disclosure(lumping.lumped), problem.disclosure_ceiling
+        least = min(found.disclosure + lumping.h_within, ceiling)
+        known = least, max(least, min(found.upper + lumping.h_within, ceiling))
+        vars(problem)["_free_disclosure_bounds"] = known
+    return known
+
+
 def search_free_disclosure(problem: Problem) -> float:
     """:func:`free_disclosure`, searched now, in nats."""
-    lumping = lumping_of(problem)
-    found = perfect.free_disclosure(lumping.lumped).disclosure
-    return min(found + lumping.h_within, problem.disclosure_ceiling)
+    return free_disclosure_bounds(problem)[0]
 
 
 def check_disclosure(problem: Problem, disclosure: float) -> float:

@@ -31,6 +31,7 @@ from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from privfunnel.curve import Curve
+    from privfunnel.problem import Problem
     from privfunnel.solution import Solution
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
@@ -209,14 +210,24 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
     sizes = f"{problem.n_s} private × {problem.n_x} public symbols"
     out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
     if with_free:
-        free = problem.free_disclosure
-        share = f"{100 * free / problem.disclosure_ceiling:.1f} % of H(X)" if free > 0.0 else "nothing"
-        out.print(
-            f"Free disclosure: {units.of(free):.6f} {units.name} ({share}) can be released without any leakage."
-        )
+        out.print(free_sentence(problem, units))
     worst = f"{units.of(float(curve.gap.max())):.1e} {units.name}"
     proved = sum(status is Status.OPTIMAL for status in curve.status)
     out.print(
         f"Solver {curve.solver}, seed {curve.seed}: {proved} of {len(curve.solutions)} points proved optimal, "
         f"largest gap to the proved bound {worst}."
     )
+
+
+def free_sentence(problem: Problem, units: Units) -> str:
+    """What can be released without any leakage, and how much more it may be where that is not proved."""
+    from privfunnel.solving import FREE_PROVED, free_disclosure_bounds
+
+    least, most = free_disclosure_bounds(problem)
+    ceiling = problem.disclosure_ceiling
+    told = f"{units.of(least):.6f} {units.name}"
+    share = f"{100 * least / ceiling:.1f} % of H(X)" if least > 0.0 else "nothing"
+    if most - least <= FREE_PROVED:
+        return f"Free disclosure: {told} ({share}) can be released without any leakage."
+    bound = f"{units.of(most):.6f} {units.name} ({100 * most / ceiling:.1f} % of H(X))"
+    return f"Free disclosure: at least {told} ({share}), at most {bound} can be released without any leakage."

@@ -6,7 +6,7 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.measures import Array, mutual_information
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 
 
 def feasible_starts(
@@ -31,7 +31,7 @@ def feasible_starts(
     return np.asarray(noise + high[:, None, None] * (target - noise))
 
 
-def lift(problem: Problem, channel: Array, disclosure: float) -> Array:
+def lift(problem: Problem, channel: Array, disclosure: float) -> Channel:
     """The channel, time-shared with X itself just enough to disclose ``disclosure`` nats where it falls short."""
     reached = problem.evaluate(channel).disclosure
     if reached >= disclosure:

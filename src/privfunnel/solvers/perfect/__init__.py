@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.options import check_seconds
-from privfunnel.solvers.perfect.polytope import Silent, most_silent
+from privfunnel.solvers.perfect.large import LISTED_PAIRS, MOST_SEARCHED, Found, by_pairs, by_split
+from privfunnel.solvers.perfect.polytope import Silence, Silent, most_silent
 from privfunnel.solvers.posteriors.assembly import align, release
 from privfunnel.solvers.posteriors.components import split_problem
 
@@ -25,13 +25,13 @@ class FreeDisclosure:
 
     Attributes:
         disclosure: R0 in nats.
-        channel: A channel with that disclosure and leakage 0, shape (M, N).
+        channel: A channel with that disclosure and leakage 0, shape (M, N); sparse beyond ten million entries.
         upper: No channel with leakage 0 discloses more than this, in nats.
-        parts: The silent posteriors of each component.
+        parts: The silent posteriors of each component; none where no posteriors were listed or searched.
     """
 
     disclosure: float
-    channel: Array
+    channel: Channel
     upper: float
     parts: tuple[Silent, ...]
 
@@ -47,7 +47,8 @@ def free_disclosure(
     """The largest disclosure with zero leakage that was found, by a linear program over silent posteriors.
 
     I(S;Y) = 0 iff every posterior satisfies P w = p_s. Components are released side by side, so that R0 is the
-    average of theirs: R0 = H(X|C) − Σ_c p(c) min Σ_j r_j H(v_j).
+    average of theirs: R0 = H(X|C) − Σ_c p(c) min Σ_j r_j H(v_j). Two private symbols have a closed form at any size,
+    and tables too large for the program get what a split of p(x) gives without a search, H(X) − log rank(P) or more.
 
     Args:
         problem: The problem.
@@ -55,6 +56,9 @@ def free_disclosure(
         seconds: Time for that search; the result says whether it was enough to prove R0 largest.
         nodes: Boxes that branch and bound may open a component; 0 leaves the proof out.
     """
+    closed = _without_search(problem)
+    if closed is not None:
+        return _free(problem, closed)
     rng = np.random.default_rng(seed)
     parts = split_problem(problem)
     deadline = time.perf_counter() + seconds
@@ -72,7 +76,35 @@ def free_disclosure(
     return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, parts=tuple(silent))
 
 
-def share_down(problem: Problem, channel: Array, disclosure: float) -> Array:
+def _without_search(problem: Problem) -> Found | None:
+    """What pairs or one split give; None for tables small enough to list or to search posteriors."""
+    huge = problem.n_x > MOST_SEARCHED
+    if problem.n_s == 2 and (
+        huge or (problem.n_x > LISTED_PAIRS and bool(np.any(problem.p_sx.min(axis=0) > 0.0)))
+    ):
+        return by_pairs(problem)
+    if not huge:
+        return None
+    silence = Silence.of(problem.p_s_given_x, problem.p_x)
+    return by_split(problem, silence.rows, silence.goal)
+
+
+def _free(problem: Problem, found: Found) -> FreeDisclosure:
+    """A channel found without a search, its posteriors listed where they fit."""
+    disclosure = problem.evaluate(found.channel).disclosure
+    upper = max(found.upper, disclosure)
+    parts = []
+    if isinstance(found.channel, np.ndarray):
+        masses = (found.channel * problem.p_x[:, None]).T
+        weights = masses.sum(axis=1)
+        posteriors = masses / weights[:, None]
+        entropy = problem.disclosure_ceiling - disclosure
+        parts = [Silent(weights=weights, posteriors=posteriors, entropy=entropy, slack=upper - disclosure,
+                        vertices=posteriors)]  # fmt: skip
+    return FreeDisclosure(disclosure=disclosure, channel=found.channel, upper=upper, parts=tuple(parts))
+
+
+def share_down(problem: Problem, channel: Channel, disclosure: float) -> Channel:
     """``channel`` with just ``disclosure`` nats, the rest of the time releasing nothing."""
     have = problem.evaluate(channel).disclosure
     share = min(disclosure / have, 1.0) if have > 0.0 else 1.0

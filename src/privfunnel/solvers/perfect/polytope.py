@@ -12,6 +12,7 @@ from numpy.random import Generator
 
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy, xlogx
+from privfunnel.solvers.perfect.splitting import split
 from privfunnel.solvers.posteriors.boxes import fill_chords, propagate, shrink
 from privfunnel.solvers.posteriors.lp import (
     INFINITY,
@@ -252,23 +253,25 @@ def most_silent(p_s_given_x: Array, p_x: Array, rng: Generator, seconds: float, 
     """The mixture of silent posteriors of one component, of total p_x (M,), with the least entropy.
 
     Lists the vertices where that is affordable, and generates them by column generation otherwise: local search first,
-    branch and bound over at most ``nodes`` boxes when it finds no more.
+    branch and bound over at most ``nodes`` boxes when it finds no more. It starts from a split of p_x into vertices, so
+    that the entropy is at most log rank(P) however short the search is.
     """
     silence = Silence.of(p_s_given_x, p_x)
     mixture = Mixture(p_x)
     mixture.add(p_x[None, :])
+    floor = split(silence.rows, silence.goal, p_x)
     try:
         if silence.n_supports <= MOST_SUPPORTS:
             mixture.add(silence.vertices())
             slack = 0.0
         else:
+            mixture.add(floor.posteriors.toarray())
             slack = _generate(mixture, Polytope(silence), rng, time.perf_counter() + seconds, nodes)
         value, weights, _ = mixture.solve()
-    except (
-        SolverError
-    ):  # a table at the edge of double precision: p_x alone is always there, and nothing is proved
-        value, weights, slack = float(entropy(p_x)), np.eye(1, len(mixture.pool))[0], math.inf
-    r, posteriors = mixture.exact_weights(weights)
+        r, posteriors = mixture.exact_weights(weights)
+    except SolverError:  # a table at the edge of double precision: nothing is proved, but p_x can be split
+        r, posteriors, slack = floor.weights, floor.posteriors.toarray(), math.inf
+        value = float(r @ entropy(posteriors))
     return Silent(weights=r, posteriors=posteriors, entropy=value, slack=slack, vertices=mixture.pool)
 
 
