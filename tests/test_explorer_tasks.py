@@ -20,7 +20,7 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 import privfunnel as pf
 from privfunnel.certificate import load_bundle
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import examples, tasks
+from privfunnel.explorer import describe, examples, tasks, wording
 from privfunnel.explorer.workspace import Workspace
 from privfunnel.mechanism import Mechanism
 
@@ -167,11 +167,11 @@ def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(workspace: Wo
     tasks.trace(workspace, points=5, solver="aem")
     points = [event for event in events if event["kind"] == "point"]
     problem = workspace.setting().problem
-    assert [p["done"] for p in points] == [1, 2, 3, 4]  # three evenly spaced, and the free limit
+    assert [(p["done"], p["total"]) for p in points] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert all("<figure" in p["figure"] for p in points)
     free = problem.free_disclosure
-    grid = [*np.linspace(0.0, problem.disclosure_ceiling, 5), free]
-    curve = pf.trace(problem, disclosures=grid, solver="aem", throw=False)
+    grid = [0.0, *np.linspace(free, problem.disclosure_ceiling, 3)]
+    curve = pf.trace(problem, disclosures=grid, refine=2, solver="aem", throw=False)
     np.testing.assert_array_equal(tasks.curve_of(workspace).leakage, curve.leakage)
     np.testing.assert_array_equal(tasks.curve_of(workspace).disclosure, curve.disclosure)
 
@@ -307,14 +307,81 @@ def test_large_tables_are_shown_group_by_group(workspace: Workspace) -> None:
     assert ">Masters<" in part  # there is room for each label now
 
 
+def test_points_are_spent_where_something_leaks(traced: Workspace) -> None:
+    curve = tasks.curve_of(traced)
+    below = [s for s in curve.solutions if s.disclosure < curve.problem.free_disclosure - 1e-9]
+    assert [s.disclosure for s in below] == [0.0]
+    assert len(curve.solutions) == 7
+    even = pf.trace(curve.problem, points=7)
+    grid = np.linspace(0.0, curve.problem.disclosure_ceiling, 200)
+    assert max(curve.at(float(r)).gap for r in grid) < max(even.at(float(r)).gap for r in grid)
+    assert sum(curve.at(float(r)).leakage for r in grid) < sum(even.at(float(r)).leakage for r in grid)
+
+
+def test_a_mechanism_too_large_for_a_picture_is_told_by_its_classes(
+    traced: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tasks.point(traced, disclosure=2.0)["classes"] == []
+    monkeypatch.setattr(describe, "MOST_CELLS", 10)
+    found = tasks.point(traced, disclosure=2.0)
+    assert found["heat"] == ""
+    assert sum(c["size"] for c in found["classes"]) == 16
+    shares = [c["share"] for c in found["classes"]]
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares == sorted(shares, reverse=True)
+    for c in found["classes"]:
+        assert 0.0 < sum(y["p"] for y in c["released"]) <= 1.0 + 1e-9
+    assert {m.count(",") for c in found["classes"] for m in c["members"]} == {3}
+
+
+def test_rows_are_shown_before_and_after(traced: Workspace) -> None:
+    found = tasks.point(traced, disclosure=2.0)
+    assert found["names"] == ["anaemia", "high blood pressure", "diabetes", "smoking"]
+    assert found == tasks.point(traced, disclosure=2.0)  # the same each time: no further draw
+    assert {value for row in found["samples"] for value in row["before"] + row["after"]} == {"yes", "no"}
+    everything = tasks.point(traced, disclosure=traced.setting().problem.disclosure_ceiling)
+    assert all(row["before"] == row["after"] for row in everything["samples"])
+    assert any(row["before"] != row["after"] for row in found["samples"])
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("column 'a' is a number with 40 different values (more than 12): bin it, e.g. bins={'a': 'width:5'} or "
+         "--bin a=quantiles:5",
+         "column 'a' is a number with 40 different values (more than 12): choose bins for it under Roles"),
+        ("column 'a' mixes types, 9 numbers and 1 texts such as 'x': mark them as null (--null 'x'), or read it as "
+         "text (--type a=text)",
+         "column 'a' mixes types, 9 numbers and 1 texts such as 'x': change the table or the roles and try again"),
+        ("'t.xlsx' needs a reader: pip install 'privfunnel[excel]'",
+         "'t.xlsx' needs a reader: change the table or the roles and try again"),
+        ("--options only", "this did not work: change the table or the roles and try again"),
+        ("I(S;X) = 0.203 nats is expected to be 1e-02 nats too high",
+         "I(S;X) = 0.293 bits is expected to be 0.0144 bits too high"),
+        ("a table of 3 rows -- few of them: add some", "a table of 3 rows -- few of them: add some"),
+    ],
+)  # fmt: skip
+def test_errors_on_the_page_speak_of_the_page(message: str, told: str) -> None:
+    assert wording.for_page(message) == told
+
+
+def test_loading_says_how_far_it_is(workspace: Workspace) -> None:
+    tasks.inspect(workspace, str(AWKWARD), "awkward.csv")
+    news = [(e["done"], e["total"], e["message"]) for e in events]
+    assert news[0] == (0, 0, "Opening awkward.csv")
+    assert news[-1][:2] == (4, 5)
+    assert "Looking at score" in [message for _, _, message in news]
+
+
 # --- exports --------------------------------------------------------------------------------------------------------
 
 
 def test_every_download_is_made(traced: Workspace) -> None:
     found = tasks.point(traced, disclosure=2.0)
     names = [d["name"] for d in found["downloads"]]
-    assert names == ["release.csv", "release.parquet", "symbols.csv", "codebook.json", "mechanism.json", "report.html",
+    assert names == ["release.csv", "release.parquet", "symbols.csv", "codebook.json", "report.html", "mechanism.json",
                      "certificates.npz", "release.py"]  # fmt: skip
+    assert [d["group"] for d in found["downloads"]] == ["publish"] * 5 + ["keep confidential"] * 3
     paths = {name: Path(tasks.export(traced, name, 2.0)) for name in names}
     assert paths["release.csv"].read_text().splitlines()[0] == "anaemia,high blood pressure,diabetes,smoking"
     assert len(paths["release.csv"].read_text().splitlines()) == 300
@@ -326,6 +393,7 @@ def test_every_download_is_made(traced: Workspace) -> None:
     report = paths["report.html"].read_text()
     assert mechanism.provenance["problem"] not in report  # whoever guesses the table could check the guess
     assert "<h2>Audit</h2>" in report
+    assert f"{found['disclosure'] / math.log(2)!r}"[:8] not in report  # nor any amount with all its digits
     assert "the promise holds" in report
     for certificate in load_bundle(paths["certificates.npz"]):
         certificate.verify(traced.setting().problem)

@@ -25,11 +25,18 @@ def load_heart(page: Any) -> None:
 
 
 def draw(page: Any, points: str = "10", solver: str = "auto") -> None:
-    page.get_by_label("Points").select_option(points)
-    page.get_by_label("Solver").select_option(solver)
+    expert(page, points, solver)
     page.get_by_role("button", name="Draw the curve").click()
     page.wait_for_selector("#export:not([data-locked])")
     settled(page)
+
+
+def expert(page: Any, points: str, solver: str) -> None:
+    """Choose what lies behind the fold."""
+    if not page.get_by_label("Solver").is_visible():
+        page.get_by_text("Expert options").click()
+    page.get_by_label("Points").select_option(points)
+    page.get_by_label("Solver").select_option(solver)
 
 
 def settled(page: Any) -> None:
@@ -64,8 +71,8 @@ def download(page: Any, name: str) -> Path:
 @pytest.fixture(scope="module")
 def curve() -> pf.Curve:
     problem = pf.instances.load("heart-failure")
-    grid = [*np.linspace(0.0, problem.disclosure_ceiling, 10), problem.free_disclosure]
-    return pf.trace(problem, disclosures=grid, throw=False)
+    grid = [0.0, *np.linspace(problem.free_disclosure, problem.disclosure_ceiling, 5)]
+    return pf.trace(problem, disclosures=grid, refine=5, throw=False)
 
 
 def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, curve: pf.Curve) -> None:
@@ -114,7 +121,9 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     assert to_bits(mechanism.leakage) == pytest.approx(float(shown["Leaked"].split()[0]), abs=6e-5)
     assert "<!DOCTYPE html>" in download(page, "report.html").read_text("utf-8")
     assert "pf.tables.count(" in download(page, "release.py").read_text("utf-8")
-    assert "privfunnel solve heart-failure.csv" in page.locator("#command").inner_text()
+    assert "privfunnel solve heart-failure.csv" in page.locator("#command").text_content()
+    assert page.locator('[data-group="publish"] a').count() == 5
+    assert page.locator('[data-group="keep confidential"] a[download="mechanism.json"]').count() == 1
 
 
 def test_an_awkward_upload(open_page: Any) -> None:
@@ -150,7 +159,7 @@ def test_an_awkward_upload(open_page: Any) -> None:
     keep(page, "60")
     with download(page, "symbols.csv").open(encoding="utf-8") as file:
         assert len(file.readlines()) == 401
-    assert page.locator("#command").inner_text().startswith("# with mechanism.json")
+    assert page.locator("#command").text_content().startswith("# with mechanism.json")
 
 
 def test_files_can_be_dropped_and_may_be_parquet(open_page: Any, tmp_path: Path) -> None:
@@ -226,8 +235,7 @@ def test_cancelling_keeps_the_page_alive(open_page: Any) -> None:
     page = open_page()
     page.get_by_role("button", name="Census income").click()
     page.wait_for_selector("#curve:not([data-locked])")
-    page.get_by_label("Points").select_option("40")
-    page.get_by_label("Solver").select_option("drs")
+    expert(page, "40", "drs")
     page.get_by_role("button", name="Draw the curve").click()
     page.get_by_role("button", name="Cancel").click()
     page.wait_for_function("() => !document.querySelector('#trace').disabled")
@@ -299,8 +307,7 @@ def test_the_keyboard_is_enough(open_page: Any) -> None:
     assert figures(page)["Leaked"] == "0.2933 bits"
     # Points of the curve: one tab stop, arrows between them, Enter chooses.
     page.locator("#chart svg.wide .point").first.focus()
-    for key in ("ArrowRight", "ArrowRight"):
-        page.keyboard.press(key)
+    page.keyboard.press("ArrowRight")  # from nothing to the free limit
     assert page.evaluate("document.activeElement.classList.contains('point')")
     assert page.locator("#chart .tip").is_visible()
     with page.expect_response(lambda r: "/point?" in r.url):
@@ -312,6 +319,46 @@ def test_the_keyboard_is_enough(open_page: Any) -> None:
     page.keyboard.press("ArrowDown")
     assert "%" in page.locator("#heat .readout").first.inner_text()
     assert page.locator("#status").get_attribute("aria-live") == "polite"
+
+
+def test_what_cannot_be_kept_is_refused_and_the_focus_stays(open_page: Any) -> None:
+    page = open_page()
+    load_heart(page)
+    page.locator("#trace").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#export:not([data-locked])")
+    settled(page)
+    assert page.evaluate("document.activeElement.id") == "trace"
+    before = figures(page)
+    for name, typed, why in (("keep", "150", "150 is not a share"), ("budget", "-1", "-1 is not a leakage")):
+        page.locator(f"#{name}").fill(typed)
+        page.keyboard.press("Enter")
+        page.locator("#refused", has_text=why).wait_for()
+        assert page.locator(f"#{name}").get_attribute("aria-invalid") == "true"
+        assert figures(page) == before
+        assert page.evaluate("document.activeElement.id") == name
+    keep(page, "70")
+    assert page.locator("#refused").is_hidden()
+    # The point moves under a reader who stands on a download.
+    page.locator('#downloads a[download="codebook.json"]').focus()
+    with page.expect_response(lambda r: "/point?" in r.url):
+        page.evaluate("document.querySelector('#go-free').click()")
+    settled(page)
+    assert page.evaluate("document.activeElement.getAttribute('download')") == "codebook.json"
+
+
+def test_a_file_that_is_chosen_at_once_is_not_lost(open_page: Any, server: Any) -> None:
+    page = open_page()
+    held: list[Any] = []
+    page.route("**/api/hello", lambda route: held.append(route))
+    page.goto(server.origin, wait_until="domcontentloaded")
+    page.locator("#file").set_input_files(AWKWARD)
+    page.locator("#loading-text", has_text="awkward.csv is next").wait_for()
+    for route in held:
+        route.continue_()
+    page.unroute("**/api/hello")
+    page.locator("#table-summary", has_text="awkward.csv · 400 rows").wait_for()
+    assert page.locator("#loading").is_hidden()
 
 
 def test_every_control_has_a_name(open_page: Any) -> None:

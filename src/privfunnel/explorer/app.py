@@ -94,6 +94,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/cancel", _in_session(_cancel), methods=["POST"]),
             Route("/api/sessions/{session}/close", _in_session(_close), methods=["POST"]),
             Route("/api/sessions/{session}/events", _in_session(_events)),
+            Route("/api/sessions/{session}/news", _in_session(_news)),
             Route("/api/sessions/{session}/curve", _in_session(_curve)),
             Route("/api/sessions/{session}/point", _in_session(_point)),
             Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
@@ -361,6 +362,11 @@ async def _events(request: Request, session: Session) -> Response:
             yield f"id: {number}\ndata: {json.dumps(event)}\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream")
+
+
+async def _news(_: Request, session: Session) -> Response:
+    """Say how far the task is that the page waits for: ``done`` of ``total`` and a message, or nothing."""
+    return JSONResponse(session.news)
 
 
 async def _curve(_: Request, session: Session) -> Response:

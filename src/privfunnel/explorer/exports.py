@@ -24,16 +24,32 @@ from privfunnel.storage import write_text
 
 FOLDER = "exports"
 
-#: File to its title and what it is.
+PUBLISH = "publish"
+CONFIDENTIAL = "keep confidential"
+
+#: File to the group it belongs to, its title and what it is. What holds the exact table, or what follows from it, is
+#: confidential.
 DOWNLOADS = {
-    "release.csv": ("Sanitised table", "CSV with the public columns, values drawn from the release"),
-    "release.parquet": ("Sanitised table, Parquet", "the same columns in Parquet"),
-    "symbols.csv": ("Released symbols", "one column with the symbol itself, for use with the codebook"),
-    "codebook.json": ("Codebook", "what each released symbol says: p(y), p(x|y), p(s|y), rounded"),
-    "mechanism.json": ("Mechanism", "the channel with its promise, to release further tables; confidential"),
-    "report.html": ("Report", "one file for a review board: curve, chosen point, audit, provenance"),
-    "certificates.npz": ("Certificates", "the proofs of the lower bounds, for privfunnel verify"),
-    "release.py": ("Python script", "makes the same again"),
+    "release.csv": (PUBLISH, "Sanitised table", "CSV with the public columns, values drawn from the release"),
+    "release.parquet": (PUBLISH, "Sanitised table, Parquet", "the same columns in Parquet"),
+    "symbols.csv": (
+        PUBLISH,
+        "Released symbols",
+        "one column with the symbol itself, for use with the codebook",
+    ),
+    "codebook.json": (PUBLISH, "Codebook", "what each released symbol says: p(y), p(x|y), p(s|y), rounded"),
+    "report.html": (
+        PUBLISH,
+        "Report",
+        "for a review board to sign: what is released and promised, in rounded numbers",
+    ),
+    "mechanism.json": (CONFIDENTIAL, "Mechanism", "the channel with its promise, to release further tables"),
+    "certificates.npz": (
+        CONFIDENTIAL,
+        "Certificates",
+        "the proofs of the lower bounds, for privfunnel verify",
+    ),
+    "release.py": (CONFIDENTIAL, "Script", "makes the same again; it names the private columns"),
 }
 
 
@@ -41,8 +57,8 @@ def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> dic
     """Return the list of downloads, the command line and the script for a chosen point."""
     return {
         "downloads": [
-            {"name": name, "title": title, "about": about}
-            for name, (title, about) in DOWNLOADS.items()
+            {"name": name, "group": group, "title": title, "about": about}
+            for name, (group, title, about) in DOWNLOADS.items()
             if name != "certificates.npz" or curve.certificates
         ],
         "command": recipes.command_line(setting, curve, solution),
@@ -91,7 +107,7 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 public=setting.public_axis,
                 audit=audit.table(setting.source, mechanism),
                 table=shlex.join(recipes.table_arguments(setting)),
-                command=recipes.command_line(setting, curve, solution),
+                command=recipes.command_line(setting, curve, solution, exact=False),
             ),
         )
     elif not all((place / file).exists() for file in release_files.FILES):

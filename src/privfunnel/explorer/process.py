@@ -209,10 +209,12 @@ def _child(connection: Connection, folder: str, memory: int, niceness: int) -> N
 
 
 def _answer(place: Any, function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, Any]:
+    from privfunnel.explorer import wording  # as above
+
     try:
         return "done", function(place, **arguments)
     except PrivFunnelError as error:
-        return "error", place.without_paths(str(error))
+        return "error", wording.for_page(place.without_paths(str(error)))
     except MemoryError:
         return "error", (
             "this needs more memory than the explorer may use: take fewer columns or coarser bins, "

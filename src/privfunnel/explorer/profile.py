@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from privfunnel.engines import Cut, Source
@@ -14,10 +15,18 @@ PREVIEW_ROWS = 6
 LONGEST_TEXT = 60
 
 
-def columns(table: Source) -> list[dict[str, Any]]:
-    """Describe each column: name, type, distinct values, missing values, and a histogram for numbers."""
-    described = []
+def columns(table: Source, tell: Callable[[int, int, str], None]) -> list[dict[str, Any]]:
+    """Describe each column: name, type, distinct values, missing values, and a histogram for numbers.
+
+    Args:
+        table: The table.
+        tell: Called with the number of columns that are done, with that of all, and with what is being done.
+    """
+    described: list[dict[str, Any]] = []
+    number = len(table.columns)
+    tell(0, number, "Counting the values of each column")
     for name, (distinct, missing) in table.overview(table.columns).items():
+        tell(len(described), number, f"Looking at {clip(name, LONGEST_TEXT)}")
         numeric = table.kinds[name] in {"integer", "number"} and distinct > 2
         described.append(
             {

@@ -7,9 +7,10 @@ from pathlib import PurePath
 
 from privfunnel.curve import Curve
 from privfunnel.explorer.workspace import Setting
+from privfunnel.measures import to_bits
 from privfunnel.solution import Solution
 
-#: How many disclosures are evenly spaced, and which ones lie beside them, in nats.
+#: How many disclosures are evenly spaced from the free limit on, and which ones lie beside them, in nats.
 Grid = tuple[int, tuple[float, ...]]
 
 
@@ -18,8 +19,11 @@ def released_name(setting: Setting) -> str:
     return f"{PurePath(setting.name).stem}.released.csv"
 
 
-def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
+def command_line(setting: Setting, curve: Curve, solution: Solution, *, exact: bool = True) -> str:
     """Return the shell commands that design the mechanism and release the table.
+
+    What is published has them with a rounded disclosure (``exact=False``): all digits of an amount of information, the
+    largest that leaks nothing say, would help to recover the counts.
 
     Column names are separated by commas on the command line, and a bin's name ends at its equals sign: where a name
     holds one of them, the commands start from the downloaded mechanism instead.
@@ -36,7 +40,7 @@ def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
         solve = ["privfunnel", "solve", *table_arguments(setting)]
         solve += [
             "--disclosure",
-            f"{solution.disclosure!r} nats",
+            f"{to_bits(solution.disclosure)!r} bits" if exact else _share(solution),
             "--solver",
             curve.solver,
             "--seed",
@@ -46,6 +50,11 @@ def command_line(setting: Setting, curve: Curve, solution: Solution) -> str:
     release = ["privfunnel", "release", _argument(setting.name), "--mechanism", design, "--as", "records"]
     lines.append(_wrapped([*release, "--out", _argument(released_name(setting))]))
     return "\n".join(lines)
+
+
+def _share(solution: Solution) -> str:
+    """Return the disclosure as a share of H(X), rounded."""
+    return f"{100.0 * solution.disclosure / (solution.problem.disclosure_ceiling or 1.0):.1f}%"
 
 
 def table_arguments(setting: Setting) -> list[str]:
@@ -74,8 +83,7 @@ def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> st
     Names come from files that others may have made: they enter the script as literals (``repr``) and nowhere else.
     """
     points, extra = grid
-    others = [r for r in extra if r != curve.problem.free_disclosure]
-    further = "".join(f", {r!r}" for r in others)
+    further = "".join(f", {r!r}" for r in extra)
     return f'''"""Release the table at the point chosen in the explorer."""
 
 import numpy as np
@@ -95,8 +103,8 @@ def main() -> None:
         bins={setting.bins!r},
     )
     problem = counts.problem()
-    even = np.linspace(0.0, problem.disclosure_ceiling, {points})
-    disclosures = [*even, problem.free_disclosure{further}]
+    even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})
+    disclosures = [0.0, *even{further}]
     curve = pf.trace(problem, disclosures=disclosures, solver={curve.solver!r}, seed={curve.seed})
     solution = curve.at({solution.disclosure!r})  # nats
     mechanism = Mechanism.from_solution(counts, solution)

@@ -72,6 +72,7 @@ class Session:
         self.front = Worker(self.folder, pool)  # answers what the page waits for
         self.tracer = Worker(self.folder, pool, niceness=5)  # traces the curve meanwhile
         self.stream: Stream | None = None
+        self.news: Event = {}
         self.seen = time.monotonic()
         self._trace: asyncio.Task[None] | None = None
 
@@ -86,8 +87,15 @@ class Session:
                 shutil.rmtree(folder, ignore_errors=True)
 
     async def ask(self, task: str, **arguments: Any) -> Any:
-        """Run a short task and return its answer."""
-        return await self.front.call(task, arguments, seconds=self.limits.quick)
+        """Run a short task and return its answer; how far it is stands in :attr:`news` meanwhile."""
+        self.news = {}
+        try:
+            return await self.front.call(task, arguments, seconds=self.limits.quick, on_event=self._hear)
+        finally:
+            self.news = {}
+
+    def _hear(self, event: Event) -> None:
+        self.news = event
 
     async def begin(self, **arguments: Any) -> None:
         """Start tracing a curve; what it finds arrives in :attr:`stream`. A trace under way is stopped first."""

@@ -17,12 +17,13 @@ from privfunnel.checks import is_number, is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
-from privfunnel.explorer import examples, exports, profile
+from privfunnel.explorer import describe, examples, exports, profile, wording
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
 from privfunnel.lumping import lumping_of
+from privfunnel.mechanism import Mechanism
 from privfunnel.report import chart, view
-from privfunnel.solution import Solution
+from privfunnel.solution import FEASIBILITY, Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
 from privfunnel.solving import check_disclosure, end_of_curve
@@ -47,12 +48,14 @@ def inspect(
     workspace: Workspace, path: str, name: str, roles: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Look at a table: columns, types, distinct values, histograms and the first rows."""
+    _tell(workspace, 0, 0, f"Opening {name}")
     with open_table(path) as table:
+        _tell(workspace, 0, 0, "Counting the rows")
         rows = table.n_rows()
         if rows == 0:
             raise InvalidInputError(f"{name} has no rows: choose a table with data")
         preview = profile.preview(table)
-        columns = profile.columns(table)
+        columns = profile.columns(table, lambda *news: _tell(workspace, *news))
     workspace.drop("setting", "found", "curve")
     workspace.put("source", (path, name))
     exports.clear(workspace.folder)
@@ -91,7 +94,9 @@ def roles(
         "n_x": counts.n_x,
         "n": counts.n,
         "estimate": _estimate(counts),
-        "warnings": [str(w.message) for w in caught if issubclass(w.category, PrivFunnelWarning)],
+        "warnings": [
+            wording.for_page(str(w.message)) for w in caught if issubclass(w.category, PrivFunnelWarning)
+        ],
         "edges": {
             column: [edge for edge in cut.edges if math.isfinite(edge)]
             for column, cut in counts.bins.items()
@@ -148,7 +153,8 @@ def trace(
 
     Args:
         workspace: Where the counted table is.
-        points: Number of evenly spaced points of a new curve; the free limit is added to them.
+        points: Number of points of a new curve, besides 0: half of them evenly spaced from the free limit to the end,
+            the others one by one where the curve bends most.
         solver: Name of the solver.
         refine: Keep what has been found and add points: a quarter as many, where the least is known, or one at ``at``.
         at: A disclosure in nats.
@@ -160,6 +166,7 @@ def trace(
     _say(workspace, "looking for what leaks nothing")
     free = problem.free_disclosure
     shown: list[Solution] = []
+    bends = 0
     if refine:
         curve = curve_of(workspace)
         before: Found = workspace.get("found")
@@ -167,29 +174,36 @@ def trace(
         shown += curve.solutions
     else:
         workspace.drop("found", "curve")
-        before = Found((), points, (free,) if 0.0 < free < problem.disclosure_ceiling else (), solver, False)
+        even = max(points - points // 2, 2)
+        bends = points - even if problem.disclosure_ceiling > free + FEASIBILITY else 0
+        before = Found((), even, (), solver, False)
         new = before.wanted(problem)
-    extra = tuple(sorted({*before.extra, *new} - {*before.even(problem)}))
-    found = replace(before, extra=extra, solver=solver)
+    found = replace(before, solver=solver)
     _say(workspace, "starting the solver")
-    for partial in tracing(problem, disclosures=new, solver=solver, seed=SEED, progress=_Listener(workspace)):
+    steps = tracing(
+        problem, disclosures=new, refine=bends, solver=solver, seed=SEED, progress=_Listener(workspace)
+    )
+    for partial in steps:
         found = replace(
-            found, answers=before.answers + partial.answers, complete=before.complete or partial.complete
+            found,
+            answers=before.answers + partial.answers,
+            extra=tuple(sorted({*before.extra, *partial.wanted} - {*before.even(problem)})),
+            complete=before.complete or partial.complete,
         )
         workspace.put("found", found)
         if not partial.complete:
             shown.append(partial.newest)
-            workspace.emit(_point(partial, shown, free))
+            total = sum(end_of_curve(problem, r) is None for r in new) + bends
+            workspace.emit(_point(partial, shown, free, total))
     curve_of(workspace)
     return {}
 
 
-def _point(partial: PartialCurve, shown: list[Solution], free: float) -> Event:
+def _point(partial: PartialCurve, shown: list[Solution], free: float, total: int) -> Event:
     """The news of a point, with the drawing of all that is known: the points as they were found."""
-    problem, newest, done = partial.problem, partial.newest, len(partial.answers)
-    total = sum(end_of_curve(problem, r) is None for r in partial.wanted)
+    newest, done = partial.newest, len(partial.answers)
     sketch = Curve(
-        problem=problem,
+        problem=partial.problem,
         solutions=tuple(sorted(shown, key=lambda s: s.disclosure)),
         raw=(),
         solver=partial.solver.name,
@@ -219,7 +233,11 @@ class _Listener:
 
 
 def _say(workspace: Workspace, message: str) -> None:
-    workspace.emit({"kind": "progress", **vars(Progress(message=message))})
+    _tell(workspace, 0, 0, message)
+
+
+def _tell(workspace: Workspace, done: int, total: int, message: str) -> None:
+    workspace.emit({"kind": "progress", **vars(Progress(done=done, total=total, message=message))})
 
 
 def _between(curve: Curve, number: int) -> list[float]:
@@ -273,8 +291,13 @@ def point(
     """Describe the curve at a disclosure or within a leakage budget, in nats."""
     setting, curve = workspace.setting(), curve_of(workspace)
     solution = chosen(curve, disclosure, leakage)
+    large = describe.too_large(solution)
+    public = setting.public_axis
     return {
-        **view.point(solution, setting.private_axis, setting.public_axis, width=width, group=group),
+        **view.point(solution, setting.private_axis, public, width=0 if large else width, group=group),
+        "classes": describe.classes(solution, public) if large else [],
+        "names": list(public.names),
+        "samples": describe.samples(Mechanism.from_solution(setting.counts, solution), public),
         **exports.offer(setting, curve, solution, grid_of(workspace)),
     }
 

@@ -60,7 +60,7 @@ class Found:
 
     Attributes:
         answers: The solver's answers.
-        points: Number of evenly spaced disclosures.
+        points: Number of evenly spaced disclosures from the free limit on, below which nothing leaks.
         extra: Further disclosures, in nats.
         solver: Name of the solver.
         complete: Whether the answers cover the whole range: so it is once a first run has ended.
@@ -77,8 +77,9 @@ class Found:
         return sorted({*self.even(problem), *self.extra})
 
     def even(self, problem: Problem) -> list[float]:
-        """Return the evenly spaced ones, in nats."""
-        return [float(r) for r in np.linspace(0.0, problem.disclosure_ceiling, self.points)]
+        """Return 0 and the evenly spaced ones, in nats."""
+        free = min(problem.free_disclosure, problem.disclosure_ceiling)
+        return [0.0, *(float(r) for r in np.linspace(free, problem.disclosure_ceiling, self.points))]
 
 
 class Workspace:

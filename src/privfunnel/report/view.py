@@ -113,7 +113,7 @@ def curve_summary(curve: Curve, public: Axis) -> dict[str, Any]:
 def point(
     solution: Solution, private: Axis, public: Axis, *, width: int = 520, group: str = ""
 ) -> dict[str, Any]:
-    """Return everything the page says about one solution."""
+    """Return everything the page says about one solution; without heat maps where ``width`` is 0."""
     problem = solution.problem
     meaning = explain(problem, solution.channel, private, public)
     kept = share(solution.disclosure, problem.disclosure_ceiling, 1.0)
@@ -132,7 +132,7 @@ def point(
         "guesses": [vars(g) for g in meaning.guesses],
         "kept": [{**vars(k), "share": k.share} for k in meaning.kept],
         "worst": worst_case(meaning, private),
-        "heat": heat_maps(solution, public, width=width, group=group),
+        "heat": heat_maps(solution, public, width=width, group=group) if width else "",
     }
 
 

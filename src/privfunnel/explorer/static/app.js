@@ -17,6 +17,7 @@ function watchSteps() {
 
 async function main() {
   watchSteps();
+  table.listen(); // before anything is asked of the server: a file that is chosen at once waits, and is not lost
   try {
     const hello = await api.hello();
     await api.open();

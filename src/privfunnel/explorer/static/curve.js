@@ -1,5 +1,5 @@
 // Step 3: trace the curve in the background and draw what arrives.
-import { $, api, bits, complain, lock, say, unlock } from "./dom.js";
+import { $, api, bits, complain, keepingFocus, lock, say, unlock } from "./dom.js";
 
 let source = null;
 let chart = null;
@@ -29,10 +29,21 @@ export function reset() {
   busy(false);
 }
 
+let pressed = null; // the button that began the run: it has the focus again when the run ends
+
 function busy(running) {
+  const held = document.activeElement;
+  if (running) pressed = ["trace", "refine", "sharpen"].includes(held.id) ? held : null;
+  if (running) $("cancel").hidden = false;
+  // A button that is switched off or hidden would drop the focus: it waits on the other one.
+  if (running && pressed) $("cancel").focus({ preventScroll: true });
   for (const id of ["trace", "refine", "sharpen"]) $(id).disabled = running;
+  if (!running && pressed && (held === $("cancel") || held === document.body)) {
+    (pressed.hidden ? $("trace") : pressed).focus({ preventScroll: true });
+  }
   $("cancel").hidden = $("progress-row").hidden = !running;
   $("cancel").disabled = false;
+  if (!running) pressed = null;
 }
 
 export async function start(task, options = {}) {
@@ -76,7 +87,7 @@ function handle(event) {
 
 export function draw(figure) {
   // Drawn by the server with every text escaped.
-  $("chart").innerHTML = figure;
+  keepingFocus($("chart"), () => { $("chart").innerHTML = figure; });
   chart = window.privfunnel.funnel($("chart").querySelector("figure"), { onPick });
 }
 

@@ -27,6 +27,20 @@ export function complain(error) {
   box.hidden = !error;
 }
 
+// Redraw a part of the page; where the focus was inside, it goes to what took the place of its element.
+export function keepingFocus(container, redraw) {
+  const held = document.activeElement;
+  const inside = held && held !== container && container.contains(held);
+  const key = inside && (held.getAttribute("data-r") ? `[data-r="${held.getAttribute("data-r")}"]`
+    : held.getAttribute("download") ? `[download="${held.getAttribute("download")}"]` : held.tagName.toLowerCase());
+  const place = inside ? [...container.querySelectorAll(key)].indexOf(held) : -1;
+  redraw();
+  if (!inside) return;
+  const found = [...container.querySelectorAll(key)];
+  const next = found[Math.max(Math.min(place, found.length - 1), 0)];
+  if (next) next.focus({ preventScroll: true });
+}
+
 export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 export const bits = (nats, digits = 3) => window.privfunnel.number(nats / window.privfunnel.BIT, digits);
 
@@ -52,6 +66,8 @@ export function latest(wait, action) {
     timer = setTimeout(() => action(() => mine === turn, ...args), wait);
   };
 }
+
+export const seconds = (since) => Math.round((performance.now() - since) / 1000);
 
 async function answer(response) {
   const type = response.headers.get("content-type") || "";
@@ -81,9 +97,23 @@ export const api = {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(data),
     });
   },
-  upload(file) {
+  // fetch() does not say how much of a file has gone; the older interface does.
+  upload(file, onSent) {
     const path = `${this.path("upload")}?${new URLSearchParams({ name: file.name })}`;
-    return send(path, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: file });
+    return new Promise((done, fail) => {
+      const request = new XMLHttpRequest();
+      request.open("POST", path);
+      request.setRequestHeader("content-type", "application/octet-stream");
+      request.upload.onprogress = (event) => { if (event.lengthComputable) onSent(event.loaded / event.total); };
+      request.onerror = () => fail(new Error("the explorer does not answer: is it still running in the terminal?"));
+      request.onload = () => {
+        let body;
+        try { body = JSON.parse(request.responseText); } catch { body = { error: request.responseText.trim() }; }
+        if (request.status >= 400 || body.error) fail(new Error(body.error || `the server answered ${request.status}`));
+        else done(body);
+      };
+      request.send(file);
+    });
   },
   close() { if (this.session) navigator.sendBeacon(this.path("close")); },
 };

@@ -1,5 +1,5 @@
 // Steps 4 to 6: choose a point, see what it means, download it.
-import { $, api, bits, complain, el, latest, percent, say, svg, unlock } from "./dom.js";
+import { $, api, bits, complain, el, keepingFocus, latest, percent, say, svg, unlock } from "./dom.js";
 import * as curve from "./curve.js";
 
 let ceiling = { disclosure: 1, leakage: 1, free: null };
@@ -10,11 +10,13 @@ export function setUp() {
   $("slider").addEventListener("input", () => choose((ceiling.disclosure * Number($("slider").value)) / STEPS));
   $("keep").addEventListener("change", () => {
     const share = Number($("keep").value) / 100;
-    if (share >= 0 && share <= 1) choose(share * ceiling.disclosure);
+    const fits = $("keep").value !== "" && share >= 0 && share <= 1;
+    if (!refuse("keep", fits, `${$("keep").value || "That"} is not a share: keep from 0 to 100 %`)) choose(share * ceiling.disclosure);
   });
   $("budget").addEventListener("change", () => {
     const leakage = Number($("budget").value) * window.privfunnel.BIT;
-    if (leakage >= 0) ask({ leakage: String(leakage) });
+    const fits = $("budget").value !== "" && leakage >= 0;
+    if (!refuse("budget", fits, `${$("budget").value || "That"} is not a leakage: allow 0 bits or more`)) ask({ leakage: String(leakage) });
   });
   $("sharpen").addEventListener("click", () => curve.start("refine", { at: chosen }));
   for (const id of ["keep", "budget"]) {
@@ -22,12 +24,47 @@ export function setUp() {
     $(id).addEventListener("input", () => { $(id).dataset.typing = ""; });
     for (const end of ["change", "blur"]) $(id).addEventListener(end, () => { delete $(id).dataset.typing; });
   }
+  $("class-search").addEventListener("input", showClasses);
   $("go-free").addEventListener("click", () => choose(ceiling.free));
   $("group").addEventListener("change", () => { if (chosen !== null) ask({ disclosure: String(chosen) }); });
   document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
     await navigator.clipboard.writeText($(button.dataset.copy).textContent);
     say("Copied.");
   }));
+}
+
+// Say why what was typed is not used, beside it; return whether that is so.
+function refuse(id, fits, why = "") {
+  $(id).setAttribute("aria-invalid", String(!fits));
+  $("refused").textContent = why;
+  $("refused").hidden = fits;
+  return !fits;
+}
+
+let classes = [];
+const MOST_SHOWN = 50;
+
+function showClasses() {
+  const wanted = $("class-search").value.trim().toLowerCase();
+  const has = (member) => member.toLowerCase().includes(wanted);
+  const hits = classes.filter((c) => c.members.some(has));
+  const cut = hits.length > MOST_SHOWN ? `, the ${MOST_SHOWN} most frequent are shown` : "";
+  $("class-count").textContent = `${hits.length} of ${classes.length} classes${cut}`;
+  $("classes").replaceChildren(head(["rows", "public values", "released as"]), el("tbody", {}, ...hits.slice(0, MOST_SHOWN).map((c) => {
+    const first = [...c.members].sort((a, b) => has(b) - has(a)).slice(0, 3);
+    const more = c.size > first.length ? ` … and ${c.size - first.length} more` : "";
+    return el("tr", {}, el("td", { class: "num" }, percent(c.share, 2)), el("td", {}, first.join(" · ") + more),
+      el("td", {}, c.released.map((y) => `${y.name} (${percent(y.p, 0)})`).join(", ")));
+  })));
+}
+
+function samples(found) {
+  $("samples").replaceChildren(
+    el("thead", {}, el("tr", {}, el("td", {}), ...found.names.map((name) => el("th", { scope: "col" }, name)))),
+    ...found.samples.map((row) => el("tbody", {},
+      el("tr", {}, el("th", { scope: "row" }, "before"), ...row.before.map((value) => el("td", {}, value))),
+      el("tr", {}, el("th", { scope: "row" }, "after"), ...row.after.map((value, i) =>
+        el("td", { class: value === row.before[i] ? "" : "changed" }, value))))));
 }
 
 export function begin(summary) {
@@ -74,6 +111,8 @@ const ask = latest(70, async (current, query) => {
 
 function show(found) {
   complain(null);
+  refuse("keep", true);
+  refuse("budget", true);
   chosen = found.disclosure;
   follow(chosen);
   const chart = curve.current();
@@ -94,8 +133,14 @@ function show(found) {
   $("worst").replaceChildren(head(["", "value", "in words"]), el("tbody", {}, ...found.worst.map((row) =>
     el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, row.value), el("td", {}, row.words)))));
   // Drawn by the server with every text escaped.
-  $("heat").innerHTML = found.heat;
+  keepingFocus($("heat"), () => { $("heat").innerHTML = found.heat; });
   window.privfunnel.heatmaps($("heat"));
+  classes = found.classes;
+  $("class-list").hidden = !classes.length;
+  $("heat-note").hidden = classes.length > 0;
+  $("group-row").hidden = classes.length > 0 || $("group").options.length < 3;
+  showClasses();
+  samples(found);
   exports(found);
   say(found.words);
 }
@@ -126,9 +171,10 @@ function kept(rows) {
 function exports(found) {
   const query = new URLSearchParams({ disclosure: String(found.disclosure) });
   $("export-point").textContent = `${percent(found.disclosure_share)} kept, ${bits(found.leakage, 4)} bits leaked`;
-  $("downloads").replaceChildren(...found.downloads.map((file) =>
-    el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name },
-      el("b", {}, file.title), el("small", {}, file.about)))));
+  keepingFocus($("downloads"), () => document.querySelectorAll("#downloads ul").forEach((list) =>
+    list.replaceChildren(...found.downloads.filter((file) => file.group === list.dataset.group).map((file) =>
+      el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name },
+        el("b", {}, file.title), el("small", {}, file.about)))))));
   $("command").textContent = found.command;
   $("script").textContent = found.script;
 }

@@ -1,17 +1,15 @@
 // Steps 1 and 2: load a table, preview it, give its columns roles and bins.
-import { $, api, complain, el, latest, lock, say, svg, unlock } from "./dom.js";
+import { $, api, complain, el, latest, lock, say, seconds, svg, unlock } from "./dom.js";
 
 let columns = [];
 let onReset = () => {};
 let limit = { bytes: Infinity, text: "" };
 
-export function setUp(hello, callbacks) {
-  ({ onReset } = callbacks);
-  limit = { bytes: hello.max_bytes, text: hello.max_upload };
-  $("max-upload").textContent = limit.text;
-  $("examples").replaceChildren(...hello.examples.map((example) =>
-    el("button", { type: "button", "data-example": example.name, onclick: () => load(() => api.post("example", { name: example.name })) },
-      example.title, el("small", {}, example.about))));
+let waiting = null; // what was chosen before the server was ready
+let ready = false;
+
+// The controls that work before the server has answered.
+export function listen() {
   $("file").addEventListener("change", () => {
     const file = $("file").files[0];
     if (file) upload(file);
@@ -25,27 +23,79 @@ export function setUp(hello, callbacks) {
       if (name === "drop" && event.dataTransfer.files.length) upload(event.dataTransfer.files[0]);
     });
   }
-  if (hello.given) load(() => api.post("given"));
-}
-
-function upload(file) {
-  if (file.size > limit.bytes) {
-    complain(new Error(`${file.name} is larger than ${limit.text}: start “privfunnel explore FILE” instead`));
-  } else {
-    load(() => api.upload(file));
+  if ($("file").files.length) { // chosen before this script ran
+    upload($("file").files[0]);
+    $("file").value = "";
   }
 }
 
-async function load(request) {
+export function setUp(hello, callbacks) {
+  ({ onReset } = callbacks);
+  limit = { bytes: hello.max_bytes, text: hello.max_upload };
+  $("max-upload").textContent = limit.text;
+  $("examples").replaceChildren(...hello.examples.map((example) =>
+    el("button", { type: "button", "data-example": example.name, onclick: () => load(() => api.post("example", { name: example.name })) },
+      example.title, el("small", {}, example.about))));
+  ready = true;
+  if (waiting) upload(waiting);
+  else if (hello.given) load(() => api.post("given"));
+  waiting = null;
+}
+
+function upload(file) {
+  if (!ready) {
+    waiting = file;
+    tell(`${file.name} is next: the explorer is starting…`);
+  } else if (file.size > limit.bytes) {
+    loading(false);
+    complain(new Error(`${file.name} is larger than ${limit.text}, the limit for files that are dropped: start “privfunnel explore” with its name instead, and it is read where it lies`));
+  } else {
+    load((sent) => api.upload(file, sent), file.name);
+  }
+}
+
+function loading(on) {
+  $("table").classList.toggle("loading", on);
+  $("table").setAttribute("aria-busy", on);
+  $("loading").hidden = !on;
+}
+
+function tell(text, share = null) {
+  loading(true);
+  $("loading-text").textContent = text;
+  if (share === null) $("loading-bar").removeAttribute("value");
+  else $("loading-bar").value = share;
+}
+
+let turn = 0;
+
+async function load(request, name = "") {
   complain(null);
   say("Loading the table…");
-  $("table").classList.add("busy");
+  const mine = ++turn;
+  const since = performance.now();
+  let share = name ? 0 : 1;
+  tell(name ? `Copying ${name}…` : "Loading the table…");
+  const watch = setInterval(async () => {
+    if (share < 1) return;
+    const news = await api.get("news").catch(() => ({}));
+    if (mine !== turn) return;
+    tell(`${news.message || "Reading the table"}… ${seconds(since)} s`, news.total ? news.done / news.total : null);
+  }, 400);
   try {
-    show(await request());
+    const table = await request((sent) => {
+      share = sent;
+      if (mine === turn) tell(sent < 1 ? `Copying ${name}: ${Math.round(100 * sent)} %` : "Reading the table…", sent < 1 ? sent : null);
+    });
+    if (mine === turn) show(table);
   } catch (error) {
-    complain(error);
+    if (mine === turn) complain(error);
   } finally {
-    $("table").classList.remove("busy");
+    clearInterval(watch);
+    if (mine === turn) {
+      turn += 1; // an answer of the watch that is still under way comes too late
+      loading(false);
+    }
   }
 }
 
@@ -146,13 +196,18 @@ function check() {
 }
 
 const count = latest(200, async (current, roles) => {
-  $("size").textContent = "Counting…";
+  const since = performance.now();
+  const wait = el("span", {}, "Counting…");
+  $("size").replaceChildren(el("progress", { "aria-label": "Counting the rows" }), " ", wait);
+  const watch = setInterval(() => { wait.textContent = `Counting… ${seconds(since)} s`; }, 1000);
   let problem;
   try {
     problem = await api.post("roles", roles);
   } catch (error) {
     if (current()) $("size").replaceChildren(el("span", { class: "bad" }, error.message));
     return;
+  } finally {
+    clearInterval(watch);
   }
   if (!current()) return;
   columns.forEach((column, i) => { if (column.histogram) drawEdges(column, i, problem.edges[column.name]); });

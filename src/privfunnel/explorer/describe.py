@@ -1,0 +1,73 @@
+"""What the page shows of a large mechanism and of single rows: classes instead of heat maps, before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from privfunnel.lumping import lumping_of
+from privfunnel.mechanism import Mechanism, symbol_names
+from privfunnel.report.axes import Axis
+from privfunnel.solution import Solution
+
+#: Cells above which two heat maps are no picture any more.
+MOST_CELLS = 40_000
+#: What is sent of the classes, of the members of each and of the symbols it is released as.
+MOST_CLASSES, MOST_MEMBERS, MOST_SYMBOLS = 2_000, 40, 3
+SAMPLES = 6
+
+
+def too_large(solution: Solution) -> bool:
+    """Whether the mechanism is better told by its classes than drawn."""
+    return len(solution.problem.p_x) * int(np.count_nonzero(solution.p_y)) > MOST_CELLS
+
+
+def classes(solution: Solution, public: Axis) -> list[dict[str, Any]]:
+    """Describe the classes of public symbols that tell the same of the private ones, the most frequent first.
+
+    Returns:
+        For each class: ``members``, how many there are in all (``size``), the share of rows, and the symbols that it is
+        released as most often with their probabilities.
+    """
+    lumping = lumping_of(solution.problem)
+    p_x = solution.problem.p_x
+    names = symbol_names(solution.channel.shape[1])
+    share = np.bincount(lumping.classes, weights=p_x, minlength=lumping.n_classes)
+    found = []
+    for c in np.argsort(-share, kind="stable")[:MOST_CLASSES]:
+        members = np.flatnonzero(lumping.classes == c)
+        members = members[np.argsort(-p_x[members], kind="stable")]
+        rows = _dense(solution.channel[members])
+        released = p_x[members] @ rows / max(float(share[c]), np.finfo(float).tiny)
+        most = [int(y) for y in np.argsort(-released, kind="stable")[:MOST_SYMBOLS] if released[y] > 0.0]
+        found.append(
+            {
+                "members": [", ".join(public.values[int(x)]) for x in members[:MOST_MEMBERS]],
+                "size": len(members),
+                "share": float(share[c]),
+                "released": [{"name": names[y], "p": float(released[y])} for y in most],
+            }
+        )
+    return found
+
+
+def _dense(rows: Any) -> Any:
+    return rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+
+
+def samples(mechanism: Mechanism, public: Axis) -> list[dict[str, list[str]]]:
+    """Return some public values as they are and as a release could write them.
+
+    They are drawn for the eye, the same each time, and belong to no release: x from p(x), y from p(y|x), and the
+    written values from p(x|y).
+    """
+    random = np.random.default_rng(0)
+    found = []
+    for x in random.choice(len(mechanism.p_x), size=SAMPLES, p=mechanism.p_x / mechanism.p_x.sum()):
+        row = _dense(mechanism.channel[[x]])[0]
+        y = int(random.choice(len(row), p=row / row.sum()))
+        column = _dense(mechanism.p_x_given_y[:, [y]])[:, 0]
+        after = int(random.choice(len(column), p=column / column.sum()))
+        found.append({"before": list(public.values[int(x)]), "after": list(public.values[after])})
+    return found

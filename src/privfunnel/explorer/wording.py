@@ -1,0 +1,42 @@
+"""Messages in the words of the page: no options of a command line, no Python, and one unit, bits."""
+
+from __future__ import annotations
+
+import re
+
+from privfunnel.measures import to_bits
+
+#: What a message says for the command line, and what the page says instead.
+_INSTEAD = (
+    (re.compile(r"bin it, e\.g\. .*$", re.DOTALL), "choose bins for it under Roles"),
+    (re.compile(r"map it with --unseen .*$", re.DOTALL), "load the table again and draw the curve again"),
+    (re.compile(r"give its encoding, e\.g\. .*$", re.DOTALL), "save it as UTF-8, or choose its encoding"),
+    (
+        re.compile(r"it needs a header or --columns, and rows"),
+        "it needs a line with the names of its columns, and rows",
+    ),
+)
+#: A part of a sentence that names an option, an argument or an extra to install.
+_FOREIGN = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b\w+=\{|\bpip install\b|\bprivfunnel\.\w+|\bPython\b")
+#: An amount in the unit of computation; the page has one unit, bits.
+_NATS = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?) nats\b")
+_PARTS = re.compile(r"(?<=[:;,])\s+")
+_REMEDY = "change the table or the roles and try again"
+
+
+def for_page(message: str) -> str:
+    """Return a message without anything that only the command line or Python understands.
+
+    What has words of its own for the page gets them; of other messages the parts that name an option go, and where
+    that leaves no advice, a general one follows.
+    """
+    message = _NATS.sub(lambda found: f"{to_bits(float(found[1])):.3g} bits", message)
+    for pattern, words in _INSTEAD:
+        message = pattern.sub(words, message)
+    if not _FOREIGN.search(message):
+        return message
+    kept = [part for part in _PARTS.split(message) if not _FOREIGN.search(part)]
+    told = " ".join(kept).rstrip(" ,;")
+    if not told:
+        return f"this did not work: {_REMEDY}"
+    return f"{told} {_REMEDY}" if told.endswith(":") else told
