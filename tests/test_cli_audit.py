@@ -132,3 +132,30 @@ def test_a_report_in_another_form_or_without_a_mechanism_is_refused(folder: Path
     done = run("audit", folder / "people.csv", folder / "r.csv", *ROLES, "--out", tmp_path / "report.html")
     assert_one_line_error(done, "--mechanism")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_solve_promises_from_held_out_rows(folder: Path, tmp_path: Path) -> None:
+    done = run("solve", folder / "people.csv", *ROLES, "--disclosure", "50%", "--holdout", 0.3, "--confidence", "90%",
+               "--solver", "greedy", "--out", tmp_path / "design")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "Designed on 1400 rows" in done.stdout
+    assert "with 90 % confidence" in done.stdout
+    assert "Instead: By dropping columns one would keep" in done.stdout
+    found = json.loads((tmp_path / "design" / "population.json").read_text())
+    assert found["held_out_rows"] == 600
+    assert found["population"]["confidence"] == 0.9
+    assert json.loads((tmp_path / "design" / "mechanism.json").read_text())["provenance"]["rows"] == 1400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("heart-failure", "--holdout", 0.3), "--holdout holds rows out: give a table"),
+        (("heart-failure", "--confidence", "much"), "--confidence 'much' is no confidence"),
+        (("heart-failure", "--confidence", "100%"), "--confidence '100%' is no confidence"),
+    ],
+)
+def test_bad_requests_for_a_population_are_refused(arguments: tuple[object, ...], message: str) -> None:
+    done = run("solve", *arguments, "--disclosure", "50%")
+    assert done.exit_code == 2
+    assert message in done.stderr

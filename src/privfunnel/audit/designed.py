@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, findings, promise
 from privfunnel.audit.alignment import recount
 from privfunnel.audit.effort import BOOTSTRAP
@@ -97,6 +98,7 @@ def table(
         mechanism_known=True,
         exposures=exposures(counts.s_alphabet, p_sy, counts.n),
         columns=findings.preserved(counts.x_alphabet, p_xy),
+        instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(p_sy))),
         population=(
             None
             if checked.same_table

@@ -19,11 +19,12 @@ from privfunnel.tables import Counts
 
 
 class Guaranteed(NamedTuple):
-    """A design on some of the rows, the mechanism made of it, and what the other rows prove about it."""
+    """A design, the mechanism made of it, what held-out rows prove about it, and the rows it was designed on."""
 
     solution: Solution
     mechanism: Mechanism
     holdout: Holdout
+    counts: Counts
 
 
 def holdout(
@@ -100,7 +101,7 @@ def guaranteed(
         population=beyond.bounds(*beyond.drawn(rest, channel, rng), confidence, ceiling),
         new_rows=int(rest.table()[:, new].sum()),
     )
-    return Guaranteed(solution, mechanism, found)
+    return Guaranteed(solution, mechanism, found, design)
 
 
 def split_rows(counts: Counts, share: float, rng: np.random.Generator) -> tuple[Counts, Counts]:

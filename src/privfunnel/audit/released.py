@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, findings, promise
 from privfunnel.audit.alignment import Sample, align, recount
 from privfunnel.audit.effort import Effort, EffortKeywords
@@ -113,6 +114,7 @@ def release(
         exposures=exposures(s, found.worst[0], sample.n),
         columns=findings.preserved(counts.x_alphabet, found.kept),
         further=_further(sample, leakage, work, rng),
+        instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(found.worst[0]))),
         population=beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling) if fresh_rows else None,
     )
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from privfunnel.alternatives import Alternative
 from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.beyond import Population
@@ -124,6 +125,16 @@ class Holdout:
         """The findings as sentences."""
         return words.holdout(self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, in nats; infinite numbers as the text ``"inf"``."""
+        return {
+            "units": "nats",
+            "passed": self.held,
+            "verdict": self.verdict,
+            "words": self.words(),
+            **plain(dataclasses.asdict(self)),
+        }
+
 
 @dataclass(frozen=True)
 class Audit:
@@ -144,6 +155,7 @@ class Audit:
         columns: What survives of each public column alone.
         further: What the file's columns besides the release add; None where it has none.
         population: Bounds for the population, from rows that the mechanism was not designed on.
+        instead: What dropping and coarsening public columns would keep at no more leakage.
         limits: What this is not.
     """
 
@@ -166,6 +178,7 @@ class Audit:
     columns: tuple[Preserved, ...] = ()
     further: Further | None = None
     population: Population | None = None
+    instead: tuple[Alternative, ...] = ()
     limits: tuple[str, ...] = field(default=LIMITS)
 
     @property

@@ -22,7 +22,8 @@ def of_audit(found: Audit) -> list[str]:
     """All findings, most important first."""
     lines = [_guess(attribute) for attribute in found.attributes[:-1] or found.attributes]
     verdict = [_file_verdict(found.further)] if found.further is not None and found.further.leaks else []
-    return [*verdict, *lines, *people(found), *_average(found), *_worst(found), *_checks(found)]
+    instead = [each.words for each in found.instead]
+    return [*verdict, *lines, *people(found), *_average(found), *instead, *_worst(found), *_checks(found)]
 
 
 def people(found: Audit) -> list[str]:

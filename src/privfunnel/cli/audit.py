@@ -208,10 +208,7 @@ def _held_out(
     solving: dict[str, Any],
 ) -> tuple[dict[str, Any], Callable[[], None]]:
     """Hold a share of the rows out and design on the others: the findings, and what shows them."""
-    import dataclasses
-
     from privfunnel import audit, tables
-    from privfunnel.audit.result import plain
 
     if (asked["disclosure"] is None) == (asked["leakage"] is None):
         raise InvalidInputError(
@@ -231,15 +228,7 @@ def _held_out(
         if text is not None
     }
     found = audit.holdout(counts, share=share, **wanted, **solving)
-    words = found.words()
-    document = {
-        "units": "nats",
-        "passed": found.held,
-        "verdict": found.verdict,
-        "words": words,
-        **plain(dataclasses.asdict(found)),
-    }
-    return document, lambda: _say(words)
+    return found.to_dict(), lambda: _say(found.words())
 
 
 def _say(words: list[str]) -> None:

@@ -13,6 +13,7 @@ from privfunnel.cli._common import (
     console,
     open_source,
     output,
+    parse_confidence,
     parse_options,
     parse_quantity,
     progress_on_terminal,
@@ -24,10 +25,12 @@ from privfunnel.cli._common import (
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from privfunnel.audit import Holdout
     from privfunnel.solution import Solution
+    from privfunnel.tables import Counts
 
 #: What ``--out`` may leave behind.
-OWNED = ("certificate.npz", "mechanism.json", "solution.json")
+OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json")
 
 
 @click.command(
@@ -40,6 +43,13 @@ OWNED = ("certificate.npz", "mechanism.json", "solution.json")
 @click.option(
     "--leakage", metavar="BUDGET", help="Instead: what may leak, at most: 5% (of I(S;X)), '0.01 bits', 0.02."
 )
+@click.option(
+    "--holdout",
+    type=float,
+    metavar="SHARE",
+    help="Hold this share of a table's rows out of the design, and promise for the population from them.",
+)
+@click.option("--confidence", default="95%", show_default=True, metavar="SHARE", help="Of that promise.")
 @solver_options
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, channel included, instead of a summary.")
@@ -54,6 +64,8 @@ def command(
     source: str,
     disclosure: str | None,
     leakage: str | None,
+    holdout: float | None,
+    confidence: str,
     solver: str,
     restarts: int | None,
     options: tuple[str, ...],
@@ -73,6 +85,7 @@ def command(
       privfunnel solve heart-failure --disclosure 60%
       privfunnel solve heart-failure --leakage '0.01 bits' --json
       privfunnel solve patients.csv --private sex,death --public smoking,diabetes --disclosure 60% --out design
+      privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 0 --holdout 0.3 --confidence 95%
     """
     from privfunnel import solve
 
@@ -91,29 +104,64 @@ def command(
         asked["leakage"] = parse_quantity(
             leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", option="--leakage", units=units
         )
+    if holdout is not None and opened.counts is None:
+        raise InvalidInputError(
+            "--holdout holds rows out: give a table of records, with --private and --public"
+        )
+    sure, found = parse_confidence(confidence), None
+    counts = opened.counts
     with output(out, OWNED) as folder:
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
-            solution = solve(
-                problem,
-                **asked,
-                solver=solver,
-                seed=seed,
-                progress=progress,
+            asked |= {
+                "solver": solver,
+                "seed": seed,
+                "progress": progress,
                 **parse_options(options, restarts),
-            )
+            }
+            if holdout is not None and counts is not None:
+                counts, solution, found = _held_out(counts, holdout, sure, asked)
+            else:
+                solution = solve(problem, **asked)
         if folder is not None:
             solution.save(folder / "solution.json")
             if solution.certificate is not None:
                 solution.certificate.save(folder / "certificate.npz")
-            if opened.counts is not None:
+            if counts is not None:
                 from privfunnel.mechanism import Mechanism
 
-                Mechanism.from_solution(opened.counts, solution).save(folder / "mechanism.json")
+                Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
+            if found is not None:
+                from privfunnel.storage import write_json
+
+                write_json(folder / "population.json", found.to_dict())
     if as_json:
-        click.echo(json.dumps(solution.to_dict(), indent=1))
+        held_out = {} if found is None else {"holdout": found.to_dict()}
+        click.echo(json.dumps(solution.to_dict() | held_out, indent=1))
         return
     show(solution, units=units, title=source)
+    if counts is not None:
+        _tell_instead(counts, solution.leakage)
+    for line in [] if found is None else found.words():
+        click.echo(f"• {line}")
     tell_files(out, OWNED)
+
+
+def _held_out(
+    counts: Counts, share: float, confidence: float, asked: dict[str, Any]
+) -> tuple[Counts, Solution, Holdout]:
+    """Design without a share of the rows: the rows of the design, the solution, and what the others prove."""
+    from privfunnel import audit
+
+    found = audit.guaranteed(counts, share=share, confidence=confidence, **asked)
+    return found.counts, found.solution, found.holdout
+
+
+def _tell_instead(counts: Counts, leakage: float) -> None:
+    """Say what one would do otherwise at the same leakage."""
+    from privfunnel.alternatives import instead
+
+    for each in instead(counts.x_alphabet, counts.table() / counts.n, leakage):
+        click.echo(f"Instead: {each.words}")
 
 
 def show(solution: Solution, *, units: Units, title: str) -> None:

@@ -1,0 +1,224 @@
+"""What one would do otherwise: drop columns, or coarsen them, until no more leaks than the funnel leaks.
+
+Both are deterministic releases X' = f(X), so that I(X;X') = H(X'). Every column has a *ladder* of coarser and coarser
+versions that ends with leaving it out; a release picks one step of each. Coarsening never raises H(X') nor I(S;X'), so
+the releases are examined in the order of what they keep, and the first that leaks little enough is the best of all.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from privfunnel import measures
+from privfunnel.engines import Alphabet, Column
+from privfunnel.engines.categories import Codes
+from privfunnel.measures import Array
+from privfunnel.tables import Counts
+
+#: Releases that are examined before the search settles for a good one: all ways to drop columns out of twelve.
+MOST_EXAMINED = 2**12
+#: Entries of tables that a search may look at in all, beyond the ways to drop columns.
+MOST_WORK = 4e8
+#: Nats by which a leakage may exceed the limit by rounding.
+ROUNDING = 1e-9
+ORDERED = frozenset({"integer", "number", "date", "datetime"})
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The best release of a simpler kind that leaks no more; nats.
+
+    Attributes:
+        method: ``"dropping columns"`` or ``"coarser categories"``.
+        disclosure: H(X') of what it releases; ``ceiling`` H(X).
+        leakage: I(S;X'); ``limit`` what it was allowed.
+        done: What happened to each column that is not released as it is.
+        exact: No release of the kind is better; otherwise none was found.
+    """
+
+    method: str
+    disclosure: float
+    ceiling: float
+    leakage: float
+    limit: float
+    done: dict[str, str]
+    exact: bool
+
+    @property
+    def share(self) -> float:
+        """Share of H(X) that is kept; 1 where there is nothing to keep."""
+        return self.disclosure / self.ceiling if self.ceiling > 0.0 else 1.0
+
+    @property
+    def words(self) -> str:
+        """The alternative as a sentence."""
+        how = "; ".join(f"{name}: {what}" for name, what in self.done.items()) or "everything as it is"
+        best = "at best" if self.exact else "as far as was searched"
+        return f"By {self.method} one would keep {100 * self.share:.1f} % of H(X) {best}, at no more leakage ({how})."
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, in nats."""
+        return {
+            "method": self.method,
+            "disclosure": self.disclosure,
+            "share": self.share,
+            "leakage": self.leakage,
+            "limit": self.limit,
+            "done": dict(self.done),
+            "exact": self.exact,
+            "words": self.words,
+        }
+
+
+class Step(NamedTuple):
+    """One version of a column: the coarser code of each category, and what was done."""
+
+    codes: Codes
+    done: str
+
+
+def suppression(counts: Counts, leakage: float) -> Alternative:
+    """The most that dropping public columns keeps while I(S;X') ≤ ``leakage`` (nats); exact up to twelve columns."""
+    return _best(counts.x_alphabet, counts.table() / counts.n, leakage, "dropping columns")
+
+
+def generalisation(counts: Counts, leakage: float) -> Alternative:
+    """The most that coarser categories keep while I(S;X') ≤ ``leakage`` (nats); columns may be dropped too.
+
+    Neighbouring bins and numbers are merged pairwise, again and again; of other categories the more frequent half is
+    kept, again and again, and the rest becomes one.
+    """
+    return _best(counts.x_alphabet, counts.table() / counts.n, leakage, "coarser categories")
+
+
+def instead(public: Alphabet, p_sx: Array, leakage: float) -> tuple[Alternative, Alternative]:
+    """Both alternatives to a release that leaks ``leakage`` nats.
+
+    Args:
+        public: The M public symbols.
+        p_sx: p(s, x), shape (K, M).
+        leakage: What they may leak, nats.
+    """
+    kinds = ("dropping columns", "coarser categories")
+    first, second = (_best(public, p_sx, leakage, kind) for kind in kinds)
+    return first, second
+
+
+def _best(public: Alphabet, p_sx: Array, leakage: float, method: str) -> Alternative:
+    p_x = p_sx.sum(axis=0)
+    margins = [table.sum(axis=1) for table in public.by_column(p_x[:, None]).values()]
+    finest = [Step(np.arange(column.n_values), "") for column in public.columns]
+    drops = [Step(np.zeros(column.n_values, dtype=np.int64), "dropped") for column in public.columns]
+    between: list[list[Step]] = [[] for _ in public.columns]
+    most = MOST_EXAMINED
+    if method != "dropping columns":
+        between = [_coarser(column, p) for column, p in zip(public.columns, margins, strict=True)]
+        most = min(most, max(64, int(MOST_WORK / p_sx.size)))
+    ladders = [[a, *b, c] for a, b, c in zip(finest, between, drops, strict=True)]
+
+    def weigh(levels: tuple[int, ...]) -> tuple[float, float]:
+        return _weigh(
+            public, p_sx, [ladder[level].codes for ladder, level in zip(ladders, levels, strict=True)]
+        )
+
+    levels, exact = _search([len(ladder) for ladder in ladders], weigh, leakage + ROUNDING, most)
+    disclosure, leaked = weigh(levels)
+    done = {
+        column.name: ladder[level].done
+        for column, ladder, level in zip(public.columns, ladders, levels, strict=True)
+        if level > 0
+    }
+    ceiling = float(measures.entropy(p_x))
+    return Alternative(method, min(disclosure, ceiling), ceiling, leaked, leakage, done, exact)
+
+
+def _coarser(column: Column, p: Array) -> list[Step]:
+    """Coarser and coarser versions of a column with at least two categories left each.
+
+    Args:
+        column: The column.
+        p: How often each of its categories is.
+    """
+    size = column.n_values
+    missing = None in column.values
+    steps = []
+    if column.kind in ORDERED:
+        present = size - missing
+        width = 2
+        while math.ceil(present / width) >= 2:
+            codes = np.arange(size) // width
+            if missing:  # a missing value is next to nothing
+                codes[column.values.index(None)] = size
+            steps.append(Step(codes, f"{math.ceil(present / width)} of {present} bins"))
+            width *= 2
+        return steps
+    order = np.argsort(-p, kind="stable")
+    kept = size // 2
+    while size > 2 and kept >= 1:
+        codes = np.full(size, size)
+        codes[order[:kept]] = order[:kept]
+        steps.append(Step(codes, f"the {kept} most frequent of {size} values, the others as one"))
+        kept //= 2
+    return steps
+
+
+def _weigh(public: Alphabet, p_sx: Array, maps: Sequence[Codes]) -> tuple[float, float]:
+    """H(X') and I(S;X') of the release that maps each column's categories so, nats."""
+    place = np.zeros(len(public), dtype=np.int64)
+    for j, codes in enumerate(maps):
+        pair = place * (int(codes.max()) + 1) + codes[public.codes[:, j]]
+        place = np.unique(pair, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    p_sz = np.add.reduceat(p_sx[:, order], starts, axis=1)
+    return float(measures.entropy(p_sz.sum(axis=0))), float(measures.mutual_information(p_sz))
+
+
+def _search(
+    sizes: Sequence[int], weigh: Callable[[tuple[int, ...]], tuple[float, float]], limit: float, most: int
+) -> tuple[tuple[int, ...], bool]:
+    """The level of each column that keeps most within the limit, and whether it is the best of all."""
+    start = (0,) * len(sizes)
+    queue = [(-weigh(start)[0], start)]
+    seen = {start}
+    while queue:
+        levels = heapq.heappop(queue)[1]
+        if weigh(levels)[1] <= limit:
+            return levels, True
+        for coarser in _next(levels, sizes):
+            if coarser not in seen:
+                seen.add(coarser)
+                heapq.heappush(queue, (-weigh(coarser)[0], coarser))
+        if len(seen) > most:
+            break
+    return _descent(sizes, weigh, limit), False
+
+
+def _descent(
+    sizes: Sequence[int], weigh: Callable[[tuple[int, ...]], tuple[float, float]], limit: float
+) -> tuple[int, ...]:
+    """Coarsen, one step at a time, where least is lost for what no longer leaks, until the limit is met."""
+    levels = (0,) * len(sizes)
+    kept, leaked = weigh(levels)
+    while leaked > limit:
+        found = [(*weigh(coarser), coarser) for coarser in _next(levels, sizes)]
+        if not found:
+            break
+        kept, leaked, levels = min(
+            found,
+            key=lambda each: (kept - each[0]) / max(leaked - each[1], 1e-15),
+        )
+    return levels
+
+
+def _next(levels: tuple[int, ...], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """All releases that are one step coarser."""
+    return [
+        (*levels[:j], level + 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level + 1 < sizes[j]
+    ]

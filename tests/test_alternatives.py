@@ -1,0 +1,115 @@
+"""What one would do otherwise: the best of dropping and coarsening columns, against all of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel import alternatives, measures
+from privfunnel.engines import Alphabet, Column
+from privfunnel.tables import Counts
+
+
+def counted(values: list[int], seed: int, *, kind: str = "integer", n: int = 3000) -> Counts:
+    """Counts of a table with independent-looking public columns that all tell a little about S."""
+    rng = np.random.default_rng(seed)
+    codes = np.array(list(itertools.product(*(range(size) for size in values))))
+    columns = tuple(
+        Column(
+            f"c{j}", kind, tuple(range(size)) if kind == "integer" else tuple(f"v{i}" for i in range(size))
+        )
+        for j, size in enumerate(values)
+    )
+    p_x = rng.dirichlet(np.full(len(codes), 2.0))
+    tells = 0.5 + 0.35 * np.tanh((codes * rng.normal(size=len(values))).sum(axis=1))
+    cells = rng.multinomial(n, np.concatenate([p_x * tells, p_x * (1.0 - tells)]))
+    place = np.flatnonzero(cells)
+    s = Alphabet((Column("s", "integer", (0, 1)),), np.arange(2)[:, None])
+    return Counts(s, Alphabet(columns, codes), place // len(codes), place % len(codes), cells[place])
+
+
+def dropped(counts: Counts, keep: tuple[int, ...]) -> tuple[float, float]:
+    """H(X') and I(S;X') of releasing some columns, from scratch."""
+    table: dict[tuple[int, ...], list[float]] = {}
+    for s, x, n in zip(counts.cell_s, counts.cell_x, counts.cell_n, strict=True):
+        cell = table.setdefault(tuple(counts.x_codes[x, list(keep)]), [0.0, 0.0])
+        cell[s] += n / counts.n
+    p = np.array(list(table.values())).T
+    return float(measures.entropy(p.sum(axis=0))), float(measures.mutual_information(p))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4, 1.0])
+def test_dropping_columns_is_the_best_of_all_subsets(seed: int, share: float) -> None:
+    counts = counted([2, 3, 2, 2], seed)
+    limit = share * counts.problem().leakage_ceiling
+    found = alternatives.suppression(counts, limit)
+    subsets = itertools.chain.from_iterable(itertools.combinations(range(4), k) for k in range(5))
+    feasible = [dropped(counts, keep)[0] for keep in subsets if dropped(counts, keep)[1] <= limit + 1e-9]
+    assert found.exact
+    assert found.disclosure == pytest.approx(max(feasible), abs=1e-12)
+    assert found.leakage <= limit + 1e-9
+    kept = tuple(j for j in range(4) if f"c{j}" not in found.done)
+    assert dropped(counts, kept) == pytest.approx((found.disclosure, found.leakage), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["integer", "text"])
+def test_coarser_categories_keep_at_least_what_dropping_keeps(kind: str) -> None:
+    counts = counted([8, 4, 3], 1, kind=kind)
+    for share in (0.05, 0.2, 0.5):
+        limit = share * counts.problem().leakage_ceiling
+        drop, coarse = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, limit)
+        assert coarse == alternatives.generalisation(counts, limit)
+        assert coarse.disclosure >= drop.disclosure - 1e-12
+        assert coarse.leakage <= limit + 1e-9
+        assert coarse.exact
+
+
+def test_a_missing_value_stays_apart_from_numbers() -> None:
+    column = Column("a", "number", (1.0, 2.0, 3.0, 4.0, None))
+    steps = alternatives._coarser(column, np.full(5, 0.2))
+    assert [step.codes.tolist() for step in steps] == [[0, 0, 1, 1, 5]]
+    assert steps[0].done == "2 of 4 bins"
+    texts = alternatives._coarser(Column("b", "text", ("u", "v", "w", "z")), np.array([0.1, 0.4, 0.3, 0.2]))
+    assert [step.codes.tolist() for step in texts] == [[4, 1, 2, 4], [4, 1, 4, 4]]
+
+
+def test_a_search_that_is_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = counted([4, 4, 4], 2)
+    limit = 0.1 * counts.problem().leakage_ceiling
+    best = alternatives.generalisation(counts, limit)
+    monkeypatch.setattr(alternatives, "MOST_EXAMINED", 2)
+    rough = alternatives.generalisation(counts, limit)
+    assert not rough.exact
+    assert rough.leakage <= limit + 1e-9
+    assert rough.disclosure <= best.disclosure + 1e-12
+    assert "as far as was searched" in rough.words
+
+
+def test_the_funnel_keeps_what_dropping_columns_would_throw_away() -> None:
+    """Of two columns with many values the last bit tells a little about S; a third is a coin that tells nothing."""
+    rng = np.random.default_rng(0)
+    size = 8
+    codes = np.array(list(itertools.product(range(size), range(size), range(2))))
+    p_x = np.repeat(rng.dirichlet(np.full(size * size, 20.0)), 2) / 2.0
+    tells = 0.5 + 0.08 * (2.0 * (codes[:, 0] % 2) - 1.0) + 0.08 * (2.0 * (codes[:, 1] % 2) - 1.0)
+    columns = tuple(
+        Column(name, "integer", tuple(range(k))) for name, k in (("a", size), ("b", size), ("c", 2))
+    )
+    cells = np.rint(np.concatenate([p_x * tells, p_x * (1.0 - tells)]) * 1_000_000).astype(np.int64)
+    s = Alphabet((Column("s", "integer", (0, 1)),), np.arange(2)[:, None])
+    n = len(codes)
+    counts = Counts(s, Alphabet(columns, codes), np.arange(2 * n) // n, np.arange(2 * n) % n, cells)
+    problem = counts.problem()
+    solution = pf.solve(problem, disclosure=0.9 * problem.disclosure_ceiling)
+    drop, coarse = alternatives.instead(counts.x_alphabet, problem.p_sx, solution.leakage)
+    assert solution.disclosure >= 0.9 * problem.disclosure_ceiling - 1e-9
+    assert drop.share < 0.2
+    assert coarse.share < 0.9
+    assert set(drop.done) == {"a", "b"}
+    assert drop.words.startswith("By dropping columns one would keep 1")
+    assert json.loads(json.dumps(drop.to_dict()))["done"] == {"a": "dropped", "b": "dropped"}
