@@ -159,3 +159,15 @@ def test_bad_requests_for_a_population_are_refused(arguments: tuple[object, ...]
     done = run("solve", *arguments, "--disclosure", "50%")
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_a_report_of_a_release_says_what_was_possible_instead(folder: Path, tmp_path: Path) -> None:
+    done = run("audit", folder / "people.csv", "--mechanism", folder / "m.json", "--bootstrap", 20,
+               "--out", tmp_path / "report.html")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert (
+        page.index("What was possible instead")
+        < page.index("dropping columns")
+        < page.index("coarser categories")
+    )

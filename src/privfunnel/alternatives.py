@@ -24,7 +24,7 @@ from privfunnel.tables import Counts
 #: Releases that are examined before the search settles for a good one: all ways to drop columns out of twelve.
 MOST_EXAMINED = 2**12
 #: Entries of tables that a search may look at in all, beyond the ways to drop columns.
-MOST_WORK = 4e8
+MOST_WORK = 4e7
 #: Nats by which a leakage may exceed the limit by rounding.
 ROUNDING = 1e-9
 ORDERED = frozenset({"integer", "number", "date", "datetime"})
@@ -185,16 +185,18 @@ def _search(
 ) -> tuple[tuple[int, ...], bool]:
     """The level of each column that keeps most within the limit, and whether it is the best of all."""
     start = (0,) * len(sizes)
-    queue = [(-weigh(start)[0], start)]
+    kept, leaked = weigh(start)
+    queue = [(-kept, start, leaked)]
     seen = {start}
     while queue:
-        levels = heapq.heappop(queue)[1]
-        if weigh(levels)[1] <= limit:
+        _, levels, leaked = heapq.heappop(queue)
+        if leaked <= limit:
             return levels, True
         for coarser in _next(levels, sizes):
             if coarser not in seen:
                 seen.add(coarser)
-                heapq.heappush(queue, (-weigh(coarser)[0], coarser))
+                kept, leaked = weigh(coarser)
+                heapq.heappush(queue, (-kept, coarser, leaked))
         if len(seen) > most:
             break
     return _descent(sizes, weigh, limit), False

@@ -42,7 +42,8 @@ class Report:
         public: The public symbols as attributes; read from the labels by default.
         others: Other methods' curves by name, drawn for comparison: a curve, or points (disclosure, leakage) in nats.
         audit: An audit of the release.
-        alternatives: What else could be published: a name, disclosure and leakage in nats.
+        alternatives: What else could be published: a name, disclosure and leakage in nats; what the audit found by
+            default.
         form: What replaces a row's public values.
         contact: Who is to be asked; a line to fill in by default.
         sections: Further sections.
@@ -141,7 +142,11 @@ def _first_page(found: Curve | Mechanism, release: Described | None, report: Rep
         f'<p class="quiet">{what}{escape(_sizes(found, say))}.</p></header>'
     )
     if release is not None:
-        page = front.board(release, say, form=report.form, alternatives=report.alternatives)
+        tried = [] if report.audit is None else report.audit.instead
+        found_instead = report.alternatives or [
+            (each.method, each.disclosure, each.leakage) for each in tried
+        ]
+        page = front.board(release, say, form=report.form, alternatives=found_instead)
         return f'<section class="board">{head}{page}{front.signatures(report.contact)}</section>'
     assert isinstance(found, Curve)  # a mechanism is a release
     private = report.private or Axis.parse(found.problem.s_labels, "private")
