@@ -163,9 +163,9 @@ def test_fresh_draws_follow_the_channel_by_row_and_by_cell(
         assert np.abs(mean - p_sx @ channel).max() < 6 * np.sqrt(0.25 / (30 * counts.n))
 
 
-@pytest.mark.parametrize("binned", ["midpoint", "uniform", "label"])
-def test_records_are_audited_through_both_draws(mechanism: Mechanism, binned: str) -> None:
-    records = draw(mechanism, form="records", binned=binned)
+@pytest.mark.parametrize("numbers", ["mean", "midpoint", "draw", "interval"])
+def test_records_are_audited_through_both_draws(mechanism: Mechanism, numbers: str) -> None:
+    records = draw(mechanism, form="records", numbers=numbers)
     found = audit.release(
         pa.table(ROWS), records, mechanism=mechanism, bootstrap=100, permutations=0, attacker_rows=0
     )

@@ -58,7 +58,7 @@ def test_the_mechanism_is_never_overwritten(folder: Path, tmp_path: Path) -> Non
 
 def test_release_as_json_with_everything(folder: Path, tmp_path: Path) -> None:
     done = run("release", folder / "people.csv", "--mechanism", folder / "design/mechanism.json", "-o",
-               tmp_path / "r.parquet", "--as", "records", "--binned", "uniform", "--keep", "id", "--seed", 1, "--json",
+               tmp_path / "r.parquet", "--as", "records", "--numbers", "draw", "--keep", "id", "--seed", 1, "--json",
                "--unseen", "nearest")  # fmt: skip
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)

@@ -16,6 +16,7 @@ from privfunnel.engines.texts import first_line
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Problem
+from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output
 from privfunnel.release.randomness import Uniforms, secure, seeded
 from privfunnel.release.sampler import Sampler, Tally
@@ -170,7 +171,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return y[:, None]
         if self.output == "onehot":
             return np.eye(self.mechanism_.n_y)[y]
-        arrays = Output(self.mechanism_, "records", "released").arrays(y, uniforms)
+        arrays = Output(self.mechanism_, "records", DrawOptions()).arrays(y, uniforms)
         parts = [array.to_numpy(zero_copy_only=False) for array in arrays]
         numeric = all(part.dtype.kind in "iuf" for part in parts)
         return np.stack([part if numeric else part.astype(object) for part in parts], axis=1)

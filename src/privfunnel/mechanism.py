@@ -105,6 +105,11 @@ class Mechanism(Stored):
         return int(self.channel.shape[1])
 
     @property
+    def rows(self) -> float:
+        """Rows of the design data; 0 where that is not recorded."""
+        return float(self.provenance.get("rows", 0))
+
+    @property
     def disclosure(self) -> float:
         """I(X;Y) promised, in nats."""
         return float(self.promise["disclosure"])

@@ -11,7 +11,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Source, Top, Value, open_table
 from privfunnel.engines import bins as binning
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
-from privfunnel.engines.source import is_number
+from privfunnel.engines.source import Tails, is_number
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import classes_of
 from privfunnel.measures import entropy, miller_madow_bias
@@ -165,7 +165,13 @@ class Counts:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of columns, categories and counts: the same table gives the same one in any engine and row order."""
-        head = {"private": [c.to_dict() for c in self.private], "public": [c.to_dict() for c in self.public]}
+        head = {
+            role: [
+                {key: value for key, value in column.to_dict().items() if key != "means"}
+                for column in columns
+            ]
+            for role, columns in (("private", self.private), ("public", self.public))
+        }
         digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
         for array in (self.s_codes, self.x_codes, self.cell_s, self.cell_x, self.cell_n):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
@@ -253,13 +259,16 @@ def count(
         table.require(names)
         _peek(table, [name for name in names if name not in rules], max_levels, max_cells)
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
-        grouped = table.group(resolved, max_cells)
+        grouped = table.group(resolved, max_cells, _summed(table, resolved))
         if not grouped.counts:
             raise InvalidInputError(f"{table.name} has no rows: there is nothing to count")
         if not grouped.complete:
             raise _too_many_cells(table, resolved, max_cells)
     rows = grouped.counts
     encoded = {name: _encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
+    for name, sums in grouped.sums.items():
+        column, codes = encoded[name]
+        encoded[name] = replace(column, means=_means(codes, rows, sums, column)), codes
     for column, _ in encoded.values():
         _check_levels(column, max_levels, as_text=read is not None and column.name in read.types)
     counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles)
@@ -357,6 +366,25 @@ def _encode_cut(name: str, raw: list[Any], rows: list[int], bins: Cut) -> tuple[
     values: tuple[Value, ...] = (*bins.labels, None) if has_null else bins.labels
     column = Column(name, "integer" if bins.integer else "number", values, bins)
     return column, np.array([bins.size if code is None else code for code in codes], dtype=np.int64)
+
+
+def _summed(table: Source, resolved: Mapping[str, Bins | None]) -> dict[str, Tails]:
+    """The cut columns, whose bins' means a release writes, with their tails: an outlier must not show in a mean."""
+    tails = {name: table.tails(name) for name, bins in resolved.items() if isinstance(bins, Cut)}
+    return {name: ends for name, ends in tails.items() if all(map(math.isfinite, ends))}
+
+
+def _means(
+    codes: Codes, rows: Sequence[int], sums: Sequence[float | None], column: Column
+) -> tuple[float | None, ...]:
+    """The mean of the numbers in each bin, None for a bin without any."""
+    assert isinstance(column.bins, Cut)
+    size = column.bins.size
+    inside = codes < size  # not null
+    total, n = np.zeros(size), np.zeros(size)
+    np.add.at(total, codes[inside], np.array([value or 0.0 for value in sums], dtype=np.float64)[inside])
+    np.add.at(n, codes[inside], np.asarray(rows, dtype=np.float64)[inside])
+    return tuple(float(t / m) if m > 0.0 else None for t, m in zip(total, n, strict=True))
 
 
 def _assemble(

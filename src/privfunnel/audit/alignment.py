@@ -11,11 +11,12 @@ import numpy as np
 
 from privfunnel import tables
 from privfunnel.audit.kept import FileRows, Reading, further_columns, gather
-from privfunnel.engines import Alphabet, Column, Cut, ReadOptions, Source, open_table
+from privfunnel.engines import Alphabet, Column, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError, SmallSampleWarning, need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.release.records import RecordAlphabet
 
 BATCH_ROWS = 131_072
 
@@ -141,8 +142,7 @@ def _released_symbols(
     """The symbols that the released columns can form."""
     names = [name for name in table.columns if name != on]
     if mechanism is not None and set(mechanism.public_names) <= set(names):
-        texts = [name for name in mechanism.public_names if table.kinds[name] == "text"]
-        return Alphabet(tuple(_as_written(column, texts) for column in mechanism.public), mechanism.x_codes)
+        return RecordAlphabet.of(mechanism)
     if mechanism is not None:
         name = "released" if "released" in names else names[0] if len(names) == 1 else None
         if name is None:
@@ -157,13 +157,6 @@ def _released_symbols(
         warnings.simplefilter("ignore", SmallSampleWarning)
         found = tables.count(table, private=names[:1], public=names, bins=used)
     return found.x_alphabet
-
-
-def _as_written(column: Column, texts: Sequence[str]) -> Column:
-    """A public column as a release of records holds it: bins as labels are texts of their own."""
-    if isinstance(column.bins, Cut) and column.name in texts:
-        return Column(column.name, "text", column.values)
-    return column
 
 
 def _key(batch: Any, on: str | None) -> Any:

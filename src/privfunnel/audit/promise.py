@@ -14,6 +14,7 @@ from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
 from privfunnel.measures import Array
 from privfunnel.mechanism import AGREEMENT, Mechanism
+from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Alias
 from privfunnel.tables import Counts
 
@@ -201,8 +202,8 @@ def _informations(counts: Counts, p_sy: Array, p_xy: Array) -> dict[str, float]:
 def channel_of(mechanism: Mechanism, sample: Sample) -> Array:
     """The channel from the symbols of the original to those of the release, of symbols or of records."""
     channel, _ = channel_for(mechanism, sample.counts)
-    if sample.y_alphabet.columns[0].values != mechanism.y_labels:
-        channel = channel @ mechanism.p_x_given_y.T
+    if isinstance(sample.y_alphabet, RecordAlphabet):
+        channel = channel @ sample.y_alphabet.given_y(mechanism)
     return np.asarray(channel / channel.sum(axis=1, keepdims=True))
 
 

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import console, read_options, text_file_options
-from privfunnel.release.options import BINNED, DEFAULT_NAME, FORMS, UNSEEN_RULES
+from privfunnel.release.options import (
+    BINNED,
+    DEFAULT_NAME,
+    DEFAULT_NUMBERS,
+    DEFAULT_THRESHOLD,
+    FORMS,
+    NUMBERS,
+    UNSEEN_RULES,
+)
 
 if TYPE_CHECKING:
     from privfunnel.mechanism import Mechanism
@@ -30,8 +38,11 @@ if TYPE_CHECKING:
               help="The file to write, .csv or .parquet.")  # fmt: skip
 @click.option("--as", "form", type=click.Choice(FORMS), default="symbols", show_default=True,
               help="One column with the released symbol, or the public columns drawn from p(x|y).")  # fmt: skip
-@click.option("--binned", type=click.Choice(BINNED), default="midpoint", show_default=True,
-              help="Records: what stands for a bin of numbers.")  # fmt: skip
+@click.option("--numbers", type=click.Choice(NUMBERS), default=DEFAULT_NUMBERS, show_default=True,
+              help="Records: what stands for a bin: its mean or middle, a number drawn from it, its name.")  # fmt: skip
+@click.option("--binned", type=click.Choice(list(BINNED)), hidden=True, help="The former name of --numbers.")
+@click.option("--threshold", type=int, default=DEFAULT_THRESHOLD, show_default=True, metavar="ROWS",
+              help="Values of fewer rows become (other), and published numbers are worth as many rows.")  # fmt: skip
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="Symbols: name of the column.")
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="Copy this column unchanged; voids the guarantee. May be repeated.")  # fmt: skip
@@ -51,7 +62,9 @@ def command(
     path: Path,
     out: Path,
     form: str,
-    binned: str,
+    numbers: str,
+    binned: str | None,
+    threshold: int,
     name: str,
     keep: tuple[str, ...],
     unseen: str,
@@ -93,7 +106,8 @@ def command(
             seed=seed,
             force=force,
             name=name,
-            binned=binned,
+            numbers=numbers if binned is None else BINNED[binned],
+            threshold=threshold,
             codebook=codebook,
             read=read_options(**reading),
             progress=progress,

@@ -2,7 +2,8 @@
 
 A rule is asked for with a :class:`Rule` (or a short text such as ``"width:5"``) and becomes, once the data has been
 looked at, a :class:`Cut` (numbers into intervals) or a :class:`Top` (frequent values kept, the others grouped). Both
-are plain data: they go into mechanism files and never depend on the rows again.
+are plain data: they go into mechanism files and never depend on the rows again. What bins a column is published with
+its release, so that no cut point may be somebody's value: see :mod:`privfunnel.engines.cutting`.
 """
 
 from __future__ import annotations
@@ -62,17 +63,18 @@ class Cut:
     def _label(self, i: int) -> str:
         low, high = self.edges[i], self.edges[i + 1]
         last = i == self.size - 1
-        if self.integer:
-            first = math.ceil(low) if math.isfinite(low) else None
-            final = None if math.isinf(high) else (math.floor(high) if last else math.ceil(high) - 1)
-            if first is None:
-                return f"<={final}" if final is not None else "any"
-            if final is None:
-                return f">={first}"
+        if math.isinf(low) and math.isinf(high):
+            return "any"
+        if self.integer and math.isfinite(low) and math.isfinite(high):
+            first, final = math.ceil(low), math.floor(high) if last else math.ceil(high) - 1
             return str(first) if first == final else f"{first}-{final}"
-        texts = [f"{edge:.6g}" for edge in self.edges]
+        texts = [f"{math.ceil(e) if self.integer and math.isfinite(e) else e:.6g}" for e in self.edges]
         if len(set(texts)) < len(texts):
             texts = [repr(edge) for edge in self.edges]
+        if math.isinf(low):
+            return f"<= {texts[i + 1]}" if last else f"< {texts[i + 1]}"
+        if math.isinf(high):
+            return f"≥ {texts[i]}"
         return f"[{texts[i]}, {texts[i + 1]}{']' if last else ')'}"
 
     def codes(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -214,24 +216,6 @@ def _sized(column: str, kind: str, size: int) -> Rule:
     return Rule(kind, size)
 
 
-def equal_width(low: float, high: float, size: int, *, integer: bool) -> Cut:
-    """Cut ``[low, high]`` into ``size`` intervals of the same width."""
-    if low == high:
-        edges: tuple[float, ...] = (low, low + 1.0)
-    else:
-        inner = [low + (high - low) * i / size for i in range(1, size)]
-        edges = tuple(dict.fromkeys([low, *inner, high]))
-    return Cut(f"width:{size}", merged(edges) if integer else edges, integer)
-
-
-def from_quantiles(quantiles: Sequence[float], size: int, *, integer: bool) -> Cut:
-    """Intervals between quantiles 0, 1/size, …, 1; equal quantiles are merged, so there may be fewer bins."""
-    edges = tuple(dict.fromkeys(float(value) for value in quantiles))
-    if len(edges) == 1:
-        edges = (edges[0], edges[0] + 1.0)
-    return Cut(f"quantiles:{size}", merged(edges) if integer else edges, integer)
-
-
 def merged(edges: Sequence[float]) -> tuple[float, ...]:
     """The edges for whole numbers, less those that cut off an interval without any: no value can fall into it."""
     first, *inner, last = edges
@@ -242,17 +226,3 @@ def merged(edges: Sequence[float]) -> tuple[float, ...]:
     if len(kept) > 1 and math.isfinite(last) and math.floor(last) < math.ceil(kept[-1]):
         kept.pop()
     return (*kept, last)
-
-
-def weighted_quantiles(values: NDArray[np.float64], counts: NDArray[np.int64], size: int) -> list[float]:
-    """Quantiles 0, 1/size, …, 1 with linear interpolation, of sorted ``values`` each repeated ``counts`` times."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1])
-    result = []
-    for i in range(size + 1):
-        position = (total - 1) * i / size
-        low = math.floor(position)
-        a = values[np.searchsorted(ends, low, side="right")]
-        b = values[np.searchsorted(ends, min(low + 1, total - 1), side="right")]
-        result.append(float(a + (b - a) * (position - low)))
-    return result

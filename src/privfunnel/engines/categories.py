@@ -6,13 +6,14 @@ import datetime
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.checks import is_number
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.texts import first_line
@@ -110,12 +111,17 @@ def in_order(values: Iterable[Value]) -> tuple[Value, ...]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column as categories: ``values[code]`` is the value (or the bin's label) of category ``code``, null last."""
+    """A column as categories: ``values[code]`` is the value (or the bin's label) of category ``code``, null last.
+
+    ``means`` are those of the numbers in each bin of a cut, None for an empty one: what stands for it in a release.
+    They are no part of what a column is, and differ in the last digits between engines.
+    """
 
     name: str
     kind: str
     values: tuple[Value, ...]
     bins: Bins | None = None
+    means: tuple[float | None, ...] | None = field(default=None, compare=False)
 
     @property
     def n_values(self) -> int:
@@ -188,7 +194,8 @@ class Column:
         """JSON-ready."""
         values = [value.isoformat() if isinstance(value, datetime.date) else value for value in self.values]
         bins = None if self.bins is None else self.bins.to_dict()
-        return {"name": self.name, "kind": self.kind, "values": values, "bins": bins}
+        means = {} if self.means is None else {"means": list(self.means)}
+        return {"name": self.name, "kind": self.kind, "values": values, "bins": bins, **means}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Column:
@@ -210,7 +217,20 @@ class Column:
         )
         if len(set(map(repr, values))) < len(values) or None in values[:-1]:
             raise InvalidInputError(f"column {name!r} lists a value twice, or null before the end")
-        return cls(name, kind, values, bins)
+        if isinstance(bins, Cut) and len(values) == bins.size + (None in values):
+            # Files of earlier versions word open intervals differently.
+            values = (*bins.labels, *values[bins.size :])
+        return cls(name, kind, values, bins, _means(data.get("means"), bins, name))
+
+
+def _means(values: Any, bins: Bins | None, column: str) -> tuple[float | None, ...] | None:
+    """The means of a file; none in files of earlier versions."""
+    if values is None:
+        return None
+    fits = isinstance(bins, Cut) and isinstance(values, list) and len(values) == bins.size
+    if not fits or not all(mean is None or (is_number(mean) and math.isfinite(mean)) for mean in values):
+        raise InvalidInputError(f"the means of column {column!r} do not fit its bins: the file was changed")
+    return tuple(None if mean is None else float(mean) for mean in values)
 
 
 def _read(value: Any, kind: str, column: str) -> Value:

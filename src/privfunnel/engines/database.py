@@ -9,7 +9,7 @@ from typing import Any
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.categories import canonical, kind_of
-from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, quantiles_of
+from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails
 from privfunnel.engines.texts import first_line, literal, one_line, quoted
 from privfunnel.errors import InvalidInputError, need
 
@@ -92,18 +92,31 @@ class DatabaseSource(Source):
         low, high = (None if found[end][0] is None else float(found[end][0]) for end in ("low", "high"))
         return Extremes(low, high, self.kinds[name] == "integer")
 
-    def quantiles(self, name: str, size: int) -> list[float]:
-        """Quantiles with linear interpolation, from the counts of the values."""
+    def ends(self, name: str, rows: int) -> tuple[list[float], list[float]]:
+        """The least and the largest numbers."""
+        column = self._quoted(name)
+        low, high = (
+            self._query(
+                f"SELECT {column} AS v FROM {self._from} WHERE {column} IS NOT NULL ORDER BY v {way} LIMIT {rows}"
+            )["v"]
+            for way in ("ASC", "DESC")
+        )
+        return [float(v) for v in low], [float(v) for v in high]
+
+    def frequencies(self, name: str) -> tuple[list[Any], list[int]] | None:
+        """Different numbers and how often each occurs, counted in the database."""
         column = self._quoted(name)
         found = self._query(
             f"SELECT {column} AS v, COUNT(*) AS n FROM {self._from} WHERE {column} IS NOT NULL GROUP BY {column} "
             f"LIMIT {QUANTILE_VALUES + 1}"
         )
-        if len(found["v"]) > QUANTILE_VALUES:
-            raise InvalidInputError(
-                f"column {name!r} has more than {QUANTILE_VALUES} different values: give its bins by edges or width"
-            )
-        return quantiles_of(found["v"], found["n"], size)
+        return None if len(found["v"]) > QUANTILE_VALUES else (found["v"], found["n"])
+
+    def quantiles(self, name: str, size: int) -> list[float]:
+        """Plain SQL has no quantiles."""
+        raise InvalidInputError(
+            f"column {name!r} has more than {QUANTILE_VALUES} different values: give its bins by edges or width"
+        )
 
     def some_values(self, name: str, limit: int) -> list[Any]:
         """Some of a column's different values."""
@@ -118,17 +131,38 @@ class DatabaseSource(Source):
         )
         return found["v"]
 
-    def group(self, keys: Mapping[str, Bins | None], limit: int) -> Grouped:
+    def group(
+        self, keys: Mapping[str, Bins | None], limit: int, sums: Mapping[str, Tails] | None = None
+    ) -> Grouped:
         """Count combinations in the database."""
         aliases = {name: f"k{i}" for i, name in enumerate(keys)}
-        selected = ", ".join(f"{self._case(name, bins)} AS {aliases[name]}" for name, bins in keys.items())
+        totals = {name: f"t{i}" for i, name in enumerate(sums or {})}
+        selected = [f"{self._case(name, bins)} AS {aliases[name]}" for name, bins in keys.items()]
+        selected += [f"{self._within(name, (sums or {})[name])} AS {alias}" for name, alias in totals.items()]
         listed = ", ".join(aliases.values())
+        asked = ", ".join(
+            [listed, "COUNT(*) AS n", *(f"SUM({alias}) AS {alias}" for alias in totals.values())]
+        )
         found = self._query(
-            f"SELECT {listed}, COUNT(*) AS n FROM (SELECT {selected} FROM {self._from}) AS r GROUP BY {listed} "
+            f"SELECT {asked} FROM (SELECT {', '.join(selected)} FROM {self._from}) AS r GROUP BY {listed} "
             f"LIMIT {limit + 1}"
         )
         counts = [int(count) for count in found["n"]]
-        return Grouped({name: found[alias] for name, alias in aliases.items()}, counts, len(counts) <= limit)
+        return Grouped(
+            {name: found[alias] for name, alias in aliases.items()},
+            counts,
+            len(counts) <= limit,
+            {name: found[alias] for name, alias in totals.items()},
+        )
+
+    def _within(self, name: str, tails: Tails) -> str:
+        """The column's numbers, those beyond the tails moved to them."""
+        column = self._quoted(name)
+        low, high = (f"{end!r}" for end in tails)
+        return (
+            f"CASE WHEN {column} IS NULL THEN NULL WHEN {column} < {low} THEN {low} WHEN {column} > {high} THEN {high} "
+            f"ELSE {column} END"
+        )
 
     def _case(self, name: str, bins: Bins | None) -> str:
         column = self._quoted(name)

@@ -12,7 +12,7 @@ from typing import Any
 
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
-from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, quantiles_of
+from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails
 from privfunnel.engines.texts import first_line
 from privfunnel.errors import InvalidInputError, PrivFunnelError, need
 
@@ -100,17 +100,27 @@ class FrameSource(Source):
         finite = all(end is not None and math.isfinite(end) for end in (low, high))
         return Extremes(low, high, "part" not in found or (finite and found["part"][0] == 0.0))
 
+    def ends(self, name: str, rows: int) -> tuple[list[float], list[float]]:
+        """The least and the largest numbers; null and NaN left out."""
+        nw = _narwhals()
+        present = self._present(name).select(nw.col(name).alias("v")).filter(~nw.col("v").is_null())
+        low, high = (
+            self._collect(present.sort("v", descending=down).head(rows))["v"] for down in (False, True)
+        )
+        return [float(v) for v in low], [float(v) for v in high]
+
+    def frequencies(self, name: str) -> tuple[list[Any], list[int]] | None:
+        """Different numbers and how often each occurs, counted in the engine."""
+        nw = _narwhals()
+        values = self._present(name).select(nw.col(name).cast(nw.Float64).alias("v"))
+        found = self._collect(values.group_by("v").agg(nw.len().alias("n")).head(QUANTILE_VALUES + 1))
+        return None if len(found["v"]) > QUANTILE_VALUES else (found["v"], found["n"])
+
     def quantiles(self, name: str, size: int) -> list[float]:
-        """Quantiles from the values' counts or, where there are too many values, by the engine itself."""
+        """Quantiles as the engine computes them."""
         nw = _narwhals()
         value = nw.col(name).cast(nw.Float64)
         present = self._present(name)
-        by_value = (
-            present.select(value.alias("v")).group_by("v").agg(nw.len().alias("n")).head(QUANTILE_VALUES + 1)
-        )
-        found = self._collect(by_value)
-        if len(found["v"]) <= QUANTILE_VALUES:
-            return quantiles_of(found["v"], found["n"], size)
         asked = [value.quantile(i / size, interpolation="linear").alias(f"q{i}") for i in range(size + 1)]
         try:
             found = self._collect(present.select(*asked))
@@ -139,17 +149,34 @@ class FrameSource(Source):
         grouped = self.frame.select(nw.col(name).alias("v")).group_by("v").agg(nw.len().alias("n"))
         return self._collect(grouped.head(limit))["v"]
 
-    def group(self, keys: Mapping[str, Bins | None], limit: int) -> Grouped:
+    def group(
+        self, keys: Mapping[str, Bins | None], limit: int, sums: Mapping[str, Tails] | None = None
+    ) -> Grouped:
         """Count combinations in the engine."""
         nw = _narwhals()
         aliases = {name: f"k{i}" for i, name in enumerate(keys)}
+        totals = {name: f"t{i}" for i, name in enumerate(sums or {})}
         selected = self.frame.select(
-            *(self._key(name, bins).alias(aliases[name]) for name, bins in keys.items())
+            *(self._key(name, bins).alias(aliases[name]) for name, bins in keys.items()),
+            *(self._within(name, (sums or {})[name]).alias(alias) for name, alias in totals.items()),
         )
-        grouped = selected.group_by(*aliases.values()).agg(nw.len().alias("n")).head(limit + 1)
-        found = self._collect(grouped)
+        asked = [nw.len().alias("n"), *(nw.col(alias).sum() for alias in totals.values())]
+        found = self._collect(selected.group_by(*aliases.values()).agg(*asked).head(limit + 1))
         counts = [int(count) for count in found["n"]]
-        return Grouped({name: found[alias] for name, alias in aliases.items()}, counts, len(counts) <= limit)
+        return Grouped(
+            {name: found[alias] for name, alias in aliases.items()},
+            counts,
+            len(counts) <= limit,
+            {name: found[alias] for name, alias in totals.items()},
+        )
+
+    @staticmethod
+    def _within(name: str, tails: Tails) -> Any:
+        """The column's numbers, those beyond the tails moved to them."""
+        nw = _narwhals()
+        value = nw.col(name).cast(nw.Float64)
+        moved = nw.when(value < tails.low).then(nw.lit(tails.low)).when(value > tails.high)
+        return moved.then(nw.lit(tails.high)).otherwise(value)
 
     def _key(self, name: str, bins: Bins | None) -> Any:
         nw = _narwhals()

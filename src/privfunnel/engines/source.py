@@ -10,17 +10,20 @@ import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel.engines import bins as binning
+from privfunnel.engines import cutting
 from privfunnel.engines.bins import Bins, Cut, Rule, Top
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
 
 QUANTILE_VALUES = 200_000  # different values up to which quantiles are computed here, from the values' counts
+MOST_ENDS = 2_000  # numbers of either end of a column that are brought back
 EXAMPLE_VALUES = 10_000  # different values among which one is looked for that is no number
 
 #: Kinds of columns that can be categories; ``"object"`` may turn out to mix types, which is told when it is counted.
@@ -29,11 +32,22 @@ USABLE = frozenset({"integer", "number", "boolean", "text", "date", "datetime", 
 
 @dataclass(frozen=True)
 class Grouped:
-    """Counts of the combinations that occur: one list of raw values a column, and how often each combination is."""
+    """Counts of the combinations that occur: one list of raw values a column, and how often each combination is.
+
+    ``sums`` are those of the numbers behind each combination, for the columns that were asked for.
+    """
 
     columns: dict[str, list[Any]]
     counts: list[int]
     complete: bool  # False where the limit on combinations cut the list off
+    sums: dict[str, list[Any]] = field(default_factory=dict)
+
+
+class Tails(NamedTuple):
+    """The numbers that a few rows on either side of a column lie beyond; see :meth:`Source.tails`."""
+
+    low: float
+    high: float
 
 
 class Extremes(NamedTuple):
@@ -97,8 +111,16 @@ class Source(ABC):
         """Ends of a number column; null and NaN left out."""
 
     @abstractmethod
+    def ends(self, name: str, rows: int) -> tuple[list[float], list[float]]:
+        """The ``rows`` least numbers of a column in ascending order, and the largest in descending order."""
+
+    @abstractmethod
+    def frequencies(self, name: str) -> tuple[list[Any], list[int]] | None:
+        """The different numbers of a column and how often each occurs; None where they are too many to bring back."""
+
+    @abstractmethod
     def quantiles(self, name: str, size: int) -> list[float]:
-        """Quantiles 0, 1/size, …, 1 of a number column, with linear interpolation."""
+        """Quantiles 0, 1/size, …, 1 of a number column, with linear interpolation, computed by the engine."""
 
     @abstractmethod
     def top(self, name: str, size: int) -> list[str]:
@@ -109,12 +131,15 @@ class Source(ABC):
         """Some of a column's different values."""
 
     @abstractmethod
-    def group(self, keys: Mapping[str, Bins | None], limit: int) -> Grouped:
+    def group(
+        self, keys: Mapping[str, Bins | None], limit: int, sums: Mapping[str, Tails] | None = None
+    ) -> Grouped:
         """Count the combinations of categories that occur, where the rows are.
 
         Args:
             keys: Column name to its bins, or ``None`` for the values themselves.
             limit: Most combinations to bring back.
+            sums: Number columns whose values to add up, each value moved into these tails first.
 
         Returns:
             Raw values (of a cut: the interval's number, ``-1`` below, ``size`` above) and counts.
@@ -184,10 +209,22 @@ class Source(ABC):
         if rule.kind == "edges":  # values outside them show up in the counts
             whole = self.kinds[name] == "integer" or self.extremes(name).whole
             return Cut("edges", binning.merged(rule.edges) if whole else rule.edges, whole)
-        low, high, whole = self.range(name)
+        *_, whole = self.range(name)
         if rule.kind == "width":
-            return binning.equal_width(low, high, rule.size, integer=whole)
-        return binning.from_quantiles(self.quantiles(name, rule.size), rule.size, integer=whole)
+            return cutting.equal_width(*self.tails(name, rule.size), rule.size, integer=whole)
+        found = self.frequencies(name)
+        if found is None:
+            return cutting.from_quantiles(self.quantiles(name, rule.size), rule.size, integer=whole)
+        return cutting.from_frequencies(*_sorted(*found), rule.size, integer=whole)
+
+    def tails(self, name: str, size: int = 1) -> Tails:
+        """The numbers of a column that ``FEW`` rows reach on either side: what lies beyond is a few rows' own.
+
+        Of a table with fewer than ``FEW`` rows for each half of ``size`` bins, fewer rows are left out.
+        """
+        low, high = self.ends(name, min(2 * size * cutting.FEW, MOST_ENDS))
+        few = max(1, min(cutting.FEW, len(low) // (2 * size)) if len(low) < MOST_ENDS else cutting.FEW)
+        return Tails(low[few - 1], high[few - 1]) if low else Tails(math.nan, math.nan)
 
     def _check_fits(self, name: str, numeric: bool, rule: str) -> None:
         kind = self.kinds[name]
@@ -217,12 +254,11 @@ class Source(ABC):
         return Top(str(rule), tuple(sorted(values)))
 
 
-def quantiles_of(values: Sequence[Any], counts: Sequence[int], size: int) -> list[float]:
-    """Quantiles of values and how often each occurs; null and NaN are left out."""
+def _sorted(values: Sequence[Any], counts: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Values and how often each occurs, in ascending order; null and NaN are left out."""
     pairs = [(float(v), int(n)) for v, n in zip(values, counts, strict=True) if v is not None]
     pairs = sorted((v, n) for v, n in pairs if not math.isnan(v))
-    numbers, repeated = (np.array(part) for part in zip(*pairs, strict=True))
-    return binning.weighted_quantiles(numbers, repeated, size)
+    return np.array([v for v, _ in pairs]), np.array([n for _, n in pairs], dtype=np.int64)
 
 
 def is_number(value: str) -> bool:

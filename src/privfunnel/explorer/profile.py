@@ -42,10 +42,12 @@ def columns(table: Source, tell: Callable[[int, int, str], None]) -> list[dict[s
 
 def _histogram(table: Source, name: str) -> dict[str, Any] | None:
     try:
-        cut = table.resolve(name, binning.parse(name, f"width:{HISTOGRAM_BARS}"))
+        low, high, whole = table.range(name)
     except InvalidInputError:  # infinite values have no equal-width bins
         return None
-    assert isinstance(cut, Cut)
+    edges = tuple(dict.fromkeys(low + (high - low) * i / HISTOGRAM_BARS for i in range(HISTOGRAM_BARS)))
+    # For the steward's eyes, and no cut of the table: it runs from the least to the largest number.
+    cut = Cut("edges", binning.merged((*edges, high)) if whole else (*edges, high), whole)
     grouped = table.group({name: cut}, HISTOGRAM_BARS + 3)
     counts = [0] * cut.size
     for code, n in zip(grouped.columns[name], grouped.counts, strict=True):

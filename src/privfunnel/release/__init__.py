@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from privfunnel.release.options import BINNED, FORMS, UNSEEN_RULES
+from privfunnel.release.options import BINNED, FORMS, NUMBERS, UNSEEN_RULES
 
 if TYPE_CHECKING:
     from privfunnel.release.writing import ReleaseSummary, frame, write, write_all
 
-__all__ = ["BINNED", "FORMS", "UNSEEN_RULES", "ReleaseSummary", "frame", "write", "write_all"]
+__all__ = ["BINNED", "FORMS", "NUMBERS", "UNSEEN_RULES", "ReleaseSummary", "frame", "write", "write_all"]
 
 
 def __getattr__(name: str) -> Any:

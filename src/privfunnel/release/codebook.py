@@ -1,11 +1,8 @@
 """The codebook beside a release: what each released symbol says about the public and the private data, rounded.
 
-A release hides persons, and its codebook must not bring them back: from exact p(x|y), p(s|y) and p(y) the channel
-follows, and from it, by linear equations in whole numbers, the joint counts of private and public values, single
-persons included. Published probabilities are therefore coarse. Those of the private values come in steps that are each
-worth at least ``PERSONS`` rows of the design data, so that no number tells one person from none; a symbol too rare for
-that has none at all. Fingerprints of the design data, its exact size and the solver's seed, against which a guessed
-table could be checked, are left out. The exact numbers are in the mechanism, which stays with the data.
+What may be in it is decided by :mod:`privfunnel.publication`: probabilities come in steps worth at least ``threshold``
+rows of the design data, values and combinations of fewer rows are one entry, "(other)", and nothing is in it that a
+guessed table could be checked against exactly. The exact numbers are in the mechanism, which stays with the data.
 """
 
 from __future__ import annotations
@@ -16,98 +13,136 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from privfunnel.engines import Cut
+from privfunnel.engines.bins import OTHER
+from privfunnel.engines.cutting import rounded
 from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.publication import DIGITS, FINEST_PRIVATE, Policy, Written
+from privfunnel.release.output import written_columns
 
 SCHEMA = "privfunnel/codebook"
-SCHEMA_VERSION = 2
-DECIMALS = 3  # of p(y), p(x|y) and the promise
-PERSONS = 3.0  # rows of the design data that one step of p(s|y) covers at least
-STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of p(s|y)
-
-PRECISION = (
-    f"p_y, p_x_given_y and the promise are rounded to {DECIMALS} decimals; p_s_given_y to multiples of "
-    f"p_s_given_y_step, worth at least {PERSONS:g} rows of the design data, and left out (step null) where too rare; "
-    "entries that round to 0 are left out, so sums differ from 1; rows are rounded to two digits"
-)
+SCHEMA_VERSION = 3
 
 
-def to_dict(mechanism: Mechanism) -> dict[str, Any]:
-    """p(y), p(x|y) and p(s|y) with labels, rounded as ``PRECISION`` says, entries above 0 only, JSON-ready."""
-    p_x_given_y, p_s_given_y = mechanism.p_x_given_y, mechanism.p_s_given_y
-    rows = float(mechanism.provenance.get("rows", 0))
+def precision(policy: Policy) -> str:
+    """Say how the numbers of a codebook are rounded."""
+    return (
+        f"probabilities are multiples of their step, worth at least {policy.threshold} rows of the design data, and "
+        f"left out (step null) where too rare; values and combinations of fewer than {policy.threshold} rows are "
+        f"{OTHER!r}; entries that round to 0 are left out, so sums differ from 1; the promise has at most {DIGITS} "
+        "digits, leakage rounded up and disclosure down; rows are rounded to two digits or fewer"
+    )
+
+
+def to_dict(mechanism: Mechanism, policy: Policy | None = None) -> dict[str, Any]:
+    """p(y), p(x|y) and p(s|y) with labels, rounded as :func:`precision` says, entries above 0 only, JSON-ready."""
+    policy = policy or Policy()
+    rows = mechanism.rows
+    columns = written_columns(mechanism, policy)
+    x_labels, x_of = _public_labels(mechanism, columns, policy)
+    p_s = mechanism.p_s_given_y @ mechanism.p_y
+    s_labels, s_of = _grouped(mechanism.s_labels, policy.listed(p_s, rows))
+    step = policy.step(rows)
     symbols = []
     for j, label in enumerate(mechanism.y_labels):
-        step = private_step(rows * float(mechanism.p_y[j]))
+        own = rows * float(mechanism.p_y[j])
+        x_step, s_step = policy.step(own), policy.step(own, FINEST_PRIVATE)
         symbols.append(
             {
                 "symbol": label,
-                "p_y": round(float(mechanism.p_y[j]), DECIMALS),
-                "p_x_given_y": _rounded(mechanism.x_labels, p_x_given_y[:, j], 10.0**-DECIMALS),
-                "p_s_given_y": {} if step is None else _rounded(mechanism.s_labels, p_s_given_y[:, j], step),
-                "p_s_given_y_step": step,
+                "p_y": None if step is None else rounded(float(mechanism.p_y[j]), step),
+                "p_x_given_y": _rounded(x_labels, x_of @ mechanism.p_x_given_y[:, j], x_step),
+                "p_x_given_y_step": x_step,
+                "p_s_given_y": _rounded(s_labels, s_of @ mechanism.p_s_given_y[:, j], s_step),
+                "p_s_given_y_step": s_step,
             }
         )
-    provenance = {
-        name: mechanism.provenance[name] for name in ("privfunnel",) if name in mechanism.provenance
-    }
     return {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
         "units": "nats",
-        "precision": PRECISION,
+        "precision": precision(policy),
+        "threshold": policy.threshold,
         "public": list(mechanism.public_names),
         "private": list(mechanism.private_names),
-        "promise": {
-            name: round(value, DECIMALS) if isinstance(value, float) else value
-            for name, value in mechanism.promise.items()
-        },
-        "provenance": provenance | ({"rows": int(float(f"{rows:.1e}"))} if rows else {}),
+        "bins": {written.column.name: _bins(written) for written in columns if written.numbers is not None},
+        "promise": policy.promise(mechanism.promise, rows),
+        "provenance": policy.provenance(mechanism.provenance),
+        "p_y_step": step,
         "symbols": symbols,
     }
 
 
-def private_step(rows: float) -> float | None:
-    """The step to which p(s|y) of a symbol is rounded, or None where no step hides ``PERSONS`` persons.
-
-    Args:
-        rows: Expected rows of the design data that are released as this symbol, n·p(y).
-    """
-    return next((step for step in STEPS if step * rows >= PERSONS), None)
-
-
-def _rounded(labels: tuple[str, ...], p: Any, step: float) -> dict[str, float]:
-    near = {
-        label: round(round(float(value) / step) * step, 6) for label, value in zip(labels, p, strict=True)
+def _bins(written: Written) -> list[dict[str, Any]]:
+    """The bins of a column as they are written, and the number that stands for each."""
+    assert written.numbers is not None
+    assert isinstance(written.column.bins, Cut)
+    whole = written.column.bins.integer
+    told = {
+        text: int(number) if whole else float(number)
+        for text, number in zip(written.texts, written.numbers, strict=False)
     }
+    return [{"bin": text, "number": number} for text, number in told.items()]
+
+
+def _public_labels(
+    mechanism: Mechanism, columns: tuple[Written, ...], policy: Policy
+) -> tuple[tuple[str, ...], Array]:
+    """Names of the combinations that are written, rare ones together, and which symbols each stands for."""
+    named = [
+        tuple(
+            f"{written.column.name}={written.texts[code]}" for code in written.codes[mechanism.x_codes[:, j]]
+        )
+        for j, written in enumerate(columns)
+    ]
+    labels = tuple(", ".join(parts) for parts in zip(*named, strict=True))
+    found, of = _grouped(labels, np.ones(len(labels), dtype=bool))
+    again, others = _grouped(found, policy.listed(of @ mechanism.p_x, mechanism.rows))
+    return again, others @ of
+
+
+def _grouped(labels: tuple[str, ...], listed: Any) -> tuple[tuple[str, ...], Array]:
+    """Different labels, those not listed as "(other)" last, and a 0-1 matrix (labels, symbols) that adds them up."""
+    names = [label if ok else OTHER for label, ok in zip(labels, listed, strict=True)]
+    order = {name: i for i, name in enumerate(sorted(dict.fromkeys(names), key=lambda name: name == OTHER))}
+    adds = np.zeros((len(order), len(names)))
+    adds[[order[name] for name in names], np.arange(len(names))] = 1.0
+    return tuple(order), adds
+
+
+def _rounded(labels: tuple[str, ...], p: Array, step: float | None) -> dict[str, float]:
+    if step is None:
+        return {}
+    near = {label: rounded(float(value), step) for label, value in zip(labels, p, strict=True)}
     return {label: value for label, value in near.items() if value > 0.0}
 
 
-def to_csv(mechanism: Mechanism) -> str:
+def to_csv(mechanism: Mechanism, policy: Policy | None = None) -> str:
     """One line an entry above 0: symbol, p(y), what it is about, label, probability given the symbol, rounding step."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["symbol", "p_y", "of", "label", "p_given_y", "step"])
-    for entry in to_dict(mechanism)["symbols"]:
-        for of, key, step in (
-            ("public", "p_x_given_y", 10.0**-DECIMALS),
-            ("private", "p_s_given_y", entry["p_s_given_y_step"]),
-        ):
+    for entry in to_dict(mechanism, policy)["symbols"]:
+        for of, key in (("public", "p_x_given_y"), ("private", "p_s_given_y")):
             for label, value in entry[key].items():
-                writer.writerow([entry["symbol"], entry["p_y"], of, label, value, step])
+                writer.writerow([entry["symbol"], entry["p_y"], of, label, value, entry[f"{key}_step"]])
     return lines.getvalue()
 
 
-def render(mechanism: Mechanism, path: Path) -> str:
+def render(mechanism: Mechanism, path: Path, policy: Policy | None = None) -> str:
     """The text of a codebook file in the format of its suffix.
 
     Raises:
         InvalidInputError: The suffix is neither .json nor .csv.
     """
     if path.suffix.lower() == ".json":
-        return json.dumps(to_dict(mechanism), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(to_dict(mechanism, policy), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if path.suffix.lower() == ".csv":
-        return to_csv(mechanism)
+        return to_csv(mechanism, policy)
     raise InvalidInputError(
         f"the codebook {str(path)!r} is neither .json nor .csv: the suffix chooses the format"
     )

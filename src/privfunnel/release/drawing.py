@@ -31,7 +31,7 @@ class Draw:
 
     def __init__(self, mechanism: Mechanism, forms: Iterable[str], options: DrawOptions) -> None:
         """Build the tables."""
-        self.outputs = {form: Output(mechanism, form, options.name, options.binned) for form in forms}
+        self.outputs = {form: Output(mechanism, form, options) for form in forms}
         self.public, self.keep = mechanism.public_names, tuple(options.keep)
         for output in self.outputs.values():
             check_kept(mechanism, output.names, self.keep)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-#: Released symbols, one column; or records, the public columns with values drawn from p(x|y).
-FORMS = ("symbols", "records")
-#: What a record holds for a bin of numbers.
-BINNED = ("midpoint", "uniform", "label")
+from privfunnel.errors import InvalidInputError, RetiredOptionWarning
+
+#: Records, the public columns with values drawn from p(x|y); or released symbols, one column.
+FORMS = ("records", "symbols")
+#: What a record holds for a bin of numbers: its mean, its middle, a number drawn from it, or its name.
+NUMBERS = ("mean", "midpoint", "draw", "interval")
+#: The same by the names of version 0.1.
+BINNED = {"midpoint": "midpoint", "uniform": "draw", "label": "interval"}
 #: What is done with a row whose values were not seen at design time.
 UNSEEN_RULES = ("error", "nearest", "marginal", "drop")
 
 DEFAULT_NAME = "released"
+DEFAULT_FORM = "records"
+DEFAULT_NUMBERS = "mean"
+#: Fewer rows than this are few; as in :mod:`privfunnel.publication`, which is not loaded for it.
+DEFAULT_THRESHOLD = 5
 BATCH_ROWS = 131_072
 
 
@@ -24,7 +33,9 @@ class DrawKeywords(TypedDict, total=False):
     unseen: str
     seed: int | None
     name: str
-    binned: str
+    numbers: str
+    binned: str | None
+    threshold: int
     batch_rows: int
 
 
@@ -38,14 +49,36 @@ class DrawOptions:
             :class:`~privfunnel.release.sampler.Sampler`.
         seed: For experiments only: draw reproducibly instead of from the operating system's secure randomness.
         name: Name of the symbol's column.
-        binned: What a record holds for a bin of numbers: ``"midpoint"``, ``"uniform"`` (drawn from the bin) or
-            ``"label"``.
+        numbers: What a record holds for a bin of numbers: its ``"mean"``, its ``"midpoint"``, a number that is drawn
+            from the bin (``"draw"``), or its name (``"interval"``).
+        binned: The former name of ``numbers``, with ``"midpoint"``, ``"uniform"`` or ``"label"``.
+        threshold: Values that fewer rows have are written as "(other)"; see :class:`~privfunnel.publication.Policy`.
         batch_rows: Rows in memory at a time.
+
+    Raises:
+        InvalidInputError: What stands for a bin is unknown.
     """
 
     keep: Sequence[str] = ()
     unseen: str = "error"
     seed: int | None = None
     name: str = DEFAULT_NAME
-    binned: str = "midpoint"
+    numbers: str = DEFAULT_NUMBERS
+    binned: str | None = None
+    threshold: int = DEFAULT_THRESHOLD
     batch_rows: int = BATCH_ROWS
+
+    def __post_init__(self) -> None:
+        """Check what stands for a bin, and understand its former name."""
+        if self.binned is not None:
+            if self.binned not in BINNED:
+                raise InvalidInputError(
+                    f"binned={self.binned!r} is unknown: use numbers={' or '.join(map(repr, NUMBERS))}"
+                )
+            new = BINNED[self.binned]
+            warnings.warn(
+                f"binned={self.binned!r} is now called numbers={new!r}", RetiredOptionWarning, stacklevel=4
+            )
+            object.__setattr__(self, "numbers", new)
+        if self.numbers not in NUMBERS:
+            raise InvalidInputError(f"numbers={self.numbers!r} is unknown: use one of {', '.join(NUMBERS)}")

@@ -12,7 +12,9 @@ from privfunnel.engines import Column, Cut
 from privfunnel.engines.categories import text
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.mechanism import Mechanism
-from privfunnel.release.options import BINNED, FORMS
+from privfunnel.publication import Policy, Written, middles, published
+from privfunnel.release.numbers import Density
+from privfunnel.release.options import FORMS, DrawOptions
 from privfunnel.release.randomness import Uniforms
 from privfunnel.release.sampler import Alias, Indices
 
@@ -24,43 +26,43 @@ class Output:
         mechanism: The mechanism.
         form: ``"symbols"``, one column with the symbol's name, or ``"records"``, the public columns with values drawn
             from p(x|y); that is post-processing of y, so it leaks no more than y does.
-        name: Name of the symbol's column.
-        binned: What a record holds for a bin of numbers: its middle, a number drawn uniformly from it, or its label.
+        options: The name of the symbol's column, what stands for a bin of numbers, and how many rows are few.
 
     Raises:
-        InvalidInputError: A form is unknown.
+        InvalidInputError: The form is unknown.
     """
 
-    def __init__(self, mechanism: Mechanism, form: str, name: str, binned: str = "midpoint") -> None:
+    def __init__(self, mechanism: Mechanism, form: str, options: DrawOptions) -> None:
         """Prepare the tables."""
         if form not in FORMS:
             raise InvalidInputError(f"output as {form!r} is unknown: use one of {', '.join(FORMS)}")
-        if binned not in BINNED:
-            raise InvalidInputError(f"binned={binned!r} is unknown: use one of {', '.join(BINNED)}")
-        self.form, self.binned, self.x_alphabet = form, binned, mechanism.x_alphabet
-        self.names = (name,) if form == "symbols" else mechanism.public_names
+        self.form, self.numbers = form, options.numbers
+        self.names = (options.name,) if form == "symbols" else mechanism.public_names
         self.labels = mechanism.y_labels
         if form == "records":
             p_x_given_y = mechanism.p_x_given_y.copy()
             # A symbol that never occurs is never drawn from; the tables want a sum of 1 all the same.
             p_x_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
             self.posterior = Alias(p_x_given_y.T)
+            self.columns = written_columns(mechanism, Policy(options.threshold))
+            # What is written for each symbol, one array a column.
+            self.codes = [written.codes[mechanism.x_codes[:, j]] for j, written in enumerate(self.columns)]
+            self.densities = [_density(written) for written in self.columns]
 
     def fields(self) -> list[Any]:
         """Arrow fields of the output."""
         pa = need("pyarrow", "tables")
         if self.form == "symbols":
             return [pa.field(self.names[0], pa.string(), nullable=False)]
-        return [pa.field(column.name, arrow_type(column, self.binned)) for column in self.x_alphabet.columns]
+        return [pa.field(name, self._type(w)) for name, w in zip(self.names, self.columns, strict=True)]
 
     def texts(self) -> list[str]:
         """Every text that may appear, so that a CSV writer knows whether it has to quote."""
         if self.form == "symbols":
             return list(self.labels)
-        values = [
-            value for column in self.x_alphabet.columns for value in column.values if isinstance(value, str)
-        ]
-        return [shown for shown in map(text, values) if shown is not None]
+        found = [shown for written in self.columns for shown in written.texts]
+        values = [text(v) for written in self.columns for v in written.column.values if isinstance(v, str)]
+        return [*found, *(value for value in values if value is not None)]
 
     def arrays(self, y: Indices, uniforms: Uniforms) -> list[Any]:
         """Columns for the symbols ``y``."""
@@ -69,33 +71,49 @@ class Output:
             return [pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int32)), pa.array(self.labels))]
         x = self.posterior.draw(y, uniforms(len(y)))
         return [
-            self._values(column, self.x_alphabet.codes[x, j], uniforms).cast(arrow_type(column, self.binned))
-            for j, column in enumerate(self.x_alphabet.columns)
+            self._values(j, codes[x], uniforms).cast(self._type(self.columns[j]))
+            for j, codes in enumerate(self.codes)
         ]
 
-    def _values(self, column: Column, codes: Indices, uniforms: Uniforms) -> Any:
+    def _values(self, j: int, codes: Indices, uniforms: Uniforms) -> Any:
         pa = need("pyarrow", "tables")
-        if not isinstance(column.bins, Cut) or self.binned == "label":
-            return pa.array(column.values, arrow_type(column, self.binned)).take(pa.array(codes))
-        spans = [column.bins.span(code) for code in range(column.bins.size)]
-        low, high = (np.array([*ends, 0.0])[codes] for ends in zip(*spans, strict=True))
-        whole = column.bins.integer
-        if self.binned == "uniform":
-            u = uniforms(len(codes))
-            # Rounding must not carry a number over the end of its bin.
-            numbers = np.minimum(
-                low + (np.floor(u * (high - low + 1.0)) if whole else u * (high - low)), high
-            )
-        else:
-            numbers = np.array([*map(column.bins.middle, range(column.bins.size)), 0.0])[codes]
-        return pa.array(numbers, mask=codes >= column.bins.size)
+        column, _, texts, numbers = self.columns[j]
+        if not isinstance(column.bins, Cut):
+            return pa.array(column.values, arrow_type(column)).take(pa.array(codes))
+        null = codes >= column.bins.size
+        if self.numbers == "interval":
+            return pa.array(texts, pa.string()).take(pa.array(codes, mask=null))
+        inside = np.where(null, 0, codes)
+        if self.numbers == "draw":
+            return pa.array(self.densities[j].draw(inside, uniforms(len(codes))), mask=null)
+        assert numbers is not None
+        shown = numbers if self.numbers == "mean" else middles(column.bins, numbers)
+        return pa.array(shown[inside], mask=null)
+
+    def _type(self, written: Written) -> Any:
+        if isinstance(written.column.bins, Cut) and self.numbers == "interval":
+            return need("pyarrow", "tables").string()
+        return arrow_type(written.column)
 
 
-def arrow_type(column: Column, binned: str = "midpoint") -> Any:
+def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]:
+    """How the public columns of a mechanism are written."""
+    return policy.columns(mechanism.x_alphabet, mechanism.p_x, mechanism.rows)
+
+
+def _density(written: Written) -> Any:
+    """What draws the numbers of a cut column; None for others."""
+    cut = written.column.bins
+    return (
+        Density(published(cut), written.numbers)
+        if isinstance(cut, Cut) and written.numbers is not None
+        else None
+    )
+
+
+def arrow_type(column: Column) -> Any:
     """The Arrow type that holds a public column of a record."""
     pa = need("pyarrow", "tables")
-    if isinstance(column.bins, Cut) and binned == "label":
-        return pa.string()
     zoned = any(isinstance(value, datetime.datetime) and value.tzinfo is not None for value in column.values)
     types = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "text": pa.string(),
              "date": pa.date32(), "datetime": pa.timestamp("us", "UTC" if zoned else None)}  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Unpack
 from privfunnel.engines import ReadOptions, open_table
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
+from privfunnel.publication import Policy
 from privfunnel.release import codebook as codebooks
 from privfunnel.release.drawing import Draw
 from privfunnel.release.options import DrawKeywords, DrawOptions
@@ -81,7 +82,7 @@ def write(
         force: Overwrite existing files.
         read: How to read a text file.
         progress: Called with the number of rows done.
-        **options: ``keep``, ``unseen``, ``seed``, ``name``, ``binned``, ``batch_rows``; see
+        **options: ``keep``, ``unseen``, ``seed``, ``name``, ``numbers``, ``threshold``, ``batch_rows``; see
             :class:`~privfunnel.release.options.DrawOptions`.
 
     Returns:
@@ -166,7 +167,8 @@ def _write(
     started = time.perf_counter()
     for path in files.forms:
         file_format(path)
-    text = "" if files.book is None else codebooks.render(mechanism, files.book)
+    policy = Policy(options.threshold)
+    text = "" if files.book is None else codebooks.render(mechanism, files.book, policy)
     draw, tally = Draw(mechanism, dict.fromkeys(files.forms.values()), options), Tally()
     uniforms = _uniforms(options.seed)
     files.check(source)

@@ -1,0 +1,78 @@
+"""The records that a mechanism can write, as symbols of their own: how a released table is read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privfunnel.engines import Alphabet, Cut
+from privfunnel.engines.categories import UNSEEN, Codes
+from privfunnel.errors import need
+from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+from privfunnel.publication import Policy, Written
+from privfunnel.release.output import written_columns
+
+
+@dataclass(frozen=True, eq=False)
+class RecordAlphabet(Alphabet):
+    """The different records of a mechanism's release: combinations of public values as they are written.
+
+    Attributes:
+        written: How each column is written.
+        of_x: The record that is written for each public symbol, shape (M,).
+    """
+
+    written: tuple[Written, ...]
+    of_x: Codes
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, policy: Policy | None = None) -> RecordAlphabet:
+        """The records of a mechanism under a policy."""
+        written = written_columns(mechanism, policy or Policy())
+        codes = np.stack([w.codes[mechanism.x_codes[:, j]] for j, w in enumerate(written)], axis=1)
+        found, of_x = np.unique(codes, axis=0, return_inverse=True)
+        return cls(tuple(w.column for w in written), found, written, of_x.reshape(-1))
+
+    def encode(self, batch: Any) -> list[Codes]:
+        """Categories of a released Arrow batch, one array a column; negative where nothing of the kind is written."""
+        return [_encode(w, batch.column(batch.schema.get_field_index(w.column.name))) for w in self.written]
+
+    def given_y(self, mechanism: Mechanism) -> Array:
+        """p(record|y), shape (N, records)."""
+        found = np.zeros((len(self), mechanism.n_y))
+        np.add.at(found, self.of_x, mechanism.p_x_given_y)
+        return found.T
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """One text a record, as the codebook names it."""
+        parts = [[f"{w.column.name}={text}" for text in w.texts] for w in self.written]
+        return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in self.codes.tolist())
+
+
+def _encode(written: Written, array: Any) -> Codes:
+    column = written.column
+    by_name = isinstance(column.bins, Cut) and str(array.type) in {"string", "large_string"}
+    codes = _by_text(written.texts, array) if by_name else column.encode(array)
+    # Some values, and bins of few rows, are written as others; null keeps its place at the end.
+    final = np.arange(column.n_values)
+    kept = len(written.codes) - (column.null_code >= 0)
+    final[:kept] = written.codes[:kept]
+    return np.where(codes >= 0, final[np.maximum(codes, 0)], codes)
+
+
+def _by_text(texts: tuple[str, ...], array: Any) -> Codes:
+    """The first category of each text."""
+    pa = need("pyarrow", "tables")
+    lookup: dict[str | None, int] = {}
+    for code, text in enumerate(texts):
+        lookup.setdefault(text, code)
+    chunk = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    coded = chunk.dictionary_encode()
+    null = lookup.get("null", UNSEEN)
+    table = np.array([*(lookup.get(text, UNSEEN) for text in coded.dictionary.to_pylist()), null])
+    return np.asarray(table[coded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)])
