@@ -94,12 +94,12 @@ export function draw(figure) {
 async function finish(event) {
   if (source) source.close();
   source = null;
-  busy(false);
   if (event.kind === "failed") complain({ message: event.message });
   let curve;
   try {
     curve = await api.get("curve");
   } catch (error) {
+    busy(false);
     if (event.kind !== "stopped") complain(error);
     $("chart").replaceChildren();
     $("curve-note").textContent = event.kind === "stopped" ? "Cancelled before the first point was found." : "";
@@ -107,6 +107,7 @@ async function finish(event) {
     return;
   }
   draw(curve.figure);
+  busy(false); // not before: what is drawn until now is a sketch
   $("curve-note").textContent = curve.note;
   $("refine").hidden = false;
   say(event.kind === "stopped" ? `Cancelled. ${curve.note}` : `The curve is complete. ${curve.note}`);
