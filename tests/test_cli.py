@@ -10,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import privfunnel as pf
@@ -18,6 +19,7 @@ from privfunnel import instances
 from privfunnel.certificate import load_bundle
 from privfunnel.cli import main
 from privfunnel.cli._common import progress_on_terminal
+from privfunnel.cli._limits import limited
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
@@ -310,3 +312,42 @@ def test_the_joint_example_counts_the_same_patients(tmp_path: Path) -> None:
     assert "4 private × 4 public symbols" in result.stdout
     rows = [line.split('",')[1] for line in (tmp_path / "joint.csv").read_text().splitlines()[1:]]
     assert sum(int(cell) for row in rows for cell in row.split(",")) == 600
+
+
+def test_a_time_limit_shortens_the_solver_and_lengthens_none() -> None:
+    assert limited("global", {}, 10.0, 5).time_limit == 2.0  # type: ignore[attr-defined]
+    assert limited("auto", {}, 1000.0).time_limit == 20.0  # type: ignore[attr-defined]
+    assert limited("global", {"gap": 1e-3}, None).gap == 1e-3  # type: ignore[attr-defined]
+    for command in ("solve", "curve"):
+        asked = ("--disclosure", "50%") if command == "solve" else ("--points", "4")
+        result = run(command, "synthetic-uniform", *asked, "--time-limit", "0.001")
+        assert result.exit_code == 0, result.output
+    assert_one_line_error(run("curve", "synthetic-uniform", "--time-limit", "0"), "--time-limit")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on memory on Windows")
+def test_more_memory_than_allowed_is_one_line_and_nothing_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+
+    def greedy(*_: object, **__: object) -> None:
+        np.ones(1 << 34)
+
+    monkeypatch.setattr("privfunnel.solve", greedy)
+    out = tmp_path / "out"
+    result = run("solve", "synthetic-uniform", "--disclosure", "50%", "--memory-limit", "8G", "--out", out)
+    assert_one_line_error(result, "--memory-limit 8G", "coarser bins")
+    assert list(tmp_path.iterdir()) == []
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert_one_line_error(run("curve", "synthetic-uniform", "--memory-limit", "lots"), "not a size")
+
+
+def test_solve_shows_what_is_kept_together_beside_what_is_kept_of_each_column() -> None:
+    result = run("solve", "heart-failure", "--disclosure", "60%", "--solver", "greedy")
+    told = " ".join(result.stdout.split())
+    assert "Of the public columns together" in told
+    assert "of each column by itself" in told
+    assert "because what is held back is often one question about a combination" in told

@@ -171,7 +171,7 @@ def test_a_column_called_private_and_nan_are_fine() -> None:
         ({"output": "poems"}, "output='poems' is unknown"),
         ({"unseen": "drop"}, "would change the number of rows"),
         ({"disclosure": 0.1, "leakage": 0.1}, "not both"),
-        ({"disclosure": "much"}, "disclosure='much' is neither nats nor a share"),
+        ({"disclosure": "much"}, "disclosure 'much' cannot be read"),
         ({"private": ["nothing"]}, "private column 'nothing' is not in X"),
         ({"private": None}, "nothing is named private"),
         ({"max_levels": "x"}, "max_levels='x' is not a whole number"),

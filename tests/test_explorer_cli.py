@@ -22,7 +22,7 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 from helpers_signals import hang_up
 from privfunnel.cli import main
-from privfunnel.cli.explore import parse_size
+from privfunnel.cli._limits import parse_size
 from privfunnel.errors import InvalidInputError
 
 AWKWARD = Path(__file__).parent / "data" / "awkward.csv"

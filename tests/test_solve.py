@@ -87,9 +87,9 @@ def test_infeasible_says_the_largest_feasible() -> None:
     [
         ({"disclosure": -0.1}, "disclosure=-0.1 is not in"),
         ({"disclosure": float("nan")}, "nan is not in"),
-        ({"disclosure": "much"}, "'much' is not a number"),
+        ({"disclosure": "much"}, "disclosure 'much' cannot be read"),
         ({"leakage": -1.0}, "leakage=-1.0 is not a budget"),
-        ({"leakage": "none"}, "'none' is not a number"),
+        ({"leakage": "none"}, "leakage 'none' cannot be read"),
         ({}, "exactly one of"),
         ({"disclosure": 0.1, "leakage": 0.1}, "exactly one of"),
         ({"disclosure": 0.1, "seed": -1}, "seed=-1"),

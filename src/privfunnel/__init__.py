@@ -71,9 +71,9 @@ _NAMES = {
 }
 #: Modules that are attributes of the package without having been imported.
 _MODULES = (
-    "audit", "bottleneck", "certificate", "channels", "comparison", "curve", "engines", "envelope", "errors",
-    "estimator", "explorer", "instances", "measures", "mechanism", "plot", "problem", "release", "report", "reproduce",
-    "solution", "solvers", "solving", "storage", "tables", "tracing",
+    "audit", "bottleneck", "cards", "certificate", "channels", "comparison", "curve", "engines", "envelope", "errors",
+    "estimator", "explorer", "instances", "measures", "mechanism", "plot", "problem", "quantities", "release",
+    "report", "reproduce", "solution", "solvers", "solving", "storage", "tables", "tracing", "watching",
 )  # fmt: skip
 
 

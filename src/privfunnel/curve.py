@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privfunnel import channels
+from privfunnel import cards, channels
 from privfunnel.certificate import Certificate, verify_all
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InvalidInputError, need
@@ -59,6 +59,23 @@ class Curve(Stored):
             f"Curve({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, largest gap "
             f"{self.gap.max(initial=0.0):.3g} nats, {self.solver})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: points, in nats."""
+        heads = ("disclosure", "of H(X)", "leakage", "of I(S;X)", "proved ≥", "status")
+        rows = [
+            (
+                f"{row['disclosure']:.6f}",
+                f"{100 * row['disclosure_share']:.1f} %",
+                f"{row['leakage']:.6f}",
+                f"{100 * row['leakage_share']:.1f} %",
+                f"{row['lower_bound']:.6f}",
+                str(row["status"]),
+            )
+            for row in self.rows()
+        ]
+        whole = "" if self.complete else ", not complete"
+        return cards.grid(f"Curve of {self.problem!r}, {self.solver}{whole}; nats", heads, rows)
 
     def _column(self, name: str) -> Array:
         values = (getattr(solution, name) for solution in self.solutions)

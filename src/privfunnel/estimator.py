@@ -15,7 +15,6 @@ from privfunnel.engines import bins as binning
 from privfunnel.engines.texts import first_line
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Problem
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output
 from privfunnel.release.randomness import Uniforms, secure, seeded
@@ -147,9 +146,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             max_levels=max(int(self.max_levels), 1),
         )
         problem = counts.problem()
-        self.solution_ = solve(
-            problem, solver=self.solver, **self._asked(problem), **(self.solver_options or {})
-        )
+        self.solution_ = solve(problem, solver=self.solver, **self._asked(), **(self.solver_options or {}))
         self.mechanism_ = Mechanism.from_solution(counts, self.solution_)
         return self
 
@@ -257,24 +254,13 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         many = sorted(name for name in numbers if len(columns[name].unique()) > self.max_levels)
         return {name: binning.parse(name, self.bins) for name in many} if self.bins is not None else {}
 
-    def _asked(self, problem: Problem) -> dict[str, Any]:
+    def _asked(self) -> dict[str, Any]:
         if self.disclosure is not None and self.leakage is not None:
             raise InvalidInputError("give disclosure or leakage, not both")
         if self.leakage is not None:
-            return {"leakage": _amount(self.leakage, problem.leakage_ceiling, "leakage")}
+            return {"leakage": self.leakage}
         asked = "60%" if self.disclosure is None else self.disclosure
-        return {"disclosure": _amount(asked, problem.disclosure_ceiling, "disclosure")}
-
-
-def _amount(value: float | str, ceiling: float, what: str) -> float:
-    try:
-        if isinstance(value, str):
-            if not value.strip().endswith("%"):
-                raise ValueError
-            return float(value.strip()[:-1]) / 100.0 * ceiling
-        return float(value)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{what}={value!r} is neither nats nor a share such as '60%'") from None
+        return {"disclosure": asked}
 
 
 def _named_columns(given: Any, taken: Sequence[str]) -> dict[str, Any]:

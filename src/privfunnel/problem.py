@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from privfunnel import measures
+from privfunnel import cards, measures
+from privfunnel.checks import frame_labels, refuse_margins
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.storage import Stored
@@ -45,8 +46,9 @@ class Problem(Stored):
 
     Args:
         p_sx: Table of shape (K, M): probabilities, counts or weights.
-        s_labels: K names of the private symbols; ``"s0", "s1", …`` by default.
-        x_labels: M names of the public symbols; ``"x0", "x1", …`` by default.
+        s_labels: K names of the private symbols; those of a frame's index, such as a pandas cross-tabulation has, or
+            ``"s0", "s1", …`` by default.
+        x_labels: M names of the public symbols; those of a frame's columns, or ``"x0", "x1", …`` by default.
         n: Sample size behind a table of probabilities, where one is known.
 
     Raises:
@@ -73,8 +75,11 @@ class Problem(Stored):
         n: float | None = None,
     ) -> None:
         table = _as_table(p_sx, "p_sx")
-        all_s = _as_labels(s_labels, table.shape[0], "s")
-        all_x = _as_labels(x_labels, table.shape[1], "x")
+        refuse_margins(p_sx, table)
+        all_s = _as_labels(frame_labels(p_sx, "index") if s_labels is None else s_labels, table.shape[0], "s")
+        all_x = _as_labels(
+            frame_labels(p_sx, "columns") if x_labels is None else x_labels, table.shape[1], "x"
+        )
         with np.errstate(over="ignore"):  # an infinite sum is an error with advice, not a warning
             total = float(table.sum())
         if not (total > 0.0 and math.isfinite(total)):
@@ -331,6 +336,17 @@ class Problem(Stored):
             f"H(X)={self.disclosure_ceiling:.6g}, I(S;X)={self.leakage_ceiling:.6g} nats)"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        facts = [
+            ("private symbols", f"{self.n_s}: {_some(self.s_labels)}"),
+            ("public symbols", f"{self.n_x}: {_some(self.x_labels)}"),
+            ("rows", "not known" if self._n is None else f"{self._n:,.0f}"),
+            ("H(X)", f"{self.disclosure_ceiling:.6g} nats"),
+            ("I(S;X)", f"{self.leakage_ceiling:.6g} nats"),
+        ]
+        return cards.card("Privacy-funnel problem", facts)
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form that :meth:`from_dict` reads back exactly."""
         full = np.zeros((len(self._all_s_labels), len(self._all_x_labels)))
@@ -409,6 +425,11 @@ def _as_table(values: ArrayLike, name: str) -> Array:
                 f"{name}[{row}, {column}] = {table[row, column]:g} is {what}: entries must be finite and ≥ 0"
             )
     return table
+
+
+def _some(labels: Sequence[str]) -> str:
+    """The first labels."""
+    return "; ".join(labels[:4]) + ("; …" if len(labels) > 4 else "")
 
 
 def _as_labels(labels: Sequence[str] | None, size: int, letter: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from privfunnel import measures
+from privfunnel import cards, measures
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
@@ -153,6 +153,21 @@ class Solution(Stored):
             f"Solution({self.status.value}: disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
             f"{self.lower_bound:.6g} nats by {self.bound_source}, {self.n_outputs} outputs, {self.solver})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        problem = self.problem
+        kept = cards.share(self.disclosure, problem.disclosure_ceiling)
+        leaked = cards.share(self.leakage, problem.leakage_ceiling)
+        facts = [
+            ("disclosure I(X;Y)", f"{self.disclosure:.6g} nats{kept}"),
+            ("leakage I(S;Y)", f"{self.leakage:.6g} nats{leaked}"),
+            ("proved lower bound", f"{self.lower_bound:.6g} nats, {self.bound_source}"),
+            ("outputs", f"{self.n_outputs} for {problem.n_x} public symbols"),
+            ("status", f"{self.status.value}: {self.status.advice}"),
+            ("solver", f"{self.solver}, {self.seconds:.1f} s"),
+        ]  # fmt: skip
+        return cards.card("Solution", facts)
 
     @property
     def gap(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel import channels
+from privfunnel import channels, quantities
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
@@ -20,6 +20,8 @@ from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
 from privfunnel.solvers import perfect, registry
 from privfunnel.solvers.base import Listener, Solver
+from privfunnel.tables import Counts
+from privfunnel.watching import watching
 
 #: Statuses of runs that a limit cut short.
 UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
@@ -30,14 +32,14 @@ FREE_PROVED = 1e-6
 
 
 def solve(
-    problem: Problem,
+    problem: Problem | Counts,
     *,
-    disclosure: float | None = None,
-    leakage: float | None = None,
+    disclosure: float | str | None = None,
+    leakage: float | str | None = None,
     solver: str | Solver = "auto",
     seed: int = 0,
     throw: bool = True,
-    progress: Listener | None = None,
+    progress: Listener | bool | None = None,
     lump: bool = True,
     **options: Any,
 ) -> Solution:
@@ -47,13 +49,15 @@ def solve(
     :mod:`privfunnel.lumping`.
 
     Args:
-        problem: The problem.
-        disclosure: Least disclosure R in nats, 0 ≤ R ≤ H(X): minimise the leakage.
-        leakage: Leakage budget in nats, ≥ 0: maximise the disclosure. Give exactly one of the two.
+        problem: The problem, or counts that make one.
+        disclosure: Least disclosure R, 0 ≤ R ≤ H(X): minimise the leakage. A number in nats, or a text such as
+            ``"60%"`` (of H(X)) or ``"0.5 bits"``.
+        leakage: Leakage budget, ≥ 0: maximise the disclosure. A number in nats, or a text such as ``"5%"`` (of I(S;X))
+            or ``"0.01 bits"``. Give exactly one of the two.
         solver: A solver's name or object.
         seed: Fixes all randomness.
         throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so.
-        progress: Called with news of a long run.
+        progress: Called with news of a long run; True to show them.
         lump: False to hand the solver every public symbol, also those with the same p(s|x).
         **options: Options of the solver, e.g. ``restarts=10``.
 
@@ -69,6 +73,39 @@ def solve(
     check_seed(seed)
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("give exactly one of disclosure= (nats to keep) and leakage= (nats to spend)")
+    with watching(progress) as listener:
+        solution = _solve(problem_of(problem), disclosure, leakage, chosen, seed, throw, listener, lump)
+    if throw:
+        _raise_or_warn(solution)
+    return solution
+
+
+def problem_of(given: Problem | Counts) -> Problem:
+    """The problem, or the problem of counts.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if isinstance(given, Problem):
+        return given
+    if isinstance(given, Counts):
+        return given.problem()
+    raise InvalidInputError(
+        f"a {type(given).__name__} is no problem: give pf.Problem(table), or the counts of pf.tables.count"
+    )
+
+
+def _solve(
+    problem: Problem,
+    disclosure: float | str | None,
+    leakage: float | str | None,
+    chosen: Solver,
+    seed: int,
+    throw: bool,
+    progress: Listener | None,
+    lump: bool,
+) -> Solution:
+    """Run the solver at one point and judge its answer."""
     started = time.perf_counter()
     lumping = lumping_of(problem) if lump else singletons(problem)
     classes = lumping.lumped
@@ -86,7 +123,7 @@ def solve(
         target = lumping.inner(wanted)
         answer = end_of_curve(classes, target) or chosen.solve(classes, target, seed=seed, progress=progress)
     else:
-        budget = _check_budget(leakage)
+        budget = _check_budget(problem, leakage)
         if budget >= classes.leakage_ceiling:
             answer = Answer(channel=channels.identity(classes.n_x), status=Status.OPTIMAL)
         else:
@@ -101,10 +138,7 @@ def solve(
         budget=budget,
         seconds=time.perf_counter() - started,
     )
-    solution = lifted(lumping, inner, requested=wanted)
-    if throw:
-        _raise_or_warn(solution)
-    return solution
+    return lifted(lumping, inner, requested=wanted)
 
 
 def lifted(lumping: Lumping, inner: Solution, *, requested: float | None) -> Solution:
@@ -189,8 +223,11 @@ def search_free_disclosure(problem: Problem) -> float:
     return free_disclosure_bounds(problem)[0]
 
 
-def check_disclosure(problem: Problem, disclosure: float) -> float:
-    """The asked disclosure, clipped by rounding only, or an error that says the largest feasible one."""
+def check_disclosure(problem: Problem, disclosure: float | str) -> float:
+    """The asked disclosure in nats, clipped by rounding only, or an error that says the largest feasible one."""
+    if isinstance(disclosure, str):
+        ceiling = problem.disclosure_ceiling
+        disclosure = quantities.parse(disclosure, ceiling=ceiling, whole="H(X)", name="disclosure")
     try:
         wanted = float(disclosure)
     except (TypeError, ValueError):
@@ -207,7 +244,9 @@ def check_disclosure(problem: Problem, disclosure: float) -> float:
     return min(wanted, ceiling)
 
 
-def _check_budget(leakage: float | None) -> float:
+def _check_budget(problem: Problem, leakage: float | str | None) -> float:
+    if isinstance(leakage, str):
+        leakage = quantities.parse(leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", name="leakage")
     try:
         budget = float(leakage)  # type: ignore[arg-type]
     except (TypeError, ValueError):

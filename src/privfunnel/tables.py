@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel import cards
 from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Source, Top, Value, open_table
 from privfunnel.engines import bins as binning
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
@@ -176,6 +177,16 @@ class Counts:
         for array in (self.s_codes, self.x_codes, self.cell_s, self.cell_x, self.cell_n):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
         return digest.hexdigest()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the columns with their roles, and the sizes."""
+        rows = [
+            (column.name, role, column.kind, str(column.n_values))
+            for role, columns in (("private", self.private), ("public", self.public))
+            for column in columns
+        ]
+        title = f"{self.n:,} rows in {self.n_s} private × {self.n_x} public symbols"
+        return cards.grid(title, ("column", "role", "kind", "categories"), rows)
 
     def table(self) -> NDArray[np.float64]:
         """The counts as a dense (K, M) array."""

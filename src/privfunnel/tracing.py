@@ -20,22 +20,32 @@ from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
-from privfunnel.solving import UNFINISHED, Line, check_disclosure, end_of_curve, judge, lifted
+from privfunnel.solving import (
+    UNFINISHED,
+    Line,
+    check_disclosure,
+    end_of_curve,
+    judge,
+    lifted,
+    problem_of,
+)
+from privfunnel.tables import Counts
+from privfunnel.watching import watching
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000
 
 
 def trace(
-    problem: Problem,
+    problem: Problem | Counts,
     *,
     points: int = 20,
-    disclosures: Iterable[float] | None = None,
+    disclosures: Iterable[float | str] | None = None,
     refine: int = 0,
     solver: str | Solver = "auto",
     seed: int = 0,
     throw: bool = True,
-    progress: Listener | None = None,
+    progress: Listener | bool | None = None,
     lump: bool = True,
     **options: Any,
 ) -> Curve:
@@ -46,14 +56,14 @@ def trace(
     until then, with ``complete=False``.
 
     Args:
-        problem: The problem.
+        problem: The problem, or counts that make one.
         points: Number of points, spaced uniformly in disclosure from 0 to H(X).
-        disclosures: The disclosures in nats, instead of ``points``.
+        disclosures: The disclosures in nats, or texts such as ``"60%"``, instead of ``points``.
         refine: Number of further points, placed one after the other where the curve bends most.
         solver: A solver's name or object.
         seed: Fixes all randomness.
         throw: If True, warn of points that did not converge; if False their status says so.
-        progress: Called with news of a long run.
+        progress: Called with news of a long run; True to show them.
         lump: False to hand the solver every public symbol, also those with the same p(s|x).
         **options: Options of the solver.
 
@@ -61,13 +71,14 @@ def trace(
         The curve.
     """
     found: PartialCurve | None = None
-    try:
-        for item in tracing(problem, points=points, disclosures=disclosures, refine=refine, solver=solver, seed=seed,
-                            progress=progress, lump=lump, **options):  # fmt: skip
-            found = item
-    except KeyboardInterrupt:
-        if found is None:
-            raise
+    with watching(progress) as listener:
+        try:
+            for item in tracing(problem, points=points, disclosures=disclosures, refine=refine, solver=solver,
+                                seed=seed, progress=listener, lump=lump, **options):  # fmt: skip
+                found = item
+        except KeyboardInterrupt:
+            if found is None:
+                raise
     assert found is not None  # the last item comes without an answer too
     curve = found.curve()
     if throw:
@@ -115,10 +126,10 @@ class PartialCurve:
 
 
 def tracing(
-    problem: Problem,
+    problem: Problem | Counts,
     *,
     points: int = 20,
-    disclosures: Iterable[float] | None = None,
+    disclosures: Iterable[float | str] | None = None,
     refine: int = 0,
     solver: str | Solver = "auto",
     seed: int = 0,
@@ -132,6 +143,7 @@ def tracing(
     complete; an interrupt (KeyboardInterrupt) comes out behind what was found until then.
     """
     chosen = registry.get(solver, **options)
+    problem = problem_of(problem)
     check_seed(seed)
     for name, value, least in (("points", points, 2), ("refine", refine, 0)):
         if not is_whole(value) or not least <= value <= MOST_POINTS:

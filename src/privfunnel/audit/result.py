@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from privfunnel import cards
 from privfunnel.alternatives import Alternative
 from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
@@ -204,6 +205,11 @@ class Audit:
     def words(self) -> list[str]:
         """The findings as sentences, most important first."""
         return words.of_audit(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict and the findings in words."""
+        verdict = "no check failed" if self.passed else "A CHECK FAILED"
+        return cards.listed(f"Audit of {self.rows:,} rows: {verdict}", [*self.words(), *self.limits])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite numbers as the text ``"inf"``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -198,9 +197,6 @@ def parse_options(options: Sequence[str], restarts: int | None = None) -> dict[s
     return parsed
 
 
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%|nats?|bits?)?\s*")
-
-
 def parse_confidence(text: str) -> float:
     """A confidence such as ``95%`` or ``0.95``, strictly between 0 and 1."""
     try:
@@ -222,23 +218,13 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
         option: The option's name, for the error.
         units: Unit of a bare number.
     """
+    from privfunnel import quantities
     from privfunnel.solution import FEASIBILITY
 
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        raise InvalidInputError(
-            f"{option} {text!r} cannot be read: give e.g. 60% (of {whole}), '0.9 bits' or 1.2"
-        )
-    value, unit = float(match[1]), match[2] or units.name
-    nats = (
-        value / 100.0 * ceiling
-        if unit == "%"
-        else Units("bits" if unit.startswith("bit") else "nats").nats(value)
-    )
-    if not (math.isfinite(nats) and nats >= 0.0):
-        raise InvalidInputError(f"{option} {text!r} is negative or not finite: give 0 to 100% of {whole}")
+    nats = quantities.parse(text, ceiling=ceiling, whole=whole, name=option, units=units.name)
     if whole == "H(X)" and nats > ceiling + FEASIBILITY:
-        meant = f", did you mean {value:g}%?" if match[2] is None and value <= 100.0 else ""
+        bare = quantities.bare_number(text)
+        meant = f", did you mean {bare:g}%?" if bare is not None and bare <= 100.0 else ""
         raise InfeasibleError(
             f"{option} {text!r} is infeasible, more than all of X: the largest feasible is H(X) = "
             f"{units.of(ceiling):.9g} {units.name}, 100%{meant}"

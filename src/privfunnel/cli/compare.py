@@ -20,6 +20,7 @@ from privfunnel.cli._common import (
     tell_files,
     units_option,
 )
+from privfunnel.cli._limits import memory_limited
 
 if TYPE_CHECKING:
     from privfunnel.comparison import Comparison
@@ -37,6 +38,7 @@ OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg"
               help="Disclosures, uniform from 0 to H(X); the two ends are trivial.")  # fmt: skip
 @click.option("--time-limit", "--time-budget", cls=Renamed, type=float, default=60.0, show_default=True,
               metavar="SECONDS", help="CPU time for each solver.")  # fmt: skip
+@click.option("--memory-limit", metavar="SIZE", help="Stop instead of taking more memory a process, e.g. 2G.")
 @click.option(
     "--jobs", type=int, default=-1, show_default=True, help="Processes; −1 for as many as there are cores."
 )
@@ -51,6 +53,7 @@ def command(
     solvers: str | None,
     points: int,
     time_limit: float,
+    memory_limit: str | None,
     jobs: int,
     seed: int,
     units: Units,
@@ -72,7 +75,7 @@ def command(
 
     problem = load_source(source, **reading)
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
-    with output(out, OWNED) as folder:
+    with memory_limited(memory_limit), output(out, OWNED) as folder:
         drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"comparison on {source}", quiet=as_json) as progress:
             result = compare(

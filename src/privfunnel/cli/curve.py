@@ -27,6 +27,7 @@ from privfunnel.cli._common import (
     tell_files,
     units_option,
 )
+from privfunnel.cli._limits import limit_options, limited, memory_limited
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ OWNED = (
     "--refine", type=int, default=0, show_default=True, help="Further points where the curve bends most."
 )
 @solver_options
+@limit_options
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
@@ -69,6 +71,8 @@ def command(
     restarts: int | None,
     options: tuple[str, ...],
     seed: int,
+    time_limit: float | None,
+    memory_limit: str | None,
     units: Units,
     as_json: bool,
     out: Path | None,
@@ -106,23 +110,24 @@ def command(
             describe, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--describe", units=units
         )
         check_disclosure(problem, at)
-    with output(out, OWNED) as folder:
+    inner = points - 2 + refine  # the two ends need no solver
+    with memory_limited(memory_limit), output(out, OWNED) as folder:
+        method = limited(solver, parse_options(options, restarts), time_limit, inner)
         drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
-            curve = trace(
-                problem,
-                points=points,
-                refine=refine,
-                solver=solver,
-                seed=seed,
-                progress=progress,
-                **parse_options(options, restarts),
-            )
+            curve = trace(problem, points=points, refine=refine, solver=method, seed=seed, progress=progress)
         if folder is not None:
-            solving = {"solver": solver, "seed": seed, "throw": False, **parse_options(options, restarts)}
-            chosen = None if at is None else solve(problem, disclosure=at, **solving)
+            chosen = (
+                None if at is None else solve(problem, disclosure=at, solver=method, seed=seed, throw=False)
+            )
             others = {
-                name: trace(problem, points=points, solver=name, seed=seed, throw=False)
+                name: trace(
+                    problem,
+                    points=points,
+                    solver=limited(name, {}, time_limit, inner),
+                    seed=seed,
+                    throw=False,
+                )
                 for name in compare_with
             }
             if drawing:
@@ -131,7 +136,6 @@ def command(
     if as_json:
         click.echo(json.dumps(curve.to_dict(), indent=1))
     else:
-        method = registry.load(solver)
         # These know the free disclosure anyway; for others it might cost more than their own work.
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         tell_files(out, OWNED)
@@ -186,6 +190,7 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
     from rich import box
     from rich.table import Table
 
+    from privfunnel.report import Axis
     from privfunnel.solution import Status
 
     problem = curve.problem
@@ -211,6 +216,11 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
     out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
     if with_free:
         out.print(free_sentence(problem, units))
+    if len(Axis.parse(problem.x_labels, "public").names) > 1:
+        out.print(
+            "Shares of H(X) are of all public columns together; of a column by itself more or less is kept: "
+            "privfunnel solve shows both."
+        )
     worst = f"{units.of(float(curve.gap.max())):.1e} {units.name}"
     proved = sum(status is Status.OPTIMAL for status in curve.status)
     out.print(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 
 import click
 
-from privfunnel.errors import InvalidInputError
+from privfunnel.cli._limits import parse_size
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -96,14 +93,6 @@ def command(
             browser=browser and _has_screen(),
             announce=announce,
         )
-
-
-def parse_size(text: str, option: str) -> int:
-    """Read ``"256M"``, ``"4 GiB"`` or a number of bytes."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise InvalidInputError(f"{option} {text!r} is not a size: give e.g. 256M or 4G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def _has_screen() -> bool:

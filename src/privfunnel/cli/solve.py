@@ -22,6 +22,7 @@ from privfunnel.cli._common import (
     tell_files,
     units_option,
 )
+from privfunnel.cli._limits import limit_options, limited, memory_limited
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
 )
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE", help="Of that promise.")
 @solver_options
+@limit_options
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, channel included, instead of a summary.")
 @click.option(
@@ -70,6 +72,8 @@ def command(
     restarts: int | None,
     options: tuple[str, ...],
     seed: int,
+    time_limit: float | None,
+    memory_limit: str | None,
     units: Units,
     as_json: bool,
     out: Path | None,
@@ -110,14 +114,10 @@ def command(
         )
     sure, found = parse_confidence(confidence), None
     counts = opened.counts
-    with output(out, OWNED) as folder:
+    with memory_limited(memory_limit), output(out, OWNED) as folder:
+        method = limited(solver, parse_options(options, restarts), time_limit)
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
-            asked |= {
-                "solver": solver,
-                "seed": seed,
-                "progress": progress,
-                **parse_options(options, restarts),
-            }
+            asked |= {"solver": method, "seed": seed, "progress": progress}
             if holdout is not None and counts is not None:
                 counts, solution, found = _held_out(counts, holdout, sure, asked)
             else:
@@ -131,14 +131,14 @@ def command(
 
                 Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
             if found is not None:
-                from privfunnel.storage import write_json
+                from privfunnel.storage import PRIVATE, write_json
 
-                write_json(folder / "population.json", found.to_dict())
+                write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
     if as_json:
         held_out = {} if found is None else {"holdout": found.to_dict()}
         click.echo(json.dumps(solution.to_dict() | held_out, indent=1))
         return
-    show(solution, units=units, title=source)
+    show(solution, units=units, title=source, counts=counts)
     if counts is not None:
         _tell_instead(counts, solution.leakage)
     for line in [] if found is None else found.words():
@@ -164,10 +164,12 @@ def _tell_instead(counts: Counts, leakage: float) -> None:
         click.echo(f"Instead: {each.words}")
 
 
-def show(solution: Solution, *, units: Units, title: str) -> None:
-    """Print one solution in words and numbers."""
+def show(solution: Solution, *, units: Units, title: str, counts: Counts | None = None) -> None:
+    """Print one solution in words and numbers; the counts behind it, where there are any, name the columns."""
     from rich import box
     from rich.table import Table
+
+    from privfunnel.report import Axis, explain, view
 
     problem = solution.problem
 
@@ -192,4 +194,15 @@ def show(solution: Solution, *, units: Units, title: str) -> None:
     table.add_row("outputs", str(solution.channel.shape[1]), f"for {problem.n_x} public symbols")
     table.add_row("status", solution.status.value, solution.status.advice)
     table.add_row("solver", solution.solver, f"seed {solution.seed}, {solution.seconds:.1f} s")
-    console().print(table)
+    out = console()
+    out.print(table)
+    private, public = (
+        (Axis.parse(problem.s_labels, "private"), Axis.parse(problem.x_labels, "public"))
+        if counts is None
+        else (Axis.of(counts.s_alphabet), Axis.of(counts.x_alphabet))
+    )
+    meaning = explain(problem, solution.channel, private, public)
+    kept = view.share(solution.disclosure, problem.disclosure_ceiling, 1.0)
+    said = view.column_words(kept, meaning)
+    if said:
+        out.print(said)

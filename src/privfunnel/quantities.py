@@ -1,0 +1,46 @@
+"""Amounts of information as people write them: ``60%``, ``0.5 bits``, ``1.2 nats``."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import nats_per
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%|nats?|bits?)?\s*")
+
+
+def parse(text: str, *, ceiling: float, whole: str, name: str, units: str = "nats") -> float:
+    """Read an amount of information as nats.
+
+    Args:
+        text: ``"60%"``, ``"0.9 bits"``, ``"1.2 nats"``, or ``"1.2"`` in ``units``.
+        ceiling: What 100 % is, in nats.
+        whole: What to call it, e.g. ``"H(X)"``.
+        name: What the user calls the amount, for the error.
+        units: Unit of a bare number, ``"nats"`` or ``"bits"``.
+
+    Raises:
+        InvalidInputError: The text cannot be read, or is negative or not finite.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(
+            f"{name} {text!r} cannot be read: give e.g. 60% (of {whole}), '0.9 bits' or 1.2"
+        )
+    value, unit = float(match[1]), match[2] or units
+    nats = (
+        value / 100.0 * ceiling
+        if unit == "%"
+        else value * nats_per("bits" if unit.startswith("bit") else "nats")
+    )
+    if not (math.isfinite(nats) and nats >= 0.0):
+        raise InvalidInputError(f"{name} {text!r} is negative or not finite: give 0 to 100% of {whole}")
+    return nats
+
+
+def bare_number(text: str) -> float | None:
+    """The number where a text is one without a unit, otherwise None."""
+    match = _QUANTITY.fullmatch(text)
+    return float(match[1]) if match is not None and match[2] is None else None
