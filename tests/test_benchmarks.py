@@ -73,7 +73,7 @@ def quick(name: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["global", "growth", "quality", "step", "tables"])
+@pytest.mark.parametrize("name", ["binary", "global", "growth", "quality", "step", "tables"])
 def test_a_benchmark_can_be_rehearsed_and_shown(name: str, tmp_path: Path) -> None:
     if name == "tables":
         pytest.importorskip("duckdb", reason="tables are counted by DuckDB")

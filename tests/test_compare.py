@@ -121,7 +121,7 @@ def test_the_lineup_labels_variants_apart():
     assert set(lineup("dca")) == {"dca-published", "dca-sparse", "dca-repaired"}
     assert set(lineup()) == set(labels())
     named = {name for name, _ in labels().values()}
-    assert named == set(pf.solvers.registry.names()) - {"global", "perfect"}
+    assert named == set(pf.solvers.registry.names()) - {"global", "binary", "perfect"}
     assert set(lineup(["global", pf.RepairedDRS(), pf.Greedy()])) == {
         "global",
         "drs-repaired",

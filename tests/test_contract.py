@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel.errors import MissingExtraError
+from privfunnel.errors import MissingExtraError, SolverError
 from privfunnel.solution import FEASIBILITY, ROUNDING, Solution, Status
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver, TimeLimited
@@ -54,6 +54,14 @@ INSTANCES = ("synthetic-uniform", "synthetic-skewed", "heart-failure", "census-i
 ENDED = (Status.INFEASIBLE, Status.FAILED)
 
 
+def fitted(name: str, instance: str) -> pf.Problem:
+    """An instance; for a solver that wants two private symbols, with all but the first one merged."""
+    problem = pf.instances.load(instance)
+    if registry.load(name).n_s in (None, problem.n_s):
+        return problem
+    return pf.Problem(np.stack([problem.p_sx[0], problem.p_sx[1:].sum(axis=0)]))
+
+
 def run(name: str, problem: pf.Problem, share: float, seed: int = 0) -> Solution:
     try:
         return pf.solve(
@@ -88,7 +96,7 @@ def assert_keeps_the_contract(solution: Solution, wanted: float) -> None:
 @pytest.mark.parametrize("instance", INSTANCES)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_an_instance(name: str, instance: str) -> None:
-    problem = pf.instances.load(instance)
+    problem = fitted(name, instance)
     if problem.n_x > LARGEST.get(name, problem.n_x):
         solution = run(name, problem, 0.6)
         assert solution.status is Status.FAILED
@@ -142,7 +150,7 @@ def configured(name: str) -> Solver:
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.6])
 def test_a_leakage_budget(name: str, share: float) -> None:
-    problem = pf.instances.load("synthetic-skewed")
+    problem = fitted(name, "synthetic-skewed")
     budget = share * problem.leakage_ceiling
     solution, again = (
         pf.solve(problem, leakage=budget, solver=configured(name), throw=False) for _ in range(2)
@@ -158,7 +166,7 @@ def test_a_leakage_budget(name: str, share: float) -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_budget_buys_at_least_what_time_sharing_with_nothing_does(name: str) -> None:
-    problem = pf.instances.load("synthetic-uniform")
+    problem = fitted(name, "synthetic-uniform")
     solver = configured(name)
     solution = pf.solve(problem, leakage=0.5 * problem.leakage_ceiling, solver=solver, throw=False)
     if not solver.free_only:
@@ -167,7 +175,7 @@ def test_a_budget_buys_at_least_what_time_sharing_with_nothing_does(name: str) -
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_trace_answers_every_disclosure_in_order(name: str) -> None:
-    problem = pf.instances.load("synthetic-skewed")
+    problem = fitted(name, "synthetic-skewed")
     wanted = [share * problem.disclosure_ceiling for share in (0.8, 0.3, 0.6)]
     solver = configured(name)
     answers = list(solver.trace(problem, wanted, seed=1))
@@ -184,7 +192,7 @@ def test_a_trace_answers_every_disclosure_in_order(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_traced_curve_is_convex_and_made_of_channels(name: str) -> None:
-    problem = pf.instances.load("synthetic-skewed")
+    problem = fitted(name, "synthetic-skewed")
     curve = pf.trace(problem, points=6, solver=configured(name), throw=False)
     assert curve.complete
     assert curve.solver == name
@@ -199,7 +207,7 @@ def test_a_traced_curve_is_convex_and_made_of_channels(name: str) -> None:
 @pytest.mark.parametrize("name", SOLVERS)
 def test_an_interrupt_ends_a_run_or_leaves_a_part_of_it(name: str) -> None:
     """Whatever a solver hands over, KeyboardInterrupt follows: nobody takes a part for the whole."""
-    problem = pf.instances.load("synthetic-skewed")
+    problem = fitted(name, "synthetic-skewed")
     solver = configured(name)
 
     def stop(_: object) -> None:
@@ -215,7 +223,7 @@ def test_an_interrupt_ends_a_run_or_leaves_a_part_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_what_a_solver_can_do_is_on_its_class(name: str) -> None:
-    problem = pf.instances.load("synthetic-uniform")
+    problem = fitted(name, "synthetic-uniform")
     solver = configured(name)
     assert solver.name == name
     limited = solver.limited(7.0, threads=1)
@@ -224,9 +232,24 @@ def test_what_a_solver_can_do_is_on_its_class(name: str) -> None:
     assert solver.limited(0.0), "a time that is up already is no mistake"
     assert isinstance(solver, TimeLimited) == hasattr(solver, "time_limit")
     if solver.proves:
-        solution = pf.solve(problem, disclosure=0.5, solver=solver)
+        midway = 0.5 * (problem.free_disclosure + problem.disclosure_ceiling)
+        solution = pf.solve(problem, disclosure=midway, solver=solver)
         assert solution.status is Status.OPTIMAL
         assert solution.certificate is not None
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if registry.load(name).n_s is not None])
+def test_a_table_a_solver_is_not_made_for_is_refused_with_advice(name: str) -> None:
+    problem = pf.Problem([[2, 1, 4, 3], [1, 3, 1, 1], [3, 3, 1, 4]])
+    solutions = [
+        pf.solve(problem, disclosure=0.5, solver=name, throw=False),
+        pf.solve(problem, leakage=0.01, solver=name, throw=False),
+    ]
+    for solution in solutions:
+        assert solution.status is Status.FAILED
+        assert "this table has 3: use solver='auto'" in solution.message
+    with pytest.raises(SolverError, match="needs two private symbols"):
+        pf.trace(problem, points=4, solver=name)
 
 
 def test_a_solver_that_defines_neither_solve_nor_trace_is_told_so() -> None:

@@ -88,3 +88,24 @@ def from_posteriors(p_y: Array, p_x_given_y: Array, p_x: Array) -> Array:
     """The channel ``p(y|x) = p(y) p(x|y) / p(x)`` of weights (N,) on posteriors (M, N); rows normalised exactly."""
     channel = p_x_given_y * p_y / p_x[:, None]
     return np.asarray(channel / channel.sum(axis=1, keepdims=True))
+
+
+def to_stored(channel: Any) -> Any:
+    """A channel as files hold it: its rows, or shape, rows, columns and values of the entries of a sparse one."""
+    if isinstance(channel, np.ndarray):
+        return channel.tolist()
+    rows, columns, values = sparse.find(channel)
+    return {
+        "shape": list(channel.shape),
+        "rows": rows.tolist(),
+        "columns": columns.tolist(),
+        "values": values.tolist(),
+    }
+
+
+def from_stored(stored: Any) -> Any:
+    """What :func:`to_stored` wrote."""
+    if not isinstance(stored, dict):
+        return stored
+    places = (stored["rows"], stored["columns"])
+    return sparse.csc_array((stored["values"], places), shape=tuple(stored["shape"]))

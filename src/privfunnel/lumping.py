@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.channels import as_held
+from privfunnel.channels import as_held, from_stored, to_stored
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Point, Problem
@@ -96,20 +97,28 @@ class Lumping:
         """The disclosure of the classes, in nats, that goes with ``disclosure`` nats of X."""
         return min(max(disclosure - self.h_within, 0.0), self.lumped.disclosure_ceiling)
 
-    def lift(self, channel: Array) -> sparse.csc_array:
-        """The channel of X, sparse (M, N), made of a channel p(y|t) of the classes, dense (C, N_T).
+    def lift(self, channel: Channel) -> sparse.csc_array:
+        """The channel of X, sparse (M, N), made of a channel p(y|t) of the classes, (C, N_T).
 
         The leakage is the same, the disclosure larger by H(X|T). Columns come in the order of the class channel's
         outputs, those of one output in the order of its coupling.
         """
-        parts = [self._coupled(column) for column in channel.T if column.any()]
+        columns = sparse.csc_array(channel)
+        columns.eliminate_zeros()
+        columns.sort_indices()
+        ends = columns.indptr
+        parts = [
+            self._coupled(columns.indices[start:end].astype(np.intp), columns.data[start:end])
+            for start, end in pairwise(ends)
+            if end > start
+        ]
         offsets = np.cumsum([0, *(size for _, _, _, size in parts)])
         rows = np.concatenate([rows for rows, _, _, _ in parts])
-        columns = np.concatenate(
+        outputs = np.concatenate(
             [cells + offset for (_, cells, _, _), offset in zip(parts, offsets, strict=False)]
         )
         values = np.concatenate([values for _, _, values, _ in parts])
-        lifted = sparse.csc_array((values, (rows, columns)), shape=(self.problem.n_x, int(offsets[-1])))
+        lifted = sparse.csc_array((values, (rows, outputs)), shape=(self.problem.n_x, int(offsets[-1])))
         return sparse.csc_array(sparse.diags_array(1.0 / lifted.sum(axis=1)) @ lifted)
 
     @cached_property
@@ -123,19 +132,21 @@ class Lumping:
         ends[start[1:] - 1] = 1.0
         return order, start, ends
 
-    def _coupled(self, p_y_given_class: Array) -> tuple[Index, Index, Array, int]:
-        """Rows, cells and probabilities of one output, p(y|t) (C,), and how many cells its coupling has."""
+    def _coupled(self, used: Index, p_y_given_class: Array) -> tuple[Index, Index, Array, int]:
+        """Rows, cells and probabilities of one output, from the k classes it uses and their p(y|t), both (k,).
+
+        The last number is how many cells its coupling has.
+        """
         order, start, ends = self._members
-        used = np.flatnonzero(p_y_given_class > 0.0)
         places = np.concatenate([np.arange(start[t], start[t + 1]) for t in used])
         grid = np.unique(ends[places])
         length = np.diff(grid, prepend=0.0)
         rows, cells, values = [], [], []
-        for t in used:
+        for t, p_y in zip(used, p_y_given_class, strict=True):
             own = start[t] + np.searchsorted(ends[start[t] : start[t + 1]], grid)
             rows.append(order[own])
             cells.append(np.arange(grid.size))
-            values.append(p_y_given_class[t] * length / self.p_x_given_class[order[own]])
+            values.append(p_y * length / self.p_x_given_class[order[own]])
         return np.concatenate(rows), np.concatenate(cells), np.concatenate(values), int(grid.size)
 
 
@@ -187,13 +198,13 @@ class ClassChannel:
 
     Attributes:
         lumping: The classes.
-        channel: p(y|t), shape (C, N_T), rows sum to 1.
+        channel: p(y|t), shape (C, N_T), rows sum to 1; sparse beyond ten million entries.
         share: How often the output is released, with the members coupled to it; nothing is released otherwise. Less
             than 1 only below H(X|T), where the members alone disclose more than was asked for.
     """
 
     lumping: Lumping
-    channel: Array
+    channel: Channel
     share: float = 1.0
 
     @cached_property
@@ -209,7 +220,7 @@ class ClassChannel:
     def most_outputs(self) -> int:
         """At least as many outputs as :attr:`table` has, counted without making it."""
         sizes = np.bincount(self.lumping.classes)
-        return int(sizes @ np.count_nonzero(self.channel, axis=1)) + 1
+        return int(sizes @ np.asarray((self.channel > 0.0).sum(axis=1))) + 1
 
     def evaluate(self) -> Point:
         """Disclosure and leakage in nats.
@@ -229,7 +240,7 @@ class ClassChannel:
         return {
             "classes": self.lumping.classes.tolist(),
             "share": self.share,
-            "class_channel": self.channel.tolist(),
+            "class_channel": to_stored(self.channel),
         }
 
     @classmethod
@@ -249,4 +260,4 @@ class ClassChannel:
             raise InvalidInputError(
                 f"the share {share!r} of the file is no probability: the file was changed"
             )
-        return cls(lumping, lumping.lumped.check_channel(data["class_channel"]), share)
+        return cls(lumping, lumping.lumped.check_channel(from_stored(data["class_channel"])), share)

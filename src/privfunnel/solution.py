@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from privfunnel import cards, measures
+from privfunnel.channels import from_stored, to_stored
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
@@ -90,7 +91,7 @@ class Answer:
         record: The run's history, where it was asked for.
     """
 
-    channel: Array
+    channel: Channel
     status: Status
     slope: float | None = None
     certificate: Certificate | None = None
@@ -129,7 +130,7 @@ class Solution(Stored):
     schema: ClassVar[str] = "privfunnel/solution"
 
     problem: Problem
-    mapping: Array | ClassChannel
+    mapping: Channel | ClassChannel
     disclosure: float
     leakage: float
     lower_bound: float
@@ -226,7 +227,7 @@ class Solution(Stored):
         """The channel as files hold it: its rows, or classes and the channel of the classes."""
         if isinstance(self.mapping, ClassChannel):
             return self.mapping.to_dict()
-        return {"channel": self.mapping.tolist()}
+        return {"channel": to_stored(self.mapping)}
 
     def summary(self) -> dict[str, Any]:
         """The numbers without channel and problem, JSON-ready, in nats."""
@@ -262,12 +263,12 @@ class Solution(Stored):
 
 def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
     """Fields of a :class:`Solution` from its stored summary and channel, the channel re-evaluated."""
-    mapping: Array | ClassChannel
+    mapping: Channel | ClassChannel
     if "classes" in data:
         mapping = ClassChannel.from_dict(data, problem)
         point = mapping.evaluate()
     else:
-        mapping = problem.check_channel(data["channel"])
+        mapping = problem.check_channel(from_stored(data["channel"]))
         point = problem.evaluate(mapping)
     for name, value in (("disclosure", point.disclosure), ("leakage", point.leakage)):
         if abs(float(data[name]) - value) > FEASIBILITY:

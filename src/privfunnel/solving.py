@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from privfunnel import channels, quantities
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
@@ -151,7 +149,6 @@ def lifted(lumping: Lumping, inner: Solution, *, requested: float | None) -> Sol
     """
     if lumping.trivial:
         return inner
-    assert isinstance(inner.mapping, np.ndarray)
     # Below H(X|T) the members alone disclose more than was asked for: release them only some of the time.
     below = requested is not None and requested < lumping.h_within
     share = float(requested or 0.0) / lumping.h_within if below else 1.0

@@ -23,15 +23,18 @@ from privfunnel.certificate.bundle import load_bundle, save_bundle
 from privfunnel.certificate.certificate import Certificate, cell_columns, combine, components, verify_all
 from privfunnel.certificate.checker import LEAF, SHRINK, Case, Proof, check
 from privfunnel.certificate.exclusion import rivalry, rivals
+from privfunnel.certificate.pairs import PairsProof, check_pairs
 
 __all__ = [
     "LEAF",
     "SHRINK",
     "Case",
     "Certificate",
+    "PairsProof",
     "Proof",
     "cell_columns",
     "check",
+    "check_pairs",
     "combine",
     "components",
     "load_bundle",

@@ -13,14 +13,17 @@ import numpy as np
 
 from privfunnel.certificate.certificate import Certificate
 from privfunnel.certificate.checker import Proof
+from privfunnel.certificate.pairs import PairsProof
 from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.storage import PRIVATE, write_whole
 
 SCHEMA = "privfunnel/certificate"
-#: Version 2 has certificates over cells of public symbols; files without them are still written as version 1.
-SCHEMA_VERSION = 2
+#: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs; files without either are still
+#: written as version 1, those without pairs as version 2.
+CELLS_VERSION, SCHEMA_VERSION = 2, 3
 
 _TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
+_PAIR_ARRAYS = ("outer", "inner")
 
 
 def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate]) -> None:
@@ -39,9 +42,12 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
         if certificate.coarsening is not None:
             data[f"{c}.coarsening"] = certificate.coarsening
         if certificate.cells is not None:
-            data[f"{c}.cells"], version = certificate.cells, SCHEMA_VERSION
+            data[f"{c}.cells"], version = certificate.cells, max(version, CELLS_VERSION)
         for t, proof in enumerate(certificate.proofs):
-            data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
+            by_pairs = isinstance(proof, PairsProof)
+            version = SCHEMA_VERSION if by_pairs else version
+            names = _PAIR_ARRAYS if by_pairs else _TREE_ARRAYS
+            data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in names})
     data["count"], data["version"] = np.array(count), np.array(version)
     write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 
@@ -81,8 +87,12 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
 
 def _read(data: Any, c: int) -> Certificate:
     slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
-    proofs = []
+    proofs: list[Proof | PairsProof] = []
     for t, claim in enumerate(data[f"{c}.claims"]):
+        if f"{c}.{t}.outer" in data:
+            outer, inner = (data[f"{c}.{t}.{name}"].astype(np.int32) for name in _PAIR_ARRAYS)
+            proofs.append(PairsProof(claim=float(claim), outer=outer, inner=inner))
+            continue
         q, nu, variable, split, first = (data[f"{c}.{t}.{name}"] for name in _TREE_ARRAYS)
         proofs.append(
             Proof(

@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from privfunnel import measures
 from privfunnel.certificate.checker import LARGEST, Case, Index, Proof, check
+from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -55,7 +56,8 @@ class Certificate:
         slope: μ ≥ 0.
         value: Proved lower bound on min F.
         intercept: The line at R = 0.
-        proofs: One tree a component, in the order of :func:`components`.
+        proofs: One tree a component, in the order of :func:`components`; or one proof by pairs for all of a table
+            with two private symbols.
         coarsening: None, or for each private symbol the group it is merged into, shape (K,): since S' is then a
             function of S, a bound on its leakage is a bound on S's.
         cells: None, or for each public symbol the cell it belongs to, shape (M,). Prices are then equal within a
@@ -67,7 +69,7 @@ class Certificate:
     slope: float
     value: float
     intercept: float
-    proofs: tuple[Proof, ...]
+    proofs: tuple[Proof | PairsProof, ...]
     coarsening: NDArray[np.int32] | None = None
     cells: NDArray[np.int32] | None = None
     _verified: set[str] = field(default_factory=set, init=False, repr=False)
@@ -86,7 +88,7 @@ class Certificate:
         problem: Problem,
         prices: Array,
         slope: float,
-        proofs: Sequence[Proof],
+        proofs: Sequence[Proof | PairsProof],
         coarsening: NDArray[np.int32] | None = None,
         cells: NDArray[np.int32] | None = None,
     ) -> Certificate:
@@ -103,6 +105,7 @@ class Certificate:
         known = self._members.get(problem.fingerprint)
         if known is None:
             prices = self.prices[cells]
+            cells = cells if self.cells is None else self.cells[cells]
             known = Certificate.build(problem, prices, self.slope, self.proofs, self.coarsening, cells)
             self._members[problem.fingerprint] = known
         return known
@@ -162,7 +165,10 @@ class Certificate:
                 arrays.append(groups)
         for proof in self.proofs:
             digest.update(repr(proof.claim).encode())
-            arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
+            if isinstance(proof, PairsProof):
+                arrays += [proof.outer, proof.inner]
+            else:
+                arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
         for array in arrays:
             digest.update(repr((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -244,7 +250,31 @@ def verify_all(problem: Problem, certificates: Iterable[Certificate]) -> None:
                         for groups in (certificate.coarsening, certificate.cells))  # fmt: skip
             alike.setdefault((key[0], key[1]), []).append(certificate)
     for together in alike.values():
-        _verify_alike(problem, together)
+        by_pairs = [c for c in together if any(isinstance(proof, PairsProof) for proof in c.proofs)]
+        for certificate in by_pairs:
+            _verify_pairs(problem, certificate)
+        trees = [c for c in together if c not in by_pairs]
+        if trees:
+            _verify_alike(problem, trees)
+
+
+def _verify_pairs(problem: Problem, certificate: Certificate) -> None:
+    """Verify a certificate that consists of one proof by pairs."""
+    proof = certificate.proofs[0]
+    if len(certificate.proofs) != 1 or not isinstance(proof, PairsProof):
+        raise CertificateError("the certificate mixes trees and pairs: it is damaged")
+    table = _coarsen(problem.p_s_given_x, certificate.coarsening)
+    columns, exact = cell_columns(table, certificate.cells)
+    if not exact:
+        raise CertificateError(
+            "the certificate's cells hold different p(s|x), which pairs cannot prove: it is damaged"
+        )
+    spread = 0.0
+    if certificate.cells is not None:
+        highest = columns[:, certificate.cells]
+        spread = float(np.max((highest - table) / np.where(highest > 0.0, highest, 1.0)))
+    check_pairs(columns, certificate._cell_prices(), certificate.slope, proof, spread)
+    certificate._conclude(problem)
 
 
 def _verify_alike(problem: Problem, together: list[Certificate]) -> None:
@@ -258,7 +288,11 @@ def _verify_alike(problem: Problem, together: list[Certificate]) -> None:
             )
     for number, (s, x) in enumerate(parts):
         columns = np.ascontiguousarray(table[np.ix_(s, x)].T)
-        cases = [Case(prices=c._cell_prices()[x], slope=c.slope, proof=c.proofs[number]) for c in together]
+        trees = [proof for c in together if isinstance(proof := c.proofs[number], Proof)]
+        cases = [
+            Case(prices=c._cell_prices()[x], slope=c.slope, proof=tree)
+            for c, tree in zip(together, trees, strict=True)
+        ]
         check(columns, cases, exclusive=exact)
     for certificate in together:
         certificate._conclude(problem)

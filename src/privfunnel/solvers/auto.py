@@ -11,12 +11,21 @@ from privfunnel import channels
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, ROUNDING, Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.binary.solver import Binary
 from privfunnel.solvers.global_ import Global
+
+#: Tables with two private symbols and more public ones than this go to :class:`Binary`.
+FEW = 64
+#: How the global solver says that its limits came first.
+CUT_SHORT = (Status.TIME_LIMIT, Status.NODE_LIMIT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(TimeLimited):
-    """Closed forms where they decide the point, :class:`Global` where they do not.
+    """Closed forms where they decide the point, :class:`Binary` or :class:`Global` where they do not.
+
+    Two private symbols and more than 64 public ones (classes, where symbols are lumped) are Binary's, and so are points
+    of smaller tables that Global does not finish.
 
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
@@ -39,8 +48,16 @@ class Auto(TimeLimited):
         return self.gap
 
     def warm_up(self) -> None:
-        """Load the global solver's kernels."""
+        """Load the kernels of both solvers."""
         self._global.warm_up()
+        self._binary.warm_up()
+
+    @cached_property
+    def _binary(self) -> Binary:
+        return Binary(gap=self.gap)
+
+    def _prover(self, problem: Problem) -> Global | Binary:
+        return self._binary if problem.n_s == Binary.n_s and problem.n_x > FEW else self._global
 
     @cached_property
     def _global(self) -> Global:
@@ -58,16 +75,24 @@ class Auto(TimeLimited):
         wanted = [float(r) for r in disclosures]
         known = [closed_form(problem, r) for r in wanted]
         rest = [r for r, answer in zip(wanted, known, strict=True) if answer is None]
-        searched = self._global.trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
-        for answer in known:
-            yield next(searched) if answer is None else answer
+        searched = (
+            self._prover(problem).trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
+        )
+        for disclosure, answer in zip(wanted, known, strict=True):
+            found = next(searched) if answer is None else answer
+            if found.status in CUT_SHORT and problem.n_s == Binary.n_s:
+                found = self._binary.solve(problem, disclosure, seed=seed)
+            yield found
         yield from searched  # nothing is left, unless an interrupt waits behind the last answer
 
     def solve_leakage(
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """Most disclosure within ``leakage`` nats."""
-        return self._global.solve_leakage(problem, leakage, seed=seed, progress=progress)
+        answer = self._prover(problem).solve_leakage(problem, leakage, seed=seed, progress=progress)
+        if answer.status in CUT_SHORT and problem.n_s == Binary.n_s:
+            return self._binary.solve_leakage(problem, leakage, seed=seed)
+        return answer
 
 
 def closed_form(problem: Problem, disclosure: float) -> Answer | None:

@@ -60,6 +60,8 @@ class Solver(metaclass=Configured):
     sweeps: ClassVar[bool] = False
     #: Whether it answers only what leaks nothing, up to the free disclosure R0.
     free_only: ClassVar[bool] = False
+    #: How many private symbols a table must have for it; None for any. Other tables it answers with Status.FAILED.
+    n_s: ClassVar[int | None] = None
 
     # What :mod:`.retired` reads. Former name of an option → today's; of one that is gone → what to do instead; options
     # for which None once stood for the default, or for no limit; former value of ``variant`` → its class of today.

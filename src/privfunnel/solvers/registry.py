@@ -15,6 +15,7 @@ from privfunnel.solvers.retired import modernise
 SOLVERS: dict[str, tuple[str, str]] = {
     "auto": ("privfunnel.solvers.auto", "Auto"),
     "global": ("privfunnel.solvers.global_", "Global"),
+    "binary": ("privfunnel.solvers.binary.solver", "Binary"),
     "perfect": ("privfunnel.solvers.perfect", "Perfect"),
     "aem": ("privfunnel.solvers.aem", "AEM"),
     "drs": ("privfunnel.solvers.drs", "DRS"),

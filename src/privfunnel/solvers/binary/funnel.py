@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -113,33 +114,74 @@ def next_slope(low: Support, high: Support, disclosure: float, *, chord: bool) -
     return mean * 6.0 * x * (1.0 - x) + ends
 
 
-def bracket(curve: ClassCurve, disclosure: float, gap: float) -> tuple[Support, Support, Support, int]:
-    """Supports on both sides of ``disclosure``, chord within ``gap`` of the best tangent; that one; how many tried."""
-    low, high = curve.free(), curve.told()
-    best = max(low, high, key=lambda support: support.line(disclosure))
+class Target(NamedTuple):
+    """What is asked of the classes, in nats: a disclosure, or a leakage budget (the other one is None)."""
+
+    disclosure: float | None = None
+    leakage: float | None = None
+
+    def below(self, support: Support) -> bool:
+        """Whether a support's point is on the near side of what is asked."""
+        if self.disclosure is not None:
+            return support.point.disclosure <= self.disclosure
+        return self.leakage is None or support.point.leakage <= self.leakage
+
+    def share(self, low: Support, high: Support) -> float:
+        """How much of ``high`` to time-share with ``low`` to meet it, between 0 and 1."""
+        axis, wanted = (0, self.disclosure) if self.disclosure is not None else (1, self.leakage)
+        width = high.point[axis] - low.point[axis]
+        return min(max(((wanted or 0.0) - low.point[axis]) / width, 0.0), 1.0) if width > 0.0 else 1.0
+
+
+class Bracket(NamedTuple):
+    """Supports on both sides of a target, the share of the far one, the support whose tangent is best, slopes tried."""
+
+    low: Support
+    high: Support
+    share: float
+    best: Support
+    tried: int
+
+
+def bracket(curve: ClassCurve, target: Target, gap: float, known: list[Support] | None = None) -> Bracket:
+    """Supports on both sides of ``target``, chord within ``gap`` of the best tangent.
+
+    Args:
+        curve: The curve of the classes.
+        target: What is asked.
+        gap: In nats.
+        known: Supports found before; those found now are added.
+    """
+    known = [] if known is None else known
+    if not known:
+        known += [curve.free(), curve.told()]
+    low = max(filter(target.below, known), key=lambda support: support.slope, default=known[0])
+    far = [support for support in known if not target.below(support)]
+    high = min(far, key=lambda support: support.slope, default=known[1])
     tried = 0
-    while tried < MOST_SLOPES:
+    while True:
+        share = target.share(low, high)
         width = high.point.disclosure - low.point.disclosure
-        if width <= 0.0 or high.slope - low.slope <= LEAST_SLOPE * EPS:
-            break
-        share = (disclosure - low.point.disclosure) / width
+        at = low.point.disclosure + share * width
         value = (1.0 - share) * low.point.leakage + share * high.point.leakage
-        if value - best.line(disclosure) <= gap:
+        best = max(known, key=lambda support, at=at: support.line(at))  # type: ignore[misc]
+        if tried == MOST_SLOPES or width <= 0.0 or high.slope - low.slope <= LEAST_SLOPE * EPS:
             break
-        slope = next_slope(low, high, disclosure, chord=tried % 2 == 0)
+        if value - best.line(at) <= gap:
+            break
+        slope = next_slope(low, high, at, chord=tried % 2 == 0)
         if not low.slope < slope < high.slope:
             slope = 0.5 * (low.slope + high.slope)
         if slope in (low.slope, high.slope) or slope < LEAST_SLOPE:
             break
         found = curve.at(slope)
+        known.append(found)
         tried += 1
-        if found.line(disclosure) > best.line(disclosure):
-            best = found
-        if found.point.disclosure <= disclosure:
+        if target.below(found):
             low = found
         else:
             high = found
-    return low, high, best, tried
+    return Bracket(low, high, share, best, tried)
 
 
 def proved_line(curve: ClassCurve, support: Support, disclosure: float) -> tuple[float, Array]:
@@ -152,6 +194,12 @@ def proved_line(curve: ClassCurve, support: Support, disclosure: float) -> tuple
     room = support.slope * (curve.h_t - disclosure)
     rounding = 8.0 * EPS * (float(np.sum(np.abs(terms))) + h_s + 8.0 * support.slope * curve.h_t)
     return h_s + math.fsum(terms) - room - rounding, prices
+
+
+def mixed(table: BinaryTable, found: Bracket) -> PairRelease:
+    """The release of symbols that time-shares both ends of a bracket."""
+    ends = ((1.0 - found.share, found.low), (found.share, found.high))
+    return join([(share, expand(table, support.release)) for share, support in ends if share > 0.0])
 
 
 def solve_binary(p_sx: ArrayLike, disclosure: float, *, gap: float = 1e-12) -> BinaryAnswer:
@@ -179,19 +227,17 @@ def solve_binary(p_sx: ArrayLike, disclosure: float, *, gap: float = 1e-12) -> B
         )
     within = max(h_x - curve.h_t, 0.0)  # H(X|class) costs nothing
     target = min(disclosure - within, curve.h_t)
-    low, high, best, tried = bracket(curve, target, gap)
-    width = high.point.disclosure - low.point.disclosure
-    share = min(max((target - low.point.disclosure) / width, 0.0), 1.0) if width > 0.0 else 1.0
-    release = join([(1.0 - share, expand(table, low.release)), (share, expand(table, high.release))])
-    line, prices = proved_line(curve, best, target)
+    found = bracket(curve, Target(disclosure=target), gap)
+    release = mixed(table, found)
+    line, prices = proved_line(curve, found.best, target)
     point = release.point(p_sx)
     return BinaryAnswer(
         release=release,
         disclosure=point.disclosure,
         leakage=point.leakage,
         lower_bound=max(line, 0.0),
-        slope=best.slope if line > 0.0 else 0.0,
+        slope=found.best.slope if line > 0.0 else 0.0,
         prices=prices[table.class_of],
         classes=table.n_classes,
-        slopes_tried=tried,
+        slopes_tried=found.tried,
     )

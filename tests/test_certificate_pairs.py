@@ -1,0 +1,178 @@
+"""Certificates by pairs: they hold for every posterior, and whatever is changed in them is found out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.certificate import Certificate, PairsProof, load_bundle, save_bundle
+from privfunnel.errors import CertificateError
+from privfunnel.measures import entropy
+from privfunnel.solvers.binary.funnel import Target, bracket
+from privfunnel.solvers.binary.solver import Run
+
+NONE = np.zeros(0, dtype=np.int32)
+
+
+def random_problem(seed: int, n_x: int) -> pf.Problem:
+    """Two private symbols; rates near 0 and 1 too."""
+    rng = np.random.default_rng(seed)
+    rates = rng.beta(0.6, 0.6, n_x)
+    p_x = rng.dirichlet(np.ones(n_x))
+    return pf.Problem(np.stack([p_x * (1.0 - rates), p_x * rates]))
+
+
+def proved(problem: pf.Problem, share: float = 0.9, *, crossings: bool = False) -> Certificate:
+    """The certificate of a point of the curve."""
+    run = Run(problem)
+    wanted = Target(disclosure=share * problem.disclosure_ceiling - run.within)
+    certificate = run.certificate(bracket(run.curve, wanted, 1e-12, run.known).best, crossings=crossings)
+    assert certificate is not None
+    return certificate
+
+
+def rebuilt(problem: pf.Problem, certificate: Certificate, **changes: object) -> Certificate:
+    """The certificate with other prices, slope or proof, its line as the builder would claim it."""
+    parts = {
+        "prices": certificate.prices,
+        "slope": certificate.slope,
+        "proofs": certificate.proofs,
+        **changes,
+    }
+    return Certificate.build(
+        problem, parts["prices"], parts["slope"], parts["proofs"], cells=certificate.cells
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("crossings", [False, True])
+@pytest.mark.parametrize("n_x", [2, 3, 12, 60])
+def test_f_is_not_below_the_claim_anywhere_on_a_dense_grid(n_x: int, *, crossings: bool) -> None:
+    problem = random_problem(n_x, n_x)
+    certificate = proved(problem, 0.95, crossings=crossings)
+    weights = np.concatenate(
+        [np.linspace(0.0, 1.0, 401), np.logspace(-12, -2, 60), 1.0 - np.logspace(-12, -2, 60)]
+    )
+    least = np.inf
+    for b in range(n_x):
+        for a in range(b):
+            w = np.zeros((n_x, weights.size))
+            w[b], w[a] = weights, 1.0 - weights
+            image = (problem.p_s_given_x @ w).T
+            f = -entropy(image) + certificate.slope * entropy(w.T) - certificate.prices @ w
+            least = min(least, float(f.min()))
+    assert least >= certificate.value - 1e-15
+    assert least <= 1e-6, "prices of an optimum are tight somewhere"
+
+
+@pytest.mark.parametrize("crossings", [False, True])
+def test_a_raised_price_is_found_out_wherever_it_is(*, crossings: bool) -> None:
+    problem = random_problem(3, 25)
+    certificate = proved(problem, crossings=crossings)
+    for x in range(problem.n_x):
+        prices = certificate.prices.copy()
+        prices[x] += 1e-9
+        with pytest.raises(CertificateError, match="does not prove"):
+            rebuilt(problem, certificate, prices=prices).verify(problem)
+
+
+@pytest.mark.parametrize("factor", [0.9, 0.999])
+def test_a_smaller_slope_is_found_out(factor: float) -> None:
+    problem = random_problem(4, 30)
+    certificate = proved(problem)
+    with pytest.raises(CertificateError, match="does not prove"):
+        rebuilt(problem, certificate, slope=factor * certificate.slope).verify(problem)
+
+
+def test_another_table_and_higher_claims_are_found_out() -> None:
+    problem, other = random_problem(5, 20), random_problem(6, 20)
+    certificate = proved(problem)
+    with pytest.raises(CertificateError, match="another problem"):
+        certificate.verify(other)
+    with pytest.raises(CertificateError, match="does not prove"):
+        replace(certificate, fingerprint=other.fingerprint).verify(other)
+    with pytest.raises(CertificateError, match="claims the line"):
+        replace(certificate, intercept=certificate.intercept + 1e-9).verify(problem)
+    with pytest.raises(CertificateError, match="claims min F"):
+        replace(certificate, value=1e-9).verify(problem)
+    with pytest.raises(CertificateError, match="does not prove"):
+        rebuilt(problem, certificate, proofs=[PairsProof(claim=1e-9, outer=NONE, inner=NONE)]).verify(problem)
+
+
+def test_damaged_numbers_are_found_out() -> None:
+    problem = random_problem(7, 10)
+    certificate = proved(problem)
+    prices = certificate.prices.copy()
+    prices[3] = np.nan
+    for damaged in (
+        replace(certificate, prices=prices),
+        replace(certificate, prices=certificate.prices[:-1].copy()),
+        replace(certificate, slope=float("nan")),
+        replace(certificate, slope=0.0),
+        replace(certificate, proofs=(PairsProof(claim=float("nan"), outer=NONE, inner=NONE),)),
+        replace(
+            certificate, proofs=(PairsProof(claim=-1e-13, outer=NONE, inner=np.zeros(3, dtype=np.int32)),)
+        ),
+        replace(certificate, proofs=(*certificate.proofs, *certificate.proofs)),
+        replace(
+            certificate, cells=np.zeros(10, dtype=np.int32), prices=np.full(10, certificate.prices.min())
+        ),
+    ):
+        with pytest.raises(CertificateError):
+            damaged.verify(problem)
+
+
+def test_three_private_symbols_are_not_proved_by_pairs() -> None:
+    problem = pf.Problem([[2, 1, 4], [1, 3, 1], [3, 3, 1]])
+    proof = PairsProof(claim=-10.0, outer=NONE, inner=NONE)
+    with pytest.raises(CertificateError, match="two private symbols"):
+        Certificate.build(problem, np.full(3, -5.0), 0.5, [proof]).verify(problem)
+    merged = Certificate.build(problem, np.full(3, -5.0), 0.5, [proof], np.array([0, 1, 1], dtype=np.int32))
+    assert merged.verify(problem) == -10.0
+
+
+def test_wrong_crossings_prove_nothing_that_is_false() -> None:
+    problem = random_problem(8, 40)
+    certificate = proved(problem, crossings=True)
+    raised = certificate.prices.copy()
+    raised[7] += 1e-8
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        outer = np.array([rng.integers(0, max(a, 1)) for a in range(40)], dtype=np.int32)
+        inner = np.array([rng.integers(-1, max(a - 1, 0)) for a in range(40)], dtype=np.int32)
+        proof = PairsProof(claim=certificate.value, outer=outer, inner=inner)
+        with pytest.raises(CertificateError):
+            rebuilt(problem, certificate, prices=raised, proofs=[proof]).verify(problem)
+        rebuilt(problem, certificate, proofs=[proof]).verify(problem)  # all pairs are looked at instead
+
+
+def test_it_is_stored_and_read_back(tmp_path: Path) -> None:
+    problem = random_problem(9, 400)
+    solution = pf.solve(problem, disclosure=0.97 * problem.disclosure_ceiling, solver="binary")
+    certificate = solution.certificate
+    assert certificate is not None
+    assert solution.bound_source == "pairs"
+    assert solution.gap <= 1e-10
+    save_bundle(tmp_path / "c.npz", [certificate])
+    (read,) = load_bundle(tmp_path / "c.npz")
+    assert read.verify(problem) == certificate.value
+    assert read.lower_bound(1.0) == certificate.lower_bound(1.0)
+
+
+def test_classes_and_their_members_share_a_proof() -> None:
+    rng = np.random.default_rng(10)
+    counts = rng.integers(1, 5, (2, 300)) * rng.integers(1, 4, 300)
+    problem = pf.Problem(counts)
+    disclosure = 0.5 * (problem.free_disclosure + problem.disclosure_ceiling)
+    lumped, whole = (
+        pf.solve(problem, disclosure=disclosure, solver="binary", lump=lump) for lump in (True, False)
+    )
+    for solution in (lumped, whole):
+        assert solution.status is pf.Status.OPTIMAL
+        assert solution.certificate is not None
+        assert solution.certificate.cells is not None
+        solution.certificate.verify(problem)
+    assert lumped.leakage == pytest.approx(whole.leakage, abs=1e-10)
