@@ -162,6 +162,7 @@ def test_words_say_whom_a_release_exposes_and_what_single_columns_keep(mechanism
     words = found.words()
     assert any(line.startswith("For ") and "of 3,000 people the chance of" in line for line in words)
     assert any(line.startswith("Of single public columns it keeps between") for line in words)
+    assert any(line.startswith("Every row counts as a person of its own") for line in found.limits)
     assert {each.name for each in found.columns} == {"age", "town", "member"}
     assert all(0.0 <= each.share <= 1.0 for each in found.columns)
 

@@ -27,6 +27,8 @@ LIMITS = (
     "Side information that an attacker holds besides the release is outside the guarantee, and so are kept columns; "
     "what these add is measured where the released file is at hand.",
     "Two draws for the same rows tell more than one, even where one tells nothing; draw once.",
+    "Every row counts as a person of its own: where people have several rows, attackers can combine them, and "
+    "intervals and bounds, which take rows as independent, do not hold.",
 )
 
 
