@@ -8,13 +8,14 @@ import pytest
 import privfunnel as pf
 from helpers_kernels import plain
 from privfunnel.solution import stationarity
+from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.global_ import newton, work
 from privfunnel.solvers.global_.branching import branch_and_bound
-from privfunnel.solvers.global_.descents import exchanges
+from privfunnel.solvers.global_.descents import Pricing, exchanges
 from privfunnel.solvers.global_.master import Master, Prices
-from privfunnel.solvers.global_.newton import conditions, invert, moves, refine
-from privfunnel.solvers.global_.search import Limits, Search
-from privfunnel.solvers.posteriors.points import pricing
+from privfunnel.solvers.global_.newton import Blocks, System, conditions, invert, moves, refine
+from privfunnel.solvers.global_.search import Search
+from privfunnel.solvers.posteriors.points import pricing_values
 
 HEART = pf.instances.load("heart-failure")
 
@@ -67,15 +68,16 @@ def test_a_step_is_newtons_on_the_whole_system() -> None:
         jacobian[:, i] = (residual(z + move) - residual(z - move)) / 2e-6
     expected = np.linalg.solve(jacobian, -residual(z))
     for kernel, follow in ((conditions, moves), (plain(conditions), plain(moves))):
-        system, rhs, told, gradient = np.empty((8, 8)), np.empty(8), np.empty(6), np.empty(6)
-        inverse = np.empty((3, 4, 4))
-        worst = kernel(columns, p_x, 0.3, start, symbol, w, r, a, slope, system, rhs, told, gradient, inverse)
-        change = np.linalg.solve(system, rhs)
-        moved = follow(start, symbol, told, gradient, inverse, change, 4)
+        blocks = Blocks(start, symbol, w, r)
+        assert blocks.owner.tolist() == owner.tolist()
+        system = System.room_for(blocks, 4)
+        worst = kernel(Pricing(columns, a, slope), p_x, 0.3, blocks, system)
+        change = np.linalg.solve(system.matrix, system.rhs)
+        moved = follow(blocks, system, change, 4)
         assert np.bincount(owner, moved) == pytest.approx(0.0, abs=1e-12)
         step = np.concatenate([r[owner] * moved + change[5:][owner] * w, change[:4], change[4:5]])
         assert np.allclose(step, expected, rtol=1e-5, atol=1e-6)
-        assert np.allclose(system, system.T)
+        assert np.allclose(system.matrix, system.matrix.T)
         assert worst == pytest.approx(np.abs(residual(z)).max())
 
 
@@ -94,7 +96,7 @@ def test_refined_posteriors_are_optimal_to_the_last_digits(share: float) -> None
     assert after.value <= before.value
     assert after.value == pytest.approx(refined.duals.value, abs=1e-9)
     for part, (_, posteriors) in zip(search.master.parts, refined.used, strict=True):
-        own = pricing(part.p_s_given_x, refined.duals.prices[part.x], refined.duals.slope, posteriors)
+        own = pricing_values(part.p_s_given_x, refined.duals.prices[part.x], refined.duals.slope, posteriors)
         assert own == pytest.approx(0.0, abs=1e-9)  # its prices are those of its posteriors
     # Refining once more changes nothing.
     again = refine(search.master, disclosure, after, search.master.weights())

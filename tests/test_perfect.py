@@ -104,7 +104,7 @@ def test_generated_vertices_agree_with_the_list(monkeypatch: pytest.MonkeyPatch)
     assert generated.proved
     assert generated.disclosure == pytest.approx(listed.disclosure, abs=1e-6)
     assert problem.evaluate(generated.channel).leakage <= 1e-12
-    assert len(generated.parts[0].vertices) < len(listed.parts[0].vertices)
+    assert len(generated.mixtures[0].vertices) < len(listed.mixtures[0].vertices)
     local = free_disclosure(problem, nodes=0)
     assert not local.proved
     assert local.disclosure <= listed.disclosure + 1e-9
@@ -113,8 +113,8 @@ def test_generated_vertices_agree_with_the_list(monkeypatch: pytest.MonkeyPatch)
 def test_too_many_vertices_to_list() -> None:
     rng = np.random.default_rng(1)
     problem = pf.Problem(rng.poisson(4.0, size=(6, 40)).astype(float))
-    silence = polytope.Silence.of(problem.p_s_given_x, problem.p_x)
-    assert silence.n_supports > polytope.MOST_SUPPORTS
+    equations = polytope.PrivateEquations.of(problem.p_s_given_x, problem.p_x)
+    assert equations.n_supports > polytope.MOST_SUPPORTS
     free = free_disclosure(problem, seconds=5.0, nodes=200)
     assert problem.evaluate(free.channel).leakage <= 1e-12
     assert free.disclosure > 0.3 * problem.disclosure_ceiling
@@ -122,7 +122,7 @@ def test_too_many_vertices_to_list() -> None:
 
 @pytest.mark.parametrize("dependence", [1e-2, 1e-4, 1e-6])
 def test_weak_dependence_leaves_as_much_free_as_strong(dependence: float) -> None:
-    # P = t + ε D: the silent posteriors are those of D, whatever ε, so that R0 does not depend on it.
+    # P = t + ε D: the perfectly private posteriors are those of D, whatever ε, so that R0 does not depend on it.
     rng = np.random.default_rng(271)
     p_x = rng.dirichlet(np.ones(7))
     change = rng.standard_normal((4, 7))
@@ -139,10 +139,10 @@ def test_weak_dependence_leaves_as_much_free_as_strong(dependence: float) -> Non
 
 
 def test_a_program_that_cannot_be_solved_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: polytope.Mixture) -> None:
+    def fail(self: polytope.MixtureProgram) -> None:
         raise SolverError("no")
 
-    monkeypatch.setattr(polytope.Mixture, "solve", fail)
+    monkeypatch.setattr(polytope.MixtureProgram, "solve", fail)
     problem = pf.instances.load("heart-failure")
     free = free_disclosure(problem)
     rank = np.linalg.matrix_rank(problem.p_s_given_x)
@@ -151,7 +151,7 @@ def test_a_program_that_cannot_be_solved_claims_nothing(monkeypatch: pytest.Monk
     assert not free.proved
 
 
-def test_more_than_r0_is_told() -> None:
+def test_more_than_r0_is_infeasible() -> None:
     problem = pf.instances.load("heart-failure")
     with pytest.raises(SolverError, match=r"R0 = 1\.56263359"):
         pf.solve(problem, disclosure=2.0, solver="perfect")

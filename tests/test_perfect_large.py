@@ -15,7 +15,7 @@ from privfunnel.cli.curve import free_sentence
 from privfunnel.measures import entropy
 from privfunnel.solvers import perfect
 from privfunnel.solvers.perfect.large import by_pairs, by_split
-from privfunnel.solvers.perfect.polytope import Silence
+from privfunnel.solvers.perfect.polytope import PrivateEquations
 from privfunnel.solvers.perfect.splitting import split
 
 
@@ -33,7 +33,7 @@ def random_problem(rng: np.random.Generator, n_s: int, n_x: int, kind: str) -> p
 @pytest.mark.parametrize("shape", [(2, 3), (3, 3), (3, 40), (4, 300), (9, 120), (6, 4)])
 def test_p_x_is_split_into_private_posteriors_of_few_symbols(shape: tuple[int, int], kind: str) -> None:
     problem = random_problem(np.random.default_rng(sum(shape)), *shape, kind)
-    silence = Silence.of(problem.p_s_given_x, problem.p_x)
+    silence = PrivateEquations.of(problem.p_s_given_x, problem.p_x)
     parts = split(silence.rows, silence.goal, problem.p_x)
     rank = silence.goal.size
     posteriors = parts.posteriors.toarray()
@@ -92,7 +92,7 @@ def test_a_huge_table_is_split_and_says_that_more_may_be_free() -> None:
     free = perfect.free_disclosure(problem)
     assert sparse.issparse(free.channel)
     assert free.disclosure >= problem.disclosure_ceiling - math.log(3) - 1e-9
-    silence = Silence.of(problem.p_s_given_x, problem.p_x)
+    silence = PrivateEquations.of(problem.p_s_given_x, problem.p_x)
     again = by_split(problem, silence.rows, silence.goal)
     assert problem.evaluate(again.channel).disclosure == free.disclosure
     assert not free.proved

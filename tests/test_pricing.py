@@ -14,6 +14,7 @@ from helpers_kernels import Table, plain, simplex_grid
 from privfunnel.certificate import Case, Proof, check, rivalry, rivals
 from privfunnel.errors import CertificateError
 from privfunnel.solvers.global_ import branching, descents, relaxation
+from privfunnel.solvers.global_.descents import Pricing
 from privfunnel.solvers.posteriors import boxes, lp, points
 
 
@@ -27,7 +28,7 @@ def test_knapsack_is_the_linear_program() -> None:
         expected = linprog(cost, A_eq=np.ones((1, n)), b_eq=[1.0], bounds=np.stack([lower, upper], axis=1))
         for kernel in (relaxation.knapsack, plain(relaxation.knapsack)):
             point = np.empty(n)
-            value, price = kernel(cost, lower, upper, point)
+            value, price = kernel(cost, boxes.Box(lower, upper), point)
             assert value == pytest.approx(expected.fun, abs=1e-9)
             assert cost @ point == pytest.approx(value, abs=1e-12)
             reduced = cost - price
@@ -48,9 +49,9 @@ def test_shrink_keeps_every_point_below_the_cutoff() -> None:
 
         least = np.minimum(term(lower), term(upper))
         new_lower, new_upper = lower.copy(), upper.copy()
-        plain(boxes.shrink)(rates, slope, excess, new_lower, new_upper)
+        plain(boxes.shrink)(rates, slope, excess, boxes.Box(new_lower, new_upper))
         again_lower, again_upper = lower.copy(), upper.copy()
-        boxes.shrink(rates, slope, excess, again_lower, again_upper)
+        boxes.shrink(rates, slope, excess, boxes.Box(again_lower, again_upper))
         assert new_lower == pytest.approx(again_lower, abs=1e-14)
         assert new_upper == pytest.approx(again_upper, abs=1e-14)
         w = lower + rng.random((2000, n)) * (upper - lower)
@@ -63,10 +64,10 @@ def test_descent_never_rises() -> None:
     columns = rng.dirichlet(np.ones(3), size=6)
     prices = rng.normal(size=6)
     starts = points.sparse_starts(rng, 40, 6, 4)
-    before = points.pricing(columns.T, prices, 0.3, starts)
-    values = descents.descend_all(columns, prices, 0.3, starts, 30)
+    before = points.pricing_values(columns.T, prices, 0.3, starts)
+    values = descents.descend_all(Pricing(columns, prices, 0.3), starts, 30)
     assert (values <= before + 1e-12).all()
-    assert values == pytest.approx(points.pricing(columns.T, prices, 0.3, starts), abs=1e-6)
+    assert values == pytest.approx(points.pricing_values(columns.T, prices, 0.3, starts), abs=1e-6)
 
 
 def test_exchanges_are_the_best_ones() -> None:
@@ -76,7 +77,7 @@ def test_exchanges_are_the_best_ones() -> None:
     active[0] = np.eye(6)[2]
     for kernel in (descents.exchanges, plain(descents.exchanges)):
         for most in (1, 3):
-            found = kernel(columns, prices, 0.3, active, most)
+            found = kernel(Pricing(columns, prices, 0.3), active, most)
             assert found.sum(axis=1) == pytest.approx(1.0)
             assert len(found) == 5 * most
             for j, w in enumerate(active):
@@ -87,8 +88,8 @@ def test_exchanges_are_the_best_ones() -> None:
                         moved[x] += moved[i]
                         moved[i] = 0.0
                         every.append(moved)
-                best = np.sort(points.pricing(columns.T, prices, 0.3, np.array(every)))[:most]
-                own = points.pricing(columns.T, prices, 0.3, found[j * most : (j + 1) * most])
+                best = np.sort(points.pricing_values(columns.T, prices, 0.3, np.array(every)))[:most]
+                own = points.pricing_values(columns.T, prices, 0.3, found[j * most : (j + 1) * most])
                 assert np.sort(own) == pytest.approx(best, abs=1e-12)
 
 
@@ -98,13 +99,13 @@ def test_branch_and_bound_collects_several_minima() -> None:
     apart = rivals(rivalry(columns), 0.9)
     prices = np.zeros(4)
     # By symmetry the four corners are equally good, and with this slope nothing inside is.
-    corner = float(points.pricing(columns.T, prices, 0.9, np.eye(4))[0])
+    corner = float(points.pricing_values(columns.T, prices, 0.9, np.eye(4))[0])
     for kernel in (branching.branch_and_bound, plain(branching.branch_and_bound)):
-        outcome, *_, found, best = kernel(columns, prices, 0.9, apart, corner + 1e-3, 10_000, 50, 0.2)
-        assert outcome == branching.FOUND
-        assert best == pytest.approx(corner, abs=1e-6)
-        assert sorted(found.argmax(axis=1)) == [0, 1, 2, 3]
-        assert found.max(axis=1) == pytest.approx(1.0, abs=1e-3)
+        explored = kernel(Pricing(columns, prices, 0.9), apart, corner + 1e-3, 10_000, 50, 0.2)
+        assert explored.outcome == branching.FOUND
+        assert explored.best == pytest.approx(corner, abs=1e-6)
+        assert sorted(explored.found.argmax(axis=1)) == [0, 1, 2, 3]
+        assert explored.found.max(axis=1) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_the_lowest_box_comes_first() -> None:
@@ -114,14 +115,14 @@ def test_the_lowest_box_comes_first() -> None:
     ):
         assert least(np.array([3.0, 1.0, 2.0, 1.0, 5.0])) == 3  # the newest of equals
         assert least(np.array([7.0])) == 0
-        stack, promise = np.arange(4), np.array([4.0, 3.0, 2.0, 1.0])
-        boxes = [np.arange(8.0).reshape(4, 2) + shift for shift in (0.0, 10.0, 20.0)]
-        exchange(1, 3, stack, promise, *boxes)
-        assert stack.tolist() == [0, 3, 2, 1]
-        assert promise.tolist() == [4.0, 1.0, 2.0, 3.0]
-        assert [box[[1, 3], 0].tolist() for box in boxes] == [[6.0, 2.0], [16.0, 12.0], [26.0, 22.0]]
-        exchange(2, 2, stack, promise, *boxes)
-        assert stack.tolist() == [0, 3, 2, 1]
+        ends = [np.arange(8.0).reshape(4, 2) + shift for shift in (0.0, 10.0, 20.0)]
+        frontier = branching.Frontier(np.arange(4), np.array([4.0, 3.0, 2.0, 1.0]), *ends)
+        exchange(1, 3, frontier)
+        assert frontier.node.tolist() == [0, 3, 2, 1]
+        assert frontier.promise.tolist() == [4.0, 1.0, 2.0, 3.0]
+        assert [box[[1, 3], 0].tolist() for box in ends] == [[6.0, 2.0], [16.0, 12.0], [26.0, 22.0]]
+        exchange(2, 2, frontier)
+        assert frontier.node.tolist() == [0, 3, 2, 1]
 
 
 @pytest.mark.parametrize("frontier", [0, 3, 1000])
@@ -130,16 +131,14 @@ def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, f
     rng = np.random.default_rng(6)
     columns, prices, slope = rng.dirichlet(np.ones(4), size=8), 0.1 * rng.normal(size=8), 0.1
     starts = np.concatenate([points.sparse_starts(rng, 200, 8, support) for support in range(1, 8)])
-    descents.descend_all(columns, prices, slope, starts, 200)
-    cutoff = float(points.pricing(columns.T, prices, slope, starts).min()) - 1e-3
+    descents.descend_all(Pricing(columns, prices, slope), starts, 200)
+    cutoff = float(points.pricing_values(columns.T, prices, slope, starts).min()) - 1e-3
     apart = rivals(rivalry(columns), slope)
     search = plain(branching.branch_and_bound)
-    outcome, n, q, nu, variable, split, first, *_ = search(
-        columns, prices, slope, apart, cutoff, 10_000, 10, 0.2
-    )
-    assert outcome == branching.PROVED
-    assert n > 10
-    tree = {"q": q, "nu": nu, "variable": variable, "split": split, "first": first}
+    explored = search(Pricing(columns, prices, slope), apart, cutoff, 10_000, 10, 0.2)
+    assert explored.outcome == branching.PROVED
+    assert explored.opened > 10
+    tree = explored.tree._asdict()
     check(columns, [Case(prices=prices, slope=slope, proof=Proof(claim=cutoff - 1e-10, **tree))])
     bold = Case(prices=prices, slope=slope, proof=Proof(claim=cutoff + 1e-2, **tree))
     with pytest.raises(CertificateError, match="does not prove its claim"):
@@ -154,16 +153,16 @@ def test_branch_and_bound_finds_the_grid_minimum() -> None:
             prices, slope = rng.normal(size=3) * 0.3, float(rng.random())
             apart = rivals(rivalry(columns), slope)
             grid = simplex_grid(300)
-            least = float(points.pricing(columns.T, prices, slope, grid).min())
-            assert kernel(columns, prices, slope, apart, least - 1e-3, 10_000, 10, 0.2)[0] == branching.PROVED
-            outcome, *_, found, best = kernel(columns, prices, slope, apart, least + 1e-3, 10_000, 10, 0.2)
-            assert outcome == branching.FOUND
-            assert best < least + 1e-3
-            assert points.pricing(columns.T, prices, slope, found).min() < least + 1e-3
-            assert kernel(columns, prices, slope, apart, least - 1e-3, 1, 10, 0.2)[0] in (
-                branching.PROVED,
-                branching.LIMIT,
-            )
+            least = float(points.pricing_values(columns.T, prices, slope, grid).min())
+            pricing = Pricing(columns, prices, slope)
+            assert kernel(pricing, apart, least - 1e-3, 10_000, 10, 0.2).outcome == branching.PROVED
+            below = kernel(pricing, apart, least + 1e-3, 10_000, 10, 0.2)
+            assert below.outcome == branching.FOUND
+            assert below.best < least + 1e-3
+            assert points.pricing_values(columns.T, prices, slope, below.found).min() < least + 1e-3
+            once = kernel(pricing, apart, least - 1e-3, 1, 10, 0.2)
+            assert once.opened == 1
+            assert once.outcome in (branching.PROVED, branching.LIMIT)
 
 
 class Stalling:
@@ -200,7 +199,7 @@ class Stalling:
 def test_a_stalled_program_is_tried_in_other_ways(works_at: int) -> None:
     model = Stalling(works_at)
     before = dict(model.options)
-    assert lp.run_stubbornly(model) == (works_at <= 4)
+    assert lp.run_robustly(model) == (works_at <= 4)
     assert model.runs == min(works_at, 4)
     assert model.cleared == model.runs - 1
     assert model.options == before

@@ -210,6 +210,8 @@ class ClassChannel:
     @cached_property
     def table(self) -> Channel:
         """p(y|x), shape (M, N): dense up to ten million entries, a SciPy sparse array beyond."""
+        if self.share <= 0.0:
+            return np.ones((self.lumping.problem.n_x, 1))
         lifted = self.lumping.lift(self.channel)
         if self.share < 1.0:
             nothing = sparse.csc_array(np.full((lifted.shape[0], 1), 1.0 - self.share))

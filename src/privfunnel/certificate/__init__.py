@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from privfunnel.certificate.bundle import load_bundle, save_bundle
 from privfunnel.certificate.certificate import Certificate, cell_columns, combine, components, verify_all
-from privfunnel.certificate.checker import LEAF, SHRINK, Case, Proof, check
+from privfunnel.certificate.checker import LEAF, SHRINK, SIMPLEX_SLACK, Case, Proof, check
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 
 __all__ = [
     "LEAF",
     "SHRINK",
+    "SIMPLEX_SLACK",
     "Case",
     "Certificate",
     "PairsProof",

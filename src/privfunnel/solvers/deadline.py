@@ -56,3 +56,18 @@ class Deadline:
     def left(self) -> float:
         """Seconds left, infinite without a limit, never negative."""
         return max(0.0, self.seconds - self.elapsed())
+
+
+@dataclass(frozen=True)
+class Limits(Deadline):
+    """What a search may spend on one point: time, and boxes that it opens.
+
+    Args:
+        nodes: Most boxes to open.
+    """
+
+    nodes: int = field(kw_only=True)
+
+    def restarted(self) -> Limits:
+        """The same limits, from now."""
+        return Limits(self.seconds, self.clock, nodes=self.nodes)

@@ -11,89 +11,94 @@ stored numbers alone, so both must shrink boxes by the same rule.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate import LEAF, SHRINK
 from privfunnel.measures import Array
-from privfunnel.solvers.global_.descents import descend
-from privfunnel.solvers.global_.relaxation import relax
+from privfunnel.solvers.global_.descents import Pricing, descend
+from privfunnel.solvers.global_.relaxation import Workspace, new_workspace, relax
 from privfunnel.solvers.jit import compiled
-from privfunnel.solvers.posteriors.boxes import (
-    copy,
-    exclude,
-    fill_chords,
-    plogp,
-    propagate,
-    shrink,
-    split_hole,
-)
+from privfunnel.solvers.posteriors.boxes import Box, copy, exclude, plogp, propagate, shrink, split_hole
 
-LEAF = -1
-SHRINK = -2
+#: How a search ended: the tree proves the cutoff, posteriors are below it, or the nodes ran out.
 PROVED, FOUND, LIMIT = 0, 1, 2
 #: While fewer boxes are open, the one of the lowest bound comes first, which finds posteriors sooner; beyond, the
 #: newest does, so that memory stays bounded.
 FRONTIER = 1000
+#: Room for boxes beyond these: as the newest comes first, it takes a tree this much deeper to fill it.
+SPARE_DEPTH = 400
+#: Room for nodes at first; it doubles when it is used up.
+FIRST_NODES = 1024
+#: Posteriors that one search collects at most.
+MOST_FOUND = 64
 #: Posteriors of one search this close in total variation are the same.
 SAME = 1e-3
-
-Tree = tuple[int, int, Array, Array, NDArray[np.int32], Array, NDArray[np.int32], Array, float]
-
-
-@compiled
-def loosest_symbol(point: Array, lower: Array, upper: Array, alpha: Array, beta: Array) -> int:
-    """The symbol whose chord is furthest below ``-w log w`` at ``point``."""
-    chosen = 0
-    loosest = -1.0
-    for i in range(point.size):
-        w = min(max(point[i], lower[i]), upper[i])
-        gap = -plogp(w) - alpha[i] - beta[i] * w
-        if gap > loosest and upper[i] > lower[i]:
-            loosest = gap
-            chosen = i
-    return chosen
+#: Steps of the descent from each box's point.
+DESCENT_STEPS = 12
+#: A box that shrinks below this share of its total width is bounded again before it is split.
+WORTH_BOUNDING = 0.7
+#: A split leaves each side at least this share of the interval.
+LEAST_SIDE = 0.2
 
 
-@compiled
-def least_index(values: Array) -> int:
-    """Where the least of some values (n,) is; the last such place."""
-    best = values.size - 1
-    for j in range(values.size - 1, -1, -1):
-        if values[j] < values[best]:
-            best = j
-    return best
+class Tree(NamedTuple):
+    """The nodes' arrays as in :class:`privfunnel.certificate.Proof`, with room for more nodes than there are."""
+
+    q: Array
+    nu: Array
+    variable: NDArray[np.int32]
+    split: Array
+    first: NDArray[np.int32]
 
 
-@compiled
-def bring_up(
-    j: int,
-    top: int,
-    stack: NDArray[np.int64],
-    promise: Array,
-    lowers: Array,
-    uppers: Array,
-    points: Array,
-) -> None:
-    """Exchange open box ``j`` with the one on top, in place."""
-    if j != top:
-        stack[j], stack[top] = stack[top], stack[j]
-        promise[j], promise[top] = promise[top], promise[j]
-        for i in range(lowers.shape[1]):
-            lowers[j, i], lowers[top, i] = lowers[top, i], lowers[j, i]
-            uppers[j, i], uppers[top, i] = uppers[top, i], uppers[j, i]
-            points[j, i], points[top, i] = points[top, i], points[j, i]
+class Frontier(NamedTuple):
+    """The open boxes, one a row: their node (n,), parent's bound (n,), ends and the parent's point, (n, M) each."""
+
+    node: NDArray[np.int64]
+    promise: Array
+    lower: Array
+    upper: Array
+    point: Array
+
+
+class Explored(NamedTuple):
+    """What a search leaves: PROVED, FOUND or LIMIT; the nodes opened; the tree; posteriors (m, M); the least F met."""
+
+    outcome: int
+    opened: int
+    tree: Tree
+    found: Array
+    best: float
 
 
 @compiled
-def is_known(known: Array, point: Array) -> bool:
-    """Whether a posterior (M,) is among some ``known`` ones (n, M)."""
-    for j in range(known.shape[0]):
-        apart = 0.0
-        for i in range(point.size):
-            apart += abs(known[j, i] - point[i])
-        if apart < SAME:
-            return True
-    return False
+def new_tree(size: int, n_s: int) -> Tree:
+    """A tree with room for ``size`` nodes, all leaves; the root's multipliers are those of the uniform p(s)."""
+    q = np.zeros((size, n_s))
+    for k in range(n_s):
+        q[0, k] = -np.log(n_s)
+    return Tree(
+        q, np.zeros(size), np.full(size, LEAF, np.int32), np.zeros((size, 2)), np.zeros(size, np.int32)
+    )
+
+
+@compiled
+def new_frontier(depth: int, n_x: int) -> Frontier:
+    """Room for ``depth`` boxes, the first of which is the whole simplex and belongs to the root."""
+    frontier = Frontier(
+        np.zeros(depth, np.int64),
+        np.zeros(depth),
+        np.zeros((depth, n_x)),
+        np.zeros((depth, n_x)),
+        np.zeros((depth, n_x)),
+    )
+    for i in range(n_x):
+        frontier.upper[0, i] = 1.0
+        frontier.point[0, i] = 1.0 / n_x
+    return frontier
 
 
 @compiled
@@ -115,75 +120,167 @@ def doubled_index(values: NDArray[np.int32], rest: int) -> NDArray[np.int32]:
 
 
 @compiled
+def grown(tree: Tree) -> Tree:
+    """The tree with room for twice as many nodes."""
+    return Tree(
+        doubled(tree.q),
+        doubled(tree.nu.reshape(-1, 1)).reshape(-1),
+        doubled_index(tree.variable, LEAF),
+        doubled(tree.split),
+        doubled_index(tree.first, 0),
+    )
+
+
+@compiled
+def kept(tree: Tree, n: int) -> Tree:
+    """The tree without the room beyond its ``n`` nodes."""
+    return Tree(tree.q[:n], tree.nu[:n], tree.variable[:n], tree.split[:n], tree.first[:n])
+
+
+@compiled
+def least_index(values: Array) -> int:
+    """Where the least of some values (n,) is; the last such place."""
+    best = values.size - 1
+    for j in range(values.size - 1, -1, -1):
+        if values[j] < values[best]:
+            best = j
+    return best
+
+
+@compiled
+def bring_up(j: int, top: int, frontier: Frontier) -> None:
+    """Exchange open box ``j`` with the one on top, in place."""
+    if j != top:
+        node, promise, lower, upper, point = frontier
+        node[j], node[top] = node[top], node[j]
+        promise[j], promise[top] = promise[top], promise[j]
+        for i in range(lower.shape[1]):
+            lower[j, i], lower[top, i] = lower[top, i], lower[j, i]
+            upper[j, i], upper[top, i] = upper[top, i], upper[j, i]
+            point[j, i], point[top, i] = point[top, i], point[j, i]
+
+
+@compiled
+def load(frontier: Frontier, height: int, box: Box, point: Array) -> int:
+    """Copy the box at ``height`` and its point (M,) out; return the node that it belongs to."""
+    copy(box.lower, frontier.lower[height])
+    copy(box.upper, frontier.upper[height])
+    copy(point, frontier.point[height])
+    return int(frontier.node[height])
+
+
+@compiled
+def push(frontier: Frontier, height: int, node: int, bound: float, box: Box, point: Array) -> None:
+    """Put the box of a node on top of the open ones, with its parent's bound and point (M,)."""
+    frontier.node[height] = node
+    frontier.promise[height] = bound
+    copy(frontier.lower[height], box.lower)
+    copy(frontier.upper[height], box.upper)
+    copy(frontier.point[height], point)
+
+
+@compiled
+def adopt(tree: Tree, node: int, first: int, children: int) -> None:
+    """Number the children of a node from ``first`` on; they start with its multipliers."""
+    tree.first[node] = first
+    for child in range(first, first + children):
+        copy(tree.q[child], tree.q[node])
+
+
+@compiled
+def is_known(known: Array, point: Array) -> bool:
+    """Whether a posterior (M,) is among some ``known`` ones (n, M)."""
+    for j in range(known.shape[0]):
+        distance = 0.0
+        for i in range(point.size):
+            distance += abs(known[j, i] - point[i])
+        if distance < SAME:
+            return True
+    return False
+
+
+@compiled
+def total_width(box: Box) -> float:
+    """``Σ_i (u_i − l_i)``."""
+    lower, upper = box
+    width = 0.0
+    for i in range(lower.size):
+        width += upper[i] - lower[i]
+    return width
+
+
+@compiled
+def sum_of_ends(pricing: Pricing, box: Box, price: float, work: Workspace) -> float:
+    """The bound as the checker computes it: the knapsack's value in another order of summation.
+
+    ``work.cost`` (M,) leaves as the rates ``p_i·q - a_i - ν`` of the e_i.
+    """
+    lower, upper = box
+    slope, rates, beta = pricing.slope, work.cost, work.beta
+    bound = price
+    for i in range(rates.size):
+        rates[i] -= slope * beta[i] + price
+        bound += min(
+            rates[i] * lower[i] - slope * plogp(lower[i]), rates[i] * upper[i] - slope * plogp(upper[i])
+        )
+    return bound
+
+
+@compiled
+def loosest_symbol(point: Array, box: Box, alpha: Array, beta: Array) -> int:
+    """The symbol whose chord is furthest below ``-w log w`` at ``point``."""
+    lower, upper = box
+    chosen = 0
+    loosest = -1.0
+    for i in range(point.size):
+        w = min(max(point[i], lower[i]), upper[i])
+        gap = -plogp(w) - alpha[i] - beta[i] * w
+        if gap > loosest and upper[i] > lower[i]:
+            loosest = gap
+            chosen = i
+    return chosen
+
+
+@compiled
+def split_near(w: float, low: float, high: float) -> float:
+    """The place in ``[low, high]`` nearest to ``w`` that leaves both sides wide enough."""
+    margin = LEAST_SIDE * (high - low)
+    return min(max(w, low + margin), high - margin)
+
+
+@compiled
 def branch_and_bound(
-    columns: Array,
-    prices: Array,
-    slope: float,
+    pricing: Pricing,
     rivals: NDArray[np.uint8],
     cutoff: float,
     node_limit: int,
     patience: int,
     tightness: float,
-) -> Tree:
+) -> Explored:
     """Search one component's simplex for ``F(w) < cutoff``.
 
     Args:
-        columns: Pᵀ, (M, K), C-contiguous.
-        prices: a, (M,).
-        slope: μ >= 0.
+        pricing: The function F; its columns C-contiguous.
         rivals: Pairs of symbols that need not be used together, (M, M).
         cutoff: The value to prove or to undercut.
         node_limit: Most nodes to open.
         patience: Nodes, besides as many as it took, to go on collecting after the first posterior below the cutoff.
         tightness: How well each relaxation is solved, see :func:`relax`.
-
-    Returns:
-        ``(outcome, n, q (n, K), nu (n,), variable (n,), split (n, 2), first (n,), found (m, M), best value)``;
-        ``variable`` is LEAF, SHRINK or the symbol split on, ``first`` the first child's number.
     """
-    n_x, n_s = columns.shape
-    depth = FRONTIER + 400
-    q = np.zeros((min(node_limit, 1024) + 2, n_s))
-    nu = np.zeros(q.shape[0])
-    variable = np.full(q.shape[0], LEAF, np.int32)
-    split = np.zeros((q.shape[0], 2))
-    first = np.zeros(q.shape[0], np.int32)
-    stack = np.zeros(depth, np.int64)
-    promise = np.zeros(depth)
-    lowers = np.zeros((depth, n_x))
-    uppers = np.zeros((depth, n_x))
-    points = np.zeros((depth, n_x))
-    found = np.zeros((64, n_x))
-    n_found = 0
-    best = np.inf
-    capacity = n_s + 4
-    atoms = np.zeros((capacity, n_x))
-    images = np.zeros((capacity, n_s))
-    weights = np.zeros(capacity)
-    values = np.zeros(capacity)
-    alpha = np.zeros(n_x)
-    beta = np.zeros(n_x)
-    linear = np.zeros(n_x)
-    cost = np.zeros(n_x)
-    candidate = np.zeros(n_x)
-    image = np.zeros(n_s)
-    lower = np.zeros(n_x)
-    upper = np.zeros(n_x)
-    point = np.zeros(n_x)
-    for k in range(n_s):
-        q[0, k] = -np.log(n_s)
-    for i in range(n_x):
-        uppers[0, i] = 1.0
-        points[0, i] = 1.0 / n_x
-    height = 1
-    n = 1
-    opened = 0
-    waiting = patience
-    outcome = PROVED
+    n_x, n_s = pricing.columns.shape
+    tree = new_tree(min(node_limit, FIRST_NODES) + 2, n_s)
+    frontier = new_frontier(FRONTIER + SPARE_DEPTH, n_x)
+    work = new_workspace(n_x, n_s)
+    box = Box(np.zeros(n_x), np.zeros(n_x))
+    point, candidate, image = np.zeros(n_x), np.zeros(n_x), np.zeros(n_s)
+    found = np.zeros((MOST_FOUND, n_x))
+    n_found, n_nodes, height, opened = 0, 1, 1, 0
+    waiting, best, outcome = patience, np.inf, PROVED
     while height > 0:
         if opened >= node_limit:
             outcome = LIMIT
             break
+        # Whoever has found something looks a little longer: a round of the master program gains from several.
         if n_found > 0:
             waiting -= 1
             if waiting < 0:
@@ -191,48 +288,21 @@ def branch_and_bound(
         height -= 1
         opened += 1
         if height < FRONTIER:
-            bring_up(least_index(promise[: height + 1]), height, stack, promise, lowers, uppers, points)
-        node = stack[height]
-        copy(lower, lowers[height])
-        copy(upper, uppers[height])
-        copy(point, points[height])
-        fill_chords(lower, upper, alpha, beta)
-        const = 0.0
-        for i in range(n_x):
-            const += slope * alpha[i]
-            linear[i] = slope * beta[i] - prices[i]
-        _, price, _ = relax(
-            columns,
-            linear,
-            const,
-            lower,
-            upper,
-            cutoff,
-            tightness,
-            point,
-            q[node],
-            cost,
-            atoms,
-            images,
-            weights,
-            values,
-        )
-        nu[node] = price
-        # The bound as the checker computes it: the knapsack's value in another order of summation.
-        bound = price
-        for i in range(n_x):
-            cost[i] -= slope * beta[i] + price
-            bound += min(
-                cost[i] * lower[i] - slope * plogp(lower[i]), cost[i] * upper[i] - slope * plogp(upper[i])
-            )
+            bring_up(least_index(frontier.promise[: height + 1]), height, frontier)
+        node = load(frontier, height, box, point)
+        # A box whose bound reaches the cutoff is settled: its node stays a leaf.
+        price = relax(pricing, box, point, tree.q[node], cutoff, tightness, work)
+        tree.nu[node] = price
+        bound = sum_of_ends(pricing, box, price, work)
         if bound >= cutoff:
             continue
+        # The relaxation's minimiser is where F may be below the cutoff itself: descend from there.
         copy(candidate, point)
-        score = descend(columns, prices, slope, candidate, image, 12)
+        score = descend(pricing, candidate, image, DESCENT_STEPS)
         best = min(best, score)
         if score < cutoff:
             if not is_known(found[:n_found], candidate):
-                if n_found == found.shape[0]:
+                if n_found == MOST_FOUND:
                     break
                 if n_found == 0:
                     waiting += opened
@@ -241,58 +311,36 @@ def branch_and_bound(
             # This box will never be settled: leave it and look elsewhere. Large ones, early on, hold more than that.
             if opened > patience:
                 continue
-        before = 0.0
-        for i in range(n_x):
-            before += upper[i] - lower[i]
-        shrink(cost, slope, cutoff - bound, lower, upper)
-        exclude(rivals, lower, upper, candidate)
-        if not propagate(lower, upper):
+        # Make it smaller by the checker's three rules; a box that becomes empty is settled too.
+        before = total_width(box)
+        shrink(work.cost, pricing.slope, cutoff - bound, box)
+        exclude(rivals, box, candidate)  # the candidate is only scratch from here on
+        if not propagate(box):
             continue
-        after = 0.0
-        for i in range(n_x):
-            after += upper[i] - lower[i]
-        if n + 2 > q.shape[0]:
-            q = doubled(q)
-            nu = doubled(nu.reshape(-1, 1)).reshape(-1)
-            split = doubled(split)
-            variable = doubled_index(variable, LEAF)
-            first = doubled_index(first, 0)
-        if height + 2 > depth:
+        # Hand the rest to one child, if it is so much smaller that its bound will be better, or else to two.
+        if n_nodes + 2 > tree.nu.size:
+            tree = grown(tree)
+        if height + 2 > frontier.node.size:
             outcome = LIMIT
             break
-        first[node] = n
-        if after < 0.7 * before:
-            variable[node] = SHRINK
-            copy(q[n], q[node])
-            stack[height] = n
-            promise[height] = bound
-            copy(lowers[height], lower)
-            copy(uppers[height], upper)
-            copy(points[height], point)
-            height += 1
-            n += 1
-            continue
-        chosen = loosest_symbol(point, lower, upper, alpha, beta)
-        low = lower[chosen]
-        high = upper[chosen]
-        middle = min(max(point[chosen], low + 0.2 * (high - low)), high - 0.2 * (high - low))
-        left, right = split_hole(cost[chosen], slope, cutoff - bound, low, high, middle)
-        variable[node] = chosen
-        split[node, 0] = left
-        split[node, 1] = right
-        for side in range(2):
-            copy(q[n], q[node])
-            stack[height] = n
-            promise[height] = bound
-            copy(lowers[height], lower)
-            copy(uppers[height], upper)
-            copy(points[height], point)
-            if side == 0:
-                uppers[height, chosen] = left
-            else:
-                lowers[height, chosen] = right
-            height += 1
-            n += 1
+        children = 1
+        if total_width(box) < WORTH_BOUNDING * before:
+            tree.variable[node] = SHRINK
+            push(frontier, height, n_nodes, bound, box, point)
+        else:
+            children = 2
+            symbol = loosest_symbol(point, box, work.alpha, work.beta)
+            low, high = box.lower[symbol], box.upper[symbol]
+            middle = split_near(point[symbol], low, high)
+            left, right = split_hole(work.cost[symbol], pricing.slope, cutoff - bound, low, high, middle)
+            tree.variable[node], tree.split[node, 0], tree.split[node, 1] = symbol, left, right
+            push(frontier, height, n_nodes, bound, box, point)
+            push(frontier, height + 1, n_nodes + 1, bound, box, point)
+            frontier.upper[height, symbol] = left
+            frontier.lower[height + 1, symbol] = right
+        adopt(tree, node, n_nodes, children)
+        height += children
+        n_nodes += children
     if n_found > 0:
         outcome = FOUND
-    return outcome, opened, q[:n], nu[:n], variable[:n], split[:n], first[:n], found[:n_found], best
+    return Explored(outcome, opened, kept(tree, n_nodes), found[:n_found], best)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from privfunnel.certificate import Certificate
 from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
-from privfunnel.solvers.global_.search import Limits, Search
+from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.global_.search import Search
 
 #: Numbers of groups that are tried.
 SIZES = (5, 4, 3, 2)
@@ -26,7 +27,7 @@ def coarsenings(p_sx: Array) -> list[NDArray[np.int32]]:
     """
     groups = np.arange(p_sx.shape[0], dtype=np.int32)
     table = p_sx.copy()
-    found = []
+    coarser = []
     while len(table) > 2:
         best, pair = -1.0, (0, 1)
         for i in range(len(table)):
@@ -42,8 +43,8 @@ def coarsenings(p_sx: Array) -> list[NDArray[np.int32]]:
         groups[groups == j] = i
         groups[groups > j] -= 1
         if len(table) in SIZES:
-            found.append(groups.copy())
-    return found
+            coarser.append(groups.copy())
+    return coarser
 
 
 def coarse_lines(
@@ -54,7 +55,7 @@ def coarse_lines(
     for groups in coarsenings(problem.p_sx):
         merged = np.zeros((int(groups.max()) + 1, problem.n_x))
         np.add.at(merged, groups, problem.p_sx)
-        search = Search(Problem(merged), rng, Limits(seconds=limits.seconds, nodes=limits.nodes))
+        search = Search(Problem(merged), rng, limits.restarted())
         search.close(disclosure, gap)
         _, line = search.bound(disclosure)
         if line is not None:

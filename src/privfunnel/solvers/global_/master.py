@@ -1,7 +1,7 @@
 """The linear program over posteriors, on one live HiGHS model that only ever gains columns.
 
 The columns are posteriors of single components (see :func:`privfunnel.certificate.components`). With C the
-component, which both S and X determine, I(S;Y) = I(C;Y) + I(S;Y|C) and I(X;Y) = I(C;Y) + I(X;Y|C). Telling part of C
+component, which both S and X determine, I(S;Y) = I(C;Y) + I(S;Y|C) and I(X;Y) = I(C;Y) + I(X;Y|C). Revealing some of C
 costs a nat of leakage for a nat of disclosure, the steepest slope a curve can have; all else happens inside components,
 which can be released side by side. So with weights r on component posteriors w and d = I(C;Y),
 
@@ -17,8 +17,9 @@ import numpy as np
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy
 from privfunnel.problem import Problem
-from privfunnel.solvers.posteriors.components import split_problem
-from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_stubbornly
+from privfunnel.solvers.posteriors.assembly import Used
+from privfunnel.solvers.posteriors.components import Part, split_problem
+from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
 from privfunnel.solvers.posteriors.points import entries
 
 
@@ -35,8 +36,12 @@ class Prices:
     value: float
 
 
-#: The weights (n,) of one component's posteriors in use, and the posteriors, (n, M_c).
-Used = tuple[Array, Array]
+#: Decimals to which two posteriors have to agree to be the same column.
+SAME_DECIMALS = 11
+#: Weights of posteriors above this are in use.
+IN_USE = 1e-13
+#: Posteriors that a pool has room for at first.
+FIRST_ROOM = 256
 
 
 class Pool:
@@ -44,7 +49,7 @@ class Pool:
 
     def __init__(self, n_x: int) -> None:
         self.size = 0
-        self._table = np.zeros((256, n_x + 2))
+        self._table = np.zeros((FIRST_ROOM, n_x + 2))
 
     def extend(self, posteriors: Array, cost: Array, resource: Array) -> None:
         """Append posteriors."""
@@ -69,19 +74,18 @@ class Pool:
 
 
 class Master:
-    """The restricted program of one problem."""
+    """The restricted program of one problem; ``parts`` are its components where they are known already."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, parts: list[Part] | None = None) -> None:
         self.problem = problem
-        self.parts = split_problem(problem)
+        self.parts = split_problem(problem) if parts is None else parts
         self.h_c = float(entropy([part.mass for part in self.parts])) if len(self.parts) > 1 else 0.0
         self.columns = np.ascontiguousarray(problem.p_s_given_x.T)
         self.pools = [Pool(part.x.size) for part in self.parts]
         self._known: list[set[bytes]] = [set() for _ in self.parts]
         self._owner: list[tuple[int, int]] = []
-        self._primal = np.zeros(
-            0
-        )  # of the last solution: d and the weights of the posteriors there were then
+        # Of the last solution: d, and the weights of the posteriors there were then.
+        self._primal = np.zeros(0)
         self._lp = new_model(primal=True)
         for p in problem.p_x:
             self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
@@ -100,7 +104,7 @@ class Master:
         """Add posteriors (n, M_c) of a component that are not there yet; return how many were new."""
         new = []
         for w in posteriors:
-            key = np.round(w, 11).tobytes()
+            key = np.round(w, SAME_DECIMALS).tobytes()
             if key not in self._known[component]:
                 self._known[component].add(key)
                 new.append(w)
@@ -130,7 +134,7 @@ class Master:
         n_x = self.problem.n_x
         room = self.problem.disclosure_ceiling - self.h_c - disclosure
         self._lp.changeRowBounds(n_x, -INFINITY, room)
-        if not run_stubbornly(self._lp):
+        if not run_robustly(self._lp):
             status = self._lp.modelStatusToString(self._lp.getModelStatus())
             raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
         solution = self._lp.getSolution()
@@ -139,7 +143,7 @@ class Master:
         return Prices(prices=duals[:n_x], slope=max(-float(duals[n_x]), 0.0), value=value)
 
     @property
-    def told(self) -> float:
+    def revealed(self) -> float:
         """``d = I(C;Y)`` of the last solution, in nats."""
         return max(float(self._primal[0]), 0.0)
 
@@ -147,7 +151,7 @@ class Master:
         """For each component, what the last solution uses."""
         r = self._primal[1:]
         used: list[tuple[list[float], list[int]]] = [([], []) for _ in self.parts]
-        for j in np.flatnonzero(r > 1e-13):
+        for j in np.flatnonzero(r > IN_USE):
             component, place = self._owner[j]
             used[component][0].append(float(r[j]))
             used[component][1].append(place)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
@@ -13,43 +12,53 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_ import branching
-from privfunnel.solvers.global_.descents import descend_all, descend_best, exchanges
-from privfunnel.solvers.global_.master import Master, Prices, Used
+from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
+from privfunnel.solvers.global_.master import Master, Prices
 from privfunnel.solvers.global_.newton import refine
-from privfunnel.solvers.posteriors.assembly import build
-from privfunnel.solvers.posteriors.points import distinct, pricing, sparse_starts, tidy
+from privfunnel.solvers.posteriors.assembly import Used, build
+from privfunnel.solvers.posteriors.components import Part
+from privfunnel.solvers.posteriors.points import distinct, pricing_values, sparse_starts, tidy
 
 #: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
 MARGIN = 1e-10
+#: A point is closed when value and bound are within this share of the gap asked for: rounding needs some.
+CLOSED = 0.95
+#: A proof leaves this share of the gap asked for, so that it also closes the point when the channel is a little worse.
+TARGET = 0.85
+#: A channel's disclosure may fall short of the program's by rounding: aim so much higher, in nats, until it does not.
+AIMS = (2e-10, 2e-9, 2e-8, 2e-7)
 #: Boxes that the first attempt at a proof may open.
 CHUNK = 100_000
 #: Boxes of a component for the coarse proof that is made when the limits came first.
 LAST_BOXES = 20_000
+#: The coarse proof leaves so many times the target, each time more, until it succeeds or says less than nothing.
+COARSER, COARSEST = 4.0, 100.0
+#: Boxes per second are not measured over less than this, in seconds, nor reckoned with for more.
+SHORTEST, LONGEST = 1e-3, 1e6
+#: Nodes that branch and bound goes on for after its first find, and how well it solves its relaxations.
+PATIENCE, TIGHTNESS = 50, 0.2
 #: Posteriors worth less than this share of the gap to be proved are left to the proof: chasing them takes many rounds.
 WORTHWHILE = 0.2
-#: Rounds that lower the value by less than half of the gap to be proved, after which the proof is tried all the same.
+#: Rounds that lower the value by less than this share of the gap to be proved are idle;
+IDLE = 0.5
+#: after so many of them in a row the proof is tried all the same.
 IDLE_ROUNDS = 3
 #: The prices of Newton's method count where no posterior of the pool is below them by more than this, in nats.
 CONSISTENT = 1e-9
-#: Random posteriors to descend from in each round (at least), and exchanges of a symbol for each posterior in use.
-RANDOM_STARTS, EXCHANGES = 30, 2
+#: Random posteriors to descend from in each round: so many or a third of the symbols, but fewer in each of many parts.
+RANDOM_STARTS, STARTS_PER_PART = 30, 3
+#: Exchanges of a symbol for each posterior in use.
+EXCHANGES = 2
+#: How much of the uniform distribution is mixed into a posterior in use, to descend from its neighbourhood.
+SPREAD = 0.1
+#: Steps of a descent.
+DESCENT_STEPS = 60
 #: Of the posteriors in use, at most this many lend their neighbourhood in one round.
 MOST_STARTS = 50
-
-
-@dataclass
-class Limits:
-    """What a search may spend: wall-clock seconds and nodes, shared by all its points."""
-
-    seconds: float
-    nodes: int
-    started: float = field(default_factory=time.perf_counter)
-
-    @property
-    def left(self) -> float:
-        """Seconds left."""
-        return self.seconds - (time.perf_counter() - self.started)
+#: Posteriors that one round adds at most: by local descents, by them in each of many components, by branch and bound.
+MOST_LOCAL, MOST_PER_PART, MOST_EXACT = 100, 20, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +71,23 @@ class Outcome:
 
 
 class Search:
-    """Everything known about one problem's curve: posteriors, proved lines, nodes spent."""
+    """Everything known about one problem's curve: posteriors, proved lines, nodes spent.
 
-    def __init__(self, problem: Problem, rng: Generator, limits: Limits) -> None:
+    ``limits`` are those of the point in work; ``parts`` the problem's components where they are known already.
+    """
+
+    def __init__(
+        self, problem: Problem, rng: Generator, limits: Limits, parts: list[Part] | None = None
+    ) -> None:
         self.problem = problem
         self.rng = rng
         self.limits = limits
-        self.master = Master(problem)
+        self.master = Master(problem, parts)
         self.lines: list[Certificate] = []
         self.nodes = 0
         self.rounds = 0
         self.effort = CHUNK
-        self.rate = 0.0  # boxes a second, as measured
+        self.rate = 0.0  # boxes per second, as measured
         self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
@@ -89,7 +103,7 @@ class Search:
     def improve(self, disclosure: float, rounds: int, threshold: float) -> None:
         """A few rounds of local pricing at ``disclosure``: posteriors, no proof."""
         for _ in range(rounds):
-            if self.limits.left <= 0.0:
+            if self.limits.passed():
                 break
             duals = self.master.solve(disclosure)
             if not self._price_locally(duals, self.master.weights(), threshold):
@@ -99,14 +113,14 @@ class Search:
         """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""
         channel = np.eye(self.problem.n_x)
         self._solve(disclosure)  # adds the refined posteriors
-        for margin in (2e-10, 2e-9, 2e-8, 2e-7):
-            wanted = disclosure + margin
+        for aim in AIMS:
+            wanted = disclosure + aim
             if wanted >= self.problem.disclosure_ceiling:
                 break
             self.master.solve(wanted)
-            d = self.master.told
-            told = d / self.master.h_c if d > 0.0 else 0.0
-            channel = build(self.problem, self.master.parts, self.master.weights(), told, wanted)
+            d = self.master.revealed
+            revealed = d / self.master.h_c if d > 0.0 else 0.0
+            channel = build(self.problem, self.master.parts, self.master.weights(), revealed, wanted)
             if self.problem.evaluate(channel).disclosure >= disclosure:
                 return channel
         return channel
@@ -119,21 +133,21 @@ class Search:
         With ``by_line`` the closed forms do not count: the bound has to come from a certificate.
         """
         allowed = self.nodes + self.limits.nodes
-        target = 0.85 * gap  # what a proof leaves; rounding and the asked-for margin take some of the rest
+        target = TARGET * gap
         value, idle = np.inf, 0
         while True:
             duals, used = self._solve(disclosure)
-            idle = idle + 1 if value - duals.value < 0.5 * target else 0
+            idle = idle + 1 if value - duals.value < IDLE * target else 0
             value = duals.value
             self.rounds += 1
             bound = self.bound(disclosure, by_line=by_line)[0]
             if tell is not None:
                 tell(Progress(value=duals.value, bound=bound))
-            if duals.value - bound <= 0.95 * gap:
+            if duals.value - bound <= CLOSED * gap:
                 return Outcome(duals=duals, status=Status.OPTIMAL)
-            if self.limits.left <= 0.0 or self.nodes >= allowed:
+            if self.limits.passed() or self.nodes >= allowed:
                 self._prove_something(duals, target)
-                status = Status.NODE_LIMIT if self.limits.left > 0.0 else Status.TIME_LIMIT
+                status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
                 return Outcome(duals=duals, status=status)
             if self._price_locally(duals, used, -WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
@@ -171,27 +185,25 @@ class Search:
         many = len(self.master.parts) > 1
         for c, (part, (_, active)) in enumerate(zip(self.master.parts, used, strict=True)):
             n_x, n_s = part.columns.shape
-            starts = RANDOM_STARTS // 8 if many else max(RANDOM_STARTS, n_x // 3)
-            fresh = sparse_starts(self.rng, starts, n_x, n_s + 1)
-            prices = np.ascontiguousarray(duals.prices[part.x])
-            some = active
+            n_random = STARTS_PER_PART if many else max(RANDOM_STARTS, n_x // 3)
+            random = sparse_starts(self.rng, n_random, n_x, n_s + 1)
+            pricing = Pricing(part.columns, np.ascontiguousarray(duals.prices[part.x]), duals.slope)
+            lenders = active
             if len(active) > MOST_STARTS:
-                some = active[self.rng.permutation(len(active))[:MOST_STARTS]]
-            spread = 0.9 * some + 0.1 / n_x
-            near = exchanges(part.columns, prices, duals.slope, np.ascontiguousarray(some), EXCHANGES)
-            known = np.ascontiguousarray(np.concatenate([active, spread, near]))
-            descend_all(part.columns, prices, duals.slope, known, 60)
-            best = descend_best(part.columns, prices, duals.slope, fresh, 60)
-            minima = np.concatenate([known, best])
-            added += self._add(c, minima, prices, duals.slope, threshold, 20 if many else 100)
+                lenders = active[self.rng.permutation(len(active))[:MOST_STARTS]]
+            spread = (1.0 - SPREAD) * lenders + SPREAD / n_x
+            exchanged = exchanges(pricing, np.ascontiguousarray(lenders), EXCHANGES)
+            near = np.ascontiguousarray(np.concatenate([active, spread, exchanged]))
+            descend_all(pricing, near, DESCENT_STEPS)
+            minima = np.concatenate([near, descend_best(pricing, random, DESCENT_STEPS)])
+            added += self._add(c, minima, pricing, threshold, MOST_PER_PART if many else MOST_LOCAL)
         return added
 
-    def _add(
-        self, c: int, posteriors: Array, prices: Array, slope: float, threshold: float, most: int
-    ) -> int:
-        part = self.master.parts[c]
+    def _add(self, c: int, posteriors: Array, pricing: Pricing, threshold: float, most: int) -> int:
+        """Add the best posteriors (n, M_c) of component c whose F is below ``threshold``; how many were new."""
         posteriors = tidy(posteriors)
-        values = pricing(part.p_s_given_x, prices, slope, posteriors)
+        part = self.master.parts[c]
+        values = pricing_values(part.p_s_given_x, pricing.prices, pricing.slope, posteriors)
         good = values < threshold
         return self.master.add(c, distinct(posteriors[good], values[good], most))
 
@@ -200,23 +212,24 @@ class Search:
 
         An attempt that runs out of boxes doubles what the next one may open.
         """
-        in_time = int(min(max(self.rate * min(self.limits.left, 1e6), LAST_BOXES), 1e12))
-        _, limited = self._prove(duals, -target, min(self.effort, allowed - self.nodes, in_time))
+        in_time = max(self.rate * min(self.limits.left(), LONGEST), LAST_BOXES)
+        boxes = int(min(self.effort, allowed - self.nodes, in_time))
+        _, limited = self._prove(duals, -target, boxes)
         if limited:
             self.effort *= 2
 
     def _prove_something(self, duals: Prices, target: float) -> None:
         """When the limits came first: prove the best line that a few boxes allow, coarser and coarser."""
-        cutoff = -4.0 * target
-        while cutoff > -100.0 and not self._prove(duals, cutoff, LAST_BOXES)[0]:
-            cutoff *= 4.0
+        cutoff = -COARSER * target
+        while cutoff > -COARSEST and not self._prove(duals, cutoff, LAST_BOXES)[0]:
+            cutoff *= COARSER
 
     def _prove(self, duals: Prices, cutoff: float, boxes: int) -> tuple[bool, bool]:
         """Try to prove F ≥ cutoff, or else to add posteriors below it: (a line was proved, the boxes ran out)."""
         prices = self.master.global_prices(duals)
-        started, before = time.perf_counter(), self.nodes
+        watch, before = Deadline(), self.nodes
         proofs, limited = self._explore(duals, prices, cutoff, boxes)
-        self.rate = max(self.rate, (self.nodes - before) / max(time.perf_counter() - started, 1e-3))
+        self.rate = max(self.rate, (self.nodes - before) / max(watch.elapsed(), SHORTEST))
         proved = len(proofs) == len(self.master.parts)
         if proved:
             self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
@@ -229,23 +242,17 @@ class Search:
         for c, part in enumerate(self.master.parts):
             own = np.ascontiguousarray(prices[part.x])
             shift = float(duals.prices[part.x[0]] - own[0])
-            outcome, n, q, nu, variable, split, first, found, _ = branching.branch_and_bound(
-                part.columns,
-                own,
-                duals.slope,
-                rivals(part.rivalry, duals.slope),
-                cutoff + shift,
-                boxes,
-                50,
-                0.2,
+            pricing = Pricing(part.columns, own, duals.slope)
+            exclusive = rivals(part.rivalry, duals.slope)
+            explored = branching.branch_and_bound(
+                pricing, exclusive, cutoff + shift, boxes, PATIENCE, TIGHTNESS
             )
-            self.nodes += int(n)
-            if outcome == branching.FOUND:
-                descend_all(part.columns, own, duals.slope, found, 60)
-                self._add(c, found, own, duals.slope, cutoff + shift, 50)
-            elif outcome == branching.LIMIT:
+            self.nodes += int(explored.opened)
+            if explored.outcome == branching.FOUND:
+                descend_all(pricing, explored.found, DESCENT_STEPS)
+                self._add(c, explored.found, pricing, cutoff + shift, MOST_EXACT)
+            elif explored.outcome == branching.LIMIT:
                 limited = True
             else:
-                claim = cutoff + shift - MARGIN
-                proofs.append(Proof(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first))
+                proofs.append(Proof(claim=cutoff + shift - MARGIN, **explored.tree._asdict()))
         return proofs, limited

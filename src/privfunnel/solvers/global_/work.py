@@ -15,16 +15,37 @@ from privfunnel.errors import CertificateError
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.global_.coarsening import coarse_lines
-from privfunnel.solvers.global_.search import Limits, Outcome, Search
+from privfunnel.solvers.global_.search import Outcome, Search
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
+from privfunnel.solvers.posteriors.components import split_problem
 
 if TYPE_CHECKING:
     from privfunnel.solvers.global_ import Global
 
-
-#: Points of a trace, spread over it, that fill the pool before the first one is proved.
-WARM_POINTS = 10
+#: Share of a point's time that perfect privacy may take, where its vertices are too many to list.
+FREE_SHARE = 0.2
+#: Points of a trace, spread over it, that fill the pool before the first one is proved, and rounds for each.
+WARM_POINTS, WARM_ROUNDS = 10, 2
+#: From this close to H(X) on, in nats, X itself is the answer; up to this much beyond R0 perfect privacy is.
+TOP, BOTTOM = 1e-9, 1e-12
+#: Coarser tables are tried where the search left more than this share of the value and so many gaps,
+HOPELESS_SHARE, HOPELESS_GAPS = 0.01, 10.0
+#: each with this share of a point's time and so many boxes, to so many gaps.
+COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
+#: Newton steps towards a leakage budget at most, and the width in nats that is left to none.
+BUDGET_STEPS, BUDGET_WIDTH = 60, 1e-9
+#: A budget is met when this share of the gap, or of the budget if that is less, is left of it;
+UNSPENT = 0.05
+#: steps aim this share of the gap below it, so that the last one ends inside it.
+AIM_BELOW = 0.01
+#: Distances above a disclosure at which a line that rises is looked for: the first, the factor, the last; in nats.
+FIRST_RISE, RISE_FACTOR, LAST_RISE = 1e-6, 10.0, 0.1
+#: A line that rises by less than this per nat bounds no disclosure.
+LEAST_SLOPE = 1e-6
+#: The share of the gap to which such a line is proved.
+RISING = 0.9
 
 
 @functools.cache
@@ -34,7 +55,7 @@ def load_kernels() -> None:
     Closing the gap of a small problem and refining its channel calls each of them with the types that any problem uses.
     """
     problem = Problem([[0.3, 0.2, 0.1], [0.05, 0.1, 0.25]])
-    limits = Limits(seconds=math.inf, nodes=1000)
+    limits = Limits(nodes=1000)
     search = Search(problem, np.random.default_rng(0), limits)
     search.close(0.5 * problem.disclosure_ceiling, 1e-3, by_line=True)
     search.channel(0.5 * problem.disclosure_ceiling)
@@ -56,15 +77,15 @@ class Work:
         if progress is not None:
             progress(Progress(total=total, message="loading the kernels (the first run compiles them)"))
         load_kernels()  # before any clock starts
-        self.free: FreeDisclosure = free_disclosure(
-            problem, seed=seed, seconds=0.2 * options.time_limit, nodes=0
-        )
-        self.search = Search(problem, np.random.default_rng(seed), self._limits())
-        for component, silent in enumerate(self.free.parts):
-            self.search.master.add(component, silent.posteriors)
+        parts = split_problem(problem)
+        seconds = FREE_SHARE * options.time_limit
+        self.free: FreeDisclosure = free_disclosure(problem, seed=seed, seconds=seconds, nodes=0, parts=parts)
+        self.search = Search(problem, np.random.default_rng(seed), self._limits(), parts)
+        for component, mixture in enumerate(self.free.mixtures):
+            self.search.master.add(component, mixture.posteriors)
 
     def _limits(self) -> Limits:
-        return Limits(seconds=self.options.time_limit, nodes=self.options.node_limit)
+        return Limits(self.options.time_limit, nodes=self.options.node_limit)
 
     def warm(self, disclosures: list[float]) -> None:
         """Fill the pool from the easy end of the curve, so that the hard end starts with good posteriors."""
@@ -72,17 +93,17 @@ class Work:
         if len(disclosures) > 1:
             todo = sorted(filter(self._open, disclosures), reverse=True)
             for disclosure in todo[:: max(1, math.ceil(len(todo) / WARM_POINTS))]:
-                self.search.improve(disclosure, rounds=2, threshold=-self.options.gap)
+                self.search.improve(disclosure, rounds=WARM_ROUNDS, threshold=-self.options.gap)
 
     def _open(self, disclosure: float) -> bool:
         """Whether neither end of the curve nor perfect privacy answers for this disclosure."""
-        return self.free.disclosure + 1e-12 < disclosure < self.problem.disclosure_ceiling - 1e-9
+        return self.free.disclosure + BOTTOM < disclosure < self.problem.disclosure_ceiling - TOP
 
     def answer(self, disclosure: float) -> Answer:
         """The answer for one disclosure."""
         started = time.perf_counter()
         before = self.search.nodes
-        if disclosure >= self.problem.disclosure_ceiling - 1e-9:
+        if disclosure >= self.problem.disclosure_ceiling - TOP:
             answer = Answer(channel=channels.identity(self.problem.n_x), status=Status.OPTIMAL)
         elif not self._open(disclosure):
             channel = share_down(self.problem, self.free.channel, disclosure)
@@ -106,10 +127,12 @@ class Work:
 
     def _coarsen(self, disclosure: float, value: float) -> None:
         """Where the search was hopeless within its limits, see what tables with fewer private symbols prove."""
-        if value - self.search.bound(disclosure)[0] <= max(0.01 * value, 10.0 * self.options.gap):
+        gap, rng = self.options.gap, self.search.rng
+        if value - self.search.bound(disclosure)[0] <= max(HOPELESS_SHARE * value, HOPELESS_GAPS * gap):
             return
-        limits = Limits(seconds=0.1 * self.options.time_limit, nodes=min(self.options.node_limit, 500_000))
-        for line in coarse_lines(self.problem, disclosure, 10.0 * self.options.gap, limits, self.search.rng):
+        nodes = min(self.options.node_limit, COARSE_NODES)
+        limits = Limits(COARSE_SHARE * self.options.time_limit, nodes=nodes)
+        for line in coarse_lines(self.problem, disclosure, COARSE_GAPS * gap, limits, rng):
             try:
                 line.verify(self.problem)
             except CertificateError:
@@ -152,13 +175,13 @@ class Work:
         """Newton's method on the convex L(R) = budget: each point is closed, its slope leads to the next."""
         started = time.perf_counter()
         gap = self.options.gap
-        low, high = self.free.disclosure, self.problem.disclosure_ceiling - 1e-9
+        low, high = self.free.disclosure, self.problem.disclosure_ceiling - TOP
         channel = self.free.channel
         guess = min(high, max(low, self.problem.h_x_given_s + budget))
         status = Status.OPTIMAL
         self.search.limits = self._limits()
-        for _ in range(60):
-            if high - low <= 1e-9 or budget <= 0.0:
+        for _ in range(BUDGET_STEPS):
+            if high - low <= BUDGET_WIDTH or budget <= 0.0:
                 break
             outcome = self.search.close(guess, gap, self._tell(guess))
             slope, status = outcome.duals.slope, outcome.status
@@ -166,14 +189,13 @@ class Work:
             value = self.problem.evaluate(refined).leakage
             if value <= budget:
                 low, channel = guess, refined
-                if budget - value <= 0.05 * min(gap, budget):
+                if budget - value <= UNSPENT * min(gap, budget):
                     break
             else:
                 high = guess
             if status is not Status.OPTIMAL:
                 break
-            # Aim a hair below the budget, so that the last step ends inside it.
-            guess += (budget - 0.01 * gap - value) / slope if slope > 0.0 else math.inf
+            guess += (budget - AIM_BELOW * gap - value) / slope if slope > 0.0 else math.inf
             if not low < guess < high:
                 guess = 0.5 * (low + high)
         certificate = self._ceiling(low, budget)
@@ -189,16 +211,14 @@ class Work:
 
     def _ceiling(self, disclosure: float, budget: float) -> Certificate | None:
         """A line that rises through the budget next to ``disclosure``: L(R) ≥ c + μR gives R ≤ (budget − c)/μ."""
-        if (
-            disclosure
-            >= min(self.problem.disclosure_ceiling, self.problem.h_x_given_s + budget) - self.options.gap
-        ):
+        closed_form = min(self.problem.disclosure_ceiling, self.problem.h_x_given_s + budget)
+        if disclosure >= closed_form - self.options.gap:
             return None  # the closed form says it
-        step = 1e-6
-        while step < 0.1 and disclosure + step < self.problem.disclosure_ceiling:
-            outcome = self.search.close(disclosure + step, 0.9 * self.options.gap, by_line=True)
-            if outcome.status is not Status.OPTIMAL or outcome.duals.slope > 1e-6:
+        step = FIRST_RISE
+        while step < LAST_RISE and disclosure + step < self.problem.disclosure_ceiling:
+            outcome = self.search.close(disclosure + step, RISING * self.options.gap, by_line=True)
+            if outcome.status is not Status.OPTIMAL or outcome.duals.slope > LEAST_SLOPE:
                 break
-            step *= 10.0
+            step *= RISE_FACTOR
         rising = [line for line in self.search.lines if line.slope > 0.0]
         return min(rising, key=lambda line: (budget - line.intercept) / line.slope, default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,11 +11,19 @@ from privfunnel import channels
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.options import check_seconds
 from privfunnel.solvers.perfect.large import LISTED_PAIRS, MOST_SEARCHED, Found, by_pairs, by_split
-from privfunnel.solvers.perfect.polytope import Silence, Silent, most_silent
-from privfunnel.solvers.posteriors.assembly import align, release
-from privfunnel.solvers.posteriors.components import split_problem
+from privfunnel.solvers.perfect.polytope import PrivateEquations, PrivateMixture, best_private_mixture
+from privfunnel.solvers.posteriors.assembly import align, channel_of_posteriors
+from privfunnel.solvers.posteriors.components import Part, split_problem
+
+#: R0 counts as proved largest where no channel discloses more by this, in nats.
+PROVED = 1e-6
+#: Requests up to this much beyond R0 count as R0, in nats.
+ROUNDING = 1e-9
+#: Seconds that each component has at least, however long those before it took.
+LEAST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,24 +34,30 @@ class FreeDisclosure:
         disclosure: R0 in nats.
         channel: A channel with that disclosure and leakage 0, shape (M, N); sparse beyond ten million entries.
         upper: No channel with leakage 0 discloses more than this, in nats.
-        parts: The silent posteriors of each component; none where no posteriors were listed or searched.
+        mixtures: The perfectly private posteriors of each component that it is made of; none where
+            no posteriors were listed or searched.
     """
 
     disclosure: float
     channel: Channel
     upper: float
-    parts: tuple[Silent, ...]
+    mixtures: tuple[PrivateMixture, ...]
 
     @property
     def proved(self) -> bool:
         """Whether R0 is proved largest, to a millionth of a nat."""
-        return self.upper - self.disclosure <= 1e-6
+        return self.upper - self.disclosure <= PROVED
 
 
 def free_disclosure(
-    problem: Problem, *, seed: int = 0, seconds: float = 20.0, nodes: int = 100_000
+    problem: Problem,
+    *,
+    seed: int = 0,
+    seconds: float = 20.0,
+    nodes: int = 100_000,
+    parts: list[Part] | None = None,
 ) -> FreeDisclosure:
-    """The largest disclosure with zero leakage that was found, by a linear program over silent posteriors.
+    """The largest disclosure with zero leakage that was found, by a linear program over perfectly private posteriors.
 
     I(S;Y) = 0 iff every posterior satisfies P w = p_s. Components are released side by side, so that R0 is the
     average of theirs: R0 = H(X|C) − Σ_c p(c) min Σ_j r_j H(v_j). Two private symbols have a closed form at any size,
@@ -55,25 +68,26 @@ def free_disclosure(
         seed: Seeds the local search where the vertices are too many to list.
         seconds: Time for that search; the result says whether it was enough to prove R0 largest.
         nodes: Boxes that branch and bound may open a component; 0 leaves the proof out.
+        parts: The components of the problem, where they are known already.
     """
     closed = _without_search(problem)
     if closed is not None:
         return _free(problem, closed)
     rng = np.random.default_rng(seed)
-    parts = split_problem(problem)
-    deadline = time.perf_counter() + seconds
-    silent = []
+    deadline = Deadline(seconds)
+    parts = split_problem(problem) if parts is None else parts
+    mixtures = []
     for part in parts:
-        own = problem.p_x[part.x] / part.mass
-        left = max(deadline - time.perf_counter(), 0.1)
-        silent.append(most_silent(part.p_s_given_x, own, rng, left, nodes))
-    used = [(part.mass * s.weights, s.posteriors) for part, s in zip(parts, silent, strict=True)]
+        p_x = problem.p_x[part.x] / part.mass
+        limits = Limits(max(deadline.left(), LEAST_SECONDS), nodes=nodes)
+        mixtures.append(best_private_mixture(part.p_s_given_x, p_x, rng, limits))
+    used = [(part.mass * m.weights, m.posteriors) for part, m in zip(parts, mixtures, strict=True)]
     weights, posteriors = align(parts, used, 0.0)
-    channel = release(problem, weights, posteriors)
+    channel = channel_of_posteriors(problem, weights, posteriors)
     disclosure = problem.evaluate(channel).disclosure
-    slack = sum(part.mass * s.slack for part, s in zip(parts, silent, strict=True))
+    slack = sum(part.mass * m.slack for part, m in zip(parts, mixtures, strict=True))
     upper = min(disclosure + slack, max(problem.h_x_given_s, disclosure))
-    return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, parts=tuple(silent))
+    return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, mixtures=tuple(mixtures))
 
 
 def _without_search(problem: Problem) -> Found | None:
@@ -85,23 +99,23 @@ def _without_search(problem: Problem) -> Found | None:
         return by_pairs(problem)
     if not huge:
         return None
-    silence = Silence.of(problem.p_s_given_x, problem.p_x)
-    return by_split(problem, silence.rows, silence.goal)
+    equations = PrivateEquations.of(problem.p_s_given_x, problem.p_x)
+    return by_split(problem, equations.rows, equations.goal)
 
 
 def _free(problem: Problem, found: Found) -> FreeDisclosure:
     """A channel found without a search, its posteriors listed where they fit."""
     disclosure = problem.evaluate(found.channel).disclosure
     upper = max(found.upper, disclosure)
-    parts = []
+    mixtures = []
     if isinstance(found.channel, np.ndarray):
         masses = (found.channel * problem.p_x[:, None]).T
         weights = masses.sum(axis=1)
         posteriors = masses / weights[:, None]
         entropy = problem.disclosure_ceiling - disclosure
-        parts = [Silent(weights=weights, posteriors=posteriors, entropy=entropy, slack=upper - disclosure,
+        mixtures = [PrivateMixture(weights=weights, posteriors=posteriors, entropy=entropy, slack=upper - disclosure,
                         vertices=posteriors)]  # fmt: skip
-    return FreeDisclosure(disclosure=disclosure, channel=found.channel, upper=upper, parts=tuple(parts))
+    return FreeDisclosure(disclosure=disclosure, channel=found.channel, upper=upper, mixtures=tuple(mixtures))
 
 
 def share_down(problem: Problem, channel: Channel, disclosure: float) -> Channel:
@@ -145,11 +159,11 @@ class Perfect(TimeLimited):
         return self._answer(problem, free, free.disclosure)
 
     def _answer(self, problem: Problem, free: FreeDisclosure, disclosure: float) -> Answer:
-        told = (
-            "proved largest" if free.proved else f"the largest found; proved to be at most {free.upper:.9g}"
-        )
-        message = f"perfect privacy up to R0 = {free.disclosure:.9g} nats ({told})"
-        if disclosure > free.disclosure + 1e-9:
+        largest = "proved largest"
+        if not free.proved:
+            largest = f"the largest found; proved to be at most {free.upper:.9g}"
+        message = f"perfect privacy up to R0 = {free.disclosure:.9g} nats ({largest})"
+        if disclosure > free.disclosure + ROUNDING:
             return Answer(channel=free.channel, status=Status.INFEASIBLE, message=message)
         channel = share_down(problem, free.channel, disclosure)
         return Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message=message)

@@ -1,10 +1,12 @@
-"""The posteriors that say nothing about S: the polytope ``{w ≥ 0, P w = t}`` of a component, its best vertices."""
+"""The perfectly private posteriors of a component, the polytope ``{w ≥ 0, P w = t}``: its best vertices.
+
+Perfectly private are those that leave p(s) as it is, so that learning Y says nothing about S.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +14,9 @@ from numpy.random import Generator
 
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy, xlogx
+from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.perfect.splitting import split
-from privfunnel.solvers.posteriors.boxes import fill_chords, propagate, shrink
+from privfunnel.solvers.posteriors.boxes import Box, fill_chords, propagate, shrink
 from privfunnel.solvers.posteriors.lp import (
     INFINITY,
     NO_ROWS,
@@ -24,15 +27,36 @@ from privfunnel.solvers.posteriors.lp import (
 )
 from privfunnel.solvers.posteriors.points import distinct, sparse_starts
 
-#: Lists of vertices up to this many candidate supports are made outright.
-MOST_SUPPORTS = 200_000
+#: Lists of vertices up to this many candidate supports are made outright, so many at a time.
+MOST_SUPPORTS, SUPPORTS_AT_A_TIME = 200_000, 20_000
+#: Supports whose determinant is below this share of the largest that columns of their lengths could have are singular.
+SINGULAR = 1e-12
+#: Entries and weights within this of 0 are 0, and a solution is exact where it errs by less.
+ZERO = 1e-12
+#: Decimals to which two vertices agree that are the same, and two that branch and bound happens to meet.
+SAME_DECIMALS, MET_DECIMALS = 9, 7
+
 #: R0 counts as proved when no posterior could improve it by more than this, in nats.
 PROVED = 1e-7
+#: The first level of what a posterior has to gain, in nats, and the factor to the next.
+FIRST_LEVEL, LEVEL_FACTOR = 1e-2, 10.0
+#: Starts of the local search in each round.
+STARTS = 20
+#: Linear minimisations of one local search at most; it ends with one that gains less than ZERO.
+SETTLING_STEPS = 20
+#: Entries are raised to this before −log gives the next cost, and below SETTLED they are left out at the end.
+LEAST_ENTRY, SETTLED = 1e-6, 1e-9
+#: Branch and bound hands over after so many boxes with a posterior below the cutoff.
+MOST_HITS = 10
+#: Intervals narrower than this are not split.
+NARROW = 1e-9
+#: A split leaves each side at least this share of the interval.
+LEAST_SIDE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Silent:
-    """The best mixture of silent posteriors of one component.
+class PrivateMixture:
+    """The best mixture of perfectly private posteriors of one component.
 
     Attributes:
         weights: Probabilities of the posteriors inside the component, shape (n,).
@@ -50,8 +74,8 @@ class Silent:
 
 
 @dataclass(frozen=True, eq=False)
-class Silence:
-    """The equations of a component's silent posteriors, ``rows @ w = goal``, well scaled.
+class PrivateEquations:
+    """The equations of a component's perfectly private posteriors, ``rows @ w = goal``, well scaled.
 
     ``P w = t`` and Σ w = 1 say that ``(P − t) w = 0``. Where S and X are nearly independent the entries of P − t are
     tiny beside those of P, so its row space is taken by an orthonormal basis; directions that are 0 up to the
@@ -66,13 +90,13 @@ class Silence:
     goal: Array
 
     @classmethod
-    def of(cls, p_s_given_x: Array, p_x: Array) -> Silence:
-        """The equations for ``P w = P p_x``, p_x (M,) being a silent posterior itself."""
+    def of(cls, p_s_given_x: Array, p_x: Array) -> PrivateEquations:
+        """The equations for ``P w = P p_x``, p_x (M,) being such a posterior itself."""
         n_s, n_x = p_s_given_x.shape
         target = p_s_given_x @ p_x
         _, sizes, basis = np.linalg.svd(p_s_given_x - target[:, None], full_matrices=False)
         rank = int(np.sum(sizes > 8 * max(n_s, n_x) * np.finfo(float).eps))
-        # p_x is silent exactly: what rounding makes of it, large where P − t is tiny, is taken out of every row.
+        # p_x solves them exactly: what rounding makes of it, large where P − t is tiny, is taken out of every row.
         basis = basis[:rank] - np.outer(basis[:rank] @ p_x / (p_x @ p_x), p_x)
         rows = np.vstack([basis, np.ones((1, n_x))])
         return cls(rows, np.concatenate([np.zeros(rank), np.ones(1)]))
@@ -87,25 +111,24 @@ class Silence:
         """All vertices of ``{w ≥ 0, rows @ w = goal}``, shape (n, M), from every support of rank(P) symbols."""
         rank, n_x = self.rows.shape
         sizes = np.linalg.norm(self.rows, axis=0)
-        found: dict[bytes, Array] = {}
+        vertices: dict[bytes, Array] = {}
         supports = itertools.combinations(range(n_x), rank)
         while True:
-            chunk = np.array(list(itertools.islice(supports, 20_000)), dtype=np.intp)
+            chunk = np.array(list(itertools.islice(supports, SUPPORTS_AT_A_TIME)), dtype=np.intp)
             if chunk.size == 0:
                 break
             systems = np.moveaxis(self.rows[:, chunk], 0, 1)
-            # A determinant as a share of the largest that columns of these lengths could have.
-            solid = np.abs(np.linalg.det(systems)) > 1e-12 * np.prod(sizes[chunk], axis=1)
+            solid = np.abs(np.linalg.det(systems)) > SINGULAR * np.prod(sizes[chunk], axis=1)
             chunk, systems = chunk[solid], systems[solid]
             goals = np.broadcast_to(self.goal, (len(systems), rank))
             values = np.linalg.solve(systems, goals[..., None])[..., 0]
             for support, value in zip(chunk, values, strict=True):
-                if value.min() < -1e-12:
+                if value.min() < -ZERO:
                     continue
                 vertex = np.zeros(n_x)
-                vertex[support] = np.where(value > 1e-12, value, 0.0)
-                found.setdefault(np.round(vertex, 9).tobytes(), vertex)
-        return np.array([self.polish(vertex) for vertex in found.values()]).reshape(-1, n_x)
+                vertex[support] = np.where(value > ZERO, value, 0.0)
+                vertices.setdefault(np.round(vertex, SAME_DECIMALS).tobytes(), vertex)
+        return np.array([self.polish(vertex) for vertex in vertices.values()]).reshape(-1, n_x)
 
     def polish(self, vertex: Array) -> Array:
         """The vertex again, with its equations met to rounding: one correction on its own support."""
@@ -117,7 +140,7 @@ class Silence:
         return np.asarray(out / out.sum())
 
 
-class Mixture:
+class MixtureProgram:
     """Least ``Σ r H(w)`` with ``Σ r w = p_x``, ``r ≥ 0``, over a growing set of posteriors."""
 
     def __init__(self, p_x: Array) -> None:
@@ -132,7 +155,7 @@ class Mixture:
         """Add posteriors (n, M) that are not there yet; return how many were new."""
         new = []
         for w in posteriors:
-            key = np.round(w, 9).tobytes()
+            key = np.round(w, SAME_DECIMALS).tobytes()
             if key not in self._keys:
                 self._keys.add(key)
                 new.append(w)
@@ -147,7 +170,7 @@ class Mixture:
         self._lp.run()
         if not is_optimal(self._lp):
             raise SolverError(
-                "the linear program over silent posteriors could not be solved: report the table"
+                "the linear program over perfectly private posteriors could not be solved: report the table"
             )
         solution = self._lp.getSolution()
         return (
@@ -158,34 +181,34 @@ class Mixture:
 
     def exact_weights(self, weights: Array) -> tuple[Array, Array]:
         """Weights and posteriors in use, with Σ r w = p_x to rounding instead of the solver's tolerance."""
-        used = weights > 1e-12
+        used = weights > ZERO
         posteriors = self.pool[used]
         r = np.linalg.lstsq(posteriors.T, self.p_x, rcond=None)[0]
-        good = r.min() > -1e-12 and np.abs(posteriors.T @ r - self.p_x).max() < 1e-12
+        good = r.min() > -ZERO and np.abs(posteriors.T @ r - self.p_x).max() < ZERO
         r = np.maximum(r, 0.0) if good else weights[used]
         return r / r.sum(), posteriors
 
 
 class Polytope:
-    """Linear minimisation over silent posteriors in a box ``l ≤ w ≤ u``, on one live model."""
+    """Linear minimisation over perfectly private posteriors in a box ``l ≤ w ≤ u``, on one live model."""
 
-    def __init__(self, silence: Silence) -> None:
-        self.silence = silence
-        self.columns = np.ascontiguousarray(silence.rows.T)
+    def __init__(self, equations: PrivateEquations) -> None:
+        self.equations = equations
+        self.columns = np.ascontiguousarray(equations.rows.T)
         n_x = len(self.columns)
         self._every = np.arange(n_x, dtype=np.int32)
         self._lp = new_model()
         for _ in range(n_x):
             self._lp.addCol(0.0, 0.0, 1.0, 0, NO_ROWS, NO_VALUES)
-        for row, goal in zip(silence.rows, silence.goal, strict=True):
+        for row, goal in zip(equations.rows, equations.goal, strict=True):
             used = np.flatnonzero(row).astype(np.int32)
             self._lp.addRow(float(goal), float(goal), used.size, used, row[used])
 
-    def minimise(self, cost: Array, lower: Array, upper: Array) -> tuple[Array, Array] | None:
+    def minimise(self, cost: Array, box: Box) -> tuple[Array, Array] | None:
         """Minimiser (M,) and multipliers of the equations; None where the box misses the polytope."""
         n_x = cost.size
         self._lp.changeColsCost(n_x, self._every, cost)
-        self._lp.changeColsBounds(n_x, self._every, lower, upper)
+        self._lp.changeColsBounds(n_x, self._every, box.lower, box.upper)
         self._lp.run()
         if not is_optimal(self._lp):
             return None
@@ -194,110 +217,124 @@ class Polytope:
 
     def settle(self, prices: Array, start: Array) -> Array:
         """A vertex where the concave ``H(w) − prices·w`` is locally least: repeated linear minimisation."""
-        zero, one = np.zeros(start.size), np.ones(start.size)
+        everywhere = Box(np.zeros(start.size), np.ones(start.size))
         w, value = start, np.inf
-        for _ in range(20):
-            cost = -np.log(np.maximum(w, 1e-6)) - prices
-            step = self.minimise(cost, zero, one)
+        for _ in range(SETTLING_STEPS):
+            cost = -np.log(np.maximum(w, LEAST_ENTRY)) - prices
+            step = self.minimise(cost, everywhere)
             if step is None:
                 break
             new = float(entropy(step[0]) - prices @ step[0])
-            if new >= value - 1e-12:
+            if new >= value - ZERO:
                 break
             w, value = step[0], new
-        return self.silence.polish(np.where(w > 1e-9, w, 0.0))
+        return self.equations.polish(np.where(w > SETTLED, w, 0.0))
 
-    def explore(self, prices: Array, cutoff: float, deadline: float, nodes: int) -> tuple[bool, Array, int]:
+    def explore(
+        self, prices: Array, cutoff: float, deadline: Deadline, nodes: int
+    ) -> tuple[bool, Array, int]:
         """Branch and bound on ``H(w) − prices·w``: is it ≥ ``cutoff`` everywhere, vertices below it, boxes opened.
 
         The bound of a box is recomputed from the multipliers by hand, so the program's tolerance cannot spoil it.
         """
         n_x = prices.size
-        stack = [(np.zeros(n_x), np.ones(n_x))]
-        found: dict[bytes, Array] = {}
+        stack = [Box(np.zeros(n_x), np.ones(n_x))]
+        met: dict[bytes, Array] = {}
         alpha, beta = np.empty(n_x), np.empty(n_x)
         opened = hits = 0
-        while stack and hits < 10 and opened < nodes and time.perf_counter() < deadline:
+        while stack and hits < MOST_HITS and opened < nodes and not deadline.passed():
             opened += 1
-            lower, upper = stack.pop()
-            fill_chords(lower, upper, alpha, beta)
-            step = self.minimise(beta - prices, lower, upper)
+            box = stack.pop()
+            fill_chords(box, alpha, beta)
+            step = self.minimise(beta - prices, box)
             if step is None:
                 if is_infeasible(self._lp):
                     continue
-                stack.append((lower, upper))  # a program that could not be solved proves nothing
+                stack.append(box)  # a program that could not be solved proves nothing
                 break
-            w, y = step
-            rates = -self.columns @ y - prices
-            ends = np.minimum(rates * lower - xlogx(lower), rates * upper - xlogx(upper))
-            bound = float(y @ self.silence.goal + ends.sum())
+            w, multipliers = step
+            rates, bound = self._bound(prices, multipliers, box)
             if bound >= cutoff:
                 continue
             if float(entropy(w) - prices @ w) < cutoff:
                 vertex = self.settle(prices, w)
-                found.setdefault(np.round(vertex, 7).tobytes(), vertex)
+                met.setdefault(np.round(vertex, MET_DECIMALS).tobytes(), vertex)
                 hits += 1
-            shrink(rates, 1.0, cutoff - bound, lower, upper)
-            if not propagate(lower, upper):
-                continue
-            gap = -xlogx(w) - alpha - beta * w
-            i = int(np.argmax(np.where(upper - lower > 1e-9, gap, -1.0)))
-            middle = float(np.clip(w[i], 0.8 * lower[i] + 0.2 * upper[i], 0.2 * lower[i] + 0.8 * upper[i]))
-            left, right = upper.copy(), lower.copy()
-            left[i], right[i] = middle, middle
-            stack += [(lower, left), (right, upper)]
-        return not (found or stack), np.array(list(found.values())).reshape(-1, n_x), opened
+            shrink(rates, 1.0, cutoff - bound, box)
+            if propagate(box):
+                stack += _split(box, w, -xlogx(w) - alpha - beta * w)
+        return not (met or stack), np.array(list(met.values())).reshape(-1, n_x), opened
+
+    def _bound(self, prices: Array, multipliers: Array, box: Box) -> tuple[Array, float]:
+        """The rates (M,) of ``H(w) − prices·w`` less the equations' multiples, and what they prove over a box."""
+        lower, upper = box
+        rates = -self.columns @ multipliers - prices
+        ends = np.minimum(rates * lower - xlogx(lower), rates * upper - xlogx(upper))
+        return rates, float(multipliers @ self.equations.goal + ends.sum())
 
 
-def most_silent(p_s_given_x: Array, p_x: Array, rng: Generator, seconds: float, nodes: int) -> Silent:
-    """The mixture of silent posteriors of one component, of total p_x (M,), with the least entropy.
+def _split(box: Box, w: Array, gaps: Array) -> list[Box]:
+    """Two halves of a box, split near ``w`` (M,) at the symbol whose chord has the widest of ``gaps`` (M,)."""
+    lower, upper = box
+    i = int(np.argmax(np.where(upper - lower > NARROW, gaps, -1.0)))
+    most = 1.0 - LEAST_SIDE
+    middle = float(
+        np.clip(w[i], most * lower[i] + LEAST_SIDE * upper[i], LEAST_SIDE * lower[i] + most * upper[i])
+    )
+    left, right = upper.copy(), lower.copy()
+    left[i], right[i] = middle, middle
+    return [Box(lower, left), Box(right, upper)]
+
+
+def best_private_mixture(p_s_given_x: Array, p_x: Array, rng: Generator, limits: Limits) -> PrivateMixture:
+    """The mixture of perfectly private posteriors of one component, of total p_x (M,), with the least entropy.
 
     Lists the vertices where that is affordable, and generates them by column generation otherwise: local search first,
-    branch and bound over at most ``nodes`` boxes when it finds no more. It starts from a split of p_x into vertices, so
-    that the entropy is at most log rank(P) however short the search is.
+    branch and bound when it finds no more. It starts from a split of p_x into vertices, so that the entropy is at most
+    log rank(P) however short the search is.
     """
-    silence = Silence.of(p_s_given_x, p_x)
-    mixture = Mixture(p_x)
-    mixture.add(p_x[None, :])
-    floor = split(silence.rows, silence.goal, p_x)
+    equations = PrivateEquations.of(p_s_given_x, p_x)
+    program = MixtureProgram(p_x)
+    program.add(p_x[None, :])
+    floor = split(equations.rows, equations.goal, p_x)
     try:
-        if silence.n_supports <= MOST_SUPPORTS:
-            mixture.add(silence.vertices())
+        if equations.n_supports <= MOST_SUPPORTS:
+            program.add(equations.vertices())
             slack = 0.0
         else:
-            mixture.add(floor.posteriors.toarray())
-            slack = _generate(mixture, Polytope(silence), rng, time.perf_counter() + seconds, nodes)
-        value, weights, _ = mixture.solve()
-        r, posteriors = mixture.exact_weights(weights)
+            program.add(floor.posteriors.toarray())
+            slack = _generate(program, Polytope(equations), rng, limits)
+        value, weights, _ = program.solve()
+        r, posteriors = program.exact_weights(weights)
     except SolverError:  # a table at the edge of double precision: nothing is proved, but p_x can be split
         r, posteriors, slack = floor.weights, floor.posteriors.toarray(), math.inf
         value = float(r @ entropy(posteriors))
-    return Silent(weights=r, posteriors=posteriors, entropy=value, slack=slack, vertices=mixture.pool)
+    return PrivateMixture(weights=r, posteriors=posteriors, entropy=value, slack=slack, vertices=program.pool)
 
 
-def _generate(mixture: Mixture, polytope: Polytope, rng: Generator, deadline: float, nodes: int) -> float:
+def _generate(program: MixtureProgram, polytope: Polytope, rng: Generator, limits: Limits) -> float:
     """Add vertices until none improves by 1e-7 nats or the limits stop it; return what is left to gain at most.
 
     Coarse levels first: a vertex that gains little is not worth finding while others gain much, and each level that is
     settled bounds what is left.
     """
-    n_x = mixture.p_x.size
-    slack, level = math.inf, 1e-2
-    while time.perf_counter() < deadline:
-        _, _, prices = mixture.solve()
-        starts = sparse_starts(rng, 20, n_x, n_x // 2 + 1)
+    n_x = program.p_x.size
+    slack, level, nodes = math.inf, FIRST_LEVEL, limits.nodes
+    while not limits.passed():
+        _, _, prices = program.solve()
+        starts = sparse_starts(rng, STARTS, n_x, n_x // 2 + 1)
         settled = np.array([polytope.settle(prices, start) for start in starts])
         values = entropy(settled) - settled @ prices
-        good = values < -level / 10.0
-        if mixture.add(distinct(settled[good], values[good], 20)):
+        good = values < -level / LEVEL_FACTOR
+        if program.add(distinct(settled[good], values[good], STARTS)):
             continue
-        none_below, found, opened = polytope.explore(prices, -level, deadline, nodes)
+        none_below, below, opened = polytope.explore(prices, -level, limits, nodes)
         nodes -= opened
         if none_below:
             slack = level
             if level <= PROVED:
                 break
-            level = max(level / 10.0, PROVED)
-        elif not mixture.add(found):
+            level = max(level / LEVEL_FACTOR, PROVED)
+        elif not program.add(below):
             break
     return slack

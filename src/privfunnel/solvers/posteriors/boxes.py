@@ -5,14 +5,26 @@ The certificate checker applies the same rules to the stored tree, so that both 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate import SIMPLEX_SLACK
 from privfunnel.measures import Array
 from privfunnel.solvers.jit import compiled
 
-SLACK = 1e-12
-TINY = 1e-300
+#: Intervals narrower than this have no chord that rounding would not spoil: a constant below both ends takes its place.
+NARROW = 1e-13
+#: Secant steps towards each end of the hole that a split leaves out.
+HOLE_STEPS = 3
+
+
+class Box(NamedTuple):
+    """Posteriors w with ``lower ≤ w ≤ upper``, both (M,)."""
+
+    lower: Array
+    upper: Array
 
 
 @compiled
@@ -31,13 +43,14 @@ def copy(target: Array, source: Array) -> None:
 
 
 @compiled
-def fill_chords(lower: Array, upper: Array, alpha: Array, beta: Array) -> None:
+def fill_chords(box: Box, alpha: Array, beta: Array) -> None:
     """Chords ``alpha_i + beta_i w`` of ``-w log w`` on ``[lower_i, upper_i]``; all arrays (M,)."""
+    lower, upper = box
     for i in range(lower.size):
         low = -plogp(lower[i])
         high = -plogp(upper[i])
         width = upper[i] - lower[i]
-        if width > 1e-13:
+        if width > NARROW:
             beta[i] = (high - low) / width
             alpha[i] = low - beta[i] * lower[i]
         else:
@@ -46,11 +59,12 @@ def fill_chords(lower: Array, upper: Array, alpha: Array, beta: Array) -> None:
 
 
 @compiled
-def shrink(rates: Array, slope: float, excess: float, lower: Array, upper: Array) -> None:
+def shrink(rates: Array, slope: float, excess: float, box: Box) -> None:
     """Cut off, in place, the ends of ``[lower_i, upper_i]`` where ``e_i`` alone lifts the bound by ``excess``.
 
     ``rates`` (M,) are ``p_i·q - a_i - ν``. Two secant steps on the concave ``e_i``: each lands on the safe side.
     """
+    lower, upper = box
     for i in range(rates.size):
         low = lower[i]
         high = upper[i]
@@ -75,17 +89,19 @@ def shrink(rates: Array, slope: float, excess: float, lower: Array, upper: Array
 
 
 @compiled
-def exclude(rivals: NDArray[np.uint8], lower: Array, upper: Array, before: Array) -> None:
+def exclude(rivals: NDArray[np.uint8], box: Box, before: Array) -> None:
     """Use in place that rivals are not used together: see :func:`privfunnel.certificate.rivals`.
 
     A symbol with a rival that is surely used is not; nor is one that cannot carry the whole posterior with its allies.
     ``before`` (M,) is scratch.
     """
+    lower, upper = box
     for i in range(lower.size):
         if lower[i] > 0.0:
             for j in range(lower.size):
                 if rivals[i, j]:
                     upper[j] = 0.0
+    # All sums are of the ends as the first rule left them, as the checker takes them.
     copy(before, upper)
     for i in range(lower.size):
         if upper[i] > 0.0:
@@ -93,13 +109,14 @@ def exclude(rivals: NDArray[np.uint8], lower: Array, upper: Array, before: Array
             for j in range(lower.size):
                 if not rivals[i, j]:
                     reach += before[j]
-            if reach < 1.0 - SLACK:
+            if reach < 1.0 - SIMPLEX_SLACK:
                 upper[i] = 0.0
 
 
 @compiled
-def propagate(lower: Array, upper: Array) -> bool:
+def propagate(box: Box) -> bool:
     """Use ``Σ w = 1`` on the box, in place; False when the box misses the simplex."""
+    lower, upper = box
     total_low = 0.0
     total_high = 0.0
     for i in range(lower.size):
@@ -107,11 +124,11 @@ def propagate(lower: Array, upper: Array) -> bool:
             return False
         total_low += lower[i]
         total_high += upper[i]
-    if total_low > 1.0 + SLACK or total_high < 1.0 - SLACK:
+    if total_low > 1.0 + SIMPLEX_SLACK or total_high < 1.0 - SIMPLEX_SLACK:
         return False
     for i in range(lower.size):
-        high = lower[i] + (1.0 - total_low) + SLACK
-        low = upper[i] - (total_high - 1.0) - SLACK
+        high = lower[i] + (1.0 - total_low) + SIMPLEX_SLACK
+        low = upper[i] - (total_high - 1.0) - SIMPLEX_SLACK
         if high < upper[i]:
             upper[i] = high
         if low > lower[i]:
@@ -137,7 +154,7 @@ def split_hole(
     right = middle
     at_left = at_middle
     at_right = at_middle
-    for _ in range(3):
+    for _ in range(HOLE_STEPS):
         if at_low < goal:
             left = low + (left - low) * ((goal - at_low) / (at_left - at_low))
             at_left = rate * left - slope * plogp(left)

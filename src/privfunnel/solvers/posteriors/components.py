@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,24 @@ from privfunnel.problem import Problem
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """One component: its symbols, its p(s|x), the transpose the kernels want, and when symbols exclude each other."""
+    """One component C = c.
+
+    Attributes:
+        x: Its public symbols, shape (M_c,).
+        p_s_given_x: P of these and its private symbols, shape (K_c, M_c).
+        columns: Pᵀ, C-contiguous, which the kernels want.
+        mass: p(c).
+    """
 
     x: NDArray[np.intp]
     p_s_given_x: Array
     columns: Array
     mass: float
-    rivalry: Array
+
+    @cached_property
+    def rivalry(self) -> Array:
+        """The slopes from which on two symbols exclude each other, shape (M_c, M_c); worked out when asked for."""
+        return rivalry(self.columns)
 
 
 def split_problem(problem: Problem) -> list[Part]:
@@ -30,5 +42,5 @@ def split_problem(problem: Problem) -> list[Part]:
         p = np.ascontiguousarray(problem.p_s_given_x[np.ix_(s, x)])
         columns = np.ascontiguousarray(p.T)
         mass = float(problem.p_x[x].sum())
-        parts.append(Part(x=x, p_s_given_x=p, columns=columns, mass=mass, rivalry=rivalry(columns)))
+        parts.append(Part(x=x, p_s_given_x=p, columns=columns, mass=mass))
     return parts

@@ -7,13 +7,21 @@ from typing import Any
 import highspy
 import numpy as np
 
+#: Feasibility tolerance of models, and HiGHS's own, which is the last resort of :func:`run_robustly`.
+TOLERANCE, DEFAULT_TOLERANCE = 1e-10, 1e-7
+#: Matrix entries below this are dropped, and a rare symbol's are small.
+SMALLEST_ENTRY = 1e-12
+#: HiGHS's numbers of the dual and the primal simplex method.
+DUAL, PRIMAL = 1, 4
+
+#: A bound that does not bind, and the two arrays of a row or column that has no entries yet.
 INFINITY = float(highspy.kHighsInf)
 NO_ROWS = np.array([], dtype=np.int32)
 NO_VALUES = np.array([], dtype=np.float64)
 
 
 def new_model(*, primal: bool = False) -> Any:
-    """A silent, single-threaded model with the tightest tolerances, warm-startable: presolve is off.
+    """A single-threaded model that prints nothing, with tight tolerances; presolve is off, so that it starts warm.
 
     Args:
         primal: Use the primal simplex method, which stays feasible when columns are added.
@@ -23,18 +31,18 @@ def new_model(*, primal: bool = False) -> Any:
     options: list[tuple[str, float | str]] = [
         ("presolve", "off"),
         ("threads", 1),
-        ("primal_feasibility_tolerance", 1e-10),
-        ("dual_feasibility_tolerance", 1e-10),
-        ("small_matrix_value", 1e-12),  # smaller entries are dropped, and a rare symbol's are small
+        ("primal_feasibility_tolerance", TOLERANCE),
+        ("dual_feasibility_tolerance", TOLERANCE),
+        ("small_matrix_value", SMALLEST_ENTRY),
     ]
     if primal:
-        options.append(("simplex_strategy", 4))
+        options.append(("simplex_strategy", PRIMAL))
     for name, value in options:
         lp.setOptionValue(name, value)
     return lp
 
 
-def run_stubbornly(lp: Any) -> bool:
+def run_robustly(lp: Any) -> bool:
     """Run the model until an optimum is reached, in other ways where the first one stalls; whether one worked.
 
     A warm basis may stall, and so may either method where the rarest symbol's probability is close to the tolerances:
@@ -43,8 +51,8 @@ def run_stubbornly(lp: Any) -> bool:
     ways: list[dict[str, float]] = [
         {},
         {},
-        {"simplex_strategy": 1},
-        {"primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7},
+        {"simplex_strategy": DUAL},
+        {"primal_feasibility_tolerance": DEFAULT_TOLERANCE, "dual_feasibility_tolerance": DEFAULT_TOLERANCE},
     ]
     for attempt, options in enumerate(ways):
         if attempt:

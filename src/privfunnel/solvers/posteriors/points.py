@@ -1,4 +1,4 @@
-"""Posteriors as columns of the funnel's linear program: their entries, where to start, how to improve them."""
+"""Posteriors as columns of the funnel's linear program: their entries in it, which to keep, where to start."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from privfunnel.measures import Array, entropy
 
 #: Entries of a posterior below this are rounding left over by a descent; they are dropped.
 DUST = 1e-12
+#: Posteriors closer than this in total variation bring the program nothing new.
+APART = 1e-4
 
 
 def tidy(posteriors: Array) -> Array:
@@ -22,7 +24,7 @@ def entries(p_s_given_x: Array, posteriors: Array) -> tuple[Array, Array]:
     return -entropy(posteriors @ p_s_given_x.T), entropy(posteriors)
 
 
-def pricing(p_s_given_x: Array, prices: Array, slope: float, posteriors: Array) -> Array:
+def pricing_values(p_s_given_x: Array, prices: Array, slope: float, posteriors: Array) -> Array:
     """F of posteriors (n, M), in nats, shape (n,)."""
     cost, resource = entries(p_s_given_x, posteriors)
     return np.asarray(cost + slope * resource - posteriors @ prices)
@@ -37,12 +39,12 @@ def sparse_starts(rng: Generator, n: int, n_x: int, support: int) -> Array:
     return starts
 
 
-def distinct(posteriors: Array, values: Array, most: int, apart: float = 1e-4) -> Array:
-    """The ``most`` best posteriors (n, M), no two within ``apart`` in total variation."""
+def distinct(posteriors: Array, values: Array, most: int) -> Array:
+    """The ``most`` best posteriors (n, M), no two within :data:`APART` in total variation."""
     kept: list[Array] = []
     for j in np.argsort(values, kind="stable"):
         if len(kept) == most:
             break
-        if not kept or np.abs(np.array(kept) - posteriors[j]).sum(axis=1).min() > apart:
+        if not kept or np.abs(np.array(kept) - posteriors[j]).sum(axis=1).min() > APART:
             kept.append(posteriors[j])
     return np.array(kept).reshape(len(kept), posteriors.shape[1])
