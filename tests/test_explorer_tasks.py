@@ -20,7 +20,7 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 import privfunnel as pf
 from privfunnel.certificate import load_bundle
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import describe, examples, tasks, wording
+from privfunnel.explorer import describe, examples, reading, tasks, wording
 from privfunnel.explorer.workspace import Workspace
 from privfunnel.mechanism import Mechanism
 
@@ -97,6 +97,31 @@ def test_an_awkward_table_is_described(workspace: Workspace) -> None:
     assert any(value is None for row in table["preview"] for value in row)
     suggested = {"rule": "quantiles", "number": 4}
     assert table["roles"]["bins"] == {"score": suggested, "weight": suggested}
+
+
+def test_a_file_is_read_as_the_page_asks(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("Größe;S\nklein;a\ngroß;b\n-;a\n".encode("latin-1"))
+    read = {"encoding": "latin-1", "delimiter": ";", "nulls": "-, ?"}
+    table = tasks.inspect(workspace, str(tmp_path / "t.csv"), "t.csv", read=read)
+    assert [c["name"] for c in table["columns"]] == ["Größe", "S"]
+    assert table["preview"] == [["klein", "a"], ["groß", "b"], [None, "a"]]
+    tasks.roles(workspace, private=["S"], public=["Größe"], bins={})
+    tasks.trace(workspace, points=2, solver="greedy")
+    found = tasks.point(workspace, disclosure=0.5)
+    words = shlex.split(found["command"].replace("\\\n", ""))
+    assert words.count("latin-1") == 2  # for solve and for release
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--null"] == ["-", "?"] * 2
+    assert (
+        "read=pf.tables.ReadOptions(encoding='latin-1', delimiter=';', nulls=('-', '?'))" in found["script"]
+    )
+    ast.parse(found["script"])
+    assert len(Path(tasks.export(workspace, "release.csv", 0.5)).read_text("utf-8").splitlines()) == 4
+
+
+@pytest.mark.parametrize("asked", [None, [], {"columns": "a"}, {"encoding": 1}, {"nulls": "x" * 201}])
+def test_reading_options_that_the_page_has_not_are_refused(asked: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"try again|choose or type another"):
+        reading.checked(asked)
 
 
 def test_a_table_without_rows_is_refused(workspace: Workspace, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def browser() -> Iterator[Any]:
 def server() -> Iterator[Any]:
     from explorer_server import running
 
-    with running(max_upload=1 << 20) as server:
+    with running(max_upload=4 << 20) as server:
         yield server
 
 

@@ -25,6 +25,7 @@ from starlette.staticfiles import StaticFiles
 
 from privfunnel.checks import is_number
 from privfunnel.errors import InvalidInputError, PrivFunnelError
+from privfunnel.explorer import reading
 from privfunnel.explorer.examples import EXAMPLES
 from privfunnel.explorer.process import JobError, JobStoppedError, Limits
 from privfunnel.explorer.security import Gate
@@ -221,6 +222,7 @@ async def _hello(request: Request) -> Response:
             "given": settings.given is not None or settings.example is not None,
             "examples": [{"name": e.name, "title": e.title, "about": e.about} for e in EXAMPLES.values()],
             "solvers": list(registry.names()),
+            "reading": reading.offered(),
         }
     )
 
@@ -252,6 +254,7 @@ async def _upload(request: Request, session: Session) -> Response:
     )
     if int(request.headers.get("content-length") or 0) > settings.max_upload:
         return _error(too_large, 413)
+    read = _reading(request)
     folder = session.new_upload()
     target = folder / file_name(name)
     size = 0
@@ -264,7 +267,9 @@ async def _upload(request: Request, session: Session) -> Response:
                     return _error(too_large, 413)
                 file.write(chunk)
         await session.cancel()
-        found = await _loaded(session, session.ask("inspect", path=str(target), name=name), upload=folder)
+        found = await _loaded(
+            session, session.ask("inspect", path=str(target), name=name, read=read), upload=folder
+        )
         kept = True
         return JSONResponse(found)
     except ClientDisconnect:
@@ -272,6 +277,15 @@ async def _upload(request: Request, session: Session) -> Response:
     finally:
         if not kept:  # what could not be read is no table of this tab's: the one before it stays
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _reading(request: Request) -> dict[str, str]:
+    """Return how the file is to be read."""
+    try:
+        asked = json.loads(request.query_params.get("read", "{}"))
+    except (ValueError, RecursionError):
+        asked = None
+    return reading.checked(asked)
 
 
 def shown_name(name: str) -> str:
@@ -297,7 +311,11 @@ async def _given(request: Request, session: Session) -> Response:
         return JSONResponse(await _loaded(session, session.ask("example", name=example)))
     if given is None:
         raise InvalidInputError("no table was named on the command line: drop a file or pick an example")
-    return JSONResponse(await _loaded(session, session.ask("inspect", path=str(given), name=given.name)))
+    return JSONResponse(
+        await _loaded(
+            session, session.ask("inspect", path=str(given), name=given.name, read=_reading(request))
+        )
+    )
 
 
 async def _loaded(session: Session, table: Awaitable[Any], upload: Path | None = None) -> Any:

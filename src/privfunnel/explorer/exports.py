@@ -12,7 +12,7 @@ from privfunnel import audit
 from privfunnel.certificate import save_bundle
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import recipes, release_files
+from privfunnel.explorer import reading, recipes, release_files
 from privfunnel.explorer.recipes import Grid
 from privfunnel.explorer.workspace import Setting
 from privfunnel.mechanism import Mechanism
@@ -105,13 +105,13 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 chosen=solution,
                 private=setting.private_axis,
                 public=setting.public_axis,
-                audit=audit.table(setting.source, mechanism),
+                audit=audit.table(setting.source, mechanism, read=reading.options(setting.reading)),
                 table=shlex.join(recipes.table_arguments(setting)),
                 command=recipes.command_line(setting, curve, solution, exact=False),
             ),
         )
     elif not all((place / file).exists() for file in release_files.FILES):
-        release_files.write(setting.source, mechanism, place)
+        release_files.write(setting.source, mechanism, place, reading.options(setting.reading))
     return target
 
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import PurePath
 
 from privfunnel.curve import Curve
+from privfunnel.explorer import reading
 from privfunnel.explorer.workspace import Setting
 from privfunnel.measures import to_bits
 from privfunnel.solution import Solution
@@ -48,6 +49,7 @@ def command_line(setting: Setting, curve: Curve, solution: Solution, *, exact: b
         ]
         lines.append(_wrapped([*solve, "--out", "design"]))
     release = ["privfunnel", "release", _argument(setting.name), "--mechanism", design, "--as", "records"]
+    release += reading.arguments(setting.reading)
     lines.append(_wrapped([*release, "--out", _argument(released_name(setting))]))
     return "\n".join(lines)
 
@@ -61,7 +63,7 @@ def table_arguments(setting: Setting) -> list[str]:
     """Return the table and its roles as the command line takes them."""
     bins = [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
     roles = ["--private", ",".join(setting.private), "--public", ",".join(setting.public)]
-    return [_argument(setting.name), *roles, *bins]
+    return [_argument(setting.name), *roles, *bins, *reading.arguments(setting.reading)]
 
 
 def _argument(name: str) -> str:
@@ -84,6 +86,8 @@ def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> st
     """
     points, extra = grid
     further = "".join(f", {r!r}" for r in extra)
+    read = f"\n        read={reading.literal(setting.reading)}," if setting.reading else ""
+    again = f", read={reading.literal(setting.reading)}" if setting.reading else ""
     return f'''"""Release the table at the point chosen in the explorer."""
 
 import numpy as np
@@ -100,7 +104,7 @@ def main() -> None:
         TABLE,
         private={list(setting.private)!r},
         public={list(setting.public)!r},
-        bins={setting.bins!r},
+        bins={setting.bins!r},{read}
     )
     problem = counts.problem()
     even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})
@@ -109,7 +113,7 @@ def main() -> None:
     solution = curve.at({solution.disclosure!r})  # nats
     mechanism = Mechanism.from_solution(counts, solution)
     mechanism.save("mechanism.json")
-    pf.release.write(TABLE, mechanism, {released_name(setting)!r}, form="records")
+    pf.release.write(TABLE, mechanism, {released_name(setting)!r}, form="records"{again})
     pf.report.write("report.html", curve, Report(source=TABLE, chosen=solution))
 
 

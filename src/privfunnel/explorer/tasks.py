@@ -17,7 +17,7 @@ from privfunnel.checks import is_number, is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
-from privfunnel.explorer import describe, examples, exports, profile, wording
+from privfunnel.explorer import describe, examples, exports, profile, reading, wording
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
 from privfunnel.lumping import lumping_of
@@ -45,11 +45,15 @@ def example(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def inspect(
-    workspace: Workspace, path: str, name: str, roles: dict[str, Any] | None = None
+    workspace: Workspace,
+    path: str,
+    name: str,
+    roles: dict[str, Any] | None = None,
+    read: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Look at a table: columns, types, distinct values, histograms and the first rows."""
     _tell(workspace, 0, 0, f"Opening {name}")
-    with open_table(path) as table:
+    with open_table(path, reading.options(read or {})) as table:
         _tell(workspace, 0, 0, "Counting the rows")
         rows = table.n_rows()
         if rows == 0:
@@ -57,7 +61,7 @@ def inspect(
         preview = profile.preview(table)
         columns = profile.columns(table, lambda *news: _tell(workspace, *news))
     workspace.drop("setting", "found", "curve")
-    workspace.put("source", (path, name))
+    workspace.put("source", (path, name, read or {}))
     exports.clear(workspace.folder)
     suggested = {
         c["name"]: {"rule": "quantiles", "number": 4}
@@ -78,17 +82,19 @@ def roles(
     workspace: Workspace, private: list[str], public: list[str], bins: dict[str, Any]
 ) -> dict[str, Any]:
     """Count the table by its roles and say how large the problem is."""
-    loaded: tuple[str, str] | None = workspace.get("source")
+    loaded: tuple[str, str, dict[str, str]] | None = workspace.get("source")
     if loaded is None:
         raise InvalidInputError("no table is loaded: drop a file or pick an example")
-    source, name = loaded
+    source, name, read = loaded
     rules = {column: _rule(column, rule) for column, rule in bins.items()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivFunnelWarning)
-        counts = count(source, private=private, public=public, bins=rules)
+        counts = count(source, private=private, public=public, bins=rules, read=reading.options(read))
         problem = counts.problem()
     workspace.drop("found", "curve")
-    workspace.put("setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem))
+    workspace.put(
+        "setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem, read)
+    )
     return {
         "n_s": counts.n_s,
         "n_x": counts.n_x,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Setting:
         bins: Column to a rule such as ``"width:5"``.
         counts: The counted table.
         problem: Its funnel problem.
+        reading: How the file was asked to be read: option to text, see :mod:`.reading`.
     """
 
     source: str
@@ -42,6 +43,7 @@ class Setting:
     bins: dict[str, str]
     counts: Counts
     problem: Problem
+    reading: dict[str, str] = field(default_factory=dict)
 
     @property
     def private_axis(self) -> Axis:

@@ -98,8 +98,8 @@ export const api = {
     });
   },
   // fetch() does not say how much of a file has gone; the older interface does.
-  upload(file, onSent) {
-    const path = `${this.path("upload")}?${new URLSearchParams({ name: file.name })}`;
+  upload(file, read, onSent) {
+    const path = `${this.path("upload")}?${new URLSearchParams({ name: file.name, read: JSON.stringify(read) })}`;
     return new Promise((done, fail) => {
       const request = new XMLHttpRequest();
       request.open("POST", path);

@@ -34,11 +34,13 @@ export function setUp(hello, callbacks) {
   limit = { bytes: hello.max_bytes, text: hello.max_upload };
   $("max-upload").textContent = limit.text;
   $("examples").replaceChildren(...hello.examples.map((example) =>
-    el("button", { type: "button", "data-example": example.name, onclick: () => load(() => api.post("example", { name: example.name })) },
+    el("button", { type: "button", "data-example": example.name, onclick: () => { $("reading").hidden = true; load(() => api.post("example", { name: example.name })); } },
       example.title, el("small", {}, example.about))));
+  document.querySelectorAll("#reading [data-read]").forEach((field) => { field.closest("label").hidden = !hello.reading.includes(field.dataset.read); });
+  $("read-again").addEventListener("click", () => { if (again) again(); });
   ready = true;
   if (waiting) upload(waiting);
-  else if (hello.given) load(() => api.post("given"));
+  else if (hello.given) readable(() => load(() => api.post(`given?${new URLSearchParams({ read: JSON.stringify(readAs()) })}`)));
   waiting = null;
 }
 
@@ -50,8 +52,23 @@ function upload(file) {
     loading(false);
     complain(new Error(`${file.name} is larger than ${limit.text}, the limit for files that are dropped: start “privfunnel explore” with its name instead, and it is read where it lies`));
   } else {
-    load((sent) => api.upload(file, sent), file.name);
+    readable(() => load((sent) => api.upload(file, readAs(), sent), file.name));
   }
+}
+
+let again = null; // reads the same file once more
+
+// Load a file that can be read in several ways, and offer them.
+function readable(request) {
+  again = request;
+  $("reading").hidden = false;
+  request();
+}
+
+function readAs() {
+  const read = {};
+  document.querySelectorAll("#reading [data-read]").forEach((field) => { if (field.value) read[field.dataset.read] = field.value; });
+  return read;
 }
 
 function loading(on) {
