@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel.measures import Array
 
 #: A channel of more entries than this, M·N, is held as a sparse array.
 DENSE_ENTRIES = 10_000_000
+#: The golden ratio: fractional parts of its multiples are spread evenly.
+GOLDEN = 1.618033988749895
 
 
 def identity(n_x: int) -> Any:
@@ -70,18 +73,34 @@ def merge_outputs(channel: Array, tolerance: float = 1e-13) -> Array:
     """
     channel = channel[:, channel.sum(axis=0) > 0.0]
     shapes = channel / channel.sum(axis=0)
+    crowded = _near_another(shapes, tolerance)
+    group = np.arange(channel.shape[1])
     kept: list[int] = []
-    merged: list[Array] = []
-    for j in range(channel.shape[1]):
-        if kept:
-            same = np.flatnonzero(np.abs(shapes[:, kept] - shapes[:, [j]]).max(axis=0) <= tolerance)
-            if same.size:
-                merged[int(same[0])] = merged[int(same[0])] + channel[:, j]
-                continue
-        kept.append(j)
-        merged.append(channel[:, j])
-    out = np.stack(merged, axis=1)
+    for j in np.flatnonzero(crowded):
+        far = np.abs(shapes[:, kept] - shapes[:, [j]]).max(axis=0, initial=0.0)
+        same = np.flatnonzero(far <= tolerance)
+        if same.size:
+            group[j] = kept[int(same[0])]
+        else:
+            kept.append(int(j))
+    out = channel.copy()
+    for j in np.flatnonzero(group != np.arange(group.size)):
+        out[:, group[j]] += channel[:, j]
+    out = np.ascontiguousarray(out[:, group == np.arange(group.size)])
     return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+
+def _near_another(shapes: Array, tolerance: float) -> NDArray[np.bool_]:
+    """Which columns may agree with another one to ``tolerance``: all others differ in one weighted sum already."""
+    n_x, n_y = shapes.shape
+    weights = np.modf(np.arange(1, n_x + 1) * GOLDEN)[0]
+    sums = weights @ shapes
+    order = np.argsort(sums, kind="stable")
+    close = np.diff(sums[order]) <= (tolerance + float(np.finfo(np.float64).eps)) * n_x
+    near = np.zeros(n_y, dtype=bool)
+    near[order[1:]] |= close
+    near[order[:-1]] |= close
+    return near
 
 
 def from_posteriors(p_y: Array, p_x_given_y: Array, p_x: Array) -> Array:
