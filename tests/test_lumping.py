@@ -96,22 +96,24 @@ def test_a_solution_of_classes_is_one_of_the_table() -> None:
     problem = repeated(7, n_x=14)
     lumping = lump(problem)
     wanted = 0.5 * (lumping.h_within + problem.disclosure_ceiling)
-    solution = pf.solve(problem, disclosure=wanted)
+    solution = pf.solve(problem, disclosure=wanted, lump=True)
     assert solution.problem is problem
     assert solution.channel.shape[0] == problem.n_x
     assert (solution.disclosure, solution.leakage) == problem.evaluate(solution.channel)
     assert solution.disclosure >= wanted - 1e-9
     assert solution.status is pf.Status.OPTIMAL
-    alone = pf.solve(problem, disclosure=wanted, lump=False)
+    alone = pf.solve(problem, disclosure=wanted)
     assert solution.leakage == pytest.approx(alone.leakage, abs=2e-6)
     assert alone.certificate is None or alone.certificate.cells is None
 
 
 def test_a_certificate_of_classes_is_checked_from_the_whole_table() -> None:
     problem = next(
-        p for p in map(repeated, range(50)) if pf.solve(p, disclosure=0.9 * p.disclosure_ceiling).certificate
+        p
+        for p in map(repeated, range(50))
+        if pf.solve(p, disclosure=0.9 * p.disclosure_ceiling, lump=True).certificate
     )
-    proof = pf.solve(problem, disclosure=0.9 * problem.disclosure_ceiling).certificate
+    proof = pf.solve(problem, disclosure=0.9 * problem.disclosure_ceiling, lump=True).certificate
     assert proof is not None
     assert proof.cells is not None
     assert proof.prices.shape == (problem.n_x,)
@@ -146,7 +148,7 @@ def test_cells_of_different_columns_prove_a_lower_but_valid_line() -> None:
 
 def test_a_curve_of_classes_goes_to_a_file_and_back(tmp_path: Path) -> None:
     problem = repeated(7, n_x=14)
-    curve = pf.trace(problem, points=7)
+    curve = pf.trace(problem, points=7, lump=True)
     assert curve.classes is not None
     assert curve.disclosure == pytest.approx(np.linspace(0.0, problem.disclosure_ceiling, 7), abs=1e-8)
     curve.save(tmp_path / "curve.json")

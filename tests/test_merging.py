@@ -98,7 +98,7 @@ def test_greedy_does_not_spend_disclosure_on_twins():
     twins, other = (problem.evaluate(channel_of(labels)) for labels in ([0, 0, 1], [0, 1, 0]))
     assert twins.leakage == pytest.approx(problem.leakage_ceiling, abs=1e-15)
     assert min(twins.disclosure, other.disclosure) > 0.6  # either merge is allowed, a second one is not
-    solution = pf.solve(problem, disclosure=0.6, solver="greedy", lump=False)
+    solution = pf.solve(problem, disclosure=0.6, solver="greedy")
     assert solution.leakage == pytest.approx(other.leakage, abs=1e-15)
     assert solution.leakage < 0.5 * twins.leakage
     assert (solution.channel[0] != solution.channel[1]).any()

@@ -71,7 +71,7 @@ def test_two_private_symbols_are_proved_at_any_size_and_held_sparsely() -> None:
     free = perfect.free_disclosure(problem)
     assert sparse.issparse(free.channel)
     assert free.proved
-    assert free.parts == ()
+    assert free.mixtures == ()
     point = problem.evaluate(free.channel)
     assert point.disclosure == free.disclosure == problem.free_disclosure
     assert point.leakage <= 1e-12
@@ -82,7 +82,7 @@ def test_two_private_symbols_are_proved_at_any_size_and_held_sparsely() -> None:
 def test_a_table_of_medium_size_lists_the_pairs_it_uses() -> None:
     problem = random_problem(np.random.default_rng(3), 2, 200, "smooth")
     free = perfect.free_disclosure(problem)
-    (part,) = free.parts
+    (part,) = free.mixtures
     assert part.weights @ part.posteriors == pytest.approx(problem.p_x, abs=1e-13)
     assert free.proved
 

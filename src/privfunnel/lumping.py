@@ -33,6 +33,9 @@ Index = NDArray[np.intp]
 #: Probabilities p(s|x) whose logarithms agree to this are equal: far above their rounding, far below any effect.
 EQUAL = 1e-12
 
+#: Up to this many public symbols are solved one by one unless lumping is asked for.
+LUMPED_BEYOND = 64
+
 #: A channel of fewer entries than this is made outright where its numbers are asked for.
 SMALL_ENTRIES = 4_000_000
 
@@ -176,6 +179,16 @@ def _numbered(keys: NDArray[np.int64]) -> Index:
     rank = np.empty(first.size, dtype=np.intp)
     rank[np.argsort(first)] = np.arange(first.size)
     return np.asarray(rank[group.reshape(-1)])
+
+
+def chosen_lumping(problem: Problem, lump: bool | None) -> Lumping:
+    """The classes that a solver gets: all of them where ``lump`` is True, none where it is False.
+
+    None leaves it to the size: with few symbols there is little to gain, and a channel of single symbols needs no more
+    than M + 1 outputs.
+    """
+    wanted = problem.n_x > LUMPED_BEYOND if lump is None else lump
+    return lumping_of(problem) if wanted else singletons(problem)
 
 
 def singletons(problem: Problem) -> Lumping:

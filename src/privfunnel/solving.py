@@ -13,7 +13,7 @@ from privfunnel import channels, quantities
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
-from privfunnel.lumping import ClassChannel, Lumping, lumping_of, singletons
+from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping, lumping_of
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
 from privfunnel.solvers import perfect, registry
@@ -38,12 +38,12 @@ def solve(
     seed: int = 0,
     throw: bool = True,
     progress: Listener | bool | None = None,
-    lump: bool = True,
+    lump: bool | None = None,
     **options: Any,
 ) -> Solution:
     """Solve one point of the funnel.
 
-    Public symbols with the same p(s|x) are solved as one class, which loses nothing: see
+    On tables with many public symbols those with the same p(s|x) are solved as one class, which loses nothing: see
     :mod:`privfunnel.lumping`.
 
     Args:
@@ -56,7 +56,8 @@ def solve(
         seed: Fixes all randomness.
         throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so.
         progress: Called with news of a long run; True to show them.
-        lump: False to hand the solver every public symbol, also those with the same p(s|x).
+        lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
+            with more than 64 public symbols.
         **options: Options of the solver, e.g. ``restarts=10``.
 
     Returns:
@@ -101,11 +102,11 @@ def _solve(
     seed: int,
     throw: bool,
     progress: Listener | None,
-    lump: bool,
+    lump: bool | None,
 ) -> Solution:
     """Run the solver at one point and judge its answer."""
     started = time.perf_counter()
-    lumping = lumping_of(problem) if lump else singletons(problem)
+    lumping = chosen_lumping(problem, lump)
     classes = lumping.lumped
     wanted = target = budget = None
     if disclosure is not None:

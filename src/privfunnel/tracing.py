@@ -15,7 +15,7 @@ from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve, lifted_curve
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
-from privfunnel.lumping import Lumping, lumping_of, singletons
+from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
 from privfunnel.solvers import registry
@@ -46,7 +46,7 @@ def trace(
     seed: int = 0,
     throw: bool = True,
     progress: Listener | bool | None = None,
-    lump: bool = True,
+    lump: bool | None = None,
     **options: Any,
 ) -> Curve:
     """Trace the funnel's curve.
@@ -64,7 +64,8 @@ def trace(
         seed: Fixes all randomness.
         throw: If True, warn of points that did not converge; if False their status says so.
         progress: Called with news of a long run; True to show them.
-        lump: False to hand the solver every public symbol, also those with the same p(s|x).
+        lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
+            with more than 64 public symbols.
         **options: Options of the solver.
 
     Returns:
@@ -134,7 +135,7 @@ def tracing(
     solver: str | Solver = "auto",
     seed: int = 0,
     progress: Listener | None = None,
-    lump: bool = True,
+    lump: bool | None = None,
     **options: Any,
 ) -> Iterator[PartialCurve]:
     """Trace the funnel's curve and say what has been found after each answer.
@@ -156,7 +157,7 @@ def tracing(
         wanted = sorted({check_disclosure(problem, value) for value in disclosures})
         if not wanted:
             raise InvalidInputError("disclosures is empty: give at least one value in nats")
-    lumping = lumping_of(problem) if lump else singletons(problem)
+    lumping = chosen_lumping(problem, lump)
     start = PartialCurve(lumping=lumping, solver=chosen, seed=seed, wanted=tuple(wanted))
     return _follow(start, int(refine), progress)
 

@@ -20,7 +20,7 @@ from privfunnel.errors import InvalidInputError, PrivFunnelWarning
 from privfunnel.explorer import describe, examples, exports, profile, reading, wording
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
-from privfunnel.lumping import lumping_of
+from privfunnel.lumping import chosen_lumping
 from privfunnel.mechanism import Mechanism
 from privfunnel.report import chart, view
 from privfunnel.solution import FEASIBILITY, Solution
@@ -268,7 +268,7 @@ def curve_of(workspace: Workspace) -> Curve:
         problem = workspace.setting().problem
         wanted = found.wanted(problem)
         answers = list(found.answers)
-        made = assemble(lumping_of(problem), answers, wanted, chosen, SEED, complete=found.complete)
+        made = assemble(chosen_lumping(problem, None), answers, wanted, chosen, SEED, complete=found.complete)
         stored = len(found.answers), made
         workspace.put("curve", stored)
     curve: Curve = stored[1]
