@@ -74,8 +74,10 @@ def test_rows_that_start_with_a_hash_are_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dates", "kind"),
     [
-        (("01/02/2020", "13/02/2020"), "text"),
-        (("01/02/2020", "02/13/2020"), "text"),
+        (("01/02/2020", "13/02/2020"), "date"),
+        (("01/02/2020", "02/13/2020"), "date"),
+        (("13/02/2020", "02/13/2020"), "text"),
+        (("01/02/2020", "02/12/2020"), "text"),
         (("01-02-20", "02-03-20"), "text"),
         (("01/02/2020 10:00:00", "03/02/2020 11:00:00"), "text"),
         (("2020-02-01", "2020-02-13"), "date"),
@@ -105,8 +107,8 @@ def test_repeated_values_in_the_first_row_are_no_header(tmp_path: Path) -> None:
 
 def test_other_encodings(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "s,x\na,é\n", "latin-1")
-    with pytest.raises(InvalidInputError, match="not UTF-8: give its encoding"):
-        count(path)
+    with pytest.raises(InvalidInputError, match=r"not utf-8 \(byte 0xe9 in line 2, .*: name its encoding"):
+        count(path, encoding="utf-8")
     assert count(path, encoding="latin-1").x_labels == ("x=é",)
 
 
@@ -140,7 +142,7 @@ def test_trouble_is_told_in_one_line(
 def test_mixed_types_late_in_a_large_file_are_told_with_their_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privfunnel.engines.readers.SMALL_FILE", 0)
+    monkeypatch.setattr("privfunnel.engines.delimited.SMALL_FILE", 0)
     path = write(tmp_path / "t.csv", "s,x\n" + "a,1\n" * 30_000 + "b,oops\n")
     with pytest.raises(InvalidInputError, match=r"column 'x' .*holds 'oops' in line 30002: .*--type x=text"):
         count(path)

@@ -126,11 +126,20 @@ def text_file_options(function: Function) -> Function:
     decorators: Sequence[Callable[[Function], Function]] = (
         click.option("--columns", multiple=True, metavar="NAMES", callback=_columns,
                      help="Names of all columns of a text file without a header, separated by commas."),
-        click.option("--delimiter", metavar="CHARACTER", help="Separator of a text file, where it is not found out."),
+        click.option("--delimiter", metavar="CHARACTER",
+                     help="Separator of a text file, e.g. ';' or tab; found out where it is not given."),
+        click.option("--decimal", metavar="SIGN", help="What stands before decimals: . (the default) or , (comma)."),
         click.option("--null", "nulls", multiple=True, metavar="TEXT", help="A text that means null; may be repeated."),
         click.option("--type", "types", multiple=True, metavar="COLUMN=TYPE", callback=_types,
-                     help="Read a column of a text file as text, number, integer, boolean or date; may be repeated."),
-        click.option("--encoding", default="utf-8", show_default=True, help="Encoding of a text file."),
+                     help="Read a column as text, number, integer, boolean, date or datetime; may be repeated."),
+        click.option("--dates", type=click.Choice(["ymd", "dmy", "mdy"]),
+                     help="Order of day, month and year in dates such as 3/4/2020."),
+        click.option("--encoding", metavar="NAME",
+                     help="Encoding of a text file, e.g. cp1252; found out where it is not given."),
+        click.option("--quote", metavar="CHARACTER", help='Quote of a text file, " by default; \'\' for none.'),
+        click.option("--escape", metavar="CHARACTER",
+                     help="What stands before a quote inside quotes; a second quote by default."),
+        click.option("--sheet", metavar="NAME", help="Sheet of a workbook (.xlsx, .xls, .ods); the first by default."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)

@@ -59,9 +59,9 @@ def open_source(
     from privfunnel import instances
     from privfunnel.problem import Problem
 
-    records = {"--private": private, "--public": public, "--bin": bins, "--columns": text.get("columns"),
-               "--delimiter": text.get("delimiter"), "--null": text.get("nulls"),
-               "--type": text.get("types")}  # fmt: skip
+    records = {"--private": private, "--public": public, "--bin": bins} | {
+        {"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()
+    }
     of_records = [option for option, value in records.items() if value]
     if source in instances.names() and not Path(source).exists():
         if of_records:
@@ -97,25 +97,22 @@ def open_source(
 def read_options(
     *,
     columns: Sequence[str] = (),
-    delimiter: str | None = None,
     nulls: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
-    encoding: str = "utf-8",
+    **said: str | None,
 ) -> ReadOptions:
-    """How to read a text file, from the options of ``text_file_options``.
+    """How to read a file, from the options of ``text_file_options``.
 
     Args:
-        columns: Names of the columns of a text file without a header.
-        delimiter: Separator of a text file.
+        columns: Names of the columns of a table without a header.
         nulls: Texts that mean null.
         types: Column to type, where the guess is wrong.
-        encoding: Encoding of a text file.
+        **said: Delimiter, decimal sign, encoding, quote, escape, sheet and order of dates; None where nothing was said.
     """
     from privfunnel.engines import ReadOptions
 
-    return ReadOptions(
-        columns=tuple(columns), delimiter=delimiter, nulls=tuple(nulls), types=types or {}, encoding=encoding
-    )
+    given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    return ReadOptions(columns=tuple(columns), nulls=tuple(nulls), types=types or {}, **given)
 
 
 def parse_bands(text: str | None) -> int | list[tuple[int, int]] | None:

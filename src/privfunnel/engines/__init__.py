@@ -12,7 +12,8 @@ from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.categories import Column, Value
 from privfunnel.engines.database import DatabaseSource
 from privfunnel.engines.frames import FrameSource
-from privfunnel.engines.readers import ReadOptions, connect, open_file
+from privfunnel.engines.readers import connect, open_file, sniff
+from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.source import Source
 from privfunnel.errors import InvalidInputError, need
 
@@ -29,6 +30,7 @@ __all__ = [
     "Top",
     "Value",
     "open_table",
+    "sniff",
 ]
 
 #: A table of a database, under the short name by which people write it.
@@ -40,10 +42,10 @@ def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Source]
     """Open a file, a database table or a frame; everything opened is closed again at the end.
 
     Args:
-        source: A path (CSV, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, a frame that narwhals knows
+        source: A path (CSV, Excel, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, a frame that narwhals knows
             (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …), or a :class:`Source` such as
             ``Database(connection, "customers")``.
-        read: How to read a text file.
+        read: How to read a text file or a workbook.
 
     Raises:
         InvalidInputError: The source is none of these.

@@ -24,16 +24,17 @@ class DatabaseSource(Source):
 
     Args:
         connection: An open DB-API connection; it stays open.
-        table: Name of the table, or ``schema.table``.
+        table: Name of the table, or ``schema.table``; for names that hold a dot, a tuple of their parts.
         quote: The character around identifiers: ``"`` in standard SQL, a backtick in MySQL.
     """
 
-    def __init__(self, connection: Any, table: str, *, quote: str = '"') -> None:
+    def __init__(self, connection: Any, table: str | tuple[str, ...], *, quote: str = '"') -> None:
         """Remember the connection; nothing is asked yet."""
-        super().__init__(repr(table))
+        parts = table.split(".") if isinstance(table, str) else table
+        super().__init__(repr(".".join(parts)))
         self.connection = connection
         self._quote = quote
-        self._from = ".".join(self._quoted(part) for part in table.split("."))
+        self._from = ".".join(self._quoted(part) for part in parts)
 
     @property
     def engine(self) -> str:

@@ -25,6 +25,7 @@ class FrameSource(Source):
         name: What to call the table in messages.
         hint: Advice that fits the source when a column is missing.
         explain: Turns an error of the engine into one of ours (or returns it unchanged).
+        check_rows: Raises an error where a number of rows is not that of the table, counted in another way.
     """
 
     def __init__(
@@ -34,9 +35,11 @@ class FrameSource(Source):
         name: str,
         hint: str = "",
         explain: Callable[[Exception], Exception] | None = None,
+        check_rows: Callable[[int], None] | None = None,
     ) -> None:
         """Wrap a frame; nothing is computed."""
         super().__init__(name, hint)
+        self._check_rows = check_rows or (lambda rows: None)
         self.frame = frame
         self._explain = explain or (lambda error: error)
 
@@ -163,6 +166,8 @@ class FrameSource(Source):
         asked = [nw.len().alias("n"), *(nw.col(alias).sum() for alias in totals.values())]
         found = self._collect(selected.group_by(*aliases.values()).agg(*asked).head(limit + 1))
         counts = [int(count) for count in found["n"]]
+        if len(counts) <= limit:
+            self._check_rows(sum(counts))
         return Grouped(
             {name: found[alias] for name, alias in aliases.items()},
             counts,
@@ -236,10 +241,13 @@ class FrameSource(Source):
             InvalidInputError: The engine's rows live on a cluster and should stay there.
         """
         iterator = self._run(lambda: self._stream(names, rows))
+        seen = 0
         while True:
             batch = self._run(lambda: next(iterator, None))
             if batch is None:
+                self._check_rows(seen)
                 return
+            seen += batch.num_rows
             yield batch
 
     def _stream(self, names: Sequence[str], rows: int) -> Iterator[Any]:

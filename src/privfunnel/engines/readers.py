@@ -5,50 +5,33 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from privfunnel.engines.database import DatabaseSource
+from privfunnel.engines.delimited import Delimited, read_delimited, sniff_delimited
+from privfunnel.engines.encodings import SMALL_FILE
 from privfunnel.engines.frames import FrameSource
+from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.source import Source
-from privfunnel.engines.texts import clip, literal, one_line, quoted
+from privfunnel.engines.texts import clip, one_line, pattern, quoted
+from privfunnel.engines.workbooks import open_workbook, sheets
 from privfunnel.errors import InvalidInputError, need
 
-SMALL_FILE = 64 * 2**20  # a CSV up to this size is looked at whole to find its types
 LONGEST_MESSAGE = 200  # characters of an engine's own words that are passed on
-SQL_TYPES = {"text": "VARCHAR", "number": "DOUBLE", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 _SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".arrow": "arrow",
     ".feather": "arrow", ".ipc": "arrow", ".duckdb": "duckdb", ".sqlite": "sqlite", ".sqlite3": "sqlite",
+    ".xlsx": "workbook", ".xlsm": "workbook", ".xlsb": "workbook", ".xls": "workbook", ".ods": "workbook",
 }  # fmt: skip
-_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"SQLite format 3": "sqlite"}
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How to read a text file; other formats describe themselves.
-
-    Attributes:
-        columns: Names of the columns of a CSV without a header, in order; with a header, they replace it.
-        header: Whether the first line holds the names; ``None`` lets the engine look.
-        delimiter: The separator; ``None`` lets the engine look.
-        nulls: Texts that mean null, besides the empty field.
-        trim: Remove blanks around unquoted and quoted text values.
-        types: Column name to ``text``, ``number``, ``integer``, ``boolean`` or ``date``, where the guess is wrong.
-        encoding: Encoding of the text, e.g. ``latin-1``.
-    """
-
-    columns: tuple[str, ...] = ()
-    header: bool | None = None
-    delimiter: str | None = None
-    nulls: tuple[str, ...] = ()
-    trim: bool = True
-    types: Mapping[str, str] = field(default_factory=dict)
-    encoding: str = "utf-8"
+_MAGIC = {
+    b"PAR1": "parquet", b"ARROW1": "arrow", b"SQLite format 3": "sqlite",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "workbook",
+}  # fmt: skip
 
 
 def open_file(source: str, options: ReadOptions, stack: ExitStack) -> Source:
@@ -62,39 +45,94 @@ def open_file(source: str, options: ReadOptions, stack: ExitStack) -> Source:
     Raises:
         InvalidInputError: The file is missing, empty or unreadable.
     """
-    text, _, inner = source.partition("::")
-    path = Path(text)
-    if not path.exists():
-        raise InvalidInputError(f"there is no file {text!r}: check the path")
-    if path.is_dir():
-        raise InvalidInputError(
-            f"{text!r} is a folder: give one file, or open the folder with your own engine"
-        )
-    if path.stat().st_size == 0:
-        raise InvalidInputError(f"{path.name!r} is empty: it needs a header or --columns, and rows")
+    path, inner = regular_file(source)
     form = _form(path)
-    readers = {"parquet": _parquet, "json": _json, "arrow": _arrow, "csv": _csv}
     try:
         if form == "duckdb":
-            return _table(connect(stack, text, read_only=True), path, inner)
+            return _table(_locked(stack, path), path, inner)
         if form == "sqlite":
             return _sqlite(path, inner, stack)
-        relation = readers[form](connect(stack), path, options)
+        if form == "workbook":
+            return open_workbook(path, options)
+        if form == "csv":
+            return _text(path, options, stack)
+        return _wrap(_BINARY[form](connect(stack), path), path, "")
     except need("duckdb", "tables").Error as error:
         raise _explained(error, path) from error
     except OSError as error:
-        raise InvalidInputError(f"{path.name} cannot be read: {error.strerror or error}") from error
-    hint = ""
-    if form == "csv":
-        hint = "; if it has no header, name them with columns (--columns)"
-        if len(relation.columns) == 1:
-            hint = ", a single one: is the delimiter right? (--delimiter)"
-    return _wrap(relation, path, hint)
+        raise InvalidInputError(f"{path.name!r} cannot be read: {error.strerror or error}") from error
 
 
-def _wrap(relation: Any, path: Path, hint: str) -> Source:
-    frame = need("narwhals", "tables").from_native(relation)
-    return FrameSource(frame, name=repr(path.name), hint=hint, explain=lambda error: _explained(error, path))
+def sniff(source: str | os.PathLike[str], options: ReadOptions | None = None) -> ReadOptions:
+    """What can be found out about how a file is to be read.
+
+    Args:
+        source: The path.
+        options: What is known already, and kept.
+
+    Returns:
+        The options with encoding, delimiter, decimal sign and order of dates of a text file filled in, or the first
+        sheet of a workbook; a decimal comma is a suggestion, which nothing but this function makes. Other files
+        describe themselves.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or is no table.
+    """
+    known = options or ReadOptions()
+    path, _ = regular_file(os.fspath(source))
+    form = _form(path)
+    if form == "workbook":
+        return replace(known, sheet=known.sheet or sheets(path)[0])
+    return sniff_delimited(path, known) if form == "csv" else known
+
+
+def regular_file(source: str) -> tuple[Path, str]:
+    """The path, and the table behind ``::``, of what a user named as a file of records.
+
+    Raises:
+        InvalidInputError: There is no such file, or it is a folder, a pipe or empty.
+    """
+    text, _, inner = source.partition("::")
+    path = Path(text)
+    try:
+        if not text or not path.exists():
+            raise InvalidInputError(f"there is no file {clip(text)!r}: check the path")
+        if path.is_dir():
+            raise InvalidInputError(
+                f"{clip(text)!r} is a folder: give one file, or open the folder with your own engine"
+            )
+        if not path.is_file():
+            raise InvalidInputError(
+                f"{clip(text)!r} is a pipe or a device, which can be read only once: save it to a file first"
+            )
+        if path.stat().st_size == 0:
+            raise InvalidInputError(f"{path.name!r} is empty: it needs a header or --columns, and rows")
+    except InvalidInputError:
+        raise
+    except (OSError, ValueError) as error:  # names that are too long, or hold a zero
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"{clip(text)!r} cannot be read ({reason}): check the path") from error
+    return path, inner
+
+
+def _text(path: Path, options: ReadOptions, stack: ExitStack) -> Source:
+    found = read_delimited(connect(stack), path, options, stack)
+    hint = "; if it has no header, name them with columns (--columns)"
+    if len(found.relation.columns) == 1:
+        hint = ", a single one: is the delimiter right? (--delimiter)"
+    return _wrap(found.relation, path, hint, found)
+
+
+def _wrap(relation: Any, path: Path, hint: str, text: Delimited | None = None) -> Source:
+    source = FrameSource(
+        need("narwhals", "tables").from_native(relation),
+        name=repr(path.name),
+        hint=hint,
+        explain=lambda error: _explained(error, path),
+        check_rows=None if text is None else text.check,
+    )
+    source.read = None if text is None else text.options
+    return source
 
 
 def _form(path: Path) -> str:
@@ -126,144 +164,38 @@ def connect(stack: ExitStack, database: str = ":memory:", *, read_only: bool = F
     return connection
 
 
-def _listed(values: Sequence[str]) -> str:
-    return "[" + ", ".join(literal(value) for value in values) + "]"
+def _locked(stack: ExitStack, path: Path) -> Any:
+    """A connection to a DuckDB file whose views cannot reach any other file."""
+    connection = connect(stack, os.fspath(path.absolute()), read_only=True)
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
-def _path(path: Path) -> str:
-    # DuckDB reads [ * ? in a path as a pattern; a bracket around each makes it literal.
-    return literal(re.sub(r"([\[*?])", r"[\1]", os.fspath(path)))
+def _parquet(connection: Any, path: Path) -> Any:
+    return connection.sql(f"SELECT * FROM read_parquet({pattern(path)}, hive_partitioning=false)")
 
 
-def _parquet(connection: Any, path: Path, options: ReadOptions) -> Any:
-    return connection.sql(f"SELECT * FROM read_parquet({_path(path)})")
-
-
-def _json(connection: Any, path: Path, options: ReadOptions) -> Any:
+def _json(connection: Any, path: Path) -> Any:
     sample = ", sample_size=-1" if path.stat().st_size <= SMALL_FILE else ""
-    return connection.sql(f"SELECT * FROM read_json({_path(path)}{sample})")
+    return connection.sql(f"SELECT * FROM read_json({pattern(path)}{sample}, hive_partitioning=false)")
 
 
-def _arrow(connection: Any, path: Path, options: ReadOptions) -> Any:
-    dataset, pa = need("pyarrow.dataset", "tables"), need("pyarrow", "tables")
+def _arrow(connection: Any, path: Path) -> Any:
+    """An Arrow file, whose buffers are checked first: a changed offset would make a reader leave its memory."""
+    dataset, ipc, pa = (need(name, "tables") for name in ("pyarrow.dataset", "pyarrow.ipc", "pyarrow"))
     try:
-        return connection.from_arrow(dataset.dataset(os.fspath(path), format="ipc"))
-    except pa.ArrowException as error:
-        raise InvalidInputError(f"{path.name} is not an Arrow file: {one_line(error)}") from error
-
-
-def _csv(connection: Any, path: Path, options: ReadOptions) -> Any:
-    arguments = [
-        "skip=0",  # otherwise lines that do not fit the rest are skipped without a word
-        "comment=''",  # otherwise rows that start with # may be taken for comments and vanish
-        "allow_quoted_nulls=false",  # "" is a text, an empty field is null
-        # Booleans stay text, so that yes/no and t/f are not rewritten as true/false.
-        "auto_type_candidates=['BIGINT', 'DOUBLE', 'DATE', 'TIMESTAMP', 'VARCHAR']",
-    ]
-    if path.stat().st_size <= SMALL_FILE:
-        arguments.append("sample_size=-1")
-    header = options.header if options.header is not None else (False if options.columns else None)
-    if header is not None:
-        arguments.append(f"header={str(header).lower()}")
-    if options.delimiter is not None:
-        arguments.append(f"delim={literal(_delimiter(options.delimiter))}")
-    if options.nulls:
-        arguments.append(f"nullstr={_listed(['', *options.nulls, *(f' {text}' for text in options.nulls)])}")
-    if options.encoding != "utf-8":
-        arguments.append(f"encoding={literal(options.encoding)}")
-    reader = f"read_csv({_path(path)}, {', '.join(arguments)}"
-    found = connection.sql(f"SELECT * FROM {reader})")
-    names = [name.strip() for name in found.columns]
-    if not options.columns:
-        _check_header(connection, path, found.columns, arguments)
-    if options.columns:
-        names = _renamed(path, found.columns, options.columns)
-    types = _types(path, names, options.types)
-    guessed = [n for n, kind in zip(names, found.types, strict=True) if str(kind) in {"DATE", "TIMESTAMP"}]
-    if guessed and not _year_first(connection, path, arguments):
-        types = {**dict.fromkeys(guessed, SQL_TYPES["text"]), **types}
-    if types:
-        override = ", ".join(
-            f"{literal(found.columns[names.index(name)])}: {literal(sql)}" for name, sql in types.items()
-        )
-        found = connection.sql(f"SELECT * FROM {reader}, types={{{override}}})")
-    return found.project(
-        ", ".join(map(_cleaned, found.columns, names, map(str, found.types), [options] * len(names)))
-    )
-
-
-def _year_first(connection: Any, path: Path, arguments: Sequence[str]) -> bool:
-    """Whether dates are written year first; for others the engine guesses, and another file may give another guess."""
-    found = connection.sql(
-        f"SELECT DateFormat, TimestampFormat FROM sniff_csv({_path(path)}, {', '.join(arguments)})"
-    )
-    return all(form is None or form.startswith("%Y") for form in found.fetchall()[0])
-
-
-def _check_header(connection: Any, path: Path, columns: Sequence[str], arguments: Sequence[str]) -> None:
-    """Refuse a header with a name twice: DuckDB renames the second one without a word."""
-    plain = ", ".join(
-        [*(argument for argument in arguments if not argument.startswith("header=")), "header=false"]
-    )
-    first = connection.sql(
-        f"SELECT * FROM read_csv({_path(path)}, {plain}, all_varchar=true) LIMIT 1"
-    ).fetchall()
-    if not first or len(first[0]) != len(columns):
-        return
-    written = [(value or "").strip() for value in first[0]]
-    is_header = all(
-        name.strip() == text or name.startswith(text) for name, text in zip(columns, written, strict=True)
-    )
-    twice = _alike(written)
-    if is_header and twice:
+        with pa.memory_map(os.fspath(path)) as mapped, ipc.open_file(mapped) as reader:
+            for i in range(reader.num_record_batches):
+                reader.get_batch(i).validate(full=True)
+        return connection.from_arrow(dataset.dataset(os.fspath(path.absolute()), format="ipc"))
+    except (pa.ArrowException, ValueError, MemoryError) as error:
         raise InvalidInputError(
-            f"{path.name!r} has two columns called {twice}: rename one of them in the file"
-        )
+            f"{path.name!r} is not an Arrow file, or damaged: {clip(one_line(error), LONGEST_MESSAGE)}"
+        ) from error
 
 
-def _alike(names: Sequence[str]) -> str:
-    """Names that the engine cannot tell apart, in words; it does not look at case."""
-    folded = [name.lower() for name in names]
-    alike = [name for name, low in zip(names, folded, strict=True) if low and folded.count(low) > 1]
-    alike = [name for name in alike if name.lower() == alike[0].lower()]
-    different = list(dict.fromkeys(alike))
-    if len(different) < 2:
-        return "".join(map(repr, different))
-    return f"{different[0]!r} and {different[1]!r}, the same but for case"
-
-
-def _delimiter(text: str) -> str:
-    return {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(text, text)
-
-
-def _renamed(path: Path, found: Sequence[str], columns: Sequence[str]) -> list[str]:
-    if len(columns) != len(found):
-        raise InvalidInputError(
-            f"{path.name!r} has {len(found)} columns and {len(columns)} names were given: name every column, in order"
-        )
-    twice = _alike(columns)
-    if twice:
-        raise InvalidInputError(f"two columns are named {twice}: every column needs a name of its own")
-    return list(columns)
-
-
-def _types(path: Path, names: Sequence[str], types: Mapping[str, str]) -> dict[str, str]:
-    for name, kind in types.items():
-        if name not in names:
-            raise InvalidInputError(f"{path.name!r} has no column {name!r} to read as {kind}")
-        if kind not in SQL_TYPES:
-            raise InvalidInputError(
-                f"unknown type {kind!r} for column {name!r}: use one of {', '.join(SQL_TYPES)}"
-            )
-    return {name: SQL_TYPES[kind] for name, kind in types.items()}
-
-
-def _cleaned(found: str, name: str, sql_type: str, options: ReadOptions) -> str:
-    column = quoted(found)
-    if options.trim and sql_type == "VARCHAR":
-        # A field of blanks alone is an empty field, hence null; a quoted "" stays a text.
-        column = f"CASE WHEN {column} = '' THEN '' WHEN trim({column}) = '' THEN NULL ELSE trim({column}) END"
-    return f"{column} AS {quoted(name)}"
+_BINARY = {"parquet": _parquet, "json": _json, "arrow": _arrow}
 
 
 def _table(connection: Any, path: Path, name: str) -> Source:
@@ -295,7 +227,7 @@ def _sqlite(path: Path, name: str, stack: ExitStack) -> Source:
         raise InvalidInputError(f"{path.name!r} cannot be read: {error}") from error
     if name not in known:
         raise _no_table(path, name, known)
-    return DatabaseSource(connection, name)
+    return DatabaseSource(connection, (name,))
 
 
 def _no_table(path: Path, name: str, known: Sequence[str]) -> InvalidInputError:
@@ -322,7 +254,11 @@ def _explained(error: Exception, path: Path) -> Exception:
             f"{line}: read it as text (--type {column}=text), or mark {value!r} as null (--null)"
         )
     if "not utf-8" in message or "Invalid unicode" in message:
-        return InvalidInputError(f"{path.name!r} is not UTF-8: give its encoding, e.g. --encoding latin-1")
+        line = re.search(r"CSV Error on Line: (\d+)", message)
+        where = f" in line {line.group(1)}" if line else ""
+        return InvalidInputError(
+            f"{path.name!r} is not UTF-8{where}: give its encoding, e.g. --encoding cp1252"
+        )
     if "sniffing" in message or "CSV Error" in message:
         detail = re.search(r"(Expected Number of Columns: \d+ Found: \d+)", message)
         line_no = re.search(r"CSV Error on Line: (\d+)", message)

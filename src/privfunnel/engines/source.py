@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from privfunnel.engines import bins as binning
 from privfunnel.engines import cutting
 from privfunnel.engines.bins import Bins, Cut, Rule, Top
+from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
 
@@ -77,6 +78,8 @@ class Source(ABC):
         """Remember what messages say."""
         self.name = name
         self.hint = hint
+        #: How a file was read, what was found out about it included; None where nothing had to be said.
+        self.read: ReadOptions | None = None
 
     # --- what an engine has to answer -------------------------------------------------------------------------
 

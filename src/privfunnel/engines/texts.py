@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
 
 def first_line(error: BaseException) -> str:
     """The first line of an engine's message; what follows is for programmers."""
@@ -26,3 +31,13 @@ def quoted(name: str, quote: str = '"') -> str:
 def literal(value: str) -> str:
     """A SQL string."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def listed(values: Sequence[str]) -> str:
+    """A SQL list of strings."""
+    return "[" + ", ".join(literal(value) for value in values) + "]"
+
+
+def pattern(path: Path) -> str:
+    """A path as DuckDB reads it: absolute, since a leading ~ means a home there, with [ * ? taken literally."""
+    return literal(re.sub(r"([\[*?])", r"[\1]", os.fspath(path.absolute())))
