@@ -79,9 +79,12 @@ def test_decimal_commas_are_numbers_when_asked_for(tmp_path: Path) -> None:
     assert values(path, "Größe", decimal=",")[:2] == [10.5, 11.5]
     assert values(path, "Größe")[:2] == ["10,5", "11,5"]
     with pytest.raises(
-        InvalidInputError, match=r"column 'Größe' .*decimal comma, such as '10,5': .*--decimal ,"
+        InvalidInputError, match=r"'Größe' of 't.csv' is text .*decimal commas \(--decimal ,\)"
     ):
-        tables.count(path, private="s", public="Größe")
+        tables.count(path, private="s", public="Größe", bins={"Größe": 3})
+    many = put(tmp_path / "u.csv", "s;x\n" + "".join(f"{i % 2};{i},5\n" for i in range(60)))
+    with pytest.raises(InvalidInputError, match=r"column 'x' .*decimal comma, such as '0,5': .*--decimal ,"):
+        tables.count(many, private="s", public="x")
     with pytest.raises(InvalidInputError, match="delimiter and decimal sign are both ','"):
         ReadOptions(delimiter=",", decimal=",")
 

@@ -187,9 +187,7 @@ def test_wrong_requests_are_refused_in_one_line(options: dict[str, Any], match: 
 
 def test_a_number_with_many_values_must_be_binned() -> None:
     table = pa.table({"v": list(range(40)), "s": ["a", "b"] * 20})
-    with pytest.raises(
-        InvalidInputError, match=r"'v' is a number with 40 different values .*bins=\{'v': 'width:5'\}"
-    ):
+    with pytest.raises(InvalidInputError, match=r"'v' is a number with 40 .*bins=\{'v': 'quantiles:5'\}"):
         tables.count(table, private="s", public="v")
     assert tables.count(table, private="s", public="v", max_levels=40).n_x == 40
 
@@ -197,11 +195,9 @@ def test_a_number_with_many_values_must_be_binned() -> None:
 def test_many_dates_must_be_coarser() -> None:
     days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=i) for i in range(40)]
     table = pa.table({"day": days, "s": ["a", "b"] * 20})
-    with pytest.raises(
-        InvalidInputError, match=r"'day' holds 40 different dates .*: derive the year or month"
-    ):
+    with pytest.raises(InvalidInputError, match=r"'day' holds 40 different dates .* --bin day=year"):
         tables.count(table, private="s", public="day")
-    with pytest.raises(InvalidInputError, match=r"too large .*'day' .*derive the year"):
+    with pytest.raises(InvalidInputError, match=r"too large .*'day' .*bins=\{'day': 'year'\}"):
         tables.count(table, private="s", public="day", max_levels=99).problem(max_memory=1e3)
 
 
@@ -215,7 +211,7 @@ def test_a_number_that_grows_many_values_after_the_first_rows(monkeypatch: pytes
 def test_an_identifier_is_refused_before_the_engine_groups_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "PEEK_ROWS", 100)
     table = pa.table({"id": [f"p{i}" for i in range(300)], "s": ["a", "b"] * 150})
-    with pytest.raises(InvalidInputError, match=r"'id' has 300 different values: .*'top:10'"):
+    with pytest.raises(InvalidInputError, match=r"'id' is text with 300 different values: .*'top:10'"):
         tables.count(table, private="s", public="id")
 
 
@@ -250,6 +246,7 @@ def alphabet(name: str, values: list[str]) -> Alphabet:
     return Alphabet((Column(name, "text", tuple(values)),), np.arange(len(values))[:, None])
 
 
+@pytest.mark.filterwarnings("ignore::privfunnel.errors.IdentifierWarning")
 def test_the_size_is_that_of_the_default_solver() -> None:
     # Its time limit, and the four tenths more that coarser tables get.
     assert pytest.approx(1.4 * Auto().time_limit) == tables.TIME_LIMIT

@@ -4,6 +4,7 @@ The exception tree::
 
     PrivFunnelError
     ├── InvalidInputError (ValueError)     a table, channel, option or file that cannot be used
+    │   └── UnbinnedError                  columns with too many values; knows bins for them
     ├── InfeasibleError (ValueError)       more disclosure asked for than H(X)
     ├── SolverError (RuntimeError)         a solver ended without a usable channel
     ├── CertificateError                   a certificate that does not prove what it claims
@@ -12,6 +13,7 @@ The exception tree::
     PrivFunnelWarning (UserWarning)
     ├── ConvergenceWarning                 the best restart stopped before it converged
     ├── SmallSampleWarning                 too few rows a cell for the plug-in estimates
+    ├── IdentifierWarning                  a column tells people apart, or people have several rows
     ├── GuaranteeWarning                   what was asked for weakens or voids the privacy guarantee
     └── RetiredOptionWarning               an option was given by a former name
 
@@ -21,6 +23,7 @@ Every message is one line that names the offending value and the remedy, so that
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
 
 
@@ -30,6 +33,18 @@ class PrivFunnelError(Exception):
 
 class InvalidInputError(PrivFunnelError, ValueError):
     """A table, channel, option or file that cannot be used as given."""
+
+
+class UnbinnedError(InvalidInputError):
+    """Columns have too many values to be categories.
+
+    Attributes:
+        bins: A rule for each of them that may be used as it is.
+    """
+
+    def __init__(self, message: str, bins: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.bins = dict(bins or {})
 
 
 class InfeasibleError(PrivFunnelError, ValueError):
@@ -58,6 +73,10 @@ class ConvergenceWarning(PrivFunnelWarning):
 
 class SmallSampleWarning(PrivFunnelWarning):
     """There are too few rows a cell for plug-in information estimates to be trusted."""
+
+
+class IdentifierWarning(PrivFunnelWarning):
+    """A column tells people apart, or people have several rows each."""
 
 
 class GuaranteeWarning(PrivFunnelWarning):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel._version import __version__
-from privfunnel.engines import Alphabet, Bins, Column
+from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import Guess, best_guesses
@@ -50,7 +50,8 @@ class Mechanism(Stored):
         p_s_given_y: p(s|y), shape (K, N).
         promise: Disclosure, leakage, proved lower bound, what was asked, ceilings; see ``PROMISES``.
         guesses: Guessing accuracy a private attribute, and for all together, at design.
-        provenance: Version, fingerprints of the design data, rows, solver and seed.
+        provenance: Version, fingerprints of the design data, rows, persons where they were named, solver and seed.
+        read: How the design data was read, so that a release or an audit of the same file need not be told again.
     """
 
     schema: ClassVar[str] = "privfunnel/mechanism"
@@ -63,6 +64,7 @@ class Mechanism(Stored):
     promise: Mapping[str, Any]
     guesses: tuple[Guess, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    read: ReadOptions = field(default_factory=ReadOptions)
 
     @classmethod
     def from_solution(cls, counts: Counts, solution: Solution) -> Mechanism:
@@ -94,9 +96,11 @@ class Mechanism(Stored):
                 "data": counts.fingerprint,
                 "problem": problem.fingerprint,
                 "rows": counts.n,
+                **({} if counts.person is None else {"person": counts.person, "persons": counts.persons}),
                 "solver": solution.solver,
                 "seed": solution.seed,
             },
+            read=counts.read or ReadOptions(),
         )
 
     @property
@@ -185,6 +189,17 @@ class Mechanism(Stored):
         """p(s, y), shape (K, N)."""
         return np.asarray(self.p_s_given_y * self.p_y)
 
+    def read_options(self, given: ReadOptions | None, *, public_only: bool = False) -> ReadOptions:
+        """How to read a table for this mechanism: as the design data, but for what is ``given``.
+
+        Args:
+            given: What is known about the table.
+            public_only: Whether the table may lack the private columns.
+        """
+        names = {*self.public_names} if public_only else {*self.public_names, *self.private_names}
+        types = {name: kind for name, kind in self.read.types.items() if name in names}
+        return (given or ReadOptions()).over(replace(self.read, types=types))
+
     def __repr__(self) -> str:
         """One line."""
         return (
@@ -207,6 +222,7 @@ class Mechanism(Stored):
             "promise": dict(self.promise),
             "guesses": [{name: getattr(guess, name) for name in GUESSES} for guess in self.guesses],
             "provenance": dict(self.provenance),
+            **({} if self.read.taken_for_granted else {"read": self.read.to_dict()}),
             "private": [column.to_dict() for column in self.private],
             "public": [column.to_dict() for column in self.public],
             "s_codes": self.s_codes.tolist(),
@@ -245,6 +261,7 @@ class Mechanism(Stored):
                 promise={name: data["promise"][name] for name in PROMISES},
                 guesses=tuple(_guess(**guess) for guess in data["guesses"]),
                 provenance=dict(data["provenance"]),
+                read=ReadOptions.from_dict(data.get("read", {})),
             )
             found._check()
             return found

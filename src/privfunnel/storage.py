@@ -32,9 +32,16 @@ def check_target(path: Path, *, force: bool) -> None:
     Raises:
         InvalidInputError: It exists, is a folder, or its folder is missing or not writable.
     """
-    if path.is_dir():
+    try:
+        found, folder = path.exists(), path.is_dir()
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a zero
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(
+            f"{str(path)[:40]!r} cannot be written ({reason}): choose another name"
+        ) from error
+    if folder:
         raise InvalidInputError(f"{str(path)!r} is a folder: give a file name")
-    if path.exists() and not force:
+    if found and not force:
         raise InvalidInputError(f"{str(path)!r} exists: choose another name, or overwrite it with --force")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise InvalidInputError(

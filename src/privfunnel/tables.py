@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,19 @@ from numpy.typing import NDArray
 from privfunnel import cards
 from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Source, Top, Value, open_table
 from privfunnel.engines import bins as binning
+from privfunnel.engines.advice import (
+    MANY_TEXTS,
+    MEASURED,
+    Unbinned,
+    check_levels,
+    identifier_warnings,
+    looks_like_identifier,
+    unbinned_error,
+)
+from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
-from privfunnel.engines.source import Tails, is_number
-from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.engines.source import Tails
+from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import classes_of
 from privfunnel.measures import entropy, miller_madow_bias
 from privfunnel.problem import Problem
@@ -32,7 +42,6 @@ MAX_LEVELS = 32  # a number with more different values must be binned
 MAX_CELLS = 1_000_000  # most combinations that are brought back from an engine
 MAX_MEMORY = 4 * 2**30  # bytes that solving may be estimated to need
 PEEK_ROWS = 50_000
-MEASURED = frozenset({"integer", "number", "date", "datetime"})
 
 # What the default solver takes, measured on random tables of up to a thousand public symbols: orders of magnitude.
 PROOF_SECONDS = 1.5e-4  # a proof, for each pair of public symbols
@@ -81,6 +90,8 @@ class Counts:
         s_alphabet: The K symbols of S that occur, combinations of private categories, the columns in the order given.
         x_alphabet: The M symbols of X, combinations of public categories.
         cell_s: Symbol of S of each occurring cell, ``cell_x`` its symbol of X, ``cell_n`` its number of rows.
+        read: How the file was read; None for tables that describe themselves.
+        person: The column that says who a row is about, if one was named, and ``persons`` how many there are.
     """
 
     s_alphabet: Alphabet
@@ -88,6 +99,9 @@ class Counts:
     cell_s: NDArray[np.int64]
     cell_x: NDArray[np.int64]
     cell_n: NDArray[np.int64]
+    read: ReadOptions | None = None
+    person: str | None = None
+    persons: int | None = None
 
     @property
     def n(self) -> int:
@@ -221,7 +235,7 @@ def _remedy(column: Column) -> str:
     if column.kind in {"integer", "number"}:
         return f"bin it (bins={{{column.name!r}: 'quantiles:5'}})"
     if column.kind in MEASURED:
-        return "derive the year or month from it"
+        return f"bin it (bins={{{column.name!r}: 'year'}})"
     return f"group its rare values (bins={{{column.name!r}: 'top:10'}})"
 
 
@@ -232,19 +246,23 @@ def count(
     public: str | Iterable[str],
     bins: Mapping[str, Any] | None = None,
     read: ReadOptions | None = None,
+    person: str | None = None,
     max_levels: int = MAX_LEVELS,
     max_cells: int = MAX_CELLS,
 ) -> Counts:
     """Count a table by its private and public columns, in the table's own engine.
 
     Args:
-        source: A path (CSV, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, or a frame of any engine narwhals
-            knows (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …).
+        source: A path (CSV, Excel, Parquet, JSON lines, Arrow), ``"FILE.duckdb::TABLE"``, or a frame of any engine
+            narwhals knows (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …).
         private: Names of the private columns (S).
         public: Names of the public columns (X); a column may be in both.
         bins: Column name to a number of equal-width bins, ``"width:5"``, ``"quantiles:4"``, ``"edges:0,18,65,inf"``, a
-            list of edges, ``"top:10"`` for text, or the ``bins`` of earlier counts.
-        read: How to read a text file: column names, delimiter, nulls …
+            list of edges, ``"top:10"`` for text, ``"year"``, ``"quarter"``, ``"month"``, ``"weekday"`` or
+            ``"age@2020-01-01"`` for dates (years and ages may be cut further, ``"age@2020-01-01:width:10"``), or the
+            ``bins`` of earlier counts.
+        read: How to read a text file or a workbook: column names, delimiter, nulls, sheet …
+        person: Column that says who a row is about, where people have several rows.
         max_levels: Most different values of a number that is not binned.
         max_cells: Most combinations to bring back from the engine.
 
@@ -252,10 +270,12 @@ def count(
         The labelled counts; nulls (and NaN) are a category of their own, apart from the texts ``""`` and ``"null"``.
 
     Raises:
-        InvalidInputError: A column is missing, twice in a role or of no usable type; a number has too many values;
-            there are too many combinations; the table has no rows.
+        InvalidInputError: A column is missing, twice in a role or of no usable type; there are too many combinations;
+            the table has no rows.
+        UnbinnedError: Columns have too many values; the message names all of them, with bins that can be pasted.
 
     Warns:
+        IdentifierWarning: A column tells people apart, or people seem to have several rows each.
         SmallSampleWarning: The rows are few for the cells; the message states the expected bias of I(S;X).
     """
     roles = {"private": _names(private, "private"), "public": _names(public, "public")}
@@ -268,23 +288,38 @@ def count(
             )
     with open_table(source, read) as table:
         table.require(names)
-        _peek(table, [name for name in names if name not in rules], max_levels, max_cells)
+        persons = _persons(table, person, names)
+        called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
+        free = [name for name in names if name not in rules]
+        peeked = _peek(table, [*names, *called], free, max_levels, max_cells)
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
         grouped = table.group(resolved, max_cells, _summed(table, resolved))
         if not grouped.counts:
             raise InvalidInputError(f"{table.name} has no rows: there is nothing to count")
         if not grouped.complete:
             raise _too_many_cells(table, resolved, max_cells)
+        n = sum(grouped.counts)
+        undated = {name: found for name, found in peeked.items() if not _part_of(resolved.get(name))}
+        told = [] if person else identifier_warnings(table, undated, names, n, min(n, PEEK_ROWS))
+        parts = {
+            name: table.part_means(name, bins)
+            for name, bins in resolved.items()
+            if isinstance(bins, Cut) and bins.part
+        }
+        known = table.read
     rows = grouped.counts
     encoded = {name: _encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
     for name, sums in grouped.sums.items():
         column, codes = encoded[name]
         encoded[name] = replace(column, means=_means(codes, rows, sums, column)), codes
-    for column, _ in encoded.values():
-        _check_levels(column, max_levels, as_text=read is not None and column.name in read.types)
+    for name, means in parts.items():
+        encoded[name] = replace(encoded[name][0], means=means), encoded[name][1]
+    check_levels((column for column, _ in encoded.values()), max_levels, () if read is None else read.types)
     counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles)
+    for words in told:
+        warnings.warn(words, IdentifierWarning, stacklevel=2)
     _warn_if_small(counts)
-    return counts
+    return replace(counts, read=known, person=person, persons=persons)
 
 
 def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
@@ -299,45 +334,51 @@ def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
     return listed
 
 
-def _peek(table: Source, names: Sequence[str], max_levels: int, max_cells: int) -> None:
-    """Refuse a hopeless column after a look at the first rows, before the engine groups a billion of them."""
-    if not names:
-        return
-    for name, found in table.peek(names, PEEK_ROWS).items():
-        kind = table.kinds[name]
-        if kind in MEASURED and found > max_levels + 1:  # one of them may be null
-            raise _too_many_levels(name, kind, table.n_unique(name), max_levels)
-        if found > PEEK_ROWS // 2 or found > max_cells:
-            raise InvalidInputError(
-                f"column {name!r} has {table.n_unique(name)} different values: group its rare values "
-                f"(bins={{{name!r}: 'top:10'}}) or drop it"
-            )
+def _peek(
+    table: Source, names: Sequence[str], free: Sequence[str], max_levels: int, max_cells: int
+) -> dict[str, int]:
+    """Look at the first rows, and refuse hopeless columns before the engine groups a billion of them.
+
+    Args:
+        table: The table.
+        names: Columns to look at.
+        free: Those of them without bins.
+        max_levels: Most different values of a number.
+        max_cells: Most combinations.
+
+    Returns:
+        Different values among the first rows, by column.
+    """
+    peeked = table.peek(names, PEEK_ROWS)
+    unfit, offered = [], []
+    for name in free:
+        kind, found = table.kinds[name], peeked[name]
+        many = found > PEEK_ROWS // 2 or found > max_cells
+        if many or (kind in MEASURED and found > max_levels + 1):  # one of them may be null
+            unfit.append(Unbinned(name, kind, table.n_unique(name)))
+        elif kind == "text" and found > MANY_TEXTS:
+            offered.append(Unbinned(name, kind, found))
+    if unfit:
+        raise unbinned_error(unfit, max_levels, offered)
+    return peeked
 
 
-def _check_levels(column: Column, limit: int, *, as_text: bool) -> None:
-    """Refuse unbinned columns of many numbers or dates, and texts that are numbers but for a few values."""
-    if column.bins is not None:
-        return
-    present = [value for value in column.values if value is not None]
-    if column.kind in MEASURED and len(present) > limit:
-        raise _too_many_levels(column.name, column.kind, len(present), limit)
-    odd = sorted(value for value in present if isinstance(value, str) and not is_number(value))
-    if column.kind == "text" and not as_text and odd and len(present) - len(odd) > max(limit, len(odd)):
+def _part_of(bins: Bins | None) -> bool:
+    """Whether bins are those of dates."""
+    return isinstance(bins, Part) or (isinstance(bins, Cut) and bool(bins.part))
+
+
+def _persons(table: Source, person: str | None, names: Sequence[str]) -> int | None:
+    """How many people the rows are about; a row without a name is a person of its own."""
+    if person is None:
+        return None
+    table.require([person])
+    if person in names:
         raise InvalidInputError(
-            f"column {column.name!r} mixes types, {len(present) - len(odd)} numbers and {len(odd)} texts such as "
-            f"{odd[0]!r}: mark them as null (--null {odd[0]!r}), or read it as text (--type {column.name}=text)"
+            f"column {person!r} says who a row is about: it cannot be private or public too, leave it out there"
         )
-
-
-def _too_many_levels(name: str, kind: str, found: int, limit: int) -> InvalidInputError:
-    if kind in {"date", "datetime"}:
-        return InvalidInputError(
-            f"column {name!r} holds {found} different dates (more than {limit}): derive the year or month from it"
-        )
-    return InvalidInputError(
-        f"column {name!r} is a number with {found} different values (more than {limit}): bin it, e.g. "
-        f"bins={{{name!r}: 'width:5'}} or --bin {name}=quantiles:5"
-    )
+    told = table.overview([person])[person]
+    return told.distinct + told.missing
 
 
 def _too_many_cells(table: Source, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:
@@ -355,12 +396,23 @@ def _encode(name: str, raw: list[Any], rows: list[int], bins: Bins | None) -> tu
     """A column and the code of each raw value that an engine returned."""
     if isinstance(bins, Cut):
         return _encode_cut(name, raw, rows, bins)
+    if isinstance(bins, Part):
+        return _encode_part(name, raw, bins)
     values = [canonical(value) for value in raw]
     kind = kind_of(set(values), name)
     ordered = in_order(values)
     column = Column(name, kind, ordered, bins)
     position = {value: code for code, value in enumerate(ordered)}
     return column, np.array([position[value] for value in values], dtype=np.int64)
+
+
+def _encode_part(name: str, raw: list[Any], part: Part) -> tuple[Column, Codes]:
+    numbers = [None if value is None or math.isnan(value) else int(value) for value in raw]
+    ordered = in_order(numbers)  # in the order of the calendar, not of the texts
+    values = tuple(None if number is None else part.value(cast("int", number)) for number in ordered)
+    position = {number: code for code, number in enumerate(ordered)}
+    codes = np.array([position[number] for number in numbers], dtype=np.int64)
+    return Column(name, part.kind, values, part), codes
 
 
 def _encode_cut(name: str, raw: list[Any], rows: list[int], bins: Cut) -> tuple[Column, Codes]:
@@ -381,7 +433,8 @@ def _encode_cut(name: str, raw: list[Any], rows: list[int], bins: Cut) -> tuple[
 
 def _summed(table: Source, resolved: Mapping[str, Bins | None]) -> dict[str, Tails]:
     """The cut columns, whose bins' means a release writes, with their tails: an outlier must not show in a mean."""
-    tails = {name: table.tails(name) for name, bins in resolved.items() if isinstance(bins, Cut)}
+    cut = [name for name, bins in resolved.items() if isinstance(bins, Cut) and not bins.part]
+    tails = {name: table.tails(name) for name in cut}
     return {name: ends for name, ends in tails.items() if all(map(math.isfinite, ends))}
 
 

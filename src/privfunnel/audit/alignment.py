@@ -13,7 +13,7 @@ from privfunnel import tables
 from privfunnel.audit.kept import FileRows, Reading, further_columns, gather
 from privfunnel.engines import Alphabet, Column, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
-from privfunnel.errors import InvalidInputError, SmallSampleWarning, need
+from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning, need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.records import RecordAlphabet
@@ -64,6 +64,7 @@ def recount(
     """Counts of the original table; the audit's own intervals say what few rows mean, so no warning here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
+        warnings.simplefilter("ignore", IdentifierWarning)  # told when the mechanism was designed
         return tables.count(original, private=private, public=public, bins=bins, read=read, max_levels=10_000)
 
 
@@ -155,6 +156,7 @@ def _released_symbols(
     used = {name: rule for name, rule in bins.items() if name in names}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
+        warnings.simplefilter("ignore", IdentifierWarning)  # told when the mechanism was designed
         found = tables.count(table, private=names[:1], public=names, bins=used)
     return found.x_alphabet
 

@@ -62,14 +62,16 @@ def table(
     Args:
         original: The table, as for :func:`privfunnel.tables.count`.
         designed: The mechanism.
-        read: How to read a text file.
+        read: How to read a text file or a workbook, where it differs from the design data.
         bootstrap: Number of resampled tables, for the comparison of two tables.
         seed: Fixes the resampling, and the release that bounds for the population rest on.
         confidence: Of each of these bounds.
     """
     checked_confidence(confidence)
     rng = np.random.default_rng(seed)
-    counts = recount(original, designed.private_names, designed.public_names, designed.bins, read)
+    counts = recount(
+        original, designed.private_names, designed.public_names, designed.bins, designed.read_options(read)
+    )
     channel, _ = promise.channel_for(designed, counts)
     p_sx = counts.table() / counts.n
     drawn = resample(p_sx, counts.n, bootstrap, rng)

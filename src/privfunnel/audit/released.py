@@ -52,7 +52,7 @@ def release(
         public: Names of the public columns; with a mechanism, its own.
         bins: Bins of original and released columns; with a mechanism, its own.
         on: Column in both tables that matches rows; by order without it.
-        read: How to read the original, if it is a text file.
+        read: How to read the original, if it is a text file or a workbook; as the design data by default.
         read_released: How to read the release, if it is one; with a header by default.
         **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``; see
             :class:`~privfunnel.audit.effort.Effort`.
@@ -63,6 +63,7 @@ def release(
     work = Effort(**effort)
     checked_confidence(work.confidence)
     roles = _roles(mechanism, private, public, bins)
+    read = read if mechanism is None else mechanism.read_options(read)
     counts = recount(original, roles.private, roles.public, roles.used, read)
     sample = align(
         original,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import math
 import shutil
 import sys
@@ -96,6 +97,7 @@ def source_options(function: Function) -> Function:
     decorators: Sequence[Callable[[Function], Function]] = (
         click.argument("source"),
         record_options,
+        click.option("--person", metavar="COLUMN", help="Column that says who a row is about, if people have several."),
         text_file_options,
         click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
                      help="Packaged tables: add 1e-3 to every probability, or to every count."),
@@ -110,11 +112,13 @@ def record_options(function: Function) -> Function:
     """``--private``, ``--public`` and ``--bin``: the roles of the columns of a table of records."""
     decorators: Sequence[Callable[[Function], Function]] = (
         click.option("--private", multiple=True, metavar="COLUMN", callback=_columns,
-                     help="Private column of a table of records; repeat it, or separate names by commas."),
+                     help="Private column of a table of records; repeat it, or separate names by commas. A name that "
+                          "holds a comma stands in quotes: '\"a,b\"'."),
         click.option("--public", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Column that may be published; repeat it, or separate names by commas."),
         click.option("--bin", "bins", multiple=True, metavar="COLUMN=RULE", callback=_bins,
-                     help="How to bin a column: age=5, age=quantiles:4, age=edges:0,18,65,inf, town=top:10."),
+                     help="How to bin a column: age=5, age=quantiles:4, age=edges:0,18,65,inf, town=top:10, "
+                          "visit=month (year, quarter, weekday), born=age@2020-01-01:width:10."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)
@@ -161,18 +165,33 @@ def solver_options(function: Function) -> Function:
 
 
 def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Columns given one an option or separated by commas."""
-    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    """Columns given one an option or separated by commas; a name in double quotes may hold commas."""
+    names = []
+    for value in values:
+        try:
+            names += next(csv.reader([value], skipinitialspace=True, strict=True), [])
+        except csv.Error:
+            raise click.BadParameter(
+                f"{value!r} has a quote that is never closed: write '\"a,b\"' for a column called a,b"
+            ) from None
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _unquoted(column: str) -> str:
+    """A column's name without the double quotes that may stand around it."""
+    name = column.strip()
+    quoted = len(name) > 2 and name.startswith('"') and name.endswith('"')
+    return name[1:-1].replace('""', '"') if quoted else name
 
 
 def _bins(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """``COLUMN=RULE`` pairs; the rule itself is read by the tables room."""
     bins = {}
     for value in values:
-        column, sign, rule = value.partition("=")
+        column, sign, rule = value.rpartition("=")  # a name may hold an equals sign, a rule does not
         if not (column.strip() and sign and rule.strip()):
             raise click.BadParameter(f"{value!r} is not COLUMN=RULE: give e.g. age=5")
-        bins[column.strip()] = rule.strip()
+        bins[_unquoted(column)] = rule.strip()
     return bins
 
 
@@ -183,7 +202,7 @@ def _types(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
         column, sign, kind = value.rpartition("=")
         if not (column.strip() and sign and kind.strip()):
             raise click.BadParameter(f"{value!r} is not COLUMN=TYPE: give e.g. zip=text")
-        types[column.strip()] = kind.strip()
+        types[_unquoted(column)] = kind.strip()
     return types
 
 
@@ -197,6 +216,8 @@ def parse_options(options: Sequence[str], restarts: int | None = None) -> dict[s
         name = name.strip().replace("-", "_")
         if not (name and sign):
             raise InvalidInputError(f"--option {option!r} is not NAME=VALUE: give e.g. max_steps=2000")
+        if name in {"seed", "solver", "disclosure", "leakage"}:
+            raise InvalidInputError(f"{name!r} is no option of a solver: give it as --{name}")
         if name in parsed:
             raise InvalidInputError(f"the solver option {name!r} was given twice: keep one")
         try:

@@ -37,6 +37,7 @@ def open_source(
     private: Sequence[str] = (),
     public: Sequence[str] = (),
     bins: Mapping[str, Any] | None = None,
+    person: str | None = None,
     perturbation: str | None = None,
     bands: str | None = None,
     **text: Any,
@@ -49,6 +50,7 @@ def open_source(
         private: Columns that are private.
         public: Columns that may be published.
         bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
+        person: Column that says who a row is about.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
         **text: How to read a text file of records, as :func:`read_options` takes it.
@@ -57,13 +59,14 @@ def open_source(
         InvalidInputError: It cannot be found, read or used.
     """
     from privfunnel import instances
+    from privfunnel.engines.texts import clip
     from privfunnel.problem import Problem
 
-    records = {"--private": private, "--public": public, "--bin": bins} | {
+    records = {"--private": private, "--public": public, "--bin": bins, "--person": person} | {
         {"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()
     }
     of_records = [option for option, value in records.items() if value]
-    if source in instances.names() and not Path(source).exists():
+    if source in instances.names() and not _exists(source):
         if of_records:
             raise InvalidInputError(
                 f"{source!r} is a packaged table with its columns chosen: leave {', '.join(of_records)} out"
@@ -76,22 +79,35 @@ def open_source(
     if private or public:
         from privfunnel import tables
 
-        counts = tables.count(source, private=private, public=public, bins=bins, read=read_options(**text))
+        counts = tables.count(
+            source, private=private, public=public, bins=bins, person=person, read=read_options(**text)
+        )
         return NamedProblem(counts.problem(), counts)
     if of_records:
         raise InvalidInputError(
             f"{of_records[0]} is for tables of records: name their columns with --private and --public"
         )
     path = Path(source)
-    if not path.exists():
+    if not source or not _exists(source):
         close = get_close_matches(source, instances.names(), n=1)
         hint = (
             f"did you mean {close[0]!r}?"
             if close
             else f"check the path, or use {', '.join(instances.names())}"
         )
-        raise InvalidInputError(f"cannot read {source!r}: there is no such file or packaged table; {hint}")
+        raise InvalidInputError(
+            f"cannot read {clip(source, 120)!r}: there is no such file or packaged table; {hint}"
+        )
+    if not path.is_file():
+        raise InvalidInputError(f"{clip(source, 120)!r} is a folder, a pipe or a device: give a file")
     return NamedProblem(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
+
+
+def _exists(source: str) -> bool:
+    try:
+        return Path(source).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def read_options(

@@ -9,6 +9,7 @@ from typing import Any
 
 from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.bins import Bins, Cut, Top
+from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Column, Value
 from privfunnel.engines.database import DatabaseSource
 from privfunnel.engines.frames import FrameSource
@@ -25,6 +26,7 @@ __all__ = [
     "Database",
     "DatabaseSource",
     "FrameSource",
+    "Part",
     "ReadOptions",
     "Source",
     "Top",

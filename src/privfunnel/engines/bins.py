@@ -1,54 +1,72 @@
 """Rules that turn a column of many values into few categories, recorded so that new data is cut the same way.
 
 A rule is asked for with a :class:`Rule` (or a short text such as ``"width:5"``) and becomes, once the data has been
-looked at, a :class:`Cut` (numbers into intervals) or a :class:`Top` (frequent values kept, the others grouped). Both
-are plain data: they go into mechanism files and never depend on the rows again. What bins a column is published with
-its release, so that no cut point may be somebody's value: see :mod:`privfunnel.engines.cutting`.
+looked at, a :class:`Cut` (numbers into intervals), a :class:`Top` (frequent values kept, the others grouped) or a
+:class:`~privfunnel.engines.calendar.Part` (dates by year, month …). All are plain data: they go into mechanism files
+and never depend on the rows again. What bins a column is published with its release, so that no cut point may be
+somebody's value: see :mod:`privfunnel.engines.cutting`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.engines import calendar
+from privfunnel.engines.calendar import Part
 from privfunnel.errors import InvalidInputError
 
 OTHER = "(other)"
-FORMS = "a number of bins, 'width:5', 'quantiles:4', 'edges:0,18,65,inf' or 'top:10'"
+FORMS = (
+    f"a number of bins, 'width:5', 'quantiles:4', 'edges:0,18,65,inf', 'top:10' for text, or {calendar.FORMS}"
+)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What was asked for: ``kind`` is ``"width"``, ``"quantiles"``, ``"edges"`` or ``"top"``."""
+    """What was asked for.
+
+    Attributes:
+        kind: ``"width"``, ``"quantiles"``, ``"edges"`` or ``"top"``; ``"part"`` for the values of a part themselves.
+        size: How many bins, or values kept.
+        edges: The edges.
+        part: The part of a date that is binned; nothing for other columns.
+    """
 
     kind: str
     size: int = 0
     edges: tuple[float, ...] = ()
+    part: str = ""
 
     def __str__(self) -> str:
         """The short text that :func:`parse` reads back."""
+        if self.kind == "part":
+            return self.part
+        of = f"{self.part}:" if self.part else ""
         if self.kind == "edges":
-            return "edges:" + ",".join(f"{edge:.12g}" for edge in self.edges)
-        return f"{self.kind}:{self.size}"
+            return f"{of}edges:" + ",".join(f"{edge:.12g}" for edge in self.edges)
+        return f"{of}{self.kind}:{self.size}"
 
 
 @dataclass(frozen=True)
 class Cut:
     """Intervals ``[e0, e1), [e1, e2), …, [ek-1, ek]`` of a number column.
 
-    ``integer`` says that the column holds whole numbers, so that a bin may be written ``17-31``.
+    ``integer`` says that the column holds whole numbers, so that a bin may be written ``17-31``; ``part`` that the
+    numbers are that part of dates (the year, an age).
     """
 
     form: ClassVar[str] = "cut"
     rule: str
     edges: tuple[float, ...]
     integer: bool = False
+    part: str = ""
 
     @property
     def size(self) -> int:
@@ -114,7 +132,8 @@ class Cut:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite edges are written as text because JSON has no infinity."""
         edges = [edge if math.isfinite(edge) else str(edge) for edge in self.edges]
-        return {"form": self.form, "rule": self.rule, "edges": edges, "integer": self.integer}
+        of = {"part": self.part} if self.part else {}
+        return {"form": self.form, "rule": self.rule, "edges": edges, "integer": self.integer, **of}
 
 
 @dataclass(frozen=True)
@@ -130,7 +149,7 @@ class Top:
         return {"form": self.form, "rule": self.rule, "kept": list(self.kept)}
 
 
-Bins = Cut | Top
+Bins = Cut | Top | Part
 
 
 def from_dict(data: dict[str, Any]) -> Bins:
@@ -142,9 +161,12 @@ def from_dict(data: dict[str, Any]) -> Bins:
     if data.get("form") == Cut.form:
         edges = tuple(float(edge) for edge in data["edges"])
         _check_edges(edges)
-        return Cut(str(data["rule"]), edges, bool(data["integer"]))
+        part = str(data.get("part", ""))
+        return Cut(str(data["rule"]), edges, bool(data["integer"]), Part(part).rule if part else "")
     if data.get("form") == Top.form:
         return Top(str(data["rule"]), tuple(str(value) for value in data["kept"]))
+    if data.get("form") == Part.form:
+        return Part(str(data["rule"]))
     raise InvalidInputError(
         f"bins of the form {data.get('form')!r} are unknown: write the file again with this version"
     )
@@ -169,7 +191,7 @@ def parse(column: str, spec: object) -> Rule | Bins:
     Raises:
         InvalidInputError: The specification cannot be understood.
     """
-    if isinstance(spec, Cut | Top | Rule):
+    if isinstance(spec, Cut | Top | Part | Rule):
         return spec
     if isinstance(spec, bool):
         raise InvalidInputError(f"bins for column {column!r} cannot be {spec!r}: give {FORMS}")
@@ -191,6 +213,17 @@ def parse(column: str, spec: object) -> Rule | Bins:
 
 def _parse_text(column: str, spec: str) -> Rule:
     kind, colon, rest = spec.strip().partition(":")
+    if calendar.is_part(kind.strip().lower()):
+        part = Part(kind.strip().lower())
+        if not colon:
+            return Rule("part", part=part.rule)
+        inner = _parse_text(column, rest)
+        if not part.numeric or inner.part or inner.kind == "top":
+            raise InvalidInputError(
+                f"bins {spec!r} for column {column!r}: only a year or an age is cut further, e.g. 'year:quantiles:4' "
+                "or 'age@2020-01-01:edges:0,18,65,inf'"
+            )
+        return replace(inner, part=part.rule)
     kind = {"quantile": "quantiles", "edge": "edges"}.get(kind.strip().lower(), kind.strip().lower())
     try:
         if not colon:

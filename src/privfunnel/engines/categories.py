@@ -6,7 +6,7 @@ import datetime
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privfunnel.checks import is_number
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
+from privfunnel.engines.calendar import Part, as_floats
 from privfunnel.engines.texts import first_line
 from privfunnel.errors import InvalidInputError, need
 
@@ -142,6 +143,13 @@ class Column:
         """The category of null, or ``UNSEEN``."""
         return self.n_values - 1 if self.values and self.values[-1] is None else UNSEEN
 
+    @property
+    def as_released(self) -> Column:
+        """The column of a release: a part of dates is a value of its own there, no longer taken from a date."""
+        if isinstance(self.bins, Part):
+            return replace(self, bins=None)
+        return replace(self, bins=replace(self.bins, part="")) if isinstance(self.bins, Cut) else self
+
     def encode(self, array: Any) -> Codes:
         """Categories of new values.
 
@@ -152,13 +160,17 @@ class Column:
             n codes; ``UNSEEN`` for a value without a category, ``BELOW`` and ``ABOVE`` outside the edges of a cut.
 
         Raises:
-            InvalidInputError: A cut column does not hold numbers.
+            InvalidInputError: A cut column does not hold numbers, or one of dates no dates.
         """
+        if isinstance(self.bins, Part):
+            return self._encode_parts(array, self.bins)
         return self._encode_numbers(array) if isinstance(self.bins, Cut) else self._encode_values(array)
 
     def _encode_numbers(self, array: Any) -> Codes:
         pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
         assert isinstance(self.bins, Cut)
+        if self.bins.part:
+            array = Part(self.bins.part).numbers(array, self.name)
         try:
             numbers = pc.cast(array, pa.float64(), safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -173,6 +185,15 @@ class Column:
         codes[codes == UNSEEN] = BELOW
         codes[codes == self.bins.size] = ABOVE
         codes[missing] = self.null_code
+        return codes
+
+    def _encode_parts(self, array: Any, part: Part) -> Codes:
+        numbers = as_floats(part.numbers(array, self.name))
+        found, where = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
+        lookup = {value: code for code, value in enumerate(self.values)}
+        table = np.array([lookup.get(part.value(int(number)), UNSEEN) for number in found], dtype=np.int64)
+        codes = np.full(len(numbers), self.null_code, dtype=np.int64)
+        codes[~np.isnan(numbers)] = table[where.reshape(-1)]
         return codes
 
     def _encode_values(self, array: Any) -> Codes:

@@ -8,6 +8,7 @@ from typing import Any
 
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
+from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import canonical, kind_of
 from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails
 from privfunnel.engines.texts import first_line, literal, one_line, quoted
@@ -172,8 +173,12 @@ class DatabaseSource(Source):
             return (
                 f"CASE WHEN {column} IS NULL OR {column} IN ({kept}) THEN {column} ELSE '{binning.OTHER}' END"
             )
+        if isinstance(bins, Part):
+            return bins.sql(column, sqlite=self._sqlite)
         if not isinstance(bins, Cut):
             return column
+        if bins.part:
+            column = Part(bins.part).sql(column, sqlite=self._sqlite)
         first, *inner = bins.edges[:-1]
         whens = [
             self._below(column, first, -1),
@@ -208,6 +213,20 @@ class DatabaseSource(Source):
                 yield pa.RecordBatch.from_arrays(arrays, names=list(names))
         finally:
             cursor.close()
+
+    @property
+    def _sqlite(self) -> bool:
+        return self.engine == "sqlite3"
+
+    def dated(self, name: str) -> bool:
+        """Whether a column holds dates; SQLite has no such type, so texts written year first are dates there."""
+        if not self._sqlite or self.kinds[name] != "text":
+            return super().dated(name)
+        column = self._quoted(name)
+        odd = (
+            f"{column} IS NOT NULL AND ({column} NOT LIKE '____-__-__%' OR strftime('%Y', {column}) IS NULL)"
+        )
+        return not self._query(f"SELECT 1 AS odd FROM {self._from} WHERE {odd} LIMIT 1")["odd"]
 
     def _quoted(self, name: str) -> str:
         return quoted(name, self._quote)

@@ -12,6 +12,7 @@ from typing import Any
 
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
+from privfunnel.engines.calendar import Part
 from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails
 from privfunnel.engines.texts import first_line
 from privfunnel.errors import InvalidInputError, PrivFunnelError, need
@@ -191,7 +192,17 @@ class FrameSource(Source):
             return kept.otherwise(nw.when(~column.is_null()).then(nw.lit(binning.OTHER)))
         if bins is None:
             return column.cast(nw.String) if self.kinds[name] == "text" else column
+        if isinstance(bins, Part):
+            return bins.expression(self._in_utc(name))
+        if bins.part:
+            return self._cut(Part(bins.part).expression(self._in_utc(name)), bins, may_be_nan=True)
         return self._cut(column, bins, may_be_nan=self.kinds[name] == "number")
+
+    def _in_utc(self, name: str) -> Any:
+        """A column of dates; times with a zone are taken in UTC, as their values are."""
+        column = _narwhals().col(name)
+        zoned = getattr(self.frame.collect_schema()[name], "time_zone", None) is not None
+        return column.dt.convert_time_zone("UTC") if zoned else column
 
     @staticmethod
     def _cut(column: Any, bins: Cut, *, may_be_nan: bool) -> Any:

@@ -6,6 +6,7 @@ and their kinds, for what binning needs to know, for counts, and for rows.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import math
 from abc import ABC, abstractmethod
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from privfunnel.engines import bins as binning
 from privfunnel.engines import cutting
 from privfunnel.engines.bins import Bins, Cut, Rule, Top
+from privfunnel.engines.calendar import Part
+from privfunnel.engines.dialect import decimal_commas
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
@@ -203,6 +206,12 @@ class Source(ABC):
         Raises:
             InvalidInputError: The rule does not fit the column's kind.
         """
+        part = rule.rule if isinstance(rule, Part) else "" if isinstance(rule, Top) else rule.part
+        if part:
+            self._check_dated(name, str(rule) if isinstance(rule, Rule) else rule.rule)
+            return self._resolve_part(name, rule, Part(part)) if isinstance(rule, Rule) else rule
+        if isinstance(rule, Part):  # it has a part
+            return rule
         if isinstance(rule, Cut | Top):
             self._check_fits(name, isinstance(rule, Cut), rule.rule)
             return rule
@@ -229,18 +238,71 @@ class Source(ABC):
         few = max(1, min(cutting.FEW, len(low) // (2 * size)) if len(low) < MOST_ENDS else cutting.FEW)
         return Tails(low[few - 1], high[few - 1]) if low else Tails(math.nan, math.nan)
 
+    def dated(self, name: str) -> bool:
+        """Whether a column holds dates."""
+        return self.kinds[name] in {"date", "datetime"}
+
+    def _check_dated(self, name: str, rule: str) -> None:
+        if not self.dated(name):
+            raise InvalidInputError(
+                f"column {name!r} of {self.name} is {self.kinds[name]}, so it cannot be binned by {rule!r}: read it as "
+                f"dates (--dates dmy, or --type {name}=date)"
+            )
+
+    def _resolve_part(self, name: str, rule: Rule, part: Part) -> Bins:
+        """Bins of the year or age of a column of dates."""
+        if rule.kind == "part":
+            return part
+        if rule.kind == "edges":
+            return Cut("edges", binning.merged(rule.edges), True, part.rule)
+        numbers, counts = self._part_frequencies(name, part)
+        if rule.kind == "width":
+            low, high = _inner_range(numbers, counts, rule.size)
+            cut = cutting.equal_width(low, high, rule.size, integer=True)
+        else:
+            cut = cutting.from_frequencies(numbers, counts, rule.size, integer=True)
+        return dataclasses.replace(cut, part=part.rule)
+
+    def _part_frequencies(self, name: str, part: Part) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Numbers of a part of dates in ascending order, and how often each occurs."""
+        grouped = self.group({name: part}, QUANTILE_VALUES)
+        numbers, counts = _sorted(grouped.columns[name], grouped.counts)
+        if not len(numbers):
+            raise InvalidInputError(f"column {name!r} of {self.name} has no dates to bin")
+        return numbers, counts
+
+    def part_means(self, name: str, cut: Cut) -> tuple[float | None, ...]:
+        """The mean of the years or ages in each bin, a few rows' own moved inwards; None for a bin without any."""
+        numbers, counts = self._part_frequencies(name, Part(cut.part))
+        low, high = _inner_range(numbers, counts, 1)
+        codes = cut.codes(numbers)
+        inside = np.clip(numbers, low, high)
+        found: list[float | None] = []
+        for code in range(cut.size):
+            here = codes == code
+            found.append(float(np.average(inside[here], weights=counts[here])) if here.any() else None)
+        return tuple(found)
+
     def _check_fits(self, name: str, numeric: bool, rule: str) -> None:
         kind = self.kinds[name]
         if numeric and kind not in {"integer", "number"}:
             seen = self._odd(name) if kind == "text" else ""
             raise InvalidInputError(
                 f"column {name!r} of {self.name} is {kind}{seen}, so it cannot be cut by {rule!r}: "
-                "clean it, mark the odd text as null, or group it with 'top:10'"
+                f"{self._other_bins(name)}"
             )
         if not numeric and kind != "text":
             raise InvalidInputError(
                 f"column {name!r} is {kind}: {rule!r} groups text; use 'width:5' or 'quantiles:4'"
             )
+
+    def _other_bins(self, name: str) -> str:
+        if self.dated(name):
+            return "bin it by 'year', 'quarter', 'month', 'weekday' or 'age@2020-01-01'"
+        values = [value for value in self.some_values(name, EXAMPLE_VALUES) if isinstance(value, str)]
+        if values and decimal_commas([value.strip() for value in values]):
+            return "it has decimal commas (--decimal ,)"
+        return "clean it, mark the odd text as null, or group it with 'top:10'"
 
     def _odd(self, name: str) -> str:
         """A text value of a column that was meant to hold numbers, in words."""
@@ -262,6 +324,15 @@ def _sorted(values: Sequence[Any], counts: Sequence[int]) -> tuple[NDArray[np.fl
     pairs = [(float(v), int(n)) for v, n in zip(values, counts, strict=True) if v is not None]
     pairs = sorted((v, n) for v, n in pairs if not math.isnan(v))
     return np.array([v for v, _ in pairs]), np.array([n for _, n in pairs], dtype=np.int64)
+
+
+def _inner_range(numbers: NDArray[np.float64], counts: NDArray[np.int64], size: int) -> tuple[float, float]:
+    """The numbers that a few rows reach on either side; fewer where there are few for ``size`` bins."""
+    ends = np.cumsum(counts)
+    few = max(1, min(cutting.FEW, int(ends[-1]) // (2 * size)))
+    low = numbers[np.searchsorted(ends, few)]
+    high = numbers[np.searchsorted(ends, ends[-1] - few, side="right")]
+    return float(low), float(high)
 
 
 def is_number(value: str) -> bool:

@@ -55,7 +55,7 @@ class RecordAlphabet(Alphabet):
 
 
 def _encode(written: Written, array: Any) -> Codes:
-    column = written.column
+    column = written.column.as_released
     by_name = isinstance(column.bins, Cut) and str(array.type) in {"string", "large_string"}
     codes = _by_text(written.texts, array) if by_name else column.encode(array)
     # Some values, and bins of few rows, are written as others; null keeps its place at the end.

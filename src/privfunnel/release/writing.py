@@ -80,7 +80,7 @@ def write(
         codebook: Where p(y), p(x|y), p(s|y) go (``.json`` or ``.csv``), rounded so that they may be published with the
             release; beside ``out`` by default. The mechanism itself is confidential and no part of a release.
         force: Overwrite existing files.
-        read: How to read a text file.
+        read: How to read a text file or a workbook, where it differs from the design data.
         progress: Called with the number of rows done.
         **options: ``keep``, ``unseen``, ``seed``, ``name``, ``numbers``, ``threshold``, ``batch_rows``; see
             :class:`~privfunnel.release.options.DrawOptions`.
@@ -173,7 +173,10 @@ def _write(
     uniforms = _uniforms(options.seed)
     files.check(source)
     _warn(options.seed, options.keep, stacklevel=4)
-    with terminate_as_exception(), open_table(source, read) as table:
+    with (
+        terminate_as_exception(),
+        open_table(source, mechanism.read_options(read, public_only=True)) as table,
+    ):
         names = draw.needed(table)
         with whole_files(files.paths, force=files.force) as streams:
             if files.book is not None:

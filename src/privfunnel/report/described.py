@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from privfunnel.engines import Column, Cut, Top
+from privfunnel.engines import Column, Cut, Part, Top
 from privfunnel.guessing import Exposure, exposures
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
@@ -140,7 +140,10 @@ def how_counted(column: Column) -> str:
     """How the values of a column became categories, in words."""
     null = " and one for missing values" if column.null_code >= 0 and column.bins is not None else ""
     if isinstance(column.bins, Cut):
-        return f"{column.bins.size} intervals{null}"
+        of = f" of the {column.bins.part.partition('@')[0]}" if column.bins.part else ""
+        return f"{column.bins.size} intervals{of}{null}"
+    if isinstance(column.bins, Part):
+        return f"its {column.bins.rule}{null}"
     if isinstance(column.bins, Top):
         return f"its {len(column.bins.kept)} most frequent values, the others grouped{null}"
     return f"its {column.n_values} values" if column.n_values > 1 else "one value"

@@ -1,0 +1,170 @@
+"""What is wrong with columns as they are, and what to do about all of them at once."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from privfunnel.engines.calendar import Part
+from privfunnel.engines.categories import Column
+from privfunnel.engines.dialect import decimal_commas, grouped_numbers
+from privfunnel.engines.source import Source, is_number
+from privfunnel.errors import InvalidInputError, UnbinnedError
+
+MEASURED = frozenset({"integer", "number", "date", "datetime"})
+MANY_TEXTS = 100  # different texts from which grouping them is offered, where other columns need bins
+#: Shares of different values from which a column tells rows apart, and of a range from which it is a numbering.
+NEARLY_ALL = 0.9
+FEWEST = 100  # different values below which nothing is taken for an identifier
+_IDENTIFIER = re.compile(r"(?i:(?:.*[_\W])?(?:id|uuid|guid|pid|ssn)|id[_\W].*|.*identifier)|.*[a-z](?:ID|Id)")
+
+
+class Unbinned(NamedTuple):
+    """A column that has too many values: its name, its kind and how many."""
+
+    name: str
+    kind: str
+    values: int
+
+    def __str__(self) -> str:
+        """``'age' is a number with 74 different values``."""
+        if self.kind in {"date", "datetime"}:
+            return f"{self.name!r} holds {self.values} different dates"
+        what = "is a number with" if self.kind in MEASURED else "is text with"
+        return f"{self.name!r} {what} {self.values} different values"
+
+
+def suggested(column: Unbinned) -> str:
+    """A rule that fits the kind of a column."""
+    if column.kind in {"date", "datetime"}:
+        return "year"
+    return "quantiles:5" if column.kind in MEASURED else "top:10"
+
+
+def unbinned_error(
+    unfit: Sequence[Unbinned],
+    limit: int,
+    offered: Sequence[Unbinned] = (),
+    rules: Mapping[str, str] | None = None,
+) -> UnbinnedError:
+    """One line about every column that needs bins, with options that can be pasted.
+
+    Args:
+        unfit: The columns.
+        limit: How many values would be fine.
+        offered: Others for which bins may be a good idea.
+        rules: Suggestions that differ from the usual ones, by column.
+    """
+    bins = {each.name: (rules or {}).get(each.name, suggested(each)) for each in (*unfit, *offered)}
+    more = f" (more than {limit})" if all(each.kind in MEASURED for each in unfit) else ""
+    if len(unfit) == 1:
+        told = f"column {unfit[0]}{more}: bin it"
+    else:
+        told = f"{len(unfit)} columns need bins{more}: {'; '.join(map(str, unfit))}: bin them"
+    pasted = " ".join(f"--bin {shlex.quote(f'{name}={rule}')}" for name, rule in bins.items())
+    listed = ", ".join(f"{name!r}: {rule!r}" for name, rule in bins.items())
+    return UnbinnedError(f"{told}, e.g. {pasted} or bins={{{listed}}}, or drop what is not needed", bins)
+
+
+def check_levels(columns: Iterable[Column], limit: int, as_text: Iterable[str]) -> None:
+    """Refuse columns of many numbers or dates, and texts that are meant as numbers.
+
+    Args:
+        columns: The columns as they were counted.
+        limit: Most different values of a number or date, and of one of their parts.
+        as_text: Columns that were asked for as text.
+
+    Raises:
+        InvalidInputError: Some are unfit.
+    """
+    unfit, offered, rules = [], [], {}
+    forced = set(as_text)
+    for column in columns:
+        present = [value for value in column.values if value is not None]
+        kind = column.kind
+        if isinstance(column.bins, Part):
+            if len(present) > limit:
+                unfit.append(Unbinned(column.name, "integer", len(present)))
+                rules[column.name] = f"{column.bins.rule}:quantiles:5" if column.bins.numeric else "year"
+        elif column.bins is None and kind in MEASURED and len(present) > limit:
+            unfit.append(Unbinned(column.name, kind, len(present)))
+        elif column.bins is None and kind == "text" and column.name not in forced:
+            _refuse_number_texts(column.name, [str(value) for value in present], limit)
+            if len(present) > MANY_TEXTS:
+                offered.append(Unbinned(column.name, kind, len(present)))
+    if unfit:
+        raise unbinned_error(unfit, limit, offered, rules)
+
+
+def _refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
+    """Texts that are numbers but for their decimal sign, their thousands or a few values."""
+    if len(present) <= limit:
+        return
+    stripped = [value.strip() for value in present]
+    if decimal_commas(stripped):
+        raise InvalidInputError(
+            f"column {name!r} holds numbers with a decimal comma, such as {stripped[0]!r}: read them as such "
+            f"(--decimal ,), or as text (--type {name}=text)"
+        )
+    grouped = grouped_numbers(stripped)
+    odd = sorted(value for value in stripped if not is_number(value))
+    if grouped and odd:
+        raise InvalidInputError(
+            f"column {name!r} holds numbers with separated thousands, such as {grouped[0]!r}: remove them in the file, "
+            f"or read the column as text (--type {name}=text)"
+        )
+    if odd and len(present) - len(odd) > max(limit, len(odd)):
+        raise InvalidInputError(
+            f"column {name!r} mixes types, {len(present) - len(odd)} numbers and {len(odd)} texts such as {odd[0]!r}: "
+            f"mark them as null (--null {odd[0]!r}), or read it as text (--type {name}=text)"
+        )
+
+
+def looks_like_identifier(name: str) -> bool:
+    """Whether a column is called like an identifier: ``id``, ``patient_id``, ``caseID``."""
+    return _IDENTIFIER.fullmatch(name.strip()) is not None
+
+
+def identifier_warnings(
+    table: Source, peeked: Mapping[str, int], used: Sequence[str], rows: int, looked_at: int
+) -> list[str]:
+    """What to say about columns that tell people apart.
+
+    Args:
+        table: The table.
+        peeked: Different values of columns among the first rows.
+        used: Columns that are private or public.
+        rows: Rows of the table.
+        looked_at: How many of them were the first.
+    """
+    told = []
+    for name, found in peeked.items():
+        kind = table.kinds[name]
+        called = looks_like_identifier(name)
+        if kind not in {"integer", "text"} or found <= min(FEWEST, looked_at // 2) or looked_at < FEWEST:
+            continue
+        nearly_unique = found >= NEARLY_ALL * looked_at
+        numbering = kind == "text" or called or (nearly_unique and _dense(table, name))
+        if not numbering or not (called or (nearly_unique and name in used)):
+            continue
+        values = table.n_unique(name)
+        if values >= NEARLY_ALL * rows:
+            if name in used:
+                told.append(
+                    f"column {name!r} differs in nearly every row ({values} values in {rows} rows) and tells people "
+                    f"apart: leave it out, or say that it is who a row is about (--person {shlex.quote(name)})"
+                )
+        elif called:
+            told.append(
+                f"column {name!r} has {values} values in {rows} rows, as if people had several rows each: if it is who "
+                f"a row is about, say so (--person {shlex.quote(name)}), since an attacker may add their rows up"
+            )
+    return told
+
+
+def _dense(table: Source, name: str) -> bool:
+    """Whether whole numbers fill most of their range, as a numbering does."""
+    low, high, _ = table.extremes(name)
+    return low is not None and high is not None and table.n_unique(name) >= NEARLY_ALL * (high - low + 1)
