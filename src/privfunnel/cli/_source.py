@@ -99,7 +99,7 @@ def open_source(
             f"cannot read {clip(source, 120)!r}: there is no such file or packaged table; {hint}"
         )
     if not path.is_file():
-        raise InvalidInputError(f"{clip(source, 120)!r} is a folder, a pipe or a device: give a file")
+        raise InvalidInputError(f"cannot read {clip(source, 120)!r}, a folder, pipe or device: give a file")
     return NamedProblem(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
 
 
