@@ -95,7 +95,7 @@ def test_steps_are_worth_several_rows_and_bounds_stay_bounds() -> None:
             assert say.share(value, "up") >= value - 1e-9
             assert say.information(value, "down") <= value + 1e-9
             assert float(say.factor(1.0 + value)) >= 1.0 + value - 1e-9
-    assert Rounding(2139.0).count(64.0) == "about 65"
+    assert Rounding(2139.0).count(64.0) == "about 60"
     assert Rounding(2139.0).count(2139.0) == "about 2,100"
     assert Rounding(2139.0).count(3.0) == "fewer than 5"
 
@@ -105,7 +105,7 @@ def test_people_exposed_to_a_rare_value_are_counted() -> None:
     problem = pf.Problem([[1294, 40], [106, 24]], ["haemophilia=no", "haemophilia=yes"], ["x=a", "x=b"])
     curve = pf.trace(problem, points=3)
     told = visible(report.render(curve, report.Report(chosen=curve.solutions[-1])))
-    assert re.search(r"haemophilia = yes +about 65 of 1,500 +9.0 % +37.5 % or more", told)
+    assert re.search(r"haemophilia = yes +about 60 of 1,500 +9.0 % +37.5 % or more", told)
     assert "No private column becomes easier to guess" not in told
     assert re.search(r"up to \S+ times as likely as it was", told)
 
@@ -146,10 +146,11 @@ def test_a_mechanism_has_a_report_with_a_page_to_sign(folder: Path, mechanism: p
 
 
 def test_neither_extremes_nor_rare_combinations_are_listed(mechanism: pf.Mechanism) -> None:
-    shown = published_axis(Axis.of(mechanism.x_alphabet))
+    shown = published_axis(Axis.of(mechanism.x_alphabet), mechanism.p_x, Rounding(600.0))
     (ages,) = (texts for name, texts in zip(shown.names, shown.texts, strict=True) if name == "age")
-    assert ages[0].startswith("< ")
-    assert ages[-1].startswith("≥ ")
+    assert not any(re.search(r"\b(40|95)\b", text) for text in ages), (
+        ages
+    )  # the youngest and the oldest patient
     text = report.render(mechanism)
     assert "95" not in re.sub(r"data-\S+|\d*95 %", "", visible(text))  # the oldest patient
     rare = pf.Problem([[20, 3, 30], [10, 1, 40]], ["s=a", "s=b"], ["x=often", "x=seldom", "x=most"])

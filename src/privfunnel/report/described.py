@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Point
 from privfunnel.report.axes import Axis
 from privfunnel.report.meaning import Meaning, explain, joint, meaning_of
+from privfunnel.report.rounding import Rounding
 from privfunnel.solution import Solution
 
 #: Cells of the largest channel that is drawn.
@@ -117,23 +117,10 @@ class Described:
         return self.leakage / self.leakage_ceiling if self.leakage_ceiling > 0.0 else 0.0
 
 
-def published_axis(axis: Axis) -> Axis:
-    """The symbols with intervals that are open at both ends: where the data end is one person's value."""
-    texts = tuple(
-        _open_ended(column) if isinstance(column.bins, Cut) else texts
-        for column, texts in zip(axis.alphabet.columns, axis.texts, strict=True)
-    )
-    return Axis(axis.alphabet, texts)
-
-
-def _open_ended(column: Column) -> tuple[str, ...]:
-    assert isinstance(column.bins, Cut)
-    inner = [f"{edge:.6g}" for edge in column.bins.edges[1:-1]]
-    null = (column.text(column.null_code),) if column.null_code >= 0 else ()
-    if not inner:
-        return ("all", *null)
-    between = (f"[{low}, {high})" for low, high in pairwise(inner))
-    return (f"< {inner[0]}", *between, f"≥ {inner[-1]}", *null)
+def published_axis(axis: Axis, p: Array, say: Rounding) -> Axis:
+    """The symbols, of probabilities ``p``, with the texts that may be published: no ends of the data, no rare value."""
+    written = say.policy.columns(axis.alphabet, p, say.rows or 0.0)
+    return Axis(axis.alphabet, tuple(tuple(w.texts[code] for code in w.codes) for w in written))
 
 
 def how_counted(column: Column) -> str:

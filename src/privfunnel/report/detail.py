@@ -131,7 +131,7 @@ def _maps(release: Described, say: Rounding) -> str:
     if not release.drawable:
         n_x, n_y = release.channel.shape
         return parts.paragraphs([f"Its {n_x:,} × {n_y:,} probabilities are too many to be drawn."])
-    public = published_axis(release.public)
+    public = published_axis(release.public, release.p_x, say)
     rows = public.order[[not say.rare(float(release.p_x[i])) for i in public.order]]
     hidden = len(public) - len(rows)
     words = [

@@ -66,24 +66,24 @@ def _promise(release: Described, numbers: Rounding) -> str:
             "released value is as frequent among people of any private value."
         )
     return (
-        f"A reader who knows nothing else learns {numbers.bits(release.leakage)} about {private} of a person, on "
-        f"average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}. No release that "
-        f"keeps as much can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
+        f"A reader who knows nothing else learns at most {numbers.bits(release.leakage, 'up')} about {private} of a "
+        f"person, on average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}. No "
+        f"release that keeps as much can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
     )
 
 
 def _exposed(release: Described, numbers: Rounding) -> str:
     notable = [each for each in release.exposed if each.notable]
     told = [each for each in notable if not numbers.rare(each.before)]
-    names = _names(release.private)
+    names = _names(release, numbers)
     rows = [
         (
             names.get(each.value, each.value),
             _people(each.share, numbers),
             numbers.percent(each.before),
-            f"{numbers.percent(each.after, 'down')} or more",
-            numbers.percent(each.highest, "up"),
-            f"{each.auc:.1g}" if numbers.digits == 1 else f"{each.auc:.2f}",
+            # What the symbols of few people say is told of nobody.
+            "not told" if numbers.rare(each.share) else f"{numbers.percent(each.after, 'down')} or more",
+            f"{numbers.share(each.auc):.2g}",
         )
         for each in told[:LISTED]
     ]
@@ -104,7 +104,6 @@ def _exposed(release: Described, numbers: Rounding) -> str:
         "#people",
         "#chance before",
         "#with the release",
-        "#at most",
         "#AUC of an attacker",
     )
     return parts.table("For whom the chance of a private value rises most.", heads, rows) + parts.paragraphs(
@@ -112,11 +111,13 @@ def _exposed(release: Described, numbers: Rounding) -> str:
     )
 
 
-def _names(axis: Axis) -> dict[str, str]:
-    """Label of each category to what is published of it: the ends of the data are not."""
+def _names(release: Described, numbers: Rounding) -> dict[str, str]:
+    """Label of each private category to what is published of it."""
+    axis = release.private
+    shown = published_axis(axis, release.p_sy.sum(axis=1), numbers)
     return {
         column.label(code): f"{column.name} = {text}"
-        for column, texts in zip(axis.alphabet.columns, published_axis(axis).texts, strict=True)
+        for column, texts in zip(axis.alphabet.columns, shown.texts, strict=True)
         for code, text in enumerate(texts)
     }
 

@@ -175,7 +175,7 @@ def _provenance(found: Curve | Mechanism, report: Report, say: Rounding) -> str:
         ("Solver", solver),
         (
             "Numbers",
-            f"shares in steps of {100 * say.step:g} %, informations with {say.digits} significant digits",
+            f"rounded for publication, threshold {say.threshold} rows: shares in steps of {100 * say.step:g} %",
         ),
     ]
     return detail.provenance_section(facts, created, _without_seed(report.command))

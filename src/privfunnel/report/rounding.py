@@ -1,36 +1,29 @@
-"""Numbers that may be published: so coarse that the rows behind them cannot be solved for.
+"""Numbers of a table as a report tells them: in the steps that the publication policy allows, in words.
 
-From exact informations and shares the counts of a small table follow. What a report tells is therefore rounded: shares
-to steps that are each worth several rows, informations to few digits, numbers of rows to two.
+What may be told is decided by :class:`privfunnel.publication.Policy`; here it becomes text. :class:`Exact` has the same
+words for the steward's own page.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from privfunnel.measures import nats_per, to_bits
+import numpy as np
 
-#: Rows below which a number would speak of few people.
-THRESHOLD = 5
-STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-#: The step where the number of rows is not known.
+from privfunnel.measures import nats_per, to_bits
+from privfunnel.publication import STEPS, Policy
+
+#: The step of shares where the number of rows is not known.
 UNKNOWN = 0.01
-#: Informations below this, in bits, are told as less than it.
+#: Exact informations below this, in bits, are told as less than it.
 LEAST = 1e-4
 ZERO = 1e-9  # what rounding leaves of nothing
 
 Towards = Literal["near", "down", "up"]
-
-
-def _whole(value: float, to: Towards) -> int:
-    """A whole number; what floating point leaves of one (2.9999999999) is that one."""
-    near = round(value)
-    if to == "near" or abs(value - near) < ZERO:
-        return near
-    return math.floor(value) if to == "down" else math.ceil(value)
+_SIDE: dict[Towards, int] = {"near": 0, "down": -1, "up": 1}
 
 
 @dataclass(frozen=True)
@@ -39,35 +32,37 @@ class Rounding:
 
     Attributes:
         rows: Rows behind the table, or None where their number is not known.
-        threshold: Rows that a step is worth at least.
+        policy: What may be published.
     """
 
     rows: float | None
-    threshold: int = THRESHOLD
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def threshold(self) -> int:
+        """Rows below which a number would speak of few people."""
+        return self.policy.threshold
 
     @cached_property
     def step(self) -> float:
         """The step of shares and probabilities."""
         if self.rows is None:
             return UNKNOWN
-        return next((step for step in STEPS if step * self.rows >= self.threshold), STEPS[-1])
-
-    @cached_property
-    def digits(self) -> int:
-        """Significant digits of an information: one for a hundredth of a share, two, and three for fine steps."""
-        return 1 if self.step > 0.02 else 3 if self.step <= 0.001 else 2
+        return self.policy.step(self.rows) or STEPS[-1]
 
     def share(self, value: float, to: Towards = "near") -> float:
         """A share, to a step."""
         return min(max(round(_whole(value / self.step, to) * self.step, 6), 0.0), 1.0)
 
+    def bits_told(self, nats: float, to: Towards = "near") -> float:
+        """An amount of information in bits, in steps that the policy allows."""
+        # The policy's step is threshold/n nats: so many bits are threshold/(n ln 2).
+        rows = (self.rows or 0.0) * nats_per("bits")
+        return self.policy.information(to_bits(nats), rows, _SIDE[to])
+
     def information(self, nats: float, to: Towards = "near") -> float:
-        """An amount of information in nats that has few digits in bits."""
-        bits = to_bits(nats)
-        if bits < LEAST:
-            return 0.0
-        unit = 10.0 ** (math.floor(math.log10(bits)) + 1 - self.digits)
-        return _whole(bits / unit, to) * unit * nats_per("bits")
+        """The same in nats."""
+        return self.bits_told(nats, to) * nats_per("bits")
 
     def percent(self, value: float, to: Towards = "near") -> str:
         """A share as people read it: ``64 %``; a bound is rounded ``"down"`` or ``"up"``, so that it stays one."""
@@ -79,28 +74,33 @@ class Rounding:
 
     def bits(self, nats: float, to: Towards = "near") -> str:
         """An amount of information as people read it: ``0.29 bits``."""
-        near = to_bits(self.information(nats, to))
-        if near == 0.0 and nats > ZERO and to != "down":
-            return f"less than {LEAST} bits"
-        return f"{near:.{self.digits}g} bits"
+        near = self.bits_told(nats, to)
+        if near == 0.0 and nats > ZERO and to == "near":
+            return f"less than {self.bits_told(nats, 'up'):.3g} bits"
+        return f"{near:.3g} bits"
 
     def factor(self, value: float) -> str:
         """A largest ratio of probabilities, rounded up to two digits: a bound stays one."""
         if math.isinf(value) or value <= 0.0:
             return "∞" if value > 0.0 else "0"
-        unit = 10.0 ** (math.floor(math.log10(value)) + 1 - min(self.digits, 2))
+        unit = 10.0 ** (math.floor(math.log10(value)) + -1)
         return f"{_whole(value / unit, 'up') * unit:.2g}"
 
     def count(self, rows: float) -> str:
-        """A number of people or rows: ``about 300``, ``fewer than 5``; two digits, and multiples of the threshold."""
-        if rows < self.threshold:
-            return f"fewer than {self.threshold}"
-        unit = max(self.threshold, 10 ** (math.floor(math.log10(rows)) - 1))
-        return f"about {round(rows / unit) * unit:,}"
+        """A number of people or rows: ``about 300``, ``fewer than 5``."""
+        return f"fewer than {self.threshold}" if rows < self.threshold else self.policy.about(rows)
 
     def rare(self, share: float) -> bool:
         """Whether fewer rows than the threshold are behind a share; never where the number of rows is not known."""
-        return self.rows is not None and share * self.rows < self.threshold
+        return not self.policy.listed(np.array([share]), self.rows or 0.0)[0]
+
+
+def _whole(value: float, to: Towards) -> int:
+    """A whole number; what floating point leaves of one (2.9999999999) is that one."""
+    near = round(value)
+    if to == "near" or abs(value - near) < ZERO:
+        return near
+    return math.floor(value) if to == "down" else math.ceil(value)
 
 
 @dataclass(frozen=True)
