@@ -2,6 +2,9 @@
 
 Minimise ``Σ_k t_k log t_k + g·w`` over the weights of ``w = Σ_j weights_j atom_j``, where ``t = Pw``. It takes Newton
 steps on the atoms in use, and Frank-Wolfe steps to let one enter.
+
+The parts of a step take single arrays and are inlined: this is the innermost loop, where handing a group of arrays on,
+and counting the references to them, would take a tenth of the time.
 """
 
 from __future__ import annotations
@@ -141,44 +144,45 @@ def mix_atoms(mixture: Mixture, n: int, tolerance: float) -> float:
 
     The result is only used to propose a ``q``, so an approximate minimiser does no harm.
     """
+    _, images, values, weights, image, log_image, change, gradient, support, matrix, rhs = mixture
     for _ in range(MOST_STEPS):
-        best, mean = fill_gradient(mixture, n)
-        if mean - mixture.gradient[best] <= tolerance:
+        best, mean = fill_gradient(images, values, weights, n, image, log_image, gradient)
+        if mean - gradient[best] <= tolerance:
             break
-        if mixture.weights[best] <= 0.0:
+        if weights[best] <= 0.0:
             # A Frank-Wolfe step lets an atom enter: the whole mixture moves towards it.
-            slope = direction_towards(mixture, n, best)
-            step = line_search(mixture.image, mixture.change, slope, 1.0)
+            slope = direction_towards(images, values, weights, n, best, image, change)
+            step = line_search(image, change, slope, 1.0)
             for j in range(n):
-                mixture.weights[j] *= 1.0 - step
-            mixture.weights[best] += step
+                weights[j] *= 1.0 - step
+            weights[best] += step
         else:
             # A Newton step among the atoms in use, cut where a weight would turn negative.
-            size = fill_newton_system(mixture, n)
-            if not solve_newton_system(mixture, size):
+            size = fill_newton_system(images, weights, n, image, gradient, support, matrix, rhs)
+            if not solve_newton_system(matrix, rhs, size):
                 break
-            slope, longest, leaving = newton_direction(mixture, size)
-            step = line_search(mixture.image, mixture.change, slope, longest)
-            add_moves(mixture, size, step)
+            slope, longest, leaving = newton_direction(images, values, weights, support, size, change, rhs)
+            step = line_search(image, change, slope, longest)
+            add_moves(weights, support, rhs, size, step)
             if leaving >= 0 and step == longest:
-                mixture.weights[leaving] = 0.0  # rounding would leave a trace of it
+                weights[leaving] = 0.0  # rounding would leave a trace of it
     value = 0.0
     for j in range(n):
-        value += mixture.weights[j] * mixture.values[j]
-    for k in range(mixture.image.size):
-        value += plogp(mixture.image[k])
+        value += weights[j] * values[j]
+    for k in range(image.size):
+        value += plogp(image[k])
     return value
 
 
-@compiled
-def fill_gradient(mixture: Mixture, n: int) -> tuple[int, float]:
+@compiled(forceinline=True)
+def fill_gradient(
+    images: Array, values: Array, weights: Array, n: int, image: Array, log_image: Array, gradient: Array
+) -> tuple[int, float]:
     """Write t, log t and the derivatives in the weights; return the atom of the least one, and their weighted mean.
 
     The constant 1 of d(t log t) is left out: it is the same for all atoms. By convexity the mean less the least bounds
     what is left to gain.
     """
-    images, values, weights, gradient = mixture.images, mixture.values, mixture.weights, mixture.gradient
-    image, log_image = mixture.image, mixture.log_image
     for k in range(image.size):
         total = 0.0
         for j in range(n):
@@ -198,11 +202,11 @@ def fill_gradient(mixture: Mixture, n: int) -> tuple[int, float]:
     return best, mean
 
 
-@compiled
-def direction_towards(mixture: Mixture, n: int, entering: int) -> float:
+@compiled(forceinline=True)
+def direction_towards(
+    images: Array, values: Array, weights: Array, n: int, entering: int, image: Array, change: Array
+) -> float:
     """Write the change of t on the way to one atom; return that of the linear part."""
-    images, values, weights = mixture.images, mixture.values, mixture.weights
-    image, change = mixture.image, mixture.change
     for k in range(image.size):
         change[k] = images[entering, k] - image[k]
     slope = float(values[entering])
@@ -211,42 +215,53 @@ def direction_towards(mixture: Mixture, n: int, entering: int) -> float:
     return slope
 
 
-@compiled
-def fill_newton_system(mixture: Mixture, n: int) -> int:
+@compiled(forceinline=True)
+def fill_newton_system(
+    images: Array,
+    weights: Array,
+    n: int,
+    image: Array,
+    gradient: Array,
+    support: NDArray[np.int64],
+    matrix: Array,
+    rhs: Array,
+) -> int:
     """List the atoms in use, write their curvature and the right sides (gradient, 1); return how many they are."""
     size = 0
     for j in range(n):
-        if mixture.weights[j] > 0.0:
-            mixture.support[size] = j
+        if weights[j] > 0.0:
+            support[size] = j
             size += 1
     trace = 0.0
     for x in range(size):
         for y in range(x + 1):
             entry = 0.0
-            for k in range(mixture.image.size):
-                entry += (
-                    mixture.images[mixture.support[x], k]
-                    * mixture.images[mixture.support[y], k]
-                    / max(mixture.image[k], LEAST_IMAGE)
-                )
-            mixture.matrix[x, y] = entry
-            mixture.matrix[y, x] = entry
-        trace += mixture.matrix[x, x]
+            for k in range(image.size):
+                entry += images[support[x], k] * images[support[y], k] / max(image[k], LEAST_IMAGE)
+            matrix[x, y] = entry
+            matrix[y, x] = entry
+        trace += matrix[x, x]
     for x in range(size):
-        mixture.matrix[x, x] += RIDGE * trace
-        mixture.rhs[x, 0] = mixture.gradient[mixture.support[x]]
-        mixture.rhs[x, 1] = 1.0
+        matrix[x, x] += RIDGE * trace
+        rhs[x, 0] = gradient[support[x]]
+        rhs[x, 1] = 1.0
     return size
 
 
-@compiled
-def newton_direction(mixture: Mixture, size: int) -> tuple[float, float, int]:
+@compiled(forceinline=True)
+def newton_direction(
+    images: Array,
+    values: Array,
+    weights: Array,
+    support: NDArray[np.int64],
+    size: int,
+    change: Array,
+    rhs: Array,
+) -> tuple[float, float, int]:
     """Write the moves (into ``rhs``) and the change of t that solve the system.
 
     Returns the change of the linear part, how far the step may go, and the atom that leaves there (−1 for none).
     """
-    images, values, weights = mixture.images, mixture.values, mixture.weights
-    support, change, rhs = mixture.support, mixture.change, mixture.rhs
     # The multiplier of Σ weights = 1 makes the moves add up to 0.
     top = 0.0
     bottom = 0.0
@@ -272,42 +287,41 @@ def newton_direction(mixture: Mixture, size: int) -> tuple[float, float, int]:
     return slope, longest, leaving
 
 
-@compiled
-def add_moves(mixture: Mixture, size: int, step: float) -> None:
+@compiled(forceinline=True)
+def add_moves(weights: Array, support: NDArray[np.int64], rhs: Array, size: int, step: float) -> None:
     """Move the weights in use by ``step`` times their moves; none turns negative by rounding."""
-    weights, support, rhs = mixture.weights, mixture.support, mixture.rhs
     for x in range(size):
         j = support[x]
         weights[j] = max(weights[j] + step * rhs[x, 0], 0.0)
 
 
 @compiled
-def solve_newton_system(mixture: Mixture, size: int) -> bool:
+def solve_newton_system(matrix: Array, rhs: Array, size: int) -> bool:
     """Solve for both right sides in place, by Cholesky; False when the matrix is not positive definite."""
     for j in range(size):
-        diagonal = mixture.matrix[j, j]
+        diagonal = matrix[j, j]
         for k in range(j):
-            diagonal -= mixture.matrix[j, k] * mixture.matrix[j, k]
+            diagonal -= matrix[j, k] * matrix[j, k]
         if not diagonal > 0.0:
             return False
         diagonal = np.sqrt(diagonal)
-        mixture.matrix[j, j] = diagonal
+        matrix[j, j] = diagonal
         for i in range(j + 1, size):
-            entry = mixture.matrix[i, j]
+            entry = matrix[i, j]
             for k in range(j):
-                entry -= mixture.matrix[i, k] * mixture.matrix[j, k]
-            mixture.matrix[i, j] = entry / diagonal
+                entry -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = entry / diagonal
     for c in range(2):
         for i in range(size):
-            entry = mixture.rhs[i, c]
+            entry = rhs[i, c]
             for k in range(i):
-                entry -= mixture.matrix[i, k] * mixture.rhs[k, c]
-            mixture.rhs[i, c] = entry / mixture.matrix[i, i]
+                entry -= matrix[i, k] * rhs[k, c]
+            rhs[i, c] = entry / matrix[i, i]
         for i in range(size - 1, -1, -1):
-            entry = mixture.rhs[i, c]
+            entry = rhs[i, c]
             for k in range(i + 1, size):
-                entry -= mixture.matrix[k, i] * mixture.rhs[k, c]
-            mixture.rhs[i, c] = entry / mixture.matrix[i, i]
+                entry -= matrix[k, i] * rhs[k, c]
+            rhs[i, c] = entry / matrix[i, i]
     return True
 
 
