@@ -133,4 +133,7 @@ def test_a_first_look_at_a_database_tells_what_a_frame_would(connection: sqlite3
     names = ["age", "town", "smoker"]
     with open_table(as_numbers(ROWS)) as frame:
         assert Database(connection, "my people").overview(names) == frame.overview(names)
-        assert profile.columns(Database(connection, "my people")) == profile.columns(frame)
+        news: list[tuple[int, int, str]] = []
+        there = profile.columns(Database(connection, "my people"), lambda *told: news.append(told))
+        assert there == profile.columns(frame, lambda *told: None)
+        assert [done for done, *_ in news] == sorted(done for done, *_ in news)
