@@ -48,7 +48,13 @@ def mechanism(table: Any) -> Mechanism:
 
 def released(table: Any, mechanism: Mechanism, *keep: str, **options: Any) -> Any:
     with pytest.warns(GuaranteeWarning):
-        return release.frame(table, mechanism, seed=0, keep=list(keep), **options)
+        return release.frame(
+            table,
+            mechanism,
+            seed=0,
+            keep=list(keep),
+            **{"form": "symbols", "keep_order": True, **options},
+        )
 
 
 # --- every column of the file -----------------------------------------------------------------------------------
@@ -101,7 +107,9 @@ def test_a_file_that_tells_more_ends_with_one(table: Any, mechanism: Mechanism, 
     pa_csv.write_csv(table.drop(["list"]), tmp_path / "t.csv")
     mechanism.save(tmp_path / "m.json")
     with pytest.warns(GuaranteeWarning):
-        release.write(tmp_path / "t.csv", mechanism, tmp_path / "r.csv", seed=0, keep=["visits"])
+        release.write(
+            tmp_path / "t.csv", mechanism, tmp_path / "r.csv", seed=0, keep=["visits"], form="symbols"
+        )
     done = run("audit", tmp_path / "t.csv", tmp_path / "r.csv", "--mechanism", tmp_path / "m.json", "--bootstrap", 20,
                "--permutations", 0, "--attacker-rows", 0)  # fmt: skip
     assert done.exit_code == 1

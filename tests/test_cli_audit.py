@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mechanism = random_mechanism(count_people(folder / "people.csv"))
     mechanism.save(folder / "m.json")
     with pytest.warns(GuaranteeWarning, match="seed=0"):
-        release.write(folder / "people.csv", mechanism, folder / "r.csv", seed=0)
+        release.write(folder / "people.csv", mechanism, folder / "r.csv", seed=0, form="symbols")
     return folder
 
 

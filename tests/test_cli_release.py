@@ -40,8 +40,12 @@ def test_release_of_a_csv(folder: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "2,000 of 2,000 rows" in done.output
     assert "leakage" in done.output
-    assert duckdb.read_csv(str(tmp_path / "r.csv")).columns == ["released"]
+    assert duckdb.read_csv(str(tmp_path / "r.csv")).columns == ["age", "town", "member"]
     assert (tmp_path / "r.codebook.json").exists()
+    order = folder / "design" / "r.order"
+    assert f"Confidential: {order}" in done.output
+    assert order.stat().st_mode & 0o777 == 0o600
+    order.unlink()
 
 
 def test_the_mechanism_is_never_overwritten(folder: Path, tmp_path: Path) -> None:
@@ -59,7 +63,7 @@ def test_the_mechanism_is_never_overwritten(folder: Path, tmp_path: Path) -> Non
 def test_release_as_json_with_everything(folder: Path, tmp_path: Path) -> None:
     done = run("release", folder / "people.csv", "--mechanism", folder / "design/mechanism.json", "-o",
                tmp_path / "r.parquet", "--as", "records", "--numbers", "draw", "--keep", "id", "--seed", 1, "--json",
-               "--unseen", "nearest")  # fmt: skip
+               "--unseen", "nearest", "--order", tmp_path / "r.order")  # fmt: skip
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     assert report["written"] == 2000
@@ -78,6 +82,8 @@ def test_unseen_rows_are_reported(folder: Path, tmp_path: Path) -> None:
         folder / "design/mechanism.json",
         "-o",
         tmp_path / "r.csv",
+        "--order",
+        tmp_path / "r.order",
     ]
     done = run(*base)
     assert done.exit_code == 2
@@ -119,7 +125,7 @@ def test_bad_tables_end_with_one_line_and_nothing_written(
 def test_a_file_without_a_header_can_be_released(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text("20,north,true\n30,north,false\n")
     done = run("release", tmp_path / "plain.csv", "--columns", "age,town,member", "--mechanism",
-               folder / "design/mechanism.json", "-o", tmp_path / "r.csv")  # fmt: skip
+               folder / "design/mechanism.json", "-o", tmp_path / "r.csv", "--order", tmp_path / "o")  # fmt: skip
     assert done.exit_code == 0, done.output
 
 

@@ -93,7 +93,7 @@ def test_spark_refuses_like_the_others(frame: Any) -> None:
 
 
 def test_rows_are_drawn_on_the_executors(spark: Any, frame: Any, mechanism: Mechanism) -> None:
-    released = release.frame(frame, mechanism)
+    released = release.frame(frame, mechanism, form="symbols")
     assert released.columns == ["released"]
     counted = {row["released"]: row["count"] for row in released.groupBy("released").count().collect()}
     assert sum(counted.values()) == 4000
@@ -109,7 +109,8 @@ def test_records_keep_their_schema_and_named_columns(frame: Any, mechanism: Mech
     ]  # fmt: skip
     rows = records.collect()
     assert sorted(row["id"] for row in rows) == sorted(ROWS["id"])
-    assert {row["age"] for row in rows} == {28, 49, 70}
+    assert len({row["age"] for row in rows}) == 3
+    assert [row["id"] for row in rows] != ROWS["id"]  # sorted by random keys
 
 
 def test_a_seed_repeats_the_draws_partition_by_partition(frame: Any, mechanism: Mechanism) -> None:
@@ -117,7 +118,9 @@ def test_a_seed_repeats_the_draws_partition_by_partition(frame: Any, mechanism: 
     draws = []
     for _ in range(2):
         with pytest.warns(GuaranteeWarning, match="seed=4"):
-            draws.append([row["released"] for row in release.frame(fixed, mechanism, seed=4).collect()])
+            draws.append(
+                [row["released"] for row in release.frame(fixed, mechanism, seed=4, form="symbols").collect()]
+            )
     assert draws[0] == draws[1]
 
 

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
 
@@ -64,7 +64,7 @@ def write_text(path: AnyPath, text: str, *, force: bool = True, mode: int = SHAR
 
 @contextlib.contextmanager
 def whole_files(
-    paths: Sequence[AnyPath], *, force: bool = True, mode: int = SHARED
+    paths: Sequence[AnyPath], *, force: bool = True, mode: int = SHARED, private: Collection[AnyPath] = ()
 ) -> Iterator[tuple[BinaryIO, ...]]:
     """Streams for files that appear together, whole, when the block ends well, and not at all otherwise.
 
@@ -77,11 +77,13 @@ def whole_files(
         paths: The files.
         force: Replace existing files; without it, not even one that appeared in the meantime.
         mode: Permissions of the files from the first byte on, less the user's umask: ``PRIVATE`` for the user alone.
+        private: Those of the files that are for the user alone whatever the mode.
 
     Raises:
         InvalidInputError: One of them cannot be written, or is there already.
     """
     targets = [Path(path) for path in paths]
+    own = {Path(path) for path in private}
     # Named before they are made: a signal turned into an exception may strike at any instruction.
     partial = [path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial") for path in targets]
     try:
@@ -89,7 +91,8 @@ def whole_files(
             streams = []
             for path, temporary in zip(targets, partial, strict=True):
                 with _told(path):
-                    streams.append(stack.enter_context(_new_file(temporary, mode)))
+                    new = _new_file(temporary, PRIVATE if path in own else mode)
+                    streams.append(stack.enter_context(new))
             with _told(targets[0]):
                 yield tuple(streams)
             for path, stream in zip(targets, streams, strict=True):

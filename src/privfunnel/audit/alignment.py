@@ -16,7 +16,10 @@ from privfunnel.engines.categories import Codes
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning, need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.publication import Policy
+from privfunnel.release.order import Order
 from privfunnel.release.records import RecordAlphabet
+from privfunnel.release.writer import original as original_text
 
 BATCH_ROWS = 131_072
 
@@ -75,18 +78,20 @@ def align(
     *,
     mechanism: Mechanism | None = None,
     on: str | None = None,
+    order: Order | None = None,
     bins: Mapping[str, Any] | None = None,
     read: ReadOptions | None = None,
     read_released: ReadOptions | None = None,
 ) -> Sample:
-    """Pair the rows of two tables, by order or by the column ``on``.
+    """Pair the rows of two tables: by the column ``on``, by the ``order`` of a shuffled release, or one by one.
 
     Raises:
         InvalidInputError: The tables have different numbers of rows, the key is missing or not unique, or the release
             holds something that the mechanism cannot have released.
     """
     with open_table(released, read_released) as after:
-        y = _released_symbols(after, mechanism, on, bins or {})
+        policy = Policy() if order is None else Policy(max(order.threshold, 2))
+        y = _released_symbols(after, mechanism, on, bins or {}, policy)
         others = further_columns(after, [name for name in after.columns if name not in y.names])
         with open_table(original, read) as before:
             _require_key(before, after, on)
@@ -94,8 +99,14 @@ def align(
             shape = (counts.n_s, counts.n_x, len(y))
             rows: list[Codes] = []
             if on is None:
+                unmatched = 0
+                if order is not None:
+                    left, right, unmatched = _in_order(left, right, order)
+                matched = counts
+                if unmatched:
+                    some = list(left)
+                    matched, left = _recounted(counts, some), iter(some)
                 sy, xy = _by_order(left, right, shape, rows if others else None)
-                matched, unmatched = counts, 0
             else:
                 sy, xy, cells, unmatched = _by_key(left, right, shape, on, rows if others else None)
                 matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2])
@@ -138,12 +149,13 @@ def _require_key(before: Source, after: Source, on: str | None) -> None:
 
 
 def _released_symbols(
-    table: Source, mechanism: Mechanism | None, on: str | None, bins: Mapping[str, Any]
+    table: Source, mechanism: Mechanism | None, on: str | None, bins: Mapping[str, Any], policy: Policy
 ) -> Alphabet:
     """The symbols that the released columns can form."""
     names = [name for name in table.columns if name != on]
-    if mechanism is not None and set(mechanism.public_names) <= set(names):
-        return RecordAlphabet.of(mechanism)
+    plain = {original_text(name): name for name in names} | {name: name for name in names}
+    if mechanism is not None and set(mechanism.public_names) <= set(plain):
+        return RecordAlphabet.of(mechanism, policy, [plain[name] for name in mechanism.public_names])
     if mechanism is not None:
         name = "released" if "released" in names else names[0] if len(names) == 1 else None
         if name is None:
@@ -176,6 +188,37 @@ def _known(y: Codes, batch: Any, columns: Sequence[Column]) -> Codes:
             "never releases: is it the right mechanism?"
         )
     return y
+
+
+def _in_order(
+    left: Iterator[tuple[Codes, Codes, Any]], right: Iterator[tuple[Codes, Any]], order: Order
+) -> tuple[Iterator[tuple[Codes, Codes, Any]], Iterator[tuple[Codes, Any]], int]:
+    """Both tables' rows one by one in the order of the original, without those that were dropped, and how many were."""
+    lines = np.concatenate([found for found, _ in right] or [np.zeros((0, 1), dtype=np.int64)])
+    restored, released = order.restore(lines)
+
+    def kept() -> Iterator[tuple[Codes, Codes, Any]]:
+        start = 0
+        for s, x, key in left:
+            mask = released[start : start + len(s)]
+            start += len(s)
+            if len(mask) < len(s):
+                break
+            yield s[mask], x[mask], key
+        if start != len(released):
+            raise InvalidInputError(
+                f"the order file is for a table of {len(released)} rows, and the original has another number: give the "
+                "order file that was written with this release"
+            )
+
+    return kept(), iter([(restored, None)]), int((~released).sum())
+
+
+def _recounted(counts: tables.Counts, rows: Sequence[tuple[Codes, Codes, Any]]) -> tables.Counts:
+    """Counts of some of the rows of a table."""
+    cells = np.concatenate([s * counts.n_x + x for s, x, _ in rows])
+    found, n = np.unique(cells, return_counts=True)
+    return replace(counts, cell_s=found // counts.n_x, cell_x=found % counts.n_x, cell_n=n.astype(np.int64))
 
 
 def _by_order(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -24,6 +26,9 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.release import order as orders
+from privfunnel.release.order import Order
+from privfunnel.storage import AnyPath
 from privfunnel.tables import Counts
 
 Names = str | Iterable[str] | None
@@ -38,6 +43,7 @@ def release(
     public: Names = None,
     bins: Mapping[str, Any] | None = None,
     on: str | None = None,
+    order: Order | AnyPath | None = None,
     read: ReadOptions | None = None,
     read_released: ReadOptions | None = None,
     **effort: Unpack[EffortKeywords],
@@ -51,7 +57,9 @@ def release(
         private: Names of the private columns; with a mechanism, its own.
         public: Names of the public columns; with a mechanism, its own.
         bins: Bins of original and released columns; with a mechanism, its own.
-        on: Column in both tables that matches rows; by order without it.
+        on: Column in both tables that matches rows; by their order without it.
+        order: The order of a shuffled release, or the order file that was written with it; found by itself where it
+            lies beside the released file.
         read: How to read the original, if it is a text file or a workbook; as the design data by default.
         read_released: How to read the release, if it is one; with a header by default.
         **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``; see
@@ -71,6 +79,7 @@ def release(
         counts,
         mechanism=mechanism,
         on=on,
+        order=None if on is not None else _order(released, order),
         bins=roles.bins,
         read=read,
         # A mechanism's own texts come back as they were written, blanks and all.
@@ -135,6 +144,18 @@ def _further(
         attacker_rows=work.attacker_rows,
         rng=rng,
     )
+
+
+def _order(released: Any, order: Order | AnyPath | None) -> Order | None:
+    """The order of the released rows, where it is known."""
+    if isinstance(order, Order):
+        return order
+    if order is not None:
+        return orders.load(order)
+    if isinstance(released, str | os.PathLike):
+        beside = orders.default_path(Path(released))
+        return orders.load(beside) if beside.is_file() else None
+    return None
 
 
 class _Roles(NamedTuple):

@@ -42,6 +42,8 @@ BITS = Units("bits")
               help="The mechanism.json; brings columns and bins, and has its promise checked.")  # fmt: skip
 @record_options
 @click.option("--on", metavar="COLUMN", help="Match rows by this key instead of by their order.")
+@click.option("--order", type=click.Path(path_type=Path), metavar="FILE",
+              help="The order file of RELEASED; found beside the mechanism or RELEASED by default.")  # fmt: skip
 @click.option("--holdout", type=float, metavar="SHARE",
               help="Hold this share of ORIGINAL's rows out: design on the others, bound on these.")  # fmt: skip
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE",
@@ -67,6 +69,7 @@ def command(
     public: tuple[str, ...],
     bins: dict[str, str],
     on: str | None,
+    order: Path | None,
     holdout: float | None,
     confidence: str,
     disclosure: str | None,
@@ -128,7 +131,8 @@ def command(
             "seed": seed,
             "confidence": sure,
         }
-        found = _with_release(tables, mechanism, on, roles, read, effort)
+        matching = {"on": on, "order": _order_file(order, path, tables) if on is None else None}
+        found = _with_release(tables, mechanism, matching, roles, read, effort)
     else:
         found = _without_release(
             tables, mechanism, read, {"bootstrap": bootstrap, "seed": seed, "confidence": sure}
@@ -173,7 +177,7 @@ def _tell(document: dict[str, Any], show: Callable[[], None], *, as_json: bool, 
 def _with_release(
     tables: tuple[str, ...],
     mechanism: Mechanism | None,
-    on: str | None,
+    matching: dict[str, Any],
     roles: dict[str, Any],
     read: ReadOptions,
     effort: EffortKeywords,
@@ -182,7 +186,17 @@ def _with_release(
 
     named: dict[str, Any] = {name: value or None for name, value in roles.items()}
     original, released = tables
-    return audit.release(original, released, mechanism=mechanism, on=on, read=read, **named, **effort)
+    return audit.release(original, released, mechanism=mechanism, read=read, **matching, **named, **effort)
+
+
+def _order_file(order: Path | None, mechanism: Path | None, tables: tuple[str, ...]) -> Path | None:
+    """The order file of a release: the one named, or the one that `release` put beside the mechanism."""
+    if order is not None or mechanism is None or len(tables) < 2:
+        return order
+    from privfunnel.release.order import default_path
+
+    beside = default_path(mechanism.parent / Path(tables[1]).name)
+    return beside if beside.is_file() else None
 
 
 def _without_release(

@@ -15,6 +15,7 @@ import click
 from privfunnel.cli._common import console, read_options, text_file_options
 from privfunnel.release.options import (
     BINNED,
+    DEFAULT_FORM,
     DEFAULT_NAME,
     DEFAULT_NUMBERS,
     DEFAULT_THRESHOLD,
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
               help="The mechanism.json that `privfunnel solve --out` wrote; confidential, keep it.")  # fmt: skip
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
               help="The file to write, .csv or .parquet.")  # fmt: skip
-@click.option("--as", "form", type=click.Choice(FORMS), default="symbols", show_default=True,
-              help="One column with the released symbol, or the public columns drawn from p(x|y).")  # fmt: skip
+@click.option("--as", "form", type=click.Choice(FORMS), default=DEFAULT_FORM, show_default=True,
+              help="The public columns drawn from p(x|y), or one column with the released symbol.")  # fmt: skip
 @click.option("--numbers", type=click.Choice(NUMBERS), default=DEFAULT_NUMBERS, show_default=True,
               help="Records: what stands for a bin: its mean or middle, a number drawn from it, its name.")  # fmt: skip
 @click.option("--binned", type=click.Choice(list(BINNED)), hidden=True, help="The former name of --numbers.")
@@ -48,6 +49,13 @@ if TYPE_CHECKING:
               help="Copy this column unchanged; voids the guarantee. May be repeated.")  # fmt: skip
 @click.option("--unseen", type=click.Choice(UNSEEN_RULES), default="error", show_default=True,
               help="What to do with rows whose values were not seen at design time.")  # fmt: skip
+@click.option("--order", type=click.Path(path_type=Path), metavar="FILE",
+              help="Where it goes which row each line is of; confidential, for the audit; beside the mechanism by "
+                   "default.")  # fmt: skip
+@click.option("--keep-order", is_flag=True,
+              help="Do not shuffle the rows; refused where the private columns depend on a row's place.")  # fmt: skip
+@click.option("--raw-text", is_flag=True,
+              help="CSV: leave texts that a spreadsheet would compute (=…, +…, -…, @…) as they are.")  # fmt: skip
 @click.option("--codebook", type=click.Path(path_type=Path), metavar="FILE",
               help="Where p(y), p(x|y), p(s|y) go, rounded for publication, .json or .csv; beside the output by "
                    "default.")  # fmt: skip
@@ -68,6 +76,9 @@ def command(
     name: str,
     keep: tuple[str, ...],
     unseen: str,
+    order: Path | None,
+    keep_order: bool,
+    raw_text: bool,
     codebook: Path | None,
     seed: int | None,
     force: bool,
@@ -76,25 +87,30 @@ def command(
 ) -> None:
     """Release the table DATA through a mechanism.
 
-    Every row's public columns are replaced by a released symbol drawn from the mechanism's channel, in the order of the
-    rows; private columns are never written. The file appears whole at the end or not at all.
+    Every row's public columns are drawn anew through the mechanism, and the rows are shuffled; private columns are
+    never written. The file appears whole at the end or not at all.
 
-    The release and its codebook, whose numbers are rounded, are what is published. The mechanism is the steward's own
-    file: it determines the joint table of private and public values up to rounding, so keep it as confidential as DATA.
+    The release and its codebook, whose numbers are rounded, are what is published. The mechanism and the order file
+    beside it are the steward's own: one determines the joint table of private and public values up to rounding, the
+    other says which line is whose. Keep them as confidential as DATA.
 
     \b
     Examples:
       privfunnel release patients.csv --mechanism design/mechanism.json -o release.csv
-      privfunnel release patients.parquet --mechanism design/mechanism.json -o release.parquet --as records
+      privfunnel release patients.parquet --mechanism design/mechanism.json -o release.parquet --as symbols
     """
     from privfunnel import release
     from privfunnel.mechanism import Mechanism
-    from privfunnel.release.codebook import default_path
+    from privfunnel.release import codebook as codebooks
+    from privfunnel.release import order as orders
     from privfunnel.release.writer import check_apart
 
     mechanism = Mechanism.load(path)
-    # Neither output may take the place of the mechanism, which is needed for the audit.
-    check_apart([out, codebook or default_path(out)], {"the mechanism itself": path})
+    if order is None and not keep_order:
+        order = orders.default_path(path.parent / out.name)
+    # No output may take the place of the mechanism, which is needed for the audit.
+    outputs = [out, codebook or codebooks.default_path(out), *([] if order is None else [order])]
+    check_apart(outputs, {"the mechanism itself": path})
     with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
         summary = release.write(
             data,
@@ -109,6 +125,9 @@ def command(
             numbers=numbers if binned is None else BINNED[binned],
             threshold=threshold,
             codebook=codebook,
+            order=order,
+            keep_order=keep_order,
+            raw_text=raw_text,
             read=read_options(**reading),
             progress=progress,
         )
@@ -140,6 +159,7 @@ def to_json(summary: ReleaseSummary) -> dict[str, Any]:
         "out": str(summary.out),
         **told,
         "codebook": str(summary.codebook),
+        "order": None if summary.order is None else str(summary.order),
         "symbols": list(summary.symbols),
     }
 
@@ -152,6 +172,8 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     click.echo(
         f"Written: {summary.out} ({summary.written:,} of {summary.rows:,} rows, {rate}), codebook {summary.codebook}"
     )
+    if summary.order is not None:
+        click.echo(f"Confidential: {summary.order}, which line is of which row; keep it for the audit.")
     for cause, rows in summary.unseen.items():
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
         click.echo(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")

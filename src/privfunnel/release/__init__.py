@@ -12,13 +12,30 @@ from typing import TYPE_CHECKING, Any
 from privfunnel.release.options import BINNED, FORMS, NUMBERS, UNSEEN_RULES
 
 if TYPE_CHECKING:
-    from privfunnel.release.writing import ReleaseSummary, frame, write, write_all
+    from privfunnel.release.framing import frame
+    from privfunnel.release.order import Order
+    from privfunnel.release.summary import ReleaseSummary
+    from privfunnel.release.writing import write, write_all
 
-__all__ = ["BINNED", "FORMS", "NUMBERS", "UNSEEN_RULES", "ReleaseSummary", "frame", "write", "write_all"]
+_HOMES = {
+    "Order": "order", "ReleaseSummary": "summary", "frame": "framing", "write": "writing", "write_all": "writing",
+}  # fmt: skip
+
+__all__ = [
+    "BINNED",
+    "FORMS",
+    "NUMBERS",
+    "UNSEEN_RULES",
+    "Order",
+    "ReleaseSummary",
+    "frame",
+    "write",
+    "write_all",
+]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used: the command line lists the options above without any of it.
-    if name in __all__:
-        return getattr(importlib.import_module("privfunnel.release.writing"), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"privfunnel.release.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'privfunnel.release' has no attribute {name!r}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from privfunnel.engines import Source
 from privfunnel.errors import InvalidInputError, need
@@ -11,7 +13,14 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output, check_kept
 from privfunnel.release.randomness import Uniforms
-from privfunnel.release.sampler import Sampler, Tally
+from privfunnel.release.sampler import Indices, Sampler, Tally
+
+
+class Drawn(NamedTuple):
+    """The release of a batch: Arrow columns by form, and the rows of the table, from 0, that they belong to."""
+
+    columns: dict[str, list[Any]]
+    rows: Indices
 
 
 class Draw:
@@ -59,11 +68,14 @@ class Draw:
         """Every text that may appear in a release, or None where that is not known."""
         return None if self.keep else self.outputs[form].texts()
 
-    def columns(self, batch: Any, uniforms: Uniforms, tally: Tally) -> dict[str, list[Any]]:
-        """The columns of the release of one Arrow batch, by form."""
+    def columns(self, batch: Any, uniforms: Uniforms, tally: Tally) -> Drawn:
+        """The release of one Arrow batch, in all forms."""
+        before = tally.rows
         y, kept_rows = self.sampler.draw(batch, uniforms, tally)
         kept = [batch.column(batch.schema.get_field_index(column)) for column in self.keep]
+        rows = np.arange(before, tally.rows)
         if kept_rows is not None:
             mask = need("pyarrow", "tables").array(kept_rows)
-            kept = [column.filter(mask) for column in kept]
-        return {form: [*output.arrays(y, uniforms), *kept] for form, output in self.outputs.items()}
+            kept, rows = [column.filter(mask) for column in kept], rows[kept_rows]
+        columns = {form: [*output.arrays(y, uniforms), *kept] for form, output in self.outputs.items()}
+        return Drawn(columns, rows)

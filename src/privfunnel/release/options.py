@@ -36,6 +36,8 @@ class DrawKeywords(TypedDict, total=False):
     numbers: str
     binned: str | None
     threshold: int
+    keep_order: bool
+    raw_text: bool
     batch_rows: int
 
 
@@ -53,6 +55,9 @@ class DrawOptions:
             from the bin (``"draw"``), or its name (``"interval"``).
         binned: The former name of ``numbers``, with ``"midpoint"``, ``"uniform"`` or ``"label"``.
         threshold: Values that fewer rows have are written as "(other)"; see :class:`~privfunnel.publication.Policy`.
+        keep_order: Leave the rows in their order instead of shuffling them; refused where the private columns depend on
+            a row's place.
+        raw_text: Leave texts that a spreadsheet would take for a formula as they are in CSV files.
         batch_rows: Rows in memory at a time.
 
     Raises:
@@ -66,6 +71,8 @@ class DrawOptions:
     numbers: str = DEFAULT_NUMBERS
     binned: str | None = None
     threshold: int = DEFAULT_THRESHOLD
+    keep_order: bool = False
+    raw_text: bool = False
     batch_rows: int = BATCH_ROWS
 
     def __post_init__(self) -> None:

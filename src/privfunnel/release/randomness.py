@@ -30,3 +30,14 @@ def seeded(seed: int, *stream: int) -> Uniforms:
     key: Sequence[int] = (seed, *stream)
     generator = np.random.default_rng(key if stream else seed)
     return generator.random
+
+
+#: Numbers that tell the streams of one seed apart; the rows' draws have none.
+STREAMS = {"order": 1}
+
+
+def chosen_uniforms(seed: int | None, purpose: str = "") -> Uniforms:
+    """Secure numbers or, for experiments, those of a seed: a stream of its own for each purpose."""
+    if seed is None:
+        return secure
+    return seeded(seed, STREAMS[purpose]) if purpose else seeded(seed)

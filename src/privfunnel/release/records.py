@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy, Written
 from privfunnel.release.output import written_columns
+from privfunnel.release.writer import original
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,22 +26,35 @@ class RecordAlphabet(Alphabet):
     Attributes:
         written: How each column is written.
         of_x: The record that is written for each public symbol, shape (M,).
+        header: Names of the columns in the file.
     """
 
     written: tuple[Written, ...]
     of_x: Codes
+    header: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns in the file."""
+        return self.header
 
     @classmethod
-    def of(cls, mechanism: Mechanism, policy: Policy | None = None) -> RecordAlphabet:
-        """The records of a mechanism under a policy."""
+    def of(
+        cls, mechanism: Mechanism, policy: Policy | None = None, header: Sequence[str] | None = None
+    ) -> RecordAlphabet:
+        """The records of a mechanism under a policy; ``header`` are the columns' names where they were changed."""
         written = written_columns(mechanism, policy or Policy())
         codes = np.stack([w.codes[mechanism.x_codes[:, j]] for j, w in enumerate(written)], axis=1)
         found, of_x = np.unique(codes, axis=0, return_inverse=True)
-        return cls(tuple(w.column for w in written), found, written, of_x.reshape(-1))
+        names = tuple(header or mechanism.public_names)
+        return cls(tuple(w.column for w in written), found, written, of_x.reshape(-1), names)
 
     def encode(self, batch: Any) -> list[Codes]:
         """Categories of a released Arrow batch, one array a column; negative where nothing of the kind is written."""
-        return [_encode(w, batch.column(batch.schema.get_field_index(w.column.name))) for w in self.written]
+        return [
+            _encode(w, batch.column(batch.schema.get_field_index(name)))
+            for name, w in zip(self.header, self.written, strict=True)
+        ]
 
     def given_y(self, mechanism: Mechanism) -> Array:
         """p(record|y), shape (N, records)."""
@@ -56,8 +71,12 @@ class RecordAlphabet(Alphabet):
 
 def _encode(written: Written, array: Any) -> Codes:
     column = written.column.as_released
-    by_name = isinstance(column.bins, Cut) and str(array.type) in {"string", "large_string"}
-    codes = _by_text(written.texts, array) if by_name else column.encode(array)
+    if str(array.type) not in {"string", "large_string"}:
+        codes = column.encode(array)
+    elif isinstance(column.bins, Cut):
+        codes = _by_text(written.texts, array)
+    else:
+        codes = column.encode(_as_designed(array))
     # Some values, and bins of few rows, are written as others; null keeps its place at the end.
     final = np.arange(column.n_values)
     kept = len(written.codes) - (column.null_code >= 0)
@@ -76,3 +95,12 @@ def _by_text(texts: tuple[str, ...], array: Any) -> Codes:
     null = lookup.get("null", UNSEEN)
     table = np.array([*(lookup.get(text, UNSEEN) for text in coded.dictionary.to_pylist()), null])
     return np.asarray(table[coded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)])
+
+
+def _as_designed(array: Any) -> Any:
+    """Texts without the apostrophe that keeps a spreadsheet from computing them."""
+    pa = need("pyarrow", "tables")
+    chunk = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    coded = chunk.dictionary_encode()
+    texts = [None if text is None else original(text) for text in coded.dictionary.to_pylist()]
+    return pa.array(texts, chunk.type).take(coded.indices)

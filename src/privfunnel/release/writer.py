@@ -22,7 +22,7 @@ def check_apart(outputs: Sequence[Path], precious: Mapping[str, Path | None]) ->
     for i, path in enumerate(outputs):
         if any(path.absolute() == other.absolute() for other in outputs[:i]):
             raise InvalidInputError(
-                f"release and codebook are both {str(path)!r}: give the codebook another name"
+                f"two of release, codebook and order file are both {str(path)!r}: give them different names"
             )
         for what, place in precious.items():
             if place is not None and place.exists() and _same(path, place):
@@ -43,10 +43,17 @@ class BatchWriter:
         stream: Where the bytes go; it stays open.
         fields: Arrow fields; arrays may come dictionary-encoded, they are stored plain.
         texts: Every text that may appear, or ``None`` where that is not known.
+        raw_text: Leave texts that a spreadsheet would take for a formula as they are in a CSV.
     """
 
     def __init__(
-        self, form: str, stream: BinaryIO, fields: Sequence[Any], texts: Sequence[str] | None
+        self,
+        form: str,
+        stream: BinaryIO,
+        fields: Sequence[Any],
+        texts: Sequence[str] | None,
+        *,
+        raw_text: bool = False,
     ) -> None:
         """Remember them; the first batch decides how texts are stored."""
         pa = need("pyarrow", "tables")
@@ -55,6 +62,8 @@ class BatchWriter:
         self.stream = stream
         self.writer: Any = None
         self.quote = texts is None or any(map(_needs_quotes, texts))
+        self.harmless = raw_text or (texts is not None and not any(map(is_formula, texts)))
+        self.raw_text = raw_text
 
     def __enter__(self) -> BatchWriter:
         """Use as a context manager, so that the file is complete at the end."""
@@ -75,7 +84,8 @@ class BatchWriter:
         csv = need("pyarrow.csv", "tables")
         # pyarrow quotes every text or none; none is enough where no text needs it.
         options = csv.WriteOptions(include_header=False, quoting_style="needed" if self.quote else "none")
-        self.stream.write((",".join(map(_quoted, self.schema.names)) + "\n").encode())
+        names = self.schema.names if self.raw_text else [neutral(name) for name in self.schema.names]
+        self.stream.write((",".join(map(_quoted, names)) + "\n").encode())
         self.writer = csv.CSVWriter(self.stream, self.schema, write_options=options)
 
     def write(self, arrays: Sequence[Any]) -> None:
@@ -83,6 +93,7 @@ class BatchWriter:
         pa = need("pyarrow", "tables")
         if not self.parquet:
             arrays = [array.cast(field.type) for array, field in zip(arrays, self.schema, strict=True)]
+            arrays = arrays if self.harmless else [_neutralised(array) for array in arrays]
         batch = pa.RecordBatch.from_arrays(list(arrays), names=self.schema.names)
         if self.writer is None:
             self._open(batch.schema)
@@ -99,6 +110,34 @@ def file_format(path: Path) -> str:
     if path.suffix.lower() not in forms:
         raise InvalidInputError(f"{str(path)!r} is neither .csv nor .parquet: the suffix chooses the format")
     return forms[path.suffix.lower()]
+
+
+#: What a spreadsheet takes for the beginning of a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet that opens a CSV would compute this text instead of showing it."""
+    return text.startswith(_FORMULA)
+
+
+def neutral(text: str) -> str:
+    """The text as a spreadsheet shows it: an apostrophe before what would be a formula."""
+    return f"'{text}" if is_formula(text) else text
+
+
+def original(text: str) -> str:
+    """The text before :func:`neutral`."""
+    return text[1:] if text.startswith("'") and is_formula(text[1:]) else text
+
+
+def _neutralised(array: Any) -> Any:
+    """An Arrow column whose texts are :func:`neutral`; other columns as they are."""
+    pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        return array
+    formula = pc.match_substring_regex(array, "^[=+@\t\r-]")
+    return pc.if_else(formula, pc.binary_join_element_wise("'", array, ""), array)
 
 
 def _needs_quotes(value: str) -> bool:

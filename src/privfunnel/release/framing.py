@@ -1,0 +1,91 @@
+"""A frame released as a frame of the same engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from privfunnel.engines import open_table
+from privfunnel.errors import need
+from privfunnel.mechanism import Mechanism
+from privfunnel.release import weakening
+from privfunnel.release.drawing import Draw
+from privfunnel.release.options import DEFAULT_FORM, DrawKeywords, DrawOptions
+from privfunnel.release.order import Order
+from privfunnel.release.randomness import chosen_uniforms
+from privfunnel.release.sampler import Tally
+from privfunnel.release.shuffling import Shuffle
+
+
+def frame(
+    source: Any,
+    mechanism: Mechanism,
+    *,
+    form: str = DEFAULT_FORM,
+    on_unseen: Callable[[int], None] | None = None,
+    on_order: Callable[[Order], None] | None = None,
+    **options: Unpack[DrawKeywords],
+) -> Any:
+    """Release a frame as a frame of the same engine, its rows shuffled.
+
+    A PySpark frame stays where it is: the result is a lazy Spark frame whose rows are drawn on the executors, each from
+    its own operating system's randomness. A pandas, Polars or PyArrow frame comes back as one; any other as a PyArrow
+    table.
+
+    Args:
+        source: The frame.
+        mechanism: The mechanism.
+        form: As for :func:`privfunnel.release.write`.
+        on_unseen: Called with the number of rows that held unknown values, where there are any; on Spark give the
+            ``add`` of an accumulator.
+        on_order: Called with the :class:`~privfunnel.release.order.Order` of the rows, which is confidential and what
+            an audit needs; not on Spark, where nobody knows it.
+        **options: As for :func:`privfunnel.release.write`; with a ``seed``, on Spark each partition has a stream of its
+            own.
+    """
+    chosen = DrawOptions(**options)
+    draw, uniforms = Draw(mechanism, [form], chosen), chosen_uniforms(chosen.seed)
+    weakening.warn(chosen, stacklevel=2)
+    with open_table(source) as table:
+        names = draw.needed(table)
+        if "pyspark" in table.engine:
+            from privfunnel.release.spark import map_frame
+
+            return map_frame(source, names, draw, chosen, on_unseen)
+        weakening.check_places(table, mechanism, chosen, stacklevel=2)
+        tally, parts, rows = Tally(), [], [np.zeros(0, dtype=np.int64)]
+        fields = None
+        # Frames are in memory anyway, so that nothing goes to the disk.
+        with Shuffle(Path(), chosen_uniforms(chosen.seed, "order"), memory_rows=2**62) as shuffle:
+            for batch in table.batches(names, chosen.batch_rows):
+                fields = draw.fields(form, batch.schema)
+                drawn = draw.columns(batch, uniforms, tally)
+                plain = [a.cast(f.type) for a, f in zip(drawn.columns[form], fields, strict=True)]
+                if chosen.keep_order:
+                    parts.append(plain)
+                    rows.append(drawn.rows)
+                else:
+                    shuffle.add(plain, drawn.rows)
+            for arrays, positions in shuffle.shuffled():
+                parts.append(arrays)
+                rows.append(positions)
+        if on_unseen is not None and tally.unseen_rows:
+            on_unseen(tally.unseen_rows)
+        if on_order is not None:
+            on_order(Order(np.concatenate(rows).astype(np.uint64), tally.rows, chosen.threshold))
+        return _native(draw, form, fields, parts, table.engine.rpartition(".")[2])
+
+
+def _native(draw: Draw, form: str, fields: Any, parts: list[list[Any]], engine: str) -> Any:
+    """Arrow columns as a frame of the engine, where it is one in memory."""
+    pa, nw = need("pyarrow", "tables"), need("narwhals", "tables")
+    if fields is None:
+        fields = draw.fields(form, pa.schema([pa.field(column, pa.null()) for column in draw.keep]))
+    schema = pa.schema(fields)
+    result = pa.Table.from_batches(
+        [pa.RecordBatch.from_arrays(part, schema=schema) for part in parts], schema
+    )
+    return nw.from_arrow(result, backend=engine).to_native() if engine in {"pandas", "polars"} else result

@@ -1,0 +1,40 @@
+"""What a release did, for the person who made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ReleaseSummary:
+    """What a release did.
+
+    Attributes:
+        files: The files, all of one draw.
+        codebook: The codebook that was written with them, if any.
+        order: The confidential file that says which row each line was drawn for; None where the order was kept.
+        rows: Rows read.
+        written: Rows written to each file.
+        unseen: Rows with values unknown at design time, by column (``"combination"`` for a new combination).
+        unseen_rule: What was done with them.
+        symbols: How often each symbol was released.
+        seconds: Wall-clock time.
+        seed: The seed, or ``None`` for secure randomness.
+    """
+
+    files: tuple[Path, ...]
+    codebook: Path | None
+    order: Path | None
+    rows: int
+    written: int
+    unseen: dict[str, int]
+    unseen_rule: str
+    symbols: tuple[int, ...]
+    seconds: float
+    seed: int | None
+
+    @property
+    def out(self) -> Path:
+        """The file, or the first of several."""
+        return self.files[0]
