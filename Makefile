@@ -1,4 +1,4 @@
-# make run | explore | test | lint | bench | kernels | lock | clean; everything happens inside .venv, which `make install` builds.
+# make run | explore | test | fuzz | lint | bench | kernels | lock | clean; everything happens inside .venv, which `make install` builds.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: install run explore test lint format bench kernels lock clean
+.PHONY: install run explore test fuzz lint format bench kernels lock clean
 
 install: $(STAMP)
 
@@ -30,6 +30,12 @@ explore: install
 
 test: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=term
+
+# Damaged files and odd options, for longer than the tests do: make fuzz CASES=20000 SEED=7
+CASES ?= 5000
+SEED ?= 1
+fuzz: install
+	$(BIN)/python tests/fuzzing.py --cases $(CASES) --seed $(SEED)
 
 lint: install
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import canonical, kind_of
 from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails
-from privfunnel.engines.texts import first_line, literal, one_line, quoted
+from privfunnel.engines.texts import LONGEST_MESSAGE, clip, first_line, literal, one_line, quoted
 from privfunnel.errors import InvalidInputError, need
 
 SAMPLE_VALUES = 50
@@ -199,7 +199,7 @@ class DatabaseSource(Source):
         types = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "text": pa.string()}
         cursor = self._execute(f"SELECT {', '.join(map(self._quoted, names))} FROM {self._from}")
         try:
-            while part := cursor.fetchmany(rows):
+            while part := self._fetched(cursor, rows):
                 columns = list(zip(*part, strict=True))
                 try:
                     arrays = [
@@ -228,6 +228,12 @@ class DatabaseSource(Source):
         )
         return not self._query(f"SELECT 1 AS odd FROM {self._from} WHERE {odd} LIMIT 1")["odd"]
 
+    def _fetched(self, cursor: Any, rows: int) -> list[Any]:
+        try:
+            return list(cursor.fetchmany(rows))
+        except Exception as error:  # as above
+            raise self._unreadable(error) from error
+
     def _quoted(self, name: str) -> str:
         return quoted(name, self._quote)
 
@@ -237,14 +243,19 @@ class DatabaseSource(Source):
             cursor.execute(sql)
         except Exception as error:  # every driver has exceptions of its own
             cursor.close()
-            raise InvalidInputError(f"{self.name} cannot be read: {one_line(error)}") from error
+            raise self._unreadable(error) from error
         return cursor
+
+    def _unreadable(self, error: Exception) -> InvalidInputError:
+        return InvalidInputError(f"{self.name} cannot be read: {clip(one_line(error), LONGEST_MESSAGE)}")
 
     def _query(self, sql: str) -> dict[str, list[Any]]:
         cursor = self._execute(sql)
         try:
             names = [column[0] for column in cursor.description]
             rows = cursor.fetchall()
+        except Exception as error:
+            raise self._unreadable(error) from error
         finally:
             cursor.close()
         return {name: [row[j] for row in rows] for j, name in enumerate(names)}

@@ -50,7 +50,7 @@ def read_delimited(connection: Any, path: Path, options: ReadOptions, stack: Exi
         InvalidInputError: It is no table, or the options do not fit it.
     """
     file = _as_utf8(path, options, stack)
-    dialect = dialects.dialect_of(dialects.sample_of(file), options, path)
+    dialect = dialects.dialect_of(dialects.sample_of(file, path), options, path)
     arguments = _arguments(file, dialect, options)
     found = _sniffed(connection, file, arguments)
     names = [name.strip() for name in found.names]
@@ -82,7 +82,7 @@ def sniff_delimited(path: Path, options: ReadOptions) -> ReadOptions:
     with ExitStack() as stack:
         encoding = options.encoding or encoding_of(path)
         file = _as_utf8(path, replace(options, encoding=encoding), stack)
-        dialect = dialects.dialect_of(dialects.sample_of(file), options, path)
+        dialect = dialects.dialect_of(dialects.sample_of(file, path), options, path)
     decimal = options.decimal if options.decimal != "." else dialects.decimal_of(dialect, options.nulls)
     orders = (
         {order_of(dialect.column(j, options.nulls)) for j in range(len(dialect.records[0]))}

@@ -62,13 +62,17 @@ class Dialect(NamedTuple):
         return [value for value in values if value and value not in nulls]
 
 
-def sample_of(path: Path) -> Sample:
+def sample_of(file: Path, path: Path) -> Sample:
     """The beginning of a UTF-8 file, whole lines only.
+
+    Args:
+        file: The file, or its copy in UTF-8.
+        path: What the user named.
 
     Raises:
         InvalidInputError: It holds characters that no text does, or nothing but blanks.
     """
-    with opened(path) as stream:
+    with opened(file) as stream:
         raw = stream.read(SAMPLE)
         whole = not stream.read(1)
     text = raw.decode("utf-8", errors="replace").lstrip("\ufeff")

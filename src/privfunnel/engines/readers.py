@@ -18,11 +18,10 @@ from privfunnel.engines.encodings import SMALL_FILE
 from privfunnel.engines.frames import FrameSource
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.source import Source
-from privfunnel.engines.texts import clip, one_line, pattern, quoted
+from privfunnel.engines.texts import LONGEST_MESSAGE, clip, one_line, pattern, quoted
 from privfunnel.engines.workbooks import open_workbook, sheets
 from privfunnel.errors import InvalidInputError, need
 
-LONGEST_MESSAGE = 200  # characters of an engine's own words that are passed on
 _SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".arrow": "arrow",
     ".feather": "arrow", ".ipc": "arrow", ".duckdb": "duckdb", ".sqlite": "sqlite", ".sqlite3": "sqlite",
@@ -186,6 +185,7 @@ def _arrow(connection: Any, path: Path) -> Any:
     dataset, ipc, pa = (need(name, "tables") for name in ("pyarrow.dataset", "pyarrow.ipc", "pyarrow"))
     try:
         with pa.memory_map(os.fspath(path)) as mapped, ipc.open_file(mapped) as reader:
+            _ = reader.schema.names  # texts that no engine could show otherwise
             for i in range(reader.num_record_batches):
                 reader.get_batch(i).validate(full=True)
         return connection.from_arrow(dataset.dataset(os.fspath(path.absolute()), format="ipc"))
@@ -223,8 +223,10 @@ def _sqlite(path: Path, name: str, stack: ExitStack) -> Source:
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
         )
         known = [table for (table,) in found.fetchall()]
-    except sqlite3.Error as error:
-        raise InvalidInputError(f"{path.name!r} cannot be read: {error}") from error
+    except (sqlite3.Error, UnicodeError) as error:  # its messages quote the file, which may be no text
+        raise InvalidInputError(
+            f"{path.name!r} cannot be read: {clip(one_line(error), LONGEST_MESSAGE)}"
+        ) from error
     if name not in known:
         raise _no_table(path, name, known)
     return DatabaseSource(connection, (name,))

@@ -74,6 +74,8 @@ class ReadOptions:
                     f"the delimiter {self.delimiter!r} is not one character: give e.g. ';' or tab"
                 )
             object.__setattr__(self, "delimiter", delimiter)
+        if self.escape == "":
+            object.__setattr__(self, "escape", None)
         if self.decimal not in {".", ","}:
             raise InvalidInputError(f"the decimal sign {self.decimal!r} is unknown: use '.' or ','")
         if self.decimal == self.delimiter:

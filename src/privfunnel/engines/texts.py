@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+LONGEST_MESSAGE = 200  # characters of an engine's own words that are passed on
+
 
 def first_line(error: BaseException) -> str:
     """The first line of an engine's message; what follows is for programmers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,9 @@ def open_workbook(path: Path, options: ReadOptions) -> Source:
     if not rows:
         raise InvalidInputError(f"{where} is empty: it needs a header and rows, or choose another (--sheet)")
     header = options.header if options.header is not None else not options.columns
-    names, body = (_header(rows[0], where), rows[1:]) if header else ([], rows)
-    width = max(len(row) for row in rows) if not names else len(names)
+    # Cells beyond the names would be dropped without a word otherwise.
+    width = max(j + 1 for row in rows for j, cell in enumerate(row) if _filled(cell))
+    names, body = (_header(rows[0][:width], where), rows[1:]) if header else ([], rows)
     if options.columns:
         if len(options.columns) != width:
             raise InvalidInputError(
@@ -115,7 +117,15 @@ def _check_size(path: Path) -> None:
                     _check_extent(archive.read(member), path)
                 elif member.filename == "content.xml":
                     _check_repeats(archive.read(member), path)
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+    ) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(
@@ -151,8 +161,6 @@ def _filled(cell: Any) -> bool:
 
 
 def _header(row: Sequence[Any], where: str) -> list[str]:
-    while row and not _filled(row[-1]):
-        row = row[:-1]
     for j, cell in enumerate(row):
         if not _filled(cell):
             raise InvalidInputError(

@@ -1,0 +1,324 @@
+"""Damaged files and odd options of every kind: each ends in an answer or in one line, never in a crash.
+
+Run by hand for as long as you like: ``python tests/fuzzing.py --cases 20000 --seed 1``, or ``make fuzz``. Every case is
+told by its kind, seed and number, and is the same on every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import io
+import json
+import os
+import random
+import sqlite3
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from privfunnel import tables
+from privfunnel.cli import main
+from privfunnel.engines import ReadOptions, sniff
+from privfunnel.errors import PrivFunnelError
+from privfunnel.mechanism import Mechanism
+from workbooks import write_ods, write_xlsx
+
+ROWS = [(f"p{i % 3}", i % 4, f"{i % 28 + 1:02d}.0{i % 9 + 1}.2020", f"{i}.5") for i in range(30)]
+NAMES = ("s", "x", "d", "v")
+INTERESTING = [b"\x00", b"\xff", b"\xff\xfe", b'"', b"'", b",", b";", b"\n", b"\r", b"\t", b"\\", b"{", b"[", b"-",
+               b"9" * 30, b"\xef\xbb\xbf", b"\x1a", b"nan", b"inf", b"\x80\x81", b"=", b"*", b"~",
+               b"\xf0\x9f\x98\x80"]  # fmt: skip
+SIZES = {"csv": 700, "json": 150, "arrow": 500, "parquet": 350, "duckdb": 60, "sqlite": 250, "xlsx": 250, "ods": 100,
+         "reading": 300, "options": 200, "mechanism": 150}  # fmt: skip
+
+
+# --- sound files ------------------------------------------------------------------------------------------------
+
+
+def _csv(path: Path, rng: random.Random) -> None:
+    mark = rng.choice(",;\t|")
+    quote = rng.choice(["", '"'])
+    lines = [mark.join(f"{quote}{value}{quote}" for value in row) for row in (NAMES, *ROWS)]
+    path.write_bytes(
+        (rng.choice(["\n", "\r\n"]).join(lines) + "\n").encode(rng.choice(["utf-8", "cp1252", "utf-16"]))
+    )
+
+
+def _json(path: Path, rng: random.Random) -> None:
+    path.write_text("\n".join(json.dumps(dict(zip(NAMES, row, strict=True))) for row in ROWS))
+
+
+def _arrow_table() -> Any:
+    import pyarrow as pa
+
+    columns = [list(column) for column in zip(*ROWS, strict=True)]
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=i) for i in range(len(ROWS))]
+    return pa.table(
+        {"s": pa.array(columns[0]).dictionary_encode(), "x": columns[1], "d": days, "v": columns[3]}
+    )
+
+
+def _arrow(path: Path, rng: random.Random) -> None:
+    import pyarrow.feather
+
+    pyarrow.feather.write_feather(
+        _arrow_table(), path, compression=rng.choice(["uncompressed", "lz4", "zstd"])
+    )
+
+
+def _parquet(path: Path, rng: random.Random) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(_arrow_table(), path, compression=rng.choice(["none", "snappy", "zstd"]))
+
+
+def _duckdb(path: Path, rng: random.Random) -> None:
+    import duckdb
+
+    table = _arrow_table()
+    with duckdb.connect(str(path)) as connection:
+        connection.register("given", table)
+        connection.execute("CREATE TABLE t AS SELECT CAST(s AS VARCHAR) AS s, x FROM given")
+
+
+def _sqlite(path: Path, rng: random.Random) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (s, x, d, v)")
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", ROWS)
+    connection.commit()
+    connection.close()
+
+
+def _xlsx(path: Path, rng: random.Random) -> None:
+    write_xlsx(path, {"One": [NAMES, *ROWS]})
+
+
+def _ods(path: Path, rng: random.Random) -> None:
+    write_ods(path, {"One": [NAMES, *ROWS]})
+
+
+FILES: dict[str, tuple[str, Callable[[Path, random.Random], None]]] = {
+    "csv": ("csv", _csv), "json": ("jsonl", _json), "arrow": ("arrow", _arrow), "parquet": ("parquet", _parquet),
+    "duckdb": ("duckdb", _duckdb), "sqlite": ("sqlite", _sqlite), "xlsx": ("xlsx", _xlsx), "ods": ("ods", _ods),
+}  # fmt: skip
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Some bytes changed, put in, taken out, repeated or cut off."""
+    found = bytearray(data)
+    if rng.random() < 0.5:  # the places of everything stay, so that readers get further
+        for _ in range(rng.choice([1, 1, 2, 8])):
+            found[rng.randrange(len(found))] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
+        return bytes(found)
+    for _ in range(rng.choice([1, 1, 1, 2, 4, 16])):
+        at = rng.randrange(len(found)) if found else 0
+        action = rng.randrange(6)
+        if action <= 1 and found:
+            found[at] = rng.randrange(256)
+        elif action == 2 and found:
+            found[at] ^= 1 << rng.randrange(8)
+        elif action == 3:
+            found[at:at] = rng.choice(INTERESTING)
+        elif action == 4:
+            del found[at : at + rng.choice([1, 2, 8, 64])]
+        elif rng.random() < 0.2:
+            del found[at:]
+        else:
+            found[at:at] = found[at : at + rng.choice([1, 8, 64])]
+    return bytes(found)
+
+
+def _repacked(path: Path, data: bytes, rng: random.Random) -> None:
+    """A workbook with one of its parts changed, and packed as it should be."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    changed = rng.choice(list(parts))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, mutated(content, rng) if name == changed else content)
+
+
+# --- cases ------------------------------------------------------------------------------------------------------
+
+
+class Fuzz:
+    """Cases of one kind in a folder of their own."""
+
+    def __init__(self, kind: str, seed: int, folder: Path) -> None:
+        self.kind, self.seed, self.folder = kind, seed, folder
+        self.sound: dict[int, bytes] = {}
+
+    def run(self, number: int) -> str:
+        """One case: ``"read"`` or ``"refused"``.
+
+        Raises:
+            Exception: Anything but an error of ours in one line.
+        """
+        rng = random.Random(f"{self.kind} {self.seed} {number}")
+        try:
+            getattr(self, f"_{self.kind}", self._file)(rng)
+        except PrivFunnelError as error:
+            words = str(error)
+            if "\n" in words or len(words) > 900 or not words.strip():
+                raise AssertionError(f"not one short line: {words!r}") from error
+            return "refused"
+        return "read"
+
+    def _file(self, rng: random.Random) -> None:
+        suffix, make = FILES[self.kind]
+        variant = rng.randrange(4)
+        path = self.folder / f"t.{suffix}"
+        if variant not in self.sound:
+            path.unlink(missing_ok=True)
+            make(path, random.Random(variant))
+            self.sound[variant] = path.read_bytes()
+        if self.kind in {"xlsx", "ods"} and rng.random() < 0.7:
+            _repacked(path, self.sound[variant], rng)
+        else:
+            path.write_bytes(mutated(self.sound[variant], rng))
+        inner = "::t" if self.kind in {"duckdb", "sqlite"} else ""
+        tables.count(f"{path}{inner}", private="s", public="x")
+
+    def _reading(self, rng: random.Random) -> None:
+        """Options of reading, sensible and not, on a sound text file."""
+        _csv(self.folder / "t.csv", rng)
+        texts = ["", ",", ";", "tab", '"', "'", "\\", ".", "utf-8", "cp1252", "utf-16", "ascii", "rot13", "One", "dmy",
+                 "x" * 50, "\0", "\n", "é"]  # fmt: skip
+        names = ["delimiter", "encoding", "decimal", "quote", "escape", "sheet", "dates"]
+        given: dict[str, Any] = {name: rng.choice(texts) for name in rng.sample(names, rng.randrange(4))}
+        if rng.random() < 0.3:
+            given["columns"] = rng.sample(["s", "x", "d", "v", "S", ""], rng.randrange(6))
+        if rng.random() < 0.3:
+            given["types"] = {
+                rng.choice(["s", "x", "d", "v", "q"]): rng.choice(
+                    ["text", "number", "date", "datetime", "what"]
+                )
+            }
+        if rng.random() < 0.2:
+            given["nulls"] = [rng.choice(["p1", "", "'", "1"])]
+        read = ReadOptions.from_dict(given)
+        sniff(self.folder / "t.csv", read)
+        tables.count(self.folder / "t.csv", private="s", public=rng.choice(["x", "d", "v"]), read=read)
+
+    def _options(self, rng: random.Random) -> None:
+        """Command lines made of options and odd values."""
+        _csv(self.folder / "t.csv", random.Random(0))
+        values = ["", "x", "s", "s,x", '"s","x"', '"s', "a=b", "x=5", "x=top:3", "d=month", "d=age@2020-01-01",
+                  "x=edges:1", "=", "~", "x" * 400, "\u202e", "%", "-1", "1e400", "dmy", ";", "nan",
+                  str(self.folder), str(self.folder / "t.csv")]  # fmt: skip
+        options = ["--private", "--public", "--bin", "--person", "--columns", "--type", "--null", "--delimiter",
+                   "--encoding", "--decimal", "--quote", "--sheet", "--dates", "--disclosure", "--out",
+                   "--option", "--restarts"]  # fmt: skip
+        source = rng.choice([str(self.folder / "t.csv")] * 6 + values)
+        arguments = ["solve", source, "--time-limit", "0.2"]
+        if rng.random() < 0.7:
+            arguments += ["--private", "s", "--public", "x"]
+        for option in rng.sample(options, rng.randrange(1, 4)):
+            arguments += [option, rng.choice(values)]
+        folder = Path.cwd()
+        os.chdir(self.folder)  # what --out makes stays here
+        try:
+            done = CliRunner().invoke(main, [*arguments, "--disclosure", "50%"])
+        finally:
+            os.chdir(folder)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise AssertionError(f"{arguments}: {done.exception!r}") from done.exception
+        last = done.stderr.strip().splitlines()[-1:]
+        if done.exit_code == 2 and not (last and last[0].lower().startswith("error: ")):
+            raise AssertionError(f"{arguments}: exit code 2 and {done.stderr!r}")
+
+    def _mechanism(self, rng: random.Random) -> None:
+        """Mechanism files whose parts are exchanged for others."""
+        path = self.folder / "m.json"
+        if not self.sound:
+            import privfunnel as pf
+
+            _csv(self.folder / "t.csv", random.Random(0))
+            counts = tables.count(self.folder / "t.csv", private="s", public=["x", "d"], bins={"d": "month"})
+            Mechanism.from_solution(counts, pf.solve(counts.problem(), disclosure=0.5, solver="aem")).save(
+                path
+            )
+            self.sound[0] = path.read_bytes()
+        if rng.random() < 0.3:
+            path.write_bytes(mutated(self.sound[0], rng))
+        else:
+            data = json.loads(self.sound[0])
+            for _ in range(rng.choice([1, 1, 2])):
+                _exchange(data, rng)
+            path.write_text(json.dumps(data))
+        found = Mechanism.load(path)
+        assert found.to_dict()
+
+
+def _exchange(data: Any, rng: random.Random) -> None:
+    """Put something else at a random place of a JSON document, or take it out."""
+    odd = [None, True, -1, 1e308, "", "x", [], {}, [[]], 10**30, [None], {"a": 1}, "9" * 50]
+    at = data
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        if not keys:
+            return
+        key = rng.choice(keys)
+        if isinstance(at[key], dict | list) and at[key] and rng.random() < 0.7:
+            at = at[key]
+            continue
+        if rng.random() < 0.15:
+            del at[key]
+        else:
+            at[key] = rng.choice(odd)
+        return
+
+
+def fuzz(kinds: dict[str, int], seed: int, *, log: Path | None = None) -> dict[str, Counter[str]]:
+    """Run cases; the number of each outcome by kind.
+
+    Args:
+        kinds: How many cases of each kind.
+        seed: Which cases.
+        log: Where the case that is under way is written, so that a crash can be told.
+
+    Raises:
+        AssertionError: A case ended in something else than an answer or one line.
+    """
+    outcomes: dict[str, Counter[str]] = {}
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as root, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind, size in kinds.items():
+            folder = Path(root) / kind
+            folder.mkdir()
+            cases, outcomes[kind] = Fuzz(kind, seed, folder), Counter()
+            for number in range(size):
+                case = f"{kind} {seed} {number}"
+                if log is not None:
+                    log.write_text(case)
+                try:
+                    outcomes[kind][cases.run(number)] += 1
+                except Exception as error:
+                    raise AssertionError(f"case {case}: {error!r}") from error
+    return outcomes
+
+
+def run() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kinds", default=",".join(SIZES))
+    parser.add_argument("--cases", type=int, help="cases of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path)
+    given = parser.parse_args()
+    kinds = {kind: given.cases or SIZES[kind] for kind in given.kinds.split(",")}
+    outcomes = fuzz(kinds, given.seed, log=given.log)
+    sys.stdout.write(json.dumps(outcomes, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())
