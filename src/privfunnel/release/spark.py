@@ -35,7 +35,11 @@ def map_frame(
     schema = types.StructType([*ours, *kept, *key])
     selected = frame.select(*(frame[quoted(name, "`")] for name in names))
     released = selected.mapInArrow(_Partition(draw, form, options, on_unseen), schema)
-    return released if options.keep_order else released.sort(KEY).drop(KEY)
+    if options.keep_order:
+        return released
+    # A sort of everything looks at a sample first, and so draws twice; sent to partitions by their random keys and
+    # sorted there, the rows are in random order after one draw.
+    return released.repartition(KEY).sortWithinPartitions(KEY).drop(KEY)
 
 
 def _spark_type(types: Any, arrow: str) -> Any:
