@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from privfunnel.certificate.bundle import load_bundle, save_bundle
 from privfunnel.certificate.certificate import Certificate, cell_columns, combine, components, verify_all
-from privfunnel.certificate.checker import LEAF, SHRINK, SIMPLEX_SLACK, Case, Proof, check
+from privfunnel.certificate.checker import SIMPLEX_SLACK, check
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.tree import LEAF, SHRINK, Case, Proof
 
 __all__ = [
     "LEAF",

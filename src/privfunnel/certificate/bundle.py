@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from privfunnel.certificate.certificate import Certificate
-from privfunnel.certificate.checker import Proof
 from privfunnel.certificate.pairs import PairsProof
+from privfunnel.certificate.tree import Proof
 from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.storage import PRIVATE, write_whole
 

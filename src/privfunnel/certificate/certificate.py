@@ -14,8 +14,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from privfunnel import measures
-from privfunnel.certificate.checker import LARGEST, Case, Index, Proof, check
+from privfunnel.certificate.checker import check
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.tree import LARGEST, Case, Index, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem

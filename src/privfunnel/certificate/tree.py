@@ -1,0 +1,122 @@
+"""The trees of boxes that certificates store for one component, and whether they are well-formed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.certificate.exclusion import rivalry, rivals
+from privfunnel.errors import CertificateError
+from privfunnel.measures import Array
+
+Index = NDArray[np.intp]
+
+#: Values of ``Proof.variable`` that are not a symbol to split on.
+LEAF, SHRINK = -1, -2
+
+#: Multipliers and claims beyond this prove nothing that smaller ones do not, and could overflow the arithmetic.
+LARGEST = 1e6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Proof:
+    """A tree of boxes that proves F ≥ ``claim`` on one component's simplex; n nodes, node 0 is the root.
+
+    Attributes:
+        claim: The value proved, in nats.
+        q: Multipliers of Pw, shape (n, K_c).
+        nu: Multiplier of Σ w = 1, shape (n,).
+        variable: Symbol split on, LEAF or SHRINK (one child, the shrunken box), shape (n,).
+        split: The left child has ``w ≤ split[0]``, the right one ``w ≥ split[1]``, shape (n, 2).
+        first: Number of the first child; the second follows it, shape (n,).
+    """
+
+    claim: float
+    q: Array
+    nu: Array
+    variable: NDArray[np.int32]
+    split: Array
+    first: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        for array in (self.q, self.nu, self.variable, self.split, self.first):
+            array.setflags(write=False)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return int(self.nu.size)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """What a tree has to prove: F of these ``prices`` a, (M_c,), and this ``slope`` μ is at least ``proof.claim``."""
+
+    prices: Array
+    slope: float
+    proof: Proof
+
+
+def check_form(proof: Proof, n_x: int, n_s: int) -> None:
+    """Raise CertificateError unless shapes, types and ranges are those that the arithmetic relies on.
+
+    A child has a larger number than its parent, so that no path through the tree comes back.
+    """
+    n = proof.n_nodes
+    floats, integers = (proof.q, proof.nu, proof.split), (proof.variable, proof.first)
+    shapes = tuple(array.shape for array in (*floats, *integers))
+    if n == 0 or shapes != ((n, n_s), (n,), (n, 2), (n,), (n,)):
+        raise CertificateError("the certificate's tree is damaged: its arrays do not fit the problem")
+    if any(a.dtype != np.float64 for a in floats) or any(a.dtype != np.int32 for a in integers):
+        raise CertificateError("the certificate's tree is damaged: its arrays are not of the right type")
+    if not all(np.all(np.abs(array) <= LARGEST) for array in (*floats, np.float64(proof.claim))):
+        raise CertificateError(
+            "the certificate's tree is damaged: it holds numbers that are too large or none"
+        )
+    if np.any(proof.variable >= n_x) or np.any(proof.variable < SHRINK):
+        raise CertificateError("the certificate's tree is damaged: it splits a symbol that does not exist")
+    if np.any(proof.split < 0.0) or np.any(proof.split > 1.0):
+        raise CertificateError("the certificate's tree is damaged: a split lies outside [0, 1]")
+    inner = proof.variable != LEAF
+    children = np.where(proof.variable >= 0, 2, 1)
+    first = proof.first.astype(np.int64)
+    if np.any((first <= np.arange(n))[inner]) or np.any((first + children > n)[inner]):
+        raise CertificateError("the certificate's tree is damaged: a child is missing")
+
+
+class Forest:
+    """The trees of some cases side by side, so that one pass over their levels checks them all.
+
+    Node arrays are those of :class:`Proof`, one tree after the other; ``case`` (n,) says whose node it is, ``roots``
+    where each tree begins. Of each case: ``claim``, ``prices``, ``slope``, and which of the ``allied`` are its own.
+    """
+
+    def __init__(self, columns: Array, cases: Sequence[Case], *, exclusive: bool) -> None:
+        proofs = [case.proof for case in cases]
+        sizes = np.array([proof.n_nodes for proof in proofs])
+        self.columns = columns
+        self.roots = np.cumsum(sizes) - sizes
+        self.case = np.repeat(np.arange(len(cases)), sizes)
+        self.q = np.concatenate([proof.q for proof in proofs])
+        self.nu = np.concatenate([proof.nu for proof in proofs])
+        self.variable = np.concatenate([proof.variable for proof in proofs])
+        self.split = np.concatenate([proof.split for proof in proofs])
+        self.first = np.concatenate(
+            [proof.first.astype(np.intp) + root for proof, root in zip(proofs, self.roots, strict=True)]
+        )
+        self.claim = np.array([proof.claim for proof in proofs])
+        self.prices = np.array([case.prices for case in cases])
+        self.slope = np.array([case.slope for case in cases])
+        # Allies (M, M): 1 where two symbols may be used together. Cases of neighbouring slopes often share them.
+        thresholds = rivalry(columns) if exclusive else np.full((len(columns), len(columns)), np.inf)
+        patterns: dict[bytes, int] = {}
+        self.allied: list[Array] = []
+        self.pattern = np.empty(len(cases), dtype=np.intp)
+        for number, case in enumerate(cases):
+            excluded = rivals(thresholds, case.slope)
+            self.pattern[number] = patterns.setdefault(excluded.tobytes(), len(self.allied))
+            if self.pattern[number] == len(self.allied):
+                self.allied.append(1.0 - excluded.astype(np.float64))
