@@ -6,6 +6,8 @@ import itertools
 import os
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,9 @@ import privfunnel as pf
 from helpers_kernels import Table, simplex_grid
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
+from privfunnel.solvers import deadline
 from privfunnel.solvers.base import Progress
-from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.deadline import Limits, cpu_clock
 from privfunnel.solvers.global_ import work
 from privfunnel.solvers.global_.coarsening import coarse_lines, coarsenings
 from privfunnel.solvers.global_.search import Search
@@ -240,6 +243,17 @@ def test_limits_give_value_and_bound() -> None:
         solution = solve(problem, 0.7, time_limit=1e-6)
     assert solution.status is pf.Status.TIME_LIMIT
     assert solution.disclosure >= 0.7 * problem.disclosure_ceiling - 1e-9
+
+
+def test_limits_count_cpu_time_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wall clock that leaps by an hour at each look ends the search at once, and does not matter to the other."""
+    hours = itertools.count(0.0, 3600.0)
+    leaping = SimpleNamespace(monotonic=lambda: next(hours), thread_time=time.thread_time)
+    monkeypatch.setattr(deadline, "time", leaping)
+    problem = pf.instances.load("heart-failure")
+    assert solve(problem, 0.7, time_limit=60.0, throw=False).status is pf.Status.TIME_LIMIT
+    with cpu_clock():
+        assert solve(problem, 0.7, time_limit=60.0, throw=False).status is pf.Status.OPTIMAL
 
 
 def test_a_coarse_line_is_proved_when_the_target_is_out_of_reach() -> None:

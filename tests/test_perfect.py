@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from scipy.optimize import linprog
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.measures import entropy
+from privfunnel.solvers import deadline
+from privfunnel.solvers.deadline import cpu_clock
 from privfunnel.solvers.perfect import free_disclosure, polytope
 from strategies import problems
 
@@ -108,6 +112,18 @@ def test_generated_vertices_agree_with_the_list(monkeypatch: pytest.MonkeyPatch)
     local = free_disclosure(problem, nodes=0)
     assert not local.proved
     assert local.disclosure <= listed.disclosure + 1e-9
+
+
+def test_generating_vertices_counts_cpu_time_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wall clock that leaps by an hour at each look leaves no time to generate any, the other all it takes."""
+    hours = itertools.count(0.0, 3600.0)
+    leaping = SimpleNamespace(monotonic=lambda: next(hours), thread_time=time.thread_time)
+    monkeypatch.setattr(deadline, "time", leaping)
+    monkeypatch.setattr(polytope, "MOST_SUPPORTS", 0)
+    problem = pf.instances.load("heart-failure")
+    assert not free_disclosure(problem, seconds=60.0).proved
+    with cpu_clock():
+        assert free_disclosure(problem, seconds=60.0).proved
 
 
 def test_too_many_vertices_to_list() -> None:

@@ -50,7 +50,7 @@ def compare(
     """Run solvers side by side.
 
     Every solver gets one process, one thread and ``time_limit`` seconds for the whole grid: CPU seconds, so that a
-    busy machine puts nobody at a disadvantage, except that the provers (``auto``, ``global``) look at the wall clock.
+    busy machine puts nobody at a disadvantage.
     The limit is honoured cooperatively: a solver that looks at a clock is given its share of what is left (a sweep all
     of it), and no further disclosure is begun when the time is up. Compiled kernels are loaded before the clock starts.
 
