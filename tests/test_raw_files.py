@@ -48,6 +48,11 @@ def census() -> tables.Counts:
     )
 
 
+def _named(label: str) -> str:
+    """A label as the instance has it: its outer bins name the extremes, which a table's own bins keep to themselves."""
+    return label.replace("age=< 32", "age=17-31").replace("age=≥ 76", "age=76-90")
+
+
 def test_heart_failure_is_the_instance() -> None:
     problem = heart_failure().problem()
     np.testing.assert_array_equal(problem.counts, instances.load("heart-failure").counts)
@@ -57,8 +62,8 @@ def test_heart_failure_is_the_instance() -> None:
 def test_census_income_is_the_instance_up_to_the_order_of_its_labels() -> None:
     problem, instance = census().problem(), instances.load("census-income")
     assert problem.n == 32561
-    assert problem.s_labels == instance.s_labels
-    ours = [label.replace("sex=F", "sex=f").replace("sex=M", "sex=m") for label in problem.x_labels]
+    assert [_named(label) for label in problem.s_labels] == list(instance.s_labels)
+    ours = [_named(label).replace("sex=F", "sex=f").replace("sex=M", "sex=m") for label in problem.x_labels]
     assert problem.counts is not None
     assert instance.counts is not None
     np.testing.assert_array_equal(
@@ -87,7 +92,8 @@ def test_the_four_commands_run_by_column_names(
     assert done.exit_code == 0, done.output
     reading = arguments[:2] if arguments[0] == "--columns" else []
     mechanism = tmp_path / "design" / "mechanism.json"
-    done = run("release", path, *reading, "--mechanism", mechanism, "-o", tmp_path / "r.csv", "--seed", 1)
+    done = run("release", path, *reading, "--mechanism", mechanism, "-o", tmp_path / "r.csv", "--seed", 1,
+               "--as", "symbols")  # fmt: skip
     assert done.exit_code == 0, done.output
     done = run("audit", path, tmp_path / "r.csv", *reading, "--mechanism", mechanism, "--bootstrap", 200,
                "--attacker-rows", 2000, "--json")  # fmt: skip
