@@ -6,11 +6,11 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from privfunnel.certificate.archive import Archive, open_archive
 from privfunnel.certificate.certificate import Certificate
 from privfunnel.certificate.pairs import PairsProof
 from privfunnel.certificate.tree import Proof
@@ -21,6 +21,23 @@ SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs; files without either are still
 #: written as version 1, those without pairs as version 2.
 CELLS_VERSION, SCHEMA_VERSION = 2, 3
+
+#: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
+UNREADABLE = (
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    RuntimeError,
+)
 
 _TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
 _PAIR_ARRAYS = ("outer", "inner")
@@ -53,39 +70,31 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
 
 
 def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
-    """Read what :func:`save_bundle` wrote.
+    """Read what :func:`save_bundle` wrote, from a file that anybody may have made: see :mod:`.archive`.
 
     Raises:
         CertificateError: The file cannot be read as certificates of this version.
     """
     try:
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as data:
+        with open_archive(path) as data:
             if str(data["schema"]) != SCHEMA:
                 raise CertificateError(f"{str(path)!r} is not a certificate file: give one written by save")
-            if not 1 <= int(data["version"]) <= SCHEMA_VERSION:
+            version, count = int(data["version"]), int(data["count"])
+            if not 1 <= version <= SCHEMA_VERSION:
                 raise CertificateError(
-                    f"{str(path)!r} has certificate version {int(data['version'])}, this release reads up to "
+                    f"{str(path)!r} has certificate version {version}, this release reads up to "
                     f"{SCHEMA_VERSION}: update privfunnel or write the file again"
                 )
-            return tuple(_read(data, c) for c in range(int(data["count"])))
+            return tuple(_read(data, c) for c in range(count))
     except FileNotFoundError as error:
         raise InvalidInputError(f"cannot read {str(path)!r} ({error.strerror}): check the path") from error
-    except (
-        OSError,
-        KeyError,
-        ValueError,
-        EOFError,
-        TypeError,
-        AttributeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as e:
+    except UNREADABLE as e:
         raise CertificateError(
             f"{str(path)!r} is not a readable certificate file: give the .npz that solve --out or curve --out wrote"
         ) from e
 
 
-def _read(data: Any, c: int) -> Certificate:
+def _read(data: Archive, c: int) -> Certificate:
     slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
     proofs: list[Proof | PairsProof] = []
     for t, claim in enumerate(data[f"{c}.claims"]):

@@ -16,6 +16,7 @@ from privfunnel.cli._common import (
     source_options,
     units_option,
 )
+from privfunnel.errors import CertificateError
 
 if TYPE_CHECKING:
     from privfunnel.certificate import Certificate
@@ -40,7 +41,8 @@ def command(
     """Prove the lines of CERTIFICATE, a .npz file, for the table SOURCE.
 
     Each line L(R) ≥ c + μ R holds for every disclosure R. Exit code 0: every line is proved. Exit code 2: the file is
-    damaged, belongs to another table, or does not prove what it claims.
+    empty or damaged, belongs to another table, or does not prove what it claims. Whoever made the file, reading it
+    runs nothing, and takes no more memory than a certificate of its size needs.
 
     \b
     Examples:
@@ -56,6 +58,8 @@ def command(
             disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units
         )
     lines = load_bundle(certificate)
+    if not lines:
+        raise CertificateError(f"{str(certificate)!r} holds no certificate: nothing is proved by it")
     for line in lines:
         line.verify(problem)
     if as_json:

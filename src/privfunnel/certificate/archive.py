@@ -1,0 +1,92 @@
+"""Arrays from a ``.npz`` file of unknown origin: nothing is unpacked before it is known how large it will be."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from privfunnel.errors import CertificateError
+
+#: What the arrays of a file may take in memory together: this, in bytes, or so many times the file's own size. Trees
+#: of boxes pack by a factor of 2 to 10; only a file made to fill the memory packs large ones by a thousand.
+MOST_BYTES, MOST_PACKED = 256 << 20, 40
+#: Arrays in one file.
+MOST_ARRAYS = 1_000_000
+#: Kinds of entries: text, numbers, whole numbers.
+KINDS = "Ufiu"
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 0x1
+
+
+class Archive:
+    """The arrays of an open file by their names; each is read when it is asked for."""
+
+    def __init__(self, packed: zipfile.ZipFile) -> None:
+        self._packed = packed
+        self._members = {info.filename.removesuffix(".npy"): info for info in packed.infolist()}
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is an array of this name."""
+        return name in self._members
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """The array of this name; its entries have to fill the member exactly.
+
+        Raises:
+            KeyError: There is none.
+            ValueError: It is damaged, or not an array of numbers or text.
+        """
+        member = self._members[name]
+        with self._packed.open(member) as stream:
+            version = npy.read_magic(stream)
+            if version != (1, 0):
+                raise ValueError(f"{name} is written in another version of the format")
+            shape, by_columns, dtype = npy.read_array_header_1_0(stream)
+            size = math.prod(shape) * dtype.itemsize
+            if dtype.kind not in KINDS or size != member.file_size - stream.tell():
+                raise ValueError(f"{name} is not an array of numbers or text, or not all of it")
+            flat = np.frombuffer(stream.read(), dtype=dtype)
+        return flat.reshape(shape, order="F" if by_columns else "C").copy()
+
+
+@contextmanager
+def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
+    """The arrays of a ``.npz`` file, read from the disk alone and within limits.
+
+    Raises:
+        CertificateError: It is no file (a pipe, a device), or its contents would be too large or are encrypted.
+        OSError, zipfile.BadZipFile: It cannot be read.
+    """
+    # A pipe would be waited for: it is opened without waiting, and looked at before it is read.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise CertificateError(f"{str(path)!r} is not a file: give the .npz that solve or curve wrote")
+        with zipfile.ZipFile(stream) as packed:
+            _check(Path(path), stream, packed.infolist())
+            yield Archive(packed)
+
+
+def _check(path: Path, stream: BinaryIO, members: list[zipfile.ZipInfo]) -> None:
+    """Refuse what this package would not have written: the sizes that are announced are those that will be read."""
+    room = max(MOST_BYTES, MOST_PACKED * os.fstat(stream.fileno()).st_size)
+    size = sum(member.file_size for member in members)
+    if size > room or len(members) > MOST_ARRAYS:
+        raise CertificateError(
+            f"{str(path)!r} would take {size / (1 << 20):.0f} MiB in {len(members)} arrays, more than a certificate "
+            "file of its size does: get it again from whoever made it"
+        )
+    if any(member.flag_bits & _ENCRYPTED or member.compress_type not in _PACKINGS for member in members):
+        raise CertificateError(
+            f"{str(path)!r} is encrypted or packed in another way: give it as it was written"
+        )
