@@ -18,7 +18,7 @@ from privfunnel import channels
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
-from privfunnel.solvers.aem.backends import make_engine
+from privfunnel.solvers.aem.backends import make_backend
 from privfunnel.solvers.aem.record import record_run
 from privfunnel.solvers.aem.runs import FIRST_SLOPE, Run, Work, best_runs
 from privfunnel.solvers.aem.starts import Starts
@@ -119,28 +119,28 @@ class AEM(Solver):
     ) -> Iterator[Answer]:
         tables = Tables.of(problem.p_sx)
         n_y = problem.n_x + 1 if self.outputs is None else self.outputs
-        engine = make_engine(tables, "numpy" if self.record else self.device, self.threads)
+        backend = make_backend(tables, "numpy" if self.record else self.device, self.threads)
         starts = Starts(tables, n_y, seed)
         work = Work(
             tables=tables,
             disclosures=disclosures,
             floors=[float(problem.lower_bound(value)) for value in disclosures],
             starts=starts,
-            engine=engine,
+            backend=backend,
             restarts=self.restarts,
             max_steps=self.max_steps,
             # The runs stop on an estimate of the residual; half of it leaves room for the difference.
             tolerance=0.5 * self.tolerance,
-            memory=engine.memory if self.memory is None else self.memory,
+            memory=backend.memory if self.memory is None else self.memory,
         )
 
-        def look(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             if progress is not None:
                 progress(Progress(done=done, total=total, message=f"{self.name}: iterations"))
 
         began = time.perf_counter()
         for disclosure, run in zip(
-            disclosures, best_runs(work, look, accelerate=self.accelerate), strict=True
+            disclosures, best_runs(work, report, accelerate=self.accelerate), strict=True
         ):
             yield self._answer(problem, tables, starts, disclosure, run, time.perf_counter() - began)
             began = time.perf_counter()

@@ -1,9 +1,9 @@
-"""AEM on whole batches of arrays, plain and accelerated, for NumPy and for PyTorch on any device.
+"""AEM on whole batches of arrays, plain and accelerated, for NumPy and for PyTorch on any device: the reference.
 
 The two libraries share the few functions used here (``exp``, ``log``, ``where``, ``clip``, ``amax``, sums
-along an axis), so one text serves both: ``xp`` is the module. The steps are those of
-:mod:`privfunnel.solvers.aem.state` and :mod:`privfunnel.solvers.aem.schedule`; every run of the batch keeps its
-own λ, η and momentum.
+along an axis), so one text serves both: ``xp`` is the module. Equations (1) to (5) are those of
+:mod:`privfunnel.solvers.aem.state`, the rules of the accelerated step those of
+:mod:`privfunnel.solvers.aem.schedule`; every run of the batch keeps its own λ, η and momentum.
 """
 
 from __future__ import annotations
@@ -75,8 +75,22 @@ class Outputs(NamedTuple):
     leakage: Tensor
 
 
-class State(NamedTuple):
-    """Where accelerated runs stand: the last two points (B, M, N), and what they carry along, all (B,)."""
+class AcceleratedState(NamedTuple):
+    """Where accelerated runs stand; shape (B,) but for the points.
+
+    Attributes:
+        now: log u of the last point, shape (B, M, N).
+        before: log u of the point before it, shape (B, M, N).
+        slope: λ of the last accepted step.
+        eta: Length η of the next step.
+        age: Steps since momentum began.
+        slack: How far above 0 the next accepted G may lie, nats.
+        leakage: I(S;Y) of ``now``, nats.
+        residual: Equation (5) of the last accepted step, nats.
+        steps: Iterations done.
+        going: False where the run has converged or cannot go on.
+        alive: False where not even the plain step lowers the leakage.
+    """
 
     now: Tensor
     before: Tensor
@@ -89,6 +103,26 @@ class State(NamedTuple):
     steps: Tensor
     going: Tensor
     alive: Tensor
+
+
+class Trial(NamedTuple):
+    """A step that was tried; shape (B,) but for the point.
+
+    Attributes:
+        log_u: The new point, shape (B, M, N).
+        slope: η·λ of the step, −1 where no λ meets the constraint.
+        leakage: I(S;Y) of the new point, nats.
+        growth: Root mean square of the growth log(new/old) centred row by row: η times the residual.
+        eta: The step length that the measured curvature allows.
+        beta: Momentum that the step was made with.
+    """
+
+    log_u: Tensor
+    slope: Tensor
+    leakage: Tensor
+    growth: Tensor
+    eta: Tensor
+    beta: Tensor
 
 
 def outputs(batch: Batch, u: Tensor) -> Outputs:
@@ -116,7 +150,10 @@ def log_point(batch: Batch, weight: Tensor, total: Tensor, exponent: Tensor) -> 
 
 
 def evaluate(batch: Batch, base: Tensor, log_w: Tensor, slope: Tensor, target: Tensor) -> Evaluation:
-    """The update at given λ (B,), ``target`` being R − H(X)."""
+    """The update (1) and G (3) with its derivatives at given λ (B,), ``target`` being R − H(X).
+
+    G', G'' are the variance and the third central moment of log w under u(λ), row by row.
+    """
     xp = batch.xp
     weight, total, exponent = softmax(xp, base + slope[:, None, None] * log_w)
     part = weight * log_w
@@ -133,7 +170,10 @@ def evaluate(batch: Batch, base: Tensor, log_w: Tensor, slope: Tensor, target: T
 def root(
     batch: Batch, base: Tensor, log_w: Tensor, slope: Tensor, target: Tensor, slack: Tensor
 ) -> tuple[Tensor, Evaluation]:
-    """λ (B,) with 0 ≤ G(λ) ≤ ``slack``, −1 where there is none, and the update there (that of any λ where none)."""
+    """λ (B,) with 0 ≤ G(λ) ≤ ``slack``, −1 where there is none, and the update there (that of any λ where none).
+
+    Equation (4); it aims for half the slack, so that a step that lands a little short is feasible still.
+    """
     xp = batch.xp
     if batch.fused is not None:
         best, trial = batch.fused.root(batch, base, log_w, slope, target, slack)
@@ -161,27 +201,35 @@ def root(
 
 
 def halley(xp: Any, value: Tensor, gain: Tensor, bend: Tensor) -> Tensor:
-    """Twin of :func:`privfunnel.solvers.aem.state.halley`."""
+    """The slope with which a step of Newton's method is one of Halley's (4); ``gain`` itself where it is far from that.
+
+    Near the root Halley's method triples the digits that Newton's doubles.
+    """
     slope = gain - 0.5 * value * bend / xp.where(gain > 0.0, gain, 1.0)
     return xp.where((0.5 * gain < slope) & (slope < 2.0 * gain), slope, gain)
 
 
 def next_slope(xp: Any, trial: Tensor, value: Tensor, gain: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Twin of :func:`privfunnel.solvers.aem.state.next_slope`."""
+    """Safeguarded Newton step for G(λ) = 0 inside (low, high); ``low = −1`` means that λ = 0 is untried.
+
+    Where the bracket has no float left inside it, the trial itself comes back.
+    """
     steep = gain > 0.0
     newton = trial - value / xp.where(steep, gain, 1.0)
     bounded = high < np.inf
     middle = xp.where(
         bounded, 0.5 * (xp.clip(low, 0.0, None) + xp.where(bounded, high, 0.0)), 2.0 * trial + 1.0
     )
+    # A Newton step may overshoot wildly where G is flat: never far above the doubling while there is no upper end.
     usable = steep & (newton > low) & (newton < high) & (bounded | (newton < 4.0 * trial + 4.0))
     chosen = xp.where(usable, newton, middle)
+    # With λ = 0 untried a Newton step below 0 means: try 0 itself.
     chosen = xp.where((low < 0.0) & ((chosen <= 0.0) | (steep & (newton <= 0.0))), 0.0, chosen)
     return xp.where((chosen <= low) | (chosen >= high), trial, chosen)
 
 
 def change(batch: Batch, old: Tensor, new: Tensor, made: Evaluation) -> tuple[Tensor, Tensor]:
-    """Root mean square of the centred growth log(new/old), and D(new ‖ old); both (B,)."""
+    """Root mean square of the growth log(new/old) centred row by row (η times (5)), and D(new ‖ old); both (B,)."""
     xp = batch.xp
     growth = xp.where(made.weight > 0.0, new - old, 0.0)
     part = made.weight * growth
@@ -192,18 +240,16 @@ def change(batch: Batch, old: Tensor, new: Tensor, made: Evaluation) -> tuple[Te
     return xp.sqrt((spread * batch.p_x).sum(axis=-1)), divergence
 
 
-def begin(batch: Batch, now: Tensor, before: Tensor, slope: Tensor, eta: Tensor, age: Tensor) -> State:
-    """State of accelerated runs at the points ``now``."""
-    xp = batch.xp
-    none = slope * 0.0
-    leakage = outputs(batch, xp.exp(now)).leakage
-    on = none == 0.0
-    slack = none + batch.root_tolerance
-    return State(now, before, slope, eta, age, slack, leakage, none + np.inf, none, on, on)
+class PlainStep(NamedTuple):
+    """What a plain step returns.
 
-
-class Plain(NamedTuple):
-    """What a plain step returns: log u (B, M, N), u if it was made on the way, λ, residual, whether it moved."""
+    Attributes:
+        log_u: The new log p(x, y), shape (B, M, N).
+        u: p(x, y) if it was made on the way, or None.
+        slope: λ of the update, shape (B,).
+        residual: Equation (5) of the *old* point, nats, shape (B,).
+        moved: False where no λ meets the constraint (the old point is returned), shape (B,).
+    """
 
     log_u: Tensor
     u: Tensor | None
@@ -212,8 +258,16 @@ class Plain(NamedTuple):
     moved: Tensor
 
 
-def plain_step(batch: Batch, log_u: Tensor, u: Tensor | None, slope: Tensor, target: Tensor) -> Plain:
-    """One iteration of Algorithm 1, ``u`` being exp(``log_u``) or None; see :func:`state.step`."""
+def plain_step(batch: Batch, log_u: Tensor, u: Tensor | None, slope: Tensor, target: Tensor) -> PlainStep:
+    """One iteration of Algorithm 1, equations (1) to (5) with η = 1.
+
+    Args:
+        batch: The problem's tables.
+        log_u: log p(x, y) of B runs, shape (B, M, N); each with I(X;Y) ≥ R.
+        u: exp(``log_u``) where it is at hand, or None.
+        slope: λ to start the root search from, shape (B,): that of the previous iteration.
+        target: R − H(X) of each run, shape (B,).
+    """
     xp = batch.xp
     now = outputs(batch, xp.exp(log_u) if u is None else u)
     base, log_w = log_u - batch.p_s_given_x.T @ now.log_t, log_u - now.log_r
@@ -222,18 +276,37 @@ def plain_step(batch: Batch, log_u: Tensor, u: Tensor | None, slope: Tensor, tar
         found, _ = batch.fused.root(batch, base, log_w, slope, target, slack)
         new, u, residual = batch.fused.update(batch, base, log_w, now.log_r, found)
         moved = found >= 0.0
-        return Plain(new, u, xp.where(moved, found, slope), residual, moved)
+        return PlainStep(new, u, xp.where(moved, found, slope), residual, moved)
     found, made = root(batch, base, log_w, slope, target, slack)
     moved = found >= 0.0
     new = log_point(batch, made.weight, made.total, made.exponent)
     residual, _ = change(batch, log_u, new, made)
-    return Plain(
+    return PlainStep(
         xp.where(moved[:, None, None], new, log_u), None, xp.where(moved, found, slope), residual, moved
     )
 
 
-def fast_step(batch: Batch, state: State, target: Tensor, tolerance: float) -> State:
-    """One accelerated iteration of every run that is still going."""
+def begin(
+    batch: Batch, now: Tensor, before: Tensor, slope: Tensor, eta: Tensor, age: Tensor
+) -> AcceleratedState:
+    """State of accelerated runs at the points ``now``."""
+    xp = batch.xp
+    none = slope * 0.0
+    leakage = outputs(batch, xp.exp(now)).leakage
+    on = none == 0.0
+    slack = none + batch.root_tolerance
+    return AcceleratedState(now, before, slope, eta, age, slack, leakage, none + np.inf, none, on, on)
+
+
+def accelerated_step(
+    batch: Batch, state: AcceleratedState, target: Tensor, tolerance: float
+) -> AcceleratedState:
+    """One accelerated iteration of every run that is still going: try a step, then accept or reject it."""
+    return judge(batch, state, try_step(batch, state, target), tolerance)
+
+
+def try_step(batch: Batch, state: AcceleratedState, target: Tensor) -> Trial:
+    """Equations (1) to (4) from the point that momentum leads to, with step length η."""
     xp = batch.xp
     beta = xp.where(state.age > 1.0, (state.age - 1.0) / (state.age + 2.0), 0.0)
     shifted = state.now + beta[:, None, None] * (state.now - state.before)
@@ -244,50 +317,55 @@ def fast_step(batch: Batch, state: State, target: Tensor, tolerance: float) -> S
     base = shifted - state.eta[:, None, None] * (batch.p_s_given_x.T @ old.log_t)
     found, made = root(batch, base, shifted - old.log_r, state.slope * state.eta, target, state.slack)
     new = log_point(batch, made.weight, made.total, made.exponent)
-    moved, divergence = change(batch, shifted, new, made)
+    growth, divergence = change(batch, shifted, new, made)
     after = outputs(batch, made.weight * (batch.p_x / made.total)[..., None])
+    # The leakage exceeds its linearisation by ρ·D(new ‖ old); 1/η must not be below ρ.
     excess = (after.p_sy * (after.log_t - old.log_t)).sum(axis=(-2, -1))
     free = excess * LONGEST <= SAFETY * divergence
-    wanted = xp.where(free, LONGEST, _coarse(xp, SAFETY * divergence / xp.where(free, 1.0, excess)))
-    return _judge(xp, batch, state, beta, found, new, after.leakage, moved, wanted, tolerance)
+    allowed = xp.where(free, LONGEST, coarse(xp, SAFETY * divergence / xp.where(free, 1.0, excess)))
+    return Trial(new, found, after.leakage, growth, allowed, beta)
 
 
-def _coarse(xp: Any, values: Tensor) -> Tensor:
-    """The nearest of GRID powers an octave."""
+def coarse(xp: Any, values: Tensor) -> Tensor:
+    """The nearest of GRID powers per octave: see :data:`privfunnel.solvers.aem.schedule.GRID`."""
     return xp.exp2(xp.floor(GRID * xp.log2(xp.clip(values, TINY, None)) + 0.5) / GRID)
 
 
-def _judge(
-    xp: Any, batch: Batch, state: State, beta: Tensor, found: Tensor, new: Tensor, leakage: Tensor, moved: Tensor,
-    wanted: Tensor, tolerance: float,
-) -> State:  # fmt: skip
-    """Take the new points that are better, take the others back, and set η and momentum for the next step."""
-    rooted = found >= 0.0
-    better = state.going & rooted & (leakage < state.leakage)
+def judge(batch: Batch, state: AcceleratedState, trial: Trial, tolerance: float) -> AcceleratedState:
+    """Accept the trials that leak less, reject the others, and set η and momentum for the next step."""
+    xp = batch.xp
+    rooted = trial.slope >= 0.0
+    better = state.going & rooted & (trial.leakage < state.leakage)
     worse = state.going & ~better
-    residual = xp.where(better, moved / state.eta, state.residual)
+
+    # Accepted: η may grow, and the next root may be as inexact as the descent was large. A residual within the
+    # tolerance is that of the shifted point: the run ends if there was no momentum, else the next step goes without.
+    residual = xp.where(better, trial.growth / state.eta, state.residual)
     still = better & (residual <= tolerance)
-    young = state.age <= 1.0
-    plain = young & (state.eta <= 1.0)
-    gain = xp.where(better, state.leakage - leakage, 1.0)
-    slack = xp.clip(_coarse(xp, INEXACT * gain), batch.root_tolerance, None)
-    capped = xp.where(wanted < state.eta, wanted, state.eta)
-    eta_worse = xp.where(young, 0.5 * state.eta, xp.where(rooted, capped, state.eta))
+    descent = xp.where(better, state.leakage - trial.leakage, 1.0)
+    slack = xp.clip(coarse(xp, INEXACT * descent), batch.root_tolerance, None)
     grown = GROWTH * state.eta
-    eta_better = xp.where(wanted < grown, wanted, grown)
-    eta = xp.clip(xp.where(better, eta_better, eta_worse), 1.0, None)
+    eta_accepted = xp.where(trial.eta < grown, trial.eta, grown)
+
+    # Rejected: momentum goes first, then η is halved; if there was neither, the run cannot go on.
+    young = state.age <= 1.0
+    stuck = worse & young & (state.eta <= 1.0)
+    capped = xp.where(trial.eta < state.eta, trial.eta, state.eta)
+    eta_rejected = xp.where(young, 0.5 * state.eta, xp.where(rooted, capped, state.eta))
+
+    eta = xp.clip(xp.where(better, eta_accepted, eta_rejected), 1.0, None)
     age = xp.where(better & ~still, state.age + 1.0, 0.0)
     mask = better[:, None, None]
-    return State(
-        now=xp.where(mask, new, state.now),
+    return AcceleratedState(
+        now=xp.where(mask, trial.log_u, state.now),
         before=xp.where(mask, state.now, state.before),
-        slope=xp.where(better, found / state.eta, state.slope),
+        slope=xp.where(better, trial.slope / state.eta, state.slope),
         eta=xp.where(state.going, eta, state.eta),
         age=xp.where(state.going, age, state.age),
         slack=xp.where(better, slack, batch.root_tolerance),
-        leakage=xp.where(better, leakage, state.leakage),
+        leakage=xp.where(better, trial.leakage, state.leakage),
         residual=residual,
-        steps=state.steps + xp.where(state.going & ~(worse & plain), 1.0, 0.0),
-        going=state.going & ~(still & (beta == 0.0)) & ~(worse & plain),
-        alive=state.alive & ~(worse & plain),
+        steps=state.steps + xp.where(state.going & ~stuck, 1.0, 0.0),
+        going=state.going & ~(still & (trial.beta == 0.0)) & ~stuck,
+        alive=state.alive & ~stuck,
     )

@@ -1,5 +1,8 @@
 """Accelerated AEM as compiled code: the rules are those of :mod:`privfunnel.solvers.aem.schedule`.
 
+:func:`try_step`, :func:`accept` and :func:`reject` are the scalar twins of ``try_step`` and ``judge`` in
+:mod:`privfunnel.solvers.aem.arrays`; equations (1) to (5) are those of :mod:`privfunnel.solvers.aem.state`.
+
 numba's cache on disk looks at the time stamp of this file alone. Whoever changes a function of
 :mod:`privfunnel.solvers.aem.kernel_plain` has to touch this file as well, or delete the cache (``make clean``).
 """
@@ -8,20 +11,23 @@ numba's cache on disk looks at the time stamp of this file alone. Whoever change
 # mypy: disable-error-code="untyped-decorator, misc"
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from privfunnel.measures import Array
+from privfunnel.solvers.aem.backends import Progressed
 from privfunnel.solvers.aem.kernel_plain import (
-    _SUMS,
     FEWEST,
     HIGH,
     MOST,
-    Index,
+    SUMS,
+    KernelTables,
+    Outputs,
+    Rows,
     exp_,
-    joint,
-    logarithms,
+    look_at,
     root,
     subtract,
 )
@@ -29,18 +35,58 @@ from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFE
 from privfunnel.solvers.aem.state import CUT, ZERO
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def _shift(
-    now: Array,
-    before: Array,
-    beta: float,
-    p_x: Array,
-    log_p_x: Array,
-    weight: Array,
-    scale: Array,
-    shift: Array,
-) -> None:
-    """p(x, y) = ``scale``·``weight`` of the point y = log u + β(log u − log u before); ``shift`` (M,) normalises y."""
+class Points(NamedTuple):
+    """log p(x, y) of the last point and of the one before it, both (M, N), or (B, M, N) for a batch."""
+
+    now: Array
+    before: Array
+
+
+class Buffers(NamedTuple):
+    """Arrays (M, N) of a run: three points that take turns, and log p(x|y).
+
+    The fields of :class:`privfunnel.solvers.aem.kernel_plain.Exponents` are among them, so that these buffers can stand
+    for one.
+
+    Attributes:
+        now: log p(x, y) of the last point.
+        before: log p(x, y) of the point before it.
+        base: The exponents of the next point, then the point itself.
+        log_w: log p(x|y) at the point that the step starts from.
+    """
+
+    now: Array
+    before: Array
+    base: Array
+    log_w: Array
+
+
+class RunState(NamedTuple):
+    """What a run carries from step to step besides its points: see ``AcceleratedState`` of the reference."""
+
+    slope: float
+    eta: float
+    age: float
+    slack: float
+    leakage: float
+    residual: float
+
+
+class Trial(NamedTuple):
+    """A step that was tried; its point is in the spare buffer: see ``Trial`` of the reference."""
+
+    slope: float
+    leakage: float
+    growth: float
+    eta: float
+
+
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+def _shift(tables: KernelTables, buffers: Buffers, beta: float, rows: Rows) -> None:
+    """Fill ``rows`` with the point y = log u + β(log u − log u before); ``shift`` normalises y."""
+    now, before = buffers.now, buffers.before
+    weight, scale, shift = rows.weight, rows.scale, rows.shift
+    p_x, log_p_x = tables.p_x, tables.log_p_x
     n_x, n_y = now.shape
     for i in range(n_x):
         top = log_p_x[i]
@@ -64,12 +110,29 @@ def _shift(
         shift[i] = log_p_x[i] - top - np.log(total)
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+@njit(error_model="numpy", cache=True, nogil=True)
+def _reuse(after: Outputs, here: Outputs, rows: Rows) -> None:
+    """Start from the last point itself: its outputs are known, and its rows need no normalising."""
+    _, log_t, log_r = here
+    _, known_t, known_r = after
+    n_s, n_y = log_t.shape
+    for k in range(n_s):
+        for j in range(n_y):
+            log_t[k, j] = known_t[k, j]
+    for j in range(n_y):
+        log_r[j] = known_r[j]
+    rows.shift[:] = 0.0
+
+
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
 def _exponents(
-    first: Index, count: Index, index: Index, s_value: Array, log_t: Array, log_r: Array, now: Array, before: Array,
-    beta: float, shift: Array, weight: Array, eta: float, base: Array, log_w: Array,
-) -> None:  # fmt: skip
-    """Fill ``base`` = log y − η Σ_k s_ki log t_kj and ``log_w`` = log y − log r at the shifted point y."""
+    tables: KernelTables, outputs: Outputs, buffers: Buffers, rows: Rows, beta: float, eta: float
+) -> None:
+    """Fill ``base`` and ``log_w`` of equation (2) at the shifted point y."""
+    now, before, base, log_w = buffers
+    weight, shift = rows.weight, rows.shift
+    log_t, log_r = outputs.log_t, outputs.log_r
+    nonzeros = tables.nonzeros
     n_x, n_y = now.shape
     for i in range(n_x):
         move = shift[i]
@@ -78,19 +141,21 @@ def _exponents(
             y = y if weight[i, j] > 0.0 else ZERO
             base[i, j] = y
             log_w[i, j] = y - log_r[j]
-        subtract(i, first, count, index, s_value, eta, log_t, base)
+        subtract(i, nonzeros, eta, log_t, base)
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def _accept(
-    base: Array, log_w: Array, log_r: Array, slope: float, p_x: Array, log_p_x: Array, weight: Array, top: Array,
-    total: Array,
-) -> tuple[float, float]:  # fmt: skip
-    """Write the new log u over ``base``.
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+def _write(
+    tables: KernelTables, buffers: Buffers, rows: Rows, outputs: Outputs, slope: float
+) -> tuple[float, float]:
+    """Write the new log u (1) at λ = ``slope`` over ``base``, and scale its rows.
 
     Returns:
-        The root mean square of its growth, centred row by row (η times the residual), and D(new ‖ old).
+        The root mean square of its growth, centred row by row (η times the residual (5)), and D(new ‖ old).
     """
+    base, log_w, log_r = buffers.base, buffers.log_w, outputs.log_r
+    weight, total, top, scale, _ = rows
+    p_x, log_p_x = tables.p_x, tables.log_p_x
     n_x, n_y = base.shape
     failure = 0.0
     divergence = 0.0
@@ -110,12 +175,14 @@ def _accept(
         spread = second / total[i] - mean * mean
         failure += p_x[i] * (spread if spread > 0.0 else 0.0)
         divergence += p_x[i] * mean
+        scale[i] = p_x[i] / total[i]
     return np.sqrt(failure), max(divergence, 0.0)
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def _excess(p_sy: Array, log_t: Array, old_t: Array) -> float:
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+def _excess(after: Outputs, old: Outputs) -> float:
     """Σ p(s, y) log(t / t_old): how far the leakage exceeds its linearisation at the old point."""
+    p_sy, log_t, old_t = after.p_sy, after.log_t, old.log_t
     n_s, n_y = p_sy.shape
     value = 0.0
     for k in range(n_s):
@@ -125,134 +192,144 @@ def _excess(p_sy: Array, log_t: Array, old_t: Array) -> float:
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _coarse(value: float) -> float:
-    """The nearest of GRID powers an octave: see :data:`privfunnel.solvers.aem.schedule.GRID`."""
+def coarse(value: float) -> float:
+    """The nearest of GRID powers per octave: see :data:`privfunnel.solvers.aem.schedule.GRID`."""
     return float(np.exp2(np.floor(GRID * np.log2(max(value, TINY)) + 0.5) / GRID))
+
+
+@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+def try_step(
+    tables: KernelTables,
+    buffers: Buffers,
+    rows: Rows,
+    old: Outputs,
+    after: Outputs,
+    state: RunState,
+    beta: float,
+    target: float,
+) -> Trial:
+    """Equations (1) to (4) from the point that momentum β leads to, with step length η.
+
+    ``rows`` and ``old`` hold the point that the step starts from and its outputs. The new point is left in ``rows`` and
+    ``buffers.base``, and its outputs in ``after``.
+    """
+    _exponents(tables, old, buffers, rows, beta, state.eta)
+    found = root(buffers, rows, tables.p_x, state.slope * state.eta, target, state.slack)
+    if found < 0.0:
+        return Trial(found, np.inf, 0.0, 1.0)
+    growth, divergence = _write(tables, buffers, rows, old, found)
+    leakage = look_at(tables, rows, after)
+    # The leakage exceeds its linearisation by ρ·D(new ‖ old); 1/η must not be below ρ.
+    excess = _excess(after, old)
+    if excess * LONGEST <= SAFETY * divergence:
+        return Trial(found, leakage, growth, LONGEST)
+    return Trial(found, leakage, growth, coarse(SAFETY * divergence / excess))
+
+
+@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+def accept(state: RunState, trial: Trial, tolerance: float, root_tolerance: float) -> RunState:
+    """The state after a trial that leaks less.
+
+    η may grow, and the next root may be as inexact as the descent was large. A residual within the tolerance is that
+    of the shifted point: the next step goes without momentum.
+    """
+    residual = trial.growth / state.eta
+    return RunState(
+        trial.slope / state.eta,
+        max(1.0, min(trial.eta, GROWTH * state.eta)),
+        0.0 if residual <= tolerance else state.age + 1.0,
+        max(root_tolerance, coarse(INEXACT * (state.leakage - trial.leakage))),
+        trial.leakage,
+        residual,
+    )
+
+
+@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+def reject(state: RunState, trial: Trial, root_tolerance: float) -> RunState:
+    """The state after a trial that was taken back: momentum goes first, then η is halved."""
+    eta = state.eta
+    if state.age <= 1.0:
+        eta *= 0.5
+    elif trial.slope >= 0.0:
+        eta = min(trial.eta, eta)
+    return RunState(state.slope, max(1.0, eta), 0.0, root_tolerance, state.leakage, state.residual)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def run(
-    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
-    now: Array, before: Array, slope: float, eta: float, age: int, target: float, steps: int, tolerance: float,
-    root_tolerance: float,
-) -> tuple[float, float, int, float, int, bool, float]:  # fmt: skip
+    tables: KernelTables, points: Points, state: RunState, target: float, steps: int, tolerance: float
+) -> tuple[RunState, int, bool]:
     """Advance one run by at most ``steps`` accelerated iterations, in place.
 
     Args:
-        first: Where the nonzeros of symbol i begin in ``index`` and ``s_value``, shape (M,).
-        count: How many there are, shape (M,).
-        index: The private symbol k of each nonzero.
-        s_value: p(s_k|x_i) of each nonzero.
-        p_x: p(x), shape (M,).
-        log_p_x: log p(x), shape (M,).
-        log_p_s: log p(s), shape (K,).
-        now: log p(x, y) of the last point, shape (M, N); overwritten.
-        before: The point before it, shape (M, N); overwritten.
-        slope: λ to start from.
-        eta: Length η of the next step.
-        age: Steps since momentum began.
+        tables: The problem's tables.
+        points: The last two points, both (M, N); overwritten.
+        state: Where the run stands; its leakage and slack are computed here.
         target: R − H(X).
         steps: Iterations at most, those taken back included.
         tolerance: Residual at which the run stops.
-        root_tolerance: How far above 0 the accepted G may lie at the end.
 
     Returns:
-        λ, residual, age, η, iterations done, whether the run can go on, leakage.
+        Where it stands now, iterations done, whether the run can go on.
     """
-    n_x, n_y = now.shape
-    n_s = len(log_p_s)
-    here, there, spare = now, before, np.empty((n_x, n_y))
-    log_w = np.empty((n_x, n_y))
-    weight = np.empty((n_x, n_y))
+    shape = points.now.shape
+    n_x, n_y = shape
+    n_s = len(tables.log_p_s)
+    buffers = Buffers(points.now, points.before, np.empty(shape), np.empty(shape))
+    rows = Rows(np.empty(shape), np.empty(n_x), np.full(n_x, np.inf), np.ones(n_x), np.zeros(n_x))
     p_sy = np.empty((n_s, n_y))
-    log_t = np.empty((n_s, n_y))
-    old_t = np.empty((n_s, n_y))
-    log_r = np.empty(n_y)
-    old_r = np.empty(n_y)
-    top = np.full(n_x, np.inf)
-    total = np.empty(n_x)
-    scale = np.ones(n_x)
-    shift = np.zeros(n_x)
-    residual = np.inf
-    slack = root_tolerance
-    wanted = 1.0
-    moved = 0.0
-    value = 0.0
+    here = Outputs(p_sy, np.empty((n_s, n_y)), np.empty(n_y))
+    after = Outputs(p_sy, np.empty((n_s, n_y)), np.empty(n_y))
+    _shift(tables, buffers, 0.0, rows)
+    leakage = look_at(tables, rows, after)
+    state = RunState(state.slope, state.eta, state.age, tables.root_tolerance, leakage, np.inf)
+    fresh = True  # `after` and the zeros of `rows` belong to the last point
     alive = True
     done = steps
-    _shift(here, there, 0.0, p_x, log_p_x, weight, scale, shift)
-    joint(first, count, index, s_value, weight, scale, p_sy)
-    leakage = logarithms(p_sy, log_p_s, log_t, log_r)
-    fresh = True  # log_t, log_r and the zeros of weight belong to `here`
     for n in range(steps):
-        beta = (age - 1.0) / (age + 2.0) if age > 1 else 0.0
+        beta = (state.age - 1.0) / (state.age + 2.0) if state.age > 1.0 else 0.0
         if beta > 0.0 or not fresh:
-            _shift(here, there, beta, p_x, log_p_x, weight, scale, shift)
-            joint(first, count, index, s_value, weight, scale, p_sy)
-            logarithms(p_sy, log_p_s, log_t, log_r)
+            _shift(tables, buffers, beta, rows)
+            look_at(tables, rows, here)
         else:
-            shift[:] = 0.0
-        _exponents(
-            first, count, index, s_value, log_t, log_r, here, there, beta, shift, weight, eta, spare, log_w
-        )
-        found = root(spare, log_w, slope * eta, p_x, weight, top, total, target, slack)
-        better = False
-        if found >= 0.0:
-            for i in range(n_x):
-                scale[i] = p_x[i] / total[i]
-            moved, divergence = _accept(spare, log_w, log_r, found, p_x, log_p_x, weight, top, total)
-            old_t, log_t, old_r, log_r = log_t, old_t, log_r, old_r
-            joint(first, count, index, s_value, weight, scale, p_sy)
-            value = logarithms(p_sy, log_p_s, log_t, log_r)
-            better = value < leakage
-            # The leakage exceeds its linearisation by this share of D(new ‖ old); 1/η must not be below it.
-            excess = _excess(p_sy, log_t, old_t)
-            wanted = (
-                LONGEST if excess * LONGEST <= SAFETY * divergence else _coarse(SAFETY * divergence / excess)
-            )
-        if better:
-            residual = moved / eta
-            slack = max(root_tolerance, _coarse(INEXACT * (leakage - value)))
-            leakage = value
-            slope = found / eta
-            here, there, spare = spare, here, there
-            fresh = True
-            age += 1
-            eta = max(1.0, min(wanted, GROWTH * eta))
-            if residual <= tolerance:
-                if beta == 0.0:
-                    done = n + 1
-                    break
-                age = 0  # the residual was that of the shifted point: look at the next one without momentum
+            _reuse(after, here, rows)
+        trial = try_step(tables, buffers, rows, here, after, state, beta, target)
+        fresh = trial.leakage < state.leakage
+        if fresh:
+            state = accept(state, trial, tolerance, tables.root_tolerance)
+            buffers = Buffers(buffers.base, buffers.now, buffers.before, buffers.log_w)
+            if state.residual <= tolerance and beta == 0.0:
+                done = n + 1
+                break
         else:
-            fresh = False
-            slack = root_tolerance
-            if age > 1:
-                eta = max(1.0, min(wanted, eta)) if found >= 0.0 else eta
-            elif eta > 1.0:
-                eta = max(1.0, 0.5 * eta)
-            else:
-                alive = False
+            alive = state.age > 1.0 or state.eta > 1.0
+            state = reject(state, trial, tables.root_tolerance)
+            if not alive:
                 done = n
                 break
-            age = 0
-    # The three buffers took turns: bring the last two points home, whichever buffers they are in.
-    last, previous = here.copy(), there.copy()
-    now[:] = last
-    before[:] = previous
-    return slope, residual, age, eta, done, alive, leakage
+    # The three points took turns in their arrays: bring the last two home, wherever they are.
+    last, previous = buffers.now.copy(), buffers.before.copy()
+    points.now[:] = last
+    points.before[:] = previous
+    return state, done, alive
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def run_some(
-    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
-    now: Array, before: Array, slope: Array, eta: Array, age: Array, target: Array, steps: int, tolerance: float,
-    root_tolerance: float, begin: int, end: int, residual: Array, done: Index, alive: NDArray[np.bool_],
-    leakage: Array,
-) -> None:  # fmt: skip
+    tables: KernelTables,
+    points: Points,
+    target: Array,
+    steps: int,
+    tolerance: float,
+    result: Progressed,
+    begin: int,
+    end: int,
+) -> None:
     """:func:`run` for the runs ``begin``:``end`` of a batch, in place: small ones cost less than a call each."""
+    slope, eta, age = result.state
     for b in range(begin, end):
-        slope[b], residual[b], age[b], eta[b], done[b], alive[b], leakage[b] = run(
-            first, count, index, s_value, p_x, log_p_x, log_p_s, now[b], before[b], slope[b], eta[b], int(age[b]),
-            target[b], steps, tolerance, root_tolerance,
-        )  # fmt: skip
+        state = RunState(slope[b], eta[b], age[b], tables.root_tolerance, np.inf, np.inf)
+        pair = Points(points.now[b], points.before[b])
+        state, result.steps[b], result.alive[b] = run(tables, pair, state, target[b], steps, tolerance)
+        slope[b], eta[b], age[b] = state.slope, state.eta, state.age
+        result.residual[b], result.leakage[b] = state.residual, state.leakage

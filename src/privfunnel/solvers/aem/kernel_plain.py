@@ -1,6 +1,6 @@
 """The AEM iteration as compiled code: one run at a time, from start to stop, with its arrays in the core's own cache.
 
-The step is the one of :mod:`privfunnel.solvers.aem.state`, arranged so that
+Equations (1) to (5) are those of :mod:`privfunnel.solvers.aem.state`, arranged so that
 
 - no logarithm of an entry is ever taken: log u is the state, and its new value is the exponent less the row's
   constant;
@@ -11,21 +11,26 @@ The step is the one of :mod:`privfunnel.solvers.aem.state`, arranged so that
 Exponential and logarithm are polynomials without branches, so that the compiler keeps eight (or four) entries
 in flight; both are within 2 units in the last place. Sums may be reordered by the compiler, always in the same
 way: the result of a run depends on nothing but its own input. The functions release the interpreter's lock;
-    threads are the caller's business.
+threads are the caller's business.
+
+What travels together is a NamedTuple, which numba passes as the arrays it consists of. Only the functions that loop over
+entries take it apart, and before the loop; the others hand it on whole, because each array that is taken out has its
+references counted.
 """
 
 # numba gives its decorators no types.
 # mypy: disable-error-code="untyped-decorator, misc"
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from privfunnel.measures import Array
-from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO
+from privfunnel.solvers.aem.backends import Progressed
+from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO, Tables
 
 Index = NDArray[np.int64]
 
@@ -35,19 +40,119 @@ _LN2_LOW = 1.90821492927058770002e-10
 _ROUND = 6755399441055744.0  # 1.5 · 2**52: adding it leaves the nearest integer in the low bits
 _EXPONENT_ONE = np.int64(1023) << np.int64(52)
 _HALF_ROOT = np.int64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
-_STEPS_A_CHECK = 8
 
-# A row whose weights add up to less than FEWEST or more than MOST was shifted by the wrong amount; HIGH keeps its
-# exponentials finite until that is seen.
+#: The residual costs a pass over the rows: it is computed in one step out of this many.
+STEPS_PER_RESIDUAL = 8
+#: A row whose weights add up to less than FEWEST or more than MOST was shifted by the wrong amount; HIGH keeps its
+#: exponentials finite until that is seen.
 FEWEST = 1.0e-100
 MOST = 1.0e100
 HIGH = 600.0
 
-_EXACT = {"contract"}  # a·b + c may be one rounding; nothing else may be reordered
-_SUMS = {"reassoc", "contract", "nsz", "nnan"}
+#: What the compiler may do with the arithmetic. EXACT: a·b + c may be one rounding, nothing else may be reordered.
+#: SUMS: sums may be reordered, there are no NaNs, and the sign of 0 does not matter.
+EXACT = {"contract"}
+SUMS = {"reassoc", "contract", "nsz", "nnan"}
 
 
-@njit(fastmath=_EXACT, error_model="numpy", cache=True)
+class Nonzeros(NamedTuple):
+    """The nonzeros of p(s|x), symbol by symbol of X.
+
+    Attributes:
+        first: Where the nonzeros of symbol i of X begin in ``symbol`` and ``value``, shape (M,).
+        length: How many there are, shape (M,).
+        symbol: The private symbol k of each nonzero.
+        value: p(s_k|x_i) of each nonzero.
+    """
+
+    first: Index
+    length: Index
+    symbol: Index
+    value: Array
+
+    @classmethod
+    def of(cls, p_s_given_x: Array) -> Nonzeros:
+        """The nonzeros of p(s|x) (K, M)."""
+        x, s = np.nonzero(p_s_given_x.T)
+        length = np.bincount(x, minlength=p_s_given_x.shape[1]).astype(np.int64)
+        first = (np.cumsum(length) - length).astype(np.int64)
+        return cls(first, length, s.astype(np.int64), p_s_given_x[s, x])
+
+
+class KernelTables(NamedTuple):
+    """What all runs of one problem share: :class:`privfunnel.solvers.aem.state.Tables` as the loops read them.
+
+    Attributes:
+        nonzeros: Those of p(s|x).
+        p_x: p(x), shape (M,).
+        log_p_x: log p(x), shape (M,).
+        log_p_s: log p(s), shape (K,).
+        root_tolerance: How far above 0 the accepted G may lie, nats.
+    """
+
+    nonzeros: Nonzeros
+    p_x: Array
+    log_p_x: Array
+    log_p_s: Array
+    root_tolerance: float
+
+    @classmethod
+    def of(cls, tables: Tables) -> KernelTables:
+        """The problem's tables for the compiled loops."""
+        return cls(
+            Nonzeros.of(tables.p_s_given_x),
+            tables.p_x,
+            tables.log_p_x,
+            tables.log_p_s,
+            tables.root_tolerance(),
+        )
+
+
+class Exponents(NamedTuple):
+    """The update (1) as a function of λ: its exponents are base + λ log w.
+
+    Attributes:
+        base: The part that λ does not multiply (2), shape (M, N).
+        log_w: The part that it does, log p(x|y), shape (M, N).
+    """
+
+    base: Array
+    log_w: Array
+
+
+class Rows(NamedTuple):
+    """A point p(x, y) = ``scale``·``weight``, row by row, with the constants of its rows.
+
+    Attributes:
+        weight: exp(exponent − top), shape (M, N).
+        total: Row sums of ``weight``, shape (M,).
+        top: What was subtracted from the exponents of each row, shape (M,).
+        scale: What the weights of each row are multiplied by, shape (M,).
+        shift: What is added to the exponents of each row to give log p(x, y), shape (M,).
+    """
+
+    weight: Array
+    total: Array
+    top: Array
+    scale: Array
+    shift: Array
+
+
+class Outputs(NamedTuple):
+    """What a point says of the outputs.
+
+    Attributes:
+        p_sy: p(s, y), shape (K, N).
+        log_t: log p(s|y), 0 where p(s, y) is 0, shape (K, N).
+        log_r: log p(y), 0 where p(y) is 0, shape (N,).
+    """
+
+    p_sy: Array
+    log_t: Array
+    log_r: Array
+
+
+@njit(fastmath=EXACT, error_model="numpy", cache=True)
 def exp_(x: Any) -> Any:
     """exp(x) for −700 ≤ x ≤ 700."""
     shifted = x * _LOG2_E + _ROUND
@@ -67,7 +172,7 @@ def exp_(x: Any) -> Any:
     return np.int64(bits).view(np.float64)
 
 
-@njit(fastmath=_EXACT, error_model="numpy", cache=True)
+@njit(fastmath=EXACT, error_model="numpy", cache=True)
 def log_(x: Any) -> Any:
     """log(x) for positive normal x."""
     bits = np.float64(x).view(np.int64)
@@ -87,17 +192,18 @@ def log_(x: Any) -> Any:
     return power * _LN2_HIGH + (f - (s * (f - z * tail) - power * _LN2_LOW))
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def evaluate(
-    base: Array, log_w: Array, slope: float, p_x: Array, weight: Array, top: Array, total: Array
-) -> tuple[float, float, float]:
-    """One evaluation of the update at λ = ``slope``: fills ``weight`` (M, N) and its row sums ``total`` (M,).
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+def evaluate(exponents: Exponents, rows: Rows, p_x: Array, slope: float) -> tuple[float, float, float]:
+    """The update (1) at λ = ``slope``: fills ``rows.weight`` and ``rows.total``.
 
-    ``top`` (M,) is what was subtracted from the exponents of each row: on entry a guess, on exit what was used.
+    ``rows.top`` is on entry a guess of each row's constant, on exit what was used.
 
     Returns:
-        Σ_ij u_ij(λ) log w_ij and its first two derivatives in λ: mean, variance and third moment of log w.
+        Σ_ij u_ij(λ) log w_ij of (3) and its first two derivatives in λ: mean, variance and third central moment of
+        log w.
     """
+    base, log_w = exponents.base, exponents.log_w
+    weight, total, top, _, _ = rows
     n_x, n_y = base.shape
     value = 0.0
     gain = 0.0
@@ -143,19 +249,21 @@ def evaluate(
     return value, gain, bend
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
 def root(
-    base: Array, log_w: Array, slope: float, p_x: Array, weight: Array, top: Array, total: Array, target: float,
-    slack: float,
-) -> float:  # fmt: skip
-    """λ with 0 ≤ G(λ) ≤ ``slack``, or −1 if there is none; ``weight``, ``top`` and ``total`` are left at that λ."""
+    exponents: Exponents, rows: Rows, p_x: Array, slope: float, target: float, slack: float
+) -> float:
+    """λ with 0 ≤ G(λ) ≤ ``slack``, or −1 if there is none: equation (4), from λ = ``slope``.
+
+    ``rows`` is left as evaluated at that λ. Scalar twin of :func:`privfunnel.solvers.aem.arrays.root`.
+    """
     low = -1.0
     high = np.inf
     best = -1.0
     at = -1.0
     trial = max(slope, 0.0)
     for _ in range(ROOT_EVALUATIONS):
-        value, gain, bend = evaluate(base, log_w, trial, p_x, weight, top, total)
+        value, gain, bend = evaluate(exponents, rows, p_x, trial)
         value -= target
         at = trial
         if value >= 0.0:
@@ -166,20 +274,25 @@ def root(
         else:
             low = trial
         value -= 0.5 * slack
-        # As privfunnel.solvers.aem.state.halley.
-        halley = gain - 0.5 * value * bend / gain if gain > 0.0 else gain
-        following = next_slope(trial, value, halley if 0.5 * gain < halley < 2.0 * gain else gain, low, high)
+        following = next_slope(trial, value, halley(value, gain, bend), low, high)
         if following == trial or following > SLOPE_LIMIT:
             break
         trial = following
     if best >= 0.0 and at != best:
-        evaluate(base, log_w, best, p_x, weight, top, total)
+        evaluate(exponents, rows, p_x, best)
     return best
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
+def halley(value: float, gain: float, bend: float) -> float:
+    """Scalar twin of :func:`privfunnel.solvers.aem.arrays.halley`."""
+    slope = gain - 0.5 * value * bend / gain if gain > 0.0 else gain
+    return slope if 0.5 * gain < slope < 2.0 * gain else gain
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
 def next_slope(trial: float, value: float, gain: float, low: float, high: float) -> float:
-    """Scalar twin of :func:`privfunnel.solvers.aem.state.next_slope`."""
+    """Scalar twin of :func:`privfunnel.solvers.aem.arrays.next_slope`."""
     newton = trial - value / gain if gain > 0.0 else trial
     bounded = high < np.inf
     if gain > 0.0 and low < newton < high and (bounded or newton < 4.0 * trial + 4.0):
@@ -196,33 +309,34 @@ def next_slope(trial: float, value: float, gain: float, low: float, high: float)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _alike(first: Index, count: Index, index: Index, i: int) -> bool:
+def _alike(nonzeros: Nonzeros, i: int) -> bool:
     """Whether rows i … i + 3 have their nonzeros at the same private symbols."""
+    first, length, symbol, _ = nonzeros
     for other in range(i + 1, i + 4):
-        if count[other] != count[i]:
+        if length[other] != length[i]:
             return False
-        for z in range(count[i]):
-            if index[first[other] + z] != index[first[i] + z]:
+        for z in range(length[i]):
+            if symbol[first[other] + z] != symbol[first[i] + z]:
                 return False
     return True
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def joint(
-    first: Index, count: Index, index: Index, s_value: Array, weight: Array, scale: Array, p_sy: Array
-) -> None:
-    """Fill p(s, y) (K, N) of p(x, y) = ``scale``·``weight``."""
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+def joint(nonzeros: Nonzeros, rows: Rows, outputs: Outputs) -> None:
+    """Fill p(s, y) of the point p(x, y) that ``rows`` holds."""
+    first, length, symbol, s_value = nonzeros
+    weight, scale, p_sy = rows.weight, rows.scale, outputs.p_sy
     n_x, n_y = weight.shape
     p_sy[:] = 0.0
     i = 0
     while i < n_x:
-        if i + 3 < n_x and _alike(first, count, index, i):
-            for z in range(count[i]):
+        if i + 3 < n_x and _alike(nonzeros, i):
+            for z in range(length[i]):
                 f_0 = s_value[first[i] + z] * scale[i]
                 f_1 = s_value[first[i + 1] + z] * scale[i + 1]
                 f_2 = s_value[first[i + 2] + z] * scale[i + 2]
                 f_3 = s_value[first[i + 3] + z] * scale[i + 3]
-                k = index[first[i] + z]
+                k = symbol[first[i] + z]
                 for j in range(n_y):
                     p_sy[k, j] += (
                         f_0 * weight[i, j]
@@ -232,21 +346,24 @@ def joint(
                     )
             i += 4
         else:
-            for z in range(first[i], first[i] + count[i]):
+            for z in range(first[i], first[i] + length[i]):
                 factor = s_value[z] * scale[i]
-                k = index[z]
+                k = symbol[z]
                 for j in range(n_y):
                     p_sy[k, j] += factor * weight[i, j]
             i += 1
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def logarithms(p_sy: Array, log_p_s: Array, log_t: Array, log_r: Array) -> float:
-    """Fill log p(s|y) (K, N) and log p(y) (N,) of p(s, y); zeros get logarithm 0.
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True, forceinline=True)
+def look_at(tables: KernelTables, rows: Rows, outputs: Outputs) -> float:
+    """Fill p(s, y), log p(s|y) and log p(y) of the point that ``rows`` holds; zeros get logarithm 0.
 
     Returns:
-        The leakage I(S;Y).
+        The leakage I(S;Y), nats.
     """
+    joint(tables.nonzeros, rows, outputs)
+    p_sy, log_t, log_r = outputs
+    log_p_s = tables.log_p_s
     n_s, n_y = p_sy.shape
     for j in range(n_y):
         log_r[j] = 0.0
@@ -269,49 +386,52 @@ def logarithms(p_sy: Array, log_p_s: Array, log_t: Array, log_r: Array) -> float
     return leakage
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def subtract(
-    i: int, first: Index, count: Index, index: Index, s_value: Array, eta: float, log_t: Array, base: Array
-) -> None:
-    """Subtract η Σ_k s_ki log t_kj from row i of ``base`` (M, N)."""
+@njit(fastmath=EXACT, error_model="numpy", cache=True, nogil=True)
+def subtract(i: int, nonzeros: Nonzeros, eta: float, log_t: Array, base: Array) -> None:
+    """Subtract η Σ_k s_ki log t_kj from row i of ``base`` (M, N): equation (2).
+
+    Term by term and not reordered, so that it does not matter to the last digit into what function this is inlined.
+    """
+    first, length, symbol, s_value = nonzeros
     n_y = base.shape[1]
     z = first[i]
-    end = first[i] + count[i]
+    end = first[i] + length[i]
     while z + 3 < end:
-        s_0, s_1, s_2, s_3 = (
-            eta * s_value[z],
-            eta * s_value[z + 1],
-            eta * s_value[z + 2],
-            eta * s_value[z + 3],
-        )
-        k_0, k_1, k_2, k_3 = index[z], index[z + 1], index[z + 2], index[z + 3]
+        s_0, s_1 = eta * s_value[z], eta * s_value[z + 1]
+        s_2, s_3 = eta * s_value[z + 2], eta * s_value[z + 3]
+        k_0, k_1, k_2, k_3 = symbol[z], symbol[z + 1], symbol[z + 2], symbol[z + 3]
         for j in range(n_y):
-            base[i, j] -= (
-                s_0 * log_t[k_0, j] + s_1 * log_t[k_1, j] + s_2 * log_t[k_2, j] + s_3 * log_t[k_3, j]
-            )
+            rest = base[i, j] - s_0 * log_t[k_0, j]
+            rest -= s_1 * log_t[k_1, j]
+            rest -= s_2 * log_t[k_2, j]
+            base[i, j] = rest - s_3 * log_t[k_3, j]
         z += 4
     while z + 1 < end:
         s_0, s_1 = eta * s_value[z], eta * s_value[z + 1]
-        k_0, k_1 = index[z], index[z + 1]
+        k_0, k_1 = symbol[z], symbol[z + 1]
         for j in range(n_y):
-            base[i, j] -= s_0 * log_t[k_0, j] + s_1 * log_t[k_1, j]
+            rest = base[i, j] - s_0 * log_t[k_0, j]
+            base[i, j] = rest - s_1 * log_t[k_1, j]
         z += 2
     while z < end:
-        s_0, k_0 = eta * s_value[z], index[z]
+        s_0, k_0 = eta * s_value[z], symbol[z]
         for j in range(n_y):
             base[i, j] -= s_0 * log_t[k_0, j]
         z += 1
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def _exponents(
-    first: Index, count: Index, index: Index, s_value: Array, log_t: Array, log_r: Array, slope: float,
-    shift: Array, weight: Array, base: Array, log_w: Array,
-) -> None:  # fmt: skip
-    """Turn the old ``base`` and ``log_w`` (M, N) into the new ones: log u − Σ_k s_ki log t_kj and log u − log r.
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True, forceinline=True)
+def _next_exponents(
+    tables: KernelTables, outputs: Outputs, exponents: Exponents, rows: Rows, slope: float
+) -> None:
+    """Turn the exponents of the last update into those of the next: equation (2) with η = 1.
 
     log u itself is λ·``log_w`` + ``base`` + ``shift`` where ``weight`` is positive: it is not stored between steps.
     """
+    base, log_w = exponents
+    weight, shift = rows.weight, rows.shift
+    log_t, log_r = outputs.log_t, outputs.log_r
+    nonzeros = tables.nonzeros
     n_x, n_y = base.shape
     for i in range(n_x):
         move = shift[i]
@@ -320,21 +440,28 @@ def _exponents(
             u = u if weight[i, j] > 0.0 else ZERO
             base[i, j] = u
             log_w[i, j] = u - log_r[j]
-        subtract(i, first, count, index, s_value, 1.0, log_t, base)
+        subtract(i, nonzeros, 1.0, log_t, base)
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
+@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+def _normalise(tables: KernelTables, rows: Rows) -> None:
+    """Set the constants of the rows after an update; what it subtracted is the next one's guess."""
+    _, total, top, scale, shift = rows
+    p_x, log_p_x = tables.p_x, tables.log_p_x
+    for i in range(len(p_x)):
+        scale[i] = p_x[i] / total[i]
+        top[i] += np.log(total[i])
+        shift[i] = log_p_x[i] - top[i]
+
+
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
 def _residual(
-    base: Array,
-    log_w: Array,
-    log_r: Array,
-    slope: float,
-    shift: Array,
-    weight: Array,
-    total: Array,
-    p_x: Array,
+    tables: KernelTables, exponents: Exponents, rows: Rows, outputs: Outputs, slope: float
 ) -> float:
-    """The residual of the *old* point read off the new one: twin of the reference's ``change_residual``."""
+    """The residual (5) of the *old* point read off the new one."""
+    base, log_w = exponents
+    weight, total, _, _, shift = rows
+    log_r, p_x = outputs.log_r, tables.p_x
     n_x, n_y = base.shape
     failure = 0.0
     for i in range(n_x):
@@ -353,9 +480,11 @@ def _residual(
     return float(np.sqrt(failure))
 
 
-@njit(fastmath=_SUMS, error_model="numpy", cache=True, nogil=True)
-def _write(base: Array, log_w: Array, slope: float, shift: Array, weight: Array, log_u: Array) -> None:
-    """Write out log u (M, N)."""
+@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+def _write(exponents: Exponents, rows: Rows, slope: float, log_u: Array) -> None:
+    """Write out log u (M, N) of the update at λ = ``slope``."""
+    base, log_w = exponents
+    weight, shift = rows.weight, rows.shift
     n_x, n_y = base.shape
     for i in range(n_x):
         move = shift[i]
@@ -365,83 +494,76 @@ def _write(base: Array, log_w: Array, slope: float, shift: Array, weight: Array,
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
+def _write_old(exponents: Exponents, outputs: Outputs, log_u: Array) -> None:
+    """Write out log u (M, N) of the point that the update starts from."""
+    log_w, log_r = exponents.log_w, outputs.log_r
+    n_x, n_y = log_w.shape
+    for i in range(n_x):
+        for j in range(n_y):
+            log_u[i, j] = log_w[i, j] + log_r[j] if log_w[i, j] > 0.5 * ZERO else ZERO
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
 def run(
-    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
-    log_u: Array, slope: float, target: float, steps: int, tolerance: float, root_tolerance: float,
-) -> tuple[float, float, int, bool]:  # fmt: skip
-    """Advance one run by at most ``steps`` iterations, in place.
+    tables: KernelTables, log_u: Array, slope: float, target: float, steps: int, tolerance: float
+) -> tuple[float, float, int, bool]:
+    """Advance one run by at most ``steps`` plain iterations, in place.
 
     Args:
-        first: Where the nonzeros of symbol i begin in ``index`` and ``s_value``, shape (M,).
-        count: How many there are, shape (M,).
-        index: The private symbol k of each nonzero.
-        s_value: p(s_k|x_i) of each nonzero.
-        p_x: p(x), shape (M,).
-        log_p_x: log p(x), shape (M,).
-        log_p_s: log p(s), shape (K,).
+        tables: The problem's tables.
         log_u: log p(x, y), shape (M, N); overwritten.
         slope: λ to start from.
         target: R − H(X).
         steps: Iterations at most.
         tolerance: Residual at which the run stops.
-        root_tolerance: How far above 0 the accepted G may lie.
 
     Returns:
         λ, the last residual seen, iterations done, whether the run can go on.
     """
     n_x, n_y = log_u.shape
-    n_s = len(log_p_s)
-    base = log_u.copy()
-    log_w = np.zeros((n_x, n_y))
+    p_x, n_s = tables.p_x, len(tables.log_p_s)
+    exponents = Exponents(log_u.copy(), np.zeros((n_x, n_y)))
     weight = np.empty((n_x, n_y))
-    p_sy = np.empty((n_s, n_y))
-    log_t = np.empty((n_s, n_y))
-    log_r = np.empty(n_y)
-    top = np.full(n_x, np.inf)
-    total = np.empty(n_x)
-    scale = np.ones(n_x)
-    shift = np.zeros(n_x)
+    rows = Rows(weight, np.empty(n_x), np.full(n_x, np.inf), np.ones(n_x), np.zeros(n_x))
+    outputs = Outputs(np.empty((n_s, n_y)), np.empty((n_s, n_y)), np.empty(n_y))
     for i in range(n_x):
         for j in range(n_y):
             weight[i, j] = np.exp(log_u[i, j])
     residual = np.inf
     before = slope
     for n in range(steps):
-        joint(first, count, index, s_value, weight, scale, p_sy)
-        logarithms(p_sy, log_p_s, log_t, log_r)
-        _exponents(
-            first, count, index, s_value, log_t, log_r, slope if n else 0.0, shift, weight, base, log_w
-        )
+        look_at(tables, rows, outputs)
+        _next_exponents(tables, outputs, exponents, rows, slope if n else 0.0)
         # λ moves smoothly: where it is heading is a better guess than where it was.
-        found = root(base, log_w, 2.0 * slope - before, p_x, weight, top, total, target, root_tolerance)
+        found = root(exponents, rows, p_x, 2.0 * slope - before, target, tables.root_tolerance)
         if found < 0.0:
-            for i in range(n_x):
-                for j in range(n_y):
-                    log_u[i, j] = log_w[i, j] + log_r[j] if log_w[i, j] > 0.5 * ZERO else ZERO
+            _write_old(exponents, outputs, log_u)
             return slope, residual, n, False
         before, slope = slope if n else found, found
-        for i in range(n_x):
-            scale[i] = p_x[i] / total[i]
-            top[i] += np.log(total[i])
-            shift[i] = log_p_x[i] - top[i]
-        if n % _STEPS_A_CHECK == 0 or n == steps - 1:
-            residual = _residual(base, log_w, log_r, slope, shift, weight, total, p_x)
+        _normalise(tables, rows)
+        if n % STEPS_PER_RESIDUAL == 0 or n == steps - 1:
+            residual = _residual(tables, exponents, rows, outputs, slope)
             if residual <= tolerance:
                 steps = n + 1
                 break
-    _write(base, log_w, slope, shift, weight, log_u)
+    _write(exponents, rows, slope, log_u)
     return slope, residual, steps, True
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def run_some(
-    first: Index, count: Index, index: Index, s_value: Array, p_x: Array, log_p_x: Array, log_p_s: Array,
-    log_u: Array, slope: Array, target: Array, steps: int, tolerance: float, root_tolerance: float,
-    begin: int, end: int, residual: Array, done: Index, alive: NDArray[np.bool_],
-) -> None:  # fmt: skip
+    tables: KernelTables,
+    log_u: Array,
+    target: Array,
+    steps: int,
+    tolerance: float,
+    result: Progressed,
+    begin: int,
+    end: int,
+) -> None:
     """:func:`run` for the runs ``begin``:``end`` of a batch, in place: small ones cost less than a call each."""
+    slope = result.state.slope
     for b in range(begin, end):
-        slope[b], residual[b], done[b], alive[b] = run(
-            first, count, index, s_value, p_x, log_p_x, log_p_s, log_u[b], slope[b], target[b], steps, tolerance,
-            root_tolerance,
-        )  # fmt: skip
+        slope[b], result.residual[b], result.steps[b], result.alive[b] = run(
+            tables, log_u[b], slope[b], target[b], steps, tolerance
+        )

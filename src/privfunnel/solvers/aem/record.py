@@ -18,7 +18,8 @@ import numpy as np
 from privfunnel.measures import Array, entropy, safe_log, xlogx
 from privfunnel.problem import Problem
 from privfunnel.solution import Record, kkt_residual
-from privfunnel.solvers.aem.state import Tables, channel_of, step
+from privfunnel.solvers.aem import arrays
+from privfunnel.solvers.aem.state import Tables, channel_of
 
 #: The four terms of Lemma 1, in its order.
 LEMMA_TERMS = ("descent_q", "descent_r", "descent_u", "descent_w")
@@ -50,6 +51,7 @@ def record_run(
     """
     h_s = float(entropy(problem.p_s))
     series: dict[str, list[float]] = {name: [] for name in SERIES}
+    batch = arrays.Batch.of(tables)
     slope, target = np.array([first_slope]), np.array([disclosure - tables.h_x])
     history = [log_u]
     for n in range(steps + 1):
@@ -59,7 +61,7 @@ def record_run(
         point = problem.evaluate(channel)
         following, next_slope = current, slope
         if n < steps:
-            made = step(tables, current[None], slope, target)
+            made = arrays.plain_step(batch, current[None], None, slope, target)
             following, next_slope = made.log_u[0], made.slope
         values = [
             _objective(tables, current, previous) + h_s,

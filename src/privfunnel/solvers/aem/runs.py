@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, mutual_information
-from privfunnel.solvers.aem.backends import Engine, Pace
+from privfunnel.solvers.aem.backends import Backend, StepState
 from privfunnel.solvers.aem.schedule import (
     KEPT_AT_R,
     KEPT_TO_THE_END,
@@ -23,13 +23,15 @@ from privfunnel.solvers.aem.schedule import (
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, channel_of, log_of, pieces
 
+#: λ that the first root search of a run starts from.
 FIRST_SLOPE = 0.5
-# A leakage this close to a proved bound, in nats, cannot be beaten.
+#: A leakage this close to a proved bound, in nats, cannot be beaten.
 UNBEATABLE = 1.0e-13
-# An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
+#: An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
 UNUSED = 1.0e-15
 
-Look = Callable[[int, int], None]
+#: Called with (iterations done, iterations at most).
+Report = Callable[[int, int], None]
 Job = tuple[int, int]  # (point of the curve, restart)
 
 
@@ -61,8 +63,8 @@ class Work:
         disclosures: R of each point, nats, strictly between 0 and H(X).
         floors: A proved lower bound on the leakage at each point, nats.
         starts: Where the runs start.
-        engine: What advances them.
-        restarts: Runs a point.
+        backend: What advances them.
+        restarts: Runs at each point.
         max_steps: Iterations of a run at most.
         tolerance: Residual at which a run stops.
         memory: Bytes that the runs in work may take.
@@ -72,7 +74,7 @@ class Work:
     disclosures: Sequence[float]
     floors: Sequence[float]
     starts: Starts
-    engine: Engine
+    backend: Backend
     restarts: int
     max_steps: int
     tolerance: float
@@ -81,7 +83,7 @@ class Work:
     def block(self) -> int:
         """How many runs may be in work at one time."""
         entry = 8 * len(self.tables.p_x) * self.starts.n_y
-        return max(1, self.memory // (entry * self.engine.arrays_a_run))
+        return max(1, self.memory // (entry * self.backend.arrays_per_run))
 
     def targets(self, jobs: Sequence[Job], levels: Array) -> Array:
         """``levels``·R − H(X) of each job, shape (B,)."""
@@ -98,7 +100,7 @@ class Work:
         return Run(channel, leakage, slope, steps, job[1])
 
 
-def best_runs(work: Work, look: Look, *, accelerate: bool) -> Iterator[Run]:
+def best_runs(work: Work, report: Report, *, accelerate: bool) -> Iterator[Run]:
     """The run of least leakage for each disclosure, in order.
 
     Runs are made in blocks that keep to ``work.memory`` bytes. Plain runs do not know of each other.
@@ -107,11 +109,11 @@ def best_runs(work: Work, look: Look, *, accelerate: bool) -> Iterator[Run]:
 
     Args:
         work: What is to be done.
-        look: Called with (iterations done, iterations at most) after every few.
+        report: Called with (iterations done, iterations at most) after every few.
         accelerate: Whether to ramp up, take longer steps and retire restarts that fall behind.
 
     Yields:
-        One run a disclosure.
+        One run for each disclosure.
     """
     restarts = range(work.restarts)
     block = work.block()
@@ -128,10 +130,10 @@ def best_runs(work: Work, look: Look, *, accelerate: bool) -> Iterator[Run]:
     following = begun = 0
     for number, jobs in enumerate(blocks):
 
-        def seen(done: int, begun: int = begun, size: int = len(jobs)) -> None:
-            look(begun * work.max_steps + done * size, total)
+        def report_block(done: int, begun: int = begun, size: int = len(jobs)) -> None:
+            report(begun * work.max_steps + done * size, total)
 
-        for (point, _), run in run_block(work, jobs, seen):
+        for (point, _), run in run_block(work, jobs, report_block):
             if point not in best or run.leakage < best[point].leakage:
                 best[point] = run
         begun += len(jobs)
@@ -154,54 +156,58 @@ def _logarithm(tables: Tables, channels: Array) -> Array:
     return channels
 
 
-def _run_plain(work: Work, jobs: Sequence[Job], seen: Callable[[int], None]) -> Iterator[tuple[Job, Run]]:
+def _run_plain(work: Work, jobs: Sequence[Job], report: Callable[[int], None]) -> Iterator[tuple[Job, Run]]:
     """Run plain Algorithm 1 for some jobs to their ends."""
     log_u = _begin(work, jobs, np.ones(len(jobs)))
     target = work.targets(jobs, np.ones(len(jobs)))
-    pace = Pace.first(len(jobs), FIRST_SLOPE)
+    state = StepState.first(len(jobs), FIRST_SLOPE)
     steps = np.zeros(len(jobs), dtype=np.int64)
     going = np.arange(len(jobs))
-    look = work.engine.steps_a_look
-    for begin in range(0, work.max_steps, look):
-        length = min(look, work.max_steps - begin)
+    per_check = work.backend.steps_per_check
+    for begin in range(0, work.max_steps, per_check):
+        length = min(per_check, work.max_steps - begin)
         whole = len(going) == len(jobs)
         part = log_u if whole else log_u[going]
-        made = work.engine.advance(part, pace.take(going), target[going], length, work.tolerance)
+        made = work.backend.advance(part, state.take(going), target[going], length, work.tolerance)
         if not whole:
             log_u[going] = part
-        pace.put(going, made.pace)
+        state.put(going, made.state)
         steps[going] += made.steps
         going = going[made.alive & (made.residual > work.tolerance)]
-        seen(begin + length)
+        report(begin + length)
         if not len(going):
             break
     for run, job in enumerate(jobs):
-        yield job, work.finish(job, log_u[run], float(pace.slope[run]), int(steps[run]))
+        yield job, work.finish(job, log_u[run], float(state.slope[run]), int(steps[run]))
 
 
 def _run_accelerated(
-    work: Work, jobs: Sequence[Job], seen: Callable[[int], None]
+    work: Work, jobs: Sequence[Job], report: Callable[[int], None]
 ) -> Iterator[tuple[Job, Run]]:
     """Ramp up some jobs, retire those that fall behind, and run the rest to their ends."""
-    field = _Field(work, jobs)
+    runs = _Population(work, jobs)
     length = level_steps(work.max_steps)
     for level in RAMP:
-        field.climb(level)
-        field.run(length)
-        seen(int(field.steps.max()))
-    field.retire(KEPT_AT_R)
-    field.climb(1.0)
-    field.run(length)
-    seen(int(field.steps.max()))
-    field.retire(KEPT_TO_THE_END)
-    field.drop_finished()
-    while len(field.going):
-        field.run(min(work.engine.steps_a_look, work.max_steps - int(field.steps[field.going].max())))
-        field.drop_finished()
-        seen(int(field.steps.max()))
-    seen(work.max_steps)
-    for run in np.flatnonzero(field.leakage < np.inf).tolist():
-        end = work.finish(jobs[run], field.now[run], float(field.pace.slope[run]), int(field.steps[run]))
+        runs.climb(level)
+        runs.run(length)
+        report(int(runs.steps.max()))
+    runs.retire(KEPT_AT_R)
+    runs.climb(1.0)
+    runs.run(length)
+    report(int(runs.steps.max()))
+    runs.retire(KEPT_TO_THE_END)
+    runs.drop_finished()
+    while len(runs.going):
+        runs.run(
+            min(work.backend.steps_per_check, work.max_steps - int(runs.steps[runs.going].max()))
+        )
+        runs.drop_finished()
+        report(int(runs.steps.max()))
+    report(work.max_steps)
+    for run in np.flatnonzero(runs.leakage < np.inf).tolist():
+        end = work.finish(
+            jobs[run], runs.now[run], float(runs.state.slope[run]), int(runs.steps[run])
+        )
         yield jobs[run], replace(end, channel=without_unused(end.channel))
 
 
@@ -211,8 +217,8 @@ def without_unused(channel: Array) -> Array:
     return np.asarray(used / used.sum(axis=1, keepdims=True))
 
 
-class _Field:
-    """Accelerated runs that compete: their points, paces and leakages, and who is still going."""
+class _Population:
+    """Accelerated runs that compete: their points, step states and leakages, and who is still going."""
 
     def __init__(self, work: Work, jobs: Sequence[Job]) -> None:
         """Set up the runs at their starts, at the first level of the ramp."""
@@ -223,7 +229,7 @@ class _Field:
         self.levels = self._levels(RAMP[0])
         self.now = _begin(work, jobs, self.levels)
         self.before = self.now.copy()
-        self.pace = Pace.first(len(jobs), FIRST_SLOPE)
+        self.state = StepState.first(len(jobs), FIRST_SLOPE)
         self.steps = np.zeros(len(jobs), dtype=np.int64)
         self.leakage = np.full(len(jobs), np.inf)
         self.stopped = np.zeros(len(jobs), dtype=bool)
@@ -248,7 +254,7 @@ class _Field:
             channel += REVIVAL * starts.draw(restart)
         disclosures = levels[low] * np.array([self.work.disclosures[point] for point in self.points[low]])
         self.now[low] = self.before[low] = _logarithm(tables, starts.lift(channels, restarts, disclosures))
-        self.pace.age[low] = 0.0
+        self.state.age[low] = 0.0
         self.stopped[low] = False
 
     def run(self, steps: int) -> None:
@@ -259,10 +265,12 @@ class _Field:
         whole = len(runs) == len(self.jobs)
         now, before = (self.now, self.before) if whole else (self.now[runs], self.before[runs])
         target = self.work.targets([self.jobs[run] for run in runs.tolist()], self.levels[runs])
-        made = self.work.engine.hasten(now, before, self.pace.take(runs), target, steps, self.work.tolerance)
+        made = self.work.backend.advance_accelerated(
+            now, before, self.state.take(runs), target, steps, self.work.tolerance
+        )
         if not whole:
             self.now[runs], self.before[runs] = now, before
-        self.pace.put(runs, made.pace)
+        self.state.put(runs, made.state)
         self.steps[runs] += made.steps
         self.leakage[runs] = made.leakage
         self.stopped[runs] = ~made.alive | (made.residual <= self.work.tolerance)

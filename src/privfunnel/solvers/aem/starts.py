@@ -18,19 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.errors import InfeasibleError
-from privfunnel.measures import Array, xlogx
+from privfunnel.measures import Array, safe_log, xlogx
 from privfunnel.solvers.aem.state import Tables, pieces
 from privfunnel.solvers.jit import compiled
 
+#: Concentrations of the Dirichlet rows, restart by restart in turn.
 CONCENTRATIONS = (1.0, 0.3, 0.1, 1.0)
-# The start may disclose more than R by this share of H(X): the first iterations take up the slack.
+#: The start may disclose more than R by this share of H(X): the first iterations take up the slack.
 SLACK = 1.0e-3
-# Random channels kept for later use, in bytes.
+#: Evaluations for the weight of an anchor at most; Newton's method takes about six, bisection of [0, 1] 53.
+WEIGHT_EVALUATIONS = 60
+#: Random channels kept for later use, in bytes.
 KEPT_BYTES = 1 << 26
 
 
@@ -104,8 +108,7 @@ class Starts:
         return channels
 
 
-@dataclass(frozen=True)
-class Mixture:
+class Mixture(NamedTuple):
     """The disclosures of (1 − w)·channel + w·anchor as functions of w alone, without building the mixtures.
 
     In a row all entries but the anchor's are scaled by 1 − w, so that the row's Σ c log c is known once and for all.
@@ -136,61 +139,103 @@ class Mixture:
         np.add.at(q_y, (runs, outputs), np.broadcast_to(p_x, outputs.shape))
         return cls(p_x, own, rest, (channels * p_x[:, None]).sum(axis=1), q_y)
 
+    def of_runs(self, runs: NDArray[np.intp]) -> Mixture:
+        """The mixtures of some of the runs."""
+        return Mixture(self.p_x, self.own[runs], self.rest[runs], self.p_y[runs], self.q_y[runs])
+
     def disclosure(self, weights: Array) -> Array:
         """I(X;Y) of each run at its weight w (B,), in nats, shape (B,)."""
-        runs = zip(self.own, self.rest, self.p_y, self.q_y, weights.tolist(), strict=True)
-        return np.array([mixed(self.p_x, own, rest, p_y, q_y, w)[0] for own, rest, p_y, q_y, w in runs])
+        return disclosures_of(self, weights)[0]
 
     def weights(self, disclosures: Array, slack: float) -> Array:
-        """About the smallest w (B,) with ``disclosures`` (B,) or more, by no more than ``slack`` if floats allow."""
+        """About the smallest w (B,) with ``disclosures`` (B,) or more, by no more than ``slack`` if floats allow.
+
+        Disclosure is convex in w, so that there is a single crossing, and a step of Newton's method lands at it or
+        above. Half the slack is aimed for: a step that lands at the crossing itself might fall short by rounding.
+        """
+        if not COMPILED:
+            return smallest_weights(self, disclosures, slack)
         weights = np.empty(len(disclosures))
-        smallest_weights(self.p_x, self.own, self.rest, self.p_y, self.q_y, disclosures, slack, weights)
+        compiled_smallest_weights(self, disclosures, slack, weights)
         return weights
 
 
+def disclosures_of(mixture: Mixture, weights: Array) -> tuple[Array, Array]:
+    """I(X;Y) (B,) at the weights w (B,), in nats, and its derivative by w (without its infinite part where w = 1).
+
+    Sums are taken term by term from the left as the compiled twin takes them.
+    """
+    p_x, own, rest, p_y, q_y = mixture
+    w = weights[:, None]
+    keep = 1.0 - w
+    log_keep = safe_log(keep)
+    entry = keep * own + w
+    log_entry = safe_log(entry)
+    r = keep * p_y + w * q_y
+    log_r = safe_log(r)
+    of_rows = p_x * (keep * (rest + (1.0 - own) * log_keep) + entry * log_entry)
+    slope_of_rows = p_x * ((1.0 - own) * (log_entry - log_keep) - rest)
+    value = np.add.accumulate(np.concatenate([of_rows, -(r * log_r)], axis=1), axis=1)
+    slope = np.add.accumulate(np.concatenate([slope_of_rows, -((q_y - p_y) * log_r)], axis=1), axis=1)
+    return value[:, -1], slope[:, -1]
+
+
+def smallest_weights(mixture: Mixture, disclosures: Array, slack: float) -> Array:
+    """The weights (B,) of :meth:`Mixture.weights`, all runs at once."""
+    low, high, weights = np.zeros(len(disclosures)), np.ones(len(disclosures)), np.zeros(len(disclosures))
+    runs = np.arange(len(disclosures))
+    for _ in range(WEIGHT_EVALUATIONS):
+        w = weights[runs]
+        value, slope = disclosures_of(mixture.of_runs(runs), w)
+        excess = value - disclosures[runs]
+        enough = excess >= 0.0
+        high[runs[enough]] = w[enough]
+        low[runs[~enough]] = w[~enough]
+        done = enough & ((excess <= slack) | (w == 0.0))
+        floor, ceiling = low[runs], high[runs]
+        steep = slope > 0.0
+        newton = np.where(steep, w - (excess - 0.5 * slack) / np.where(steep, slope, 1.0), ceiling)
+        middle = 0.5 * (floor + ceiling)
+        inside = (floor < newton) & (newton < ceiling)
+        done |= ~inside & ~((floor < middle) & (middle < ceiling))
+        weights[runs] = np.where(inside, newton, middle)
+        runs = runs[~done]
+        if not len(runs):
+            break
+    return high
+
+
 @compiled
-def mixed(p_x: Array, own: Array, rest: Array, p_y: Array, q_y: Array, weight: float) -> tuple[float, float]:
-    """I(X;Y) of one mixture at one w, in nats, and its derivative by w (without its infinite part where w = 1)."""
+def compiled_disclosure(mixture: Mixture, b: int, weight: float) -> tuple[float, float]:
+    """:func:`disclosures_of` for run b, as a loop."""
+    p_x, own, rest, p_y, q_y = mixture
     keep = 1.0 - weight
     log_keep = np.log(keep) if keep > 0.0 else 0.0
     value = 0.0
     slope = 0.0
     for i in range(p_x.size):
-        entry = keep * own[i] + weight
+        entry = keep * own[b, i] + weight
         log_entry = np.log(entry) if entry > 0.0 else 0.0
-        value += p_x[i] * (keep * (rest[i] + (1.0 - own[i]) * log_keep) + entry * log_entry)
-        slope += p_x[i] * ((1.0 - own[i]) * (log_entry - log_keep) - rest[i])
-    for j in range(p_y.size):
-        r = keep * p_y[j] + weight * q_y[j]
+        value += p_x[i] * (keep * (rest[b, i] + (1.0 - own[b, i]) * log_keep) + entry * log_entry)
+        slope += p_x[i] * ((1.0 - own[b, i]) * (log_entry - log_keep) - rest[b, i])
+    for j in range(p_y.shape[1]):
+        r = keep * p_y[b, j] + weight * q_y[b, j]
         if r > 0.0:
             log_r = np.log(r)
             value -= r * log_r
-            slope -= (q_y[j] - p_y[j]) * log_r
+            slope -= (q_y[b, j] - p_y[b, j]) * log_r
     return value, slope
 
 
 @compiled
-def smallest_weights(
-    p_x: Array,
-    own: Array,
-    rest: Array,
-    p_y: Array,
-    q_y: Array,
-    disclosures: Array,
-    slack: float,
-    weights: Array,
-) -> None:
-    """Write the weights of :meth:`Mixture.weights` into ``weights`` (B,).
-
-    Disclosure is convex in w, so that there is a single crossing, and a step of Newton's method lands at it or above.
-    Half the slack is aimed for: a step that lands at the crossing itself might fall short by rounding.
-    """
+def compiled_smallest_weights(mixture: Mixture, disclosures: Array, slack: float, weights: Array) -> None:
+    """:func:`smallest_weights` as a loop, into ``weights`` (B,)."""
     for b in range(disclosures.size):
         low = 0.0
         high = 1.0
         w = 0.0
-        for _ in range(60):
-            value, slope = mixed(p_x, own[b], rest[b], p_y[b], q_y[b], w)
+        for _ in range(WEIGHT_EVALUATIONS):
+            value, slope = compiled_disclosure(mixture, b, w)
             excess = value - disclosures[b]
             if excess >= 0.0:
                 high = w
@@ -204,6 +249,10 @@ def smallest_weights(
                 if not low < w < high:
                     break
         weights[b] = high
+
+
+#: Whether numba is there; interpreted, the loops above would take a hundred times as long as the arrays.
+COMPILED = hasattr(compiled_smallest_weights, "py_func")
 
 
 def random_channel(n_x: int, n_y: int, concentration: float, rng: np.random.Generator) -> Array:

@@ -10,64 +10,73 @@ import numpy as np
 
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
-from privfunnel.solvers.aem import arrays as batched
-from privfunnel.solvers.aem.backends import CPU_MEMORY, Pace, Progressed, note
+from privfunnel.solvers.aem import arrays
+from privfunnel.solvers.aem.backends import CPU_MEMORY, Progressed, StepState
 from privfunnel.solvers.aem.state import Tables
 
-# Runs that are done are taken out of the device's arrays when they make up this share of them.
+#: Runs that are done are taken out of the device's arrays when they make up this share of them; that is looked at
+#: after every so many steps, because looking makes the host wait for the device.
 COMPACT_AT = 0.25
 COMPACT_EVERY = 8
+#: Share of the free memory of a GPU that the runs may take.
+GPU_MEMORY_SHARE = 0.7
+#: Iterations between two checks: each moves the batch to the host and back.
+STEPS_PER_CHECK = 256
 
 
-def torch_engine(tables: Tables, device: str) -> TorchEngine:
-    """The engine for a PyTorch device; on a GPU it may use most of the memory that is free there."""
+def make_torch_backend(tables: Tables, device: str) -> TorchBackend:
+    """The backend for a PyTorch device; on a GPU it may use most of the memory that is free there."""
     torch = need("torch", extra="gpu")
     if device == "cpu":
-        return TorchEngine(tables, device)
+        return TorchBackend(tables, device)
     if not torch.cuda.is_available():
         raise InvalidInputError(
             f"device={device!r}, but PyTorch sees no GPU here: use device='cpu' or 'auto'"
         )
     free, _ = torch.cuda.mem_get_info(device)
-    return TorchEngine(tables, device, memory=int(0.7 * free))
+    return TorchBackend(tables, device, memory=int(GPU_MEMORY_SHARE * free))
 
 
-def torch_batch(tables: Tables, device: str) -> batched.Batch:
+def torch_batch(tables: Tables, device: str) -> arrays.Batch:
     """The tables on a device, with fused kernels where Triton and a GPU are there."""
-    fused = None
-    if device != "cpu" and importlib.util.find_spec("triton") is not None:
-        fused = need("privfunnel.solvers.aem.kernel_fused", extra="gpu")
-    return batched.Batch.of(tables, need("torch", extra="gpu"), fused=fused, device=device)
+    torch = need("torch", extra="gpu")
+    if device == "cpu" or importlib.util.find_spec("triton") is None:
+        return arrays.Batch.of(tables, torch, device=device)
+    from privfunnel.solvers.aem import kernel_fused  # it needs Triton
+
+    return arrays.Batch.of(tables, torch, fused=kernel_fused, device=device)
 
 
 @dataclass(frozen=True)
-class TorchEngine:
+class TorchBackend:
     """The batched step on one of PyTorch's devices."""
 
     tables: Tables
     device: str
     memory: int = CPU_MEMORY
-    arrays_a_run: int = 14
-    steps_a_look: int = 256  # each look moves the batch to the host and back
+    arrays_per_run: int = 14
+    steps_per_check: int = STEPS_PER_CHECK
 
-    def _place(self, *arrays: Array) -> tuple[Any, ...]:
+    def _place(self, *values: Array) -> tuple[Any, ...]:
         torch = need("torch", extra="gpu")
-        return tuple(torch.asarray(array, device=self.device) for array in arrays)
+        return tuple(torch.asarray(value, device=self.device) for value in values)
 
-    def _batch(self) -> batched.Batch:
+    def _batch(self) -> arrays.Batch:
         return torch_batch(self.tables, self.device)
 
-    def advance(self, log_u: Array, pace: Pace, target: Array, steps: int, tolerance: float) -> Progressed:
-        """See :meth:`privfunnel.solvers.aem.backends.Engine.advance`."""
+    def advance(
+        self, log_u: Array, state: StepState, target: Array, steps: int, tolerance: float
+    ) -> Progressed:
+        """See :meth:`privfunnel.solvers.aem.backends.Backend.advance`."""
         batch, xp = self._batch(), need("torch", extra="gpu")
-        result = Progressed.blank(pace)
+        result = Progressed.blank(state)
         runs = np.arange(len(log_u))
-        points, slope, goal = self._place(log_u, pace.slope, target)
+        points, slope, goal = self._place(log_u, state.slope, target)
         residual, done = slope * 0.0 + np.inf, slope * 0.0
         alive = going = slope >= 0.0
         u = None
         for n in range(steps):
-            made = batched.plain_step(batch, points, u, slope, goal)
+            made = arrays.plain_step(batch, points, u, slope, goal)
             take = going & made.moved
             if bool(take.all()):
                 points, u = made.log_u, made.u
@@ -84,7 +93,7 @@ class TorchEngine:
             leaving = ~going | last
             home = runs[leaving.cpu().numpy()]
             for out, values in (
-                (log_u, points), (result.pace.slope, slope), (result.residual, residual), (result.steps, done),
+                (log_u, points), (result.state.slope, slope), (result.residual, residual), (result.steps, done),
                 (result.alive, alive),
             ):  # fmt: skip
                 out[home] = values[leaving].cpu().numpy()
@@ -96,19 +105,19 @@ class TorchEngine:
             )
         return result
 
-    def hasten(
-        self, now: Array, before: Array, pace: Pace, target: Array, steps: int, tolerance: float
+    def advance_accelerated(
+        self, now: Array, before: Array, state: StepState, target: Array, steps: int, tolerance: float
     ) -> Progressed:
-        """See :meth:`privfunnel.solvers.aem.backends.Engine.hasten`."""
+        """See :meth:`privfunnel.solvers.aem.backends.Backend.advance_accelerated`."""
         batch = self._batch()
-        result = Progressed.blank(pace)
-        state = batched.begin(batch, *self._place(now, before, *pace))
+        result = Progressed.blank(state)
+        run = arrays.begin(batch, *self._place(now, before, *state))
         (goal,) = self._place(target)
         for _ in range(steps):
-            state = batched.fast_step(batch, state, goal, tolerance)
-            if not bool(state.going.any()):
+            run = arrays.accelerated_step(batch, run, goal, tolerance)
+            if not bool(run.going.any()):
                 break
-        home = batched.State(*(values.cpu().numpy() for values in state))
+        home = arrays.AcceleratedState(*(values.cpu().numpy() for values in run))
         now[...], before[...] = home.now, home.before
-        note(result, np.arange(len(now)), home)
+        result.put(np.arange(len(now)), home)
         return result
