@@ -24,8 +24,7 @@ import torch
 
 from privfunnel import instances
 from privfunnel.problem import Problem
-from privfunnel.solvers.aem import AEM
-from privfunnel.solvers.aem import arrays as batched
+from privfunnel.solvers.aem import AEM, arrays
 from privfunnel.solvers.aem.runs import FIRST_SLOPE
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, log_of
@@ -102,19 +101,19 @@ def steps(
     n_y = problem.n_x + 1
     share = 0.6 * problem.disclosure_ceiling
     start = Starts(tables, n_y, 0).channels(list(range(runs)), np.full(runs, share))
-    batch = torch_batch(tables, device) if fused else batched.Batch.of(tables, torch, device=device)
+    batch = torch_batch(tables, device) if fused else arrays.Batch.of(tables, torch, device=device)
     points = torch.asarray(log_of(tables.p_x[:, None] * start), device=device)
     slope = torch.full((runs,), FIRST_SLOPE, dtype=torch.float64, device=device)
     target = torch.full((runs,), share - tables.h_x, dtype=torch.float64, device=device)
     u = None
     for _ in range(5):
-        points, u, slope, _, _ = batched.plain_step(batch, points, u, slope, target)
+        points, u, slope, _, _ = arrays.plain_step(batch, points, u, slope, target)
     counted = count_evaluations(batch, points, u, slope, target)
 
     def work() -> None:
         nonlocal points, u, slope
         for _ in range(count):
-            points, u, slope, _, _ = batched.plain_step(batch, points, u, slope, target)
+            points, u, slope, _, _ = arrays.plain_step(batch, points, u, slope, target)
 
     seconds, _ = timed(device, work)
     entries = runs * problem.n_x * n_y
@@ -136,18 +135,18 @@ def steps(
 def count_evaluations(batch: Any, points: Any, u: Any, slope: Any, target: Any) -> int:
     """Evaluations of G in one eager step from here."""
     count = 0
-    plain = batched.evaluate
+    plain = arrays.evaluate
 
     def counting(*args: Any) -> Any:
         nonlocal count
         count += 1
         return plain(*args)
 
-    batched.evaluate = counting  # type: ignore[assignment]
+    arrays.evaluate = counting  # type: ignore[assignment]
     try:
-        batched.plain_step(dataclasses.replace(batch, fused=None), points, u, slope, target)
+        arrays.plain_step(dataclasses.replace(batch, fused=None), points, u, slope, target)
     finally:
-        batched.evaluate = plain
+        arrays.evaluate = plain
     return count
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_growth [--quick]
 
-Time is CPU time a step and run of the compiled plain iteration, memory the peak of a process of its own.
+Time is CPU time per step and run of the compiled plain iteration, memory the peak of a process of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from benchmarks import harness
 from privfunnel.solvers.aem import AEM
-from privfunnel.solvers.aem.backends import KernelEngine, Pace
+from privfunnel.solvers.aem.backends import StepState
+from privfunnel.solvers.aem.numba_backend import NumbaBackend
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, log_of
 
@@ -23,10 +24,10 @@ from privfunnel.solvers.aem.state import Tables, log_of
 ENTRIES = 40_000_000
 
 
-def seconds_a_step(
+def seconds_per_step(
     n_s: int, n_x: int, n_y: int | None, runs: int, threads: int, entries: int, wall: bool
 ) -> float:
-    """Seconds a step and run, after a few steps that warm the caches up."""
+    """Seconds per step and run, after a few steps that warm the caches up."""
     problem = harness.random_problem(n_s, n_x)
     tables = Tables.of(problem.p_sx)
     n_y = n_x + 1 if n_y is None else n_y
@@ -34,15 +35,15 @@ def seconds_a_step(
     start = Starts(tables, n_y, 0).channels(list(range(runs)), np.full(runs, share))
     log_u = log_of(tables.p_x[:, None] * start)
     target = np.full(runs, share - tables.h_x)
-    engine = KernelEngine(tables, threads)
-    pace = engine.advance(log_u, Pace.first(runs, 0.5), target, 5, 0.0).pace
+    backend = NumbaBackend(tables, threads)
+    state = backend.advance(log_u, StepState.first(runs, 0.5), target, 5, 0.0).state
     steps = max(3, min(200, entries // (runs * n_x * n_y)))
     clock = time.perf_counter if wall else time.process_time
     taken = []
     for _ in range(3):
         points = log_u.copy()
         begin = clock()
-        engine.advance(points, pace, target, steps, 0.0)
+        backend.advance(points, state, target, steps, 0.0)
         taken.append((clock() - begin) / (steps * runs))
     return float(np.median(taken))
 
@@ -66,12 +67,12 @@ def child(n_s: int, n_x: int, restarts: int, max_steps: int, memory: int | None)
 def run(*, quick: bool = False) -> dict[str, Any]:
     """Measure, and return the numbers."""
     entries = ENTRIES // 10 if quick else ENTRIES
-    seconds_a_step(2, 4, None, 1, 1, 1000, False)  # compile
+    seconds_per_step(2, 4, None, 1, 1, 1000, False)  # compile
     sweeps: dict[str, list[dict[str, Any]]] = {"n_x": [], "n_s": [], "n_y": [], "runs": [], "threads": []}
 
     def measure(name: str, size: int, **changes: int) -> None:
         settings = {"n_s": 10, "n_x": 100, "n_y": None, "runs": 1, "threads": 1} | changes
-        value = seconds_a_step(**settings, entries=entries, wall=name == "threads")
+        value = seconds_per_step(**settings, entries=entries, wall=name == "threads")
         sweeps[name].append({"size": size, "seconds_a_step": value})
         print(name, size, f"{value:.3g} s", flush=True)
 

@@ -17,10 +17,12 @@ from numba import njit
 from benchmarks import harness
 from privfunnel import instances
 from privfunnel.measures import Array, safe_log
-from privfunnel.solvers.aem import kernel_accelerated, kernel_plain
-from privfunnel.solvers.aem.backends import KernelEngine, Pace, nonzeros
+from privfunnel.solvers.aem import arrays, kernel_accelerated, kernel_math, kernel_plain
+from privfunnel.solvers.aem.backends import StepState
+from privfunnel.solvers.aem.kernel_groups import KernelTables
+from privfunnel.solvers.aem.numba_backend import NumbaBackend
 from privfunnel.solvers.aem.starts import Starts
-from privfunnel.solvers.aem.state import Tables, log_of, next_slope, step
+from privfunnel.solvers.aem.state import Tables, log_of
 
 
 def printed_step(tables: Tables, u: Array, slope: float, target: float) -> tuple[Array, float, int]:
@@ -53,7 +55,8 @@ def printed_step(tables: Tables, u: Array, slope: float, target: float) -> tuple
             high = trial
         else:
             low = trial
-        following = next_slope(trial, np.array([value - 0.5 * tolerance]), np.array([gain]), low, high)
+        missing = np.array([value - 0.5 * tolerance])
+        following = arrays.next_slope(np, trial, missing, np.array([gain]), low, high)
         if following[0] == trial[0]:
             break
         trial = following
@@ -63,17 +66,17 @@ def printed_step(tables: Tables, u: Array, slope: float, target: float) -> tuple
 @njit(error_model="numpy", cache=True)
 def _exp_pass(source: Array, target: Array) -> None:
     for i in range(source.size):
-        target[i] = kernel_plain.exp_(source[i])
+        target[i] = kernel_math.exp_(source[i])
 
 
 @njit(error_model="numpy", cache=True)
 def _log_pass(source: Array, target: Array) -> None:
     for i in range(source.size):
-        target[i] = kernel_plain.log_(source[i])
+        target[i] = kernel_math.log_(source[i])
 
 
 def floor(repeats: int) -> dict[str, dict[str, float]]:
-    """Nanoseconds an element of one exp and one log pass over arrays that stay in cache, library by library."""
+    """Nanoseconds per element of one exp and one log pass over arrays that stay in cache, library by library."""
     source = -np.random.default_rng(0).gamma(2.0, 4.0, size=1 << 15)
     positive = np.exp(source)
     target = np.empty_like(source)
@@ -121,35 +124,35 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     start = Starts(tables, n_y, 0).channels(list(range(runs)), np.full(runs, share))
     log_u = log_of(tables.p_x[:, None] * start)
     target = np.full(runs, share - tables.h_x)
-    pace = Pace.first(runs, 0.5)
+    state = StepState.first(runs, 0.5)
     # Away from the first steps, whose λ has to be found from nothing.
-    KernelEngine(tables, 1).advance(log_u, pace, target, 20, 0.0)
-    pace = Pace.first(runs, 0.05)
-    sparse = nonzeros(tables.p_s_given_x)
+    NumbaBackend(tables, 1).advance(log_u, state, target, 20, 0.0)
+    state = StepState.first(runs, 0.05)
+    grouped = KernelTables.of(tables)
+    batch = arrays.Batch.of(tables)
     counts: dict[str, float] = {}
 
     def kernel(threads: int) -> None:
         points = log_u.copy()
-        KernelEngine(tables, threads).advance(points, pace, target, steps, 0.0)
+        NumbaBackend(tables, threads).advance(points, state, target, steps, 0.0)
 
     def accelerated() -> None:
         now, before = log_u.copy(), log_u.copy()
         for run_ in range(runs):
-            kernel_accelerated.run(
-                *sparse, tables.p_x, tables.log_p_x, tables.log_p_s, now[run_], before[run_], 0.05, 1.0, 0,
-                float(target[run_]), steps, 0.0, tables.root_tolerance(),
-            )  # fmt: skip
+            begin = kernel_accelerated.RunState(0.05, 1.0, 0.0, tables.root_tolerance(), np.inf, np.inf)
+            points = kernel_accelerated.Points(now[run_], before[run_])
+            kernel_accelerated.run(grouped, points, begin, float(target[run_]), steps, 0.0)
 
     def clean() -> None:
         for run_ in range(runs):
-            points, slope = log_u[run_ : run_ + 1].copy(), pace.slope[run_ : run_ + 1]
+            points, slope = log_u[run_ : run_ + 1].copy(), state.slope[run_ : run_ + 1]
             for _ in range(few):
-                made = step(tables, points, slope, target[run_ : run_ + 1])
+                made = arrays.plain_step(batch, points, None, slope, target[run_ : run_ + 1])
                 points, slope = made.log_u, made.slope
 
     def printed() -> None:
         evaluations = 0
-        u, slope = np.exp(log_u[0]), float(pace.slope[0])
+        u, slope = np.exp(log_u[0]), float(state.slope[0])
         for _ in range(few):
             u, slope, used = printed_step(tables, u, slope, float(target[0]))
             evaluations += used
@@ -194,7 +197,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
 
 
 def _evaluations(tables: Tables, log_u: Array, target: Array, steps: int) -> float:
-    """Evaluations of G a step, counted on the interpreted twins of the compiled loops."""
+    """Evaluations of G per step, counted on the interpreted twins of the compiled loops."""
     count = 0
     evaluate, root = kernel_plain.evaluate, kernel_plain.root
 
@@ -206,9 +209,8 @@ def _evaluations(tables: Tables, log_u: Array, target: Array, steps: int) -> flo
     kernel_plain.evaluate, kernel_plain.root = counting, root.py_func
     try:
         kernel_plain.run.py_func(
-            *nonzeros(tables.p_s_given_x), tables.p_x, tables.log_p_x, tables.log_p_s, log_u[0].copy(), 0.05,
-            float(target[0]), steps, 0.0, tables.root_tolerance(),
-        )  # fmt: skip
+            KernelTables.of(tables), log_u[0].copy(), 0.05, float(target[0]), steps, 0.0
+        )
     finally:
         kernel_plain.evaluate, kernel_plain.root = evaluate, root
     return count / steps

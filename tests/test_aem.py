@@ -11,10 +11,10 @@ from privfunnel import instances
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import Status, kkt_residual
-from privfunnel.solvers.aem import AEM
+from privfunnel.solvers.aem import AEM, arrays
 from privfunnel.solvers.aem.record import LEMMA_TERMS
 from privfunnel.solvers.aem.starts import Starts, anchor
-from privfunnel.solvers.aem.state import Tables, channel_of, log_of, step
+from privfunnel.solvers.aem.state import Tables, channel_of, log_of
 from privfunnel.solvers.base import Progress
 
 HEART = instances.load("heart-failure", perturbation="probabilities")
@@ -37,7 +37,7 @@ def test_every_iterate_is_feasible_and_descends(seed: int, share: float) -> None
     slope, target = np.array([0.5]), np.array([disclosure - tables.h_x])
     before = problem.evaluate(channel_of(tables, log_u[0])).leakage
     for _ in range(30):
-        made = step(tables, log_u, slope, target)
+        made = arrays.plain_step(arrays.Batch.of(tables), log_u, None, slope, target)
         log_u, slope = made.log_u, made.slope
         point = problem.evaluate(channel_of(tables, log_u[0]))
         assert point.disclosure >= disclosure - 1e-12
@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_bits_in_one_batch_or_one_by_one() -> None:
     wanted = [0.8, 1.4, 2.0, 2.4]
     for device in ("numpy", "numba"):
         if device == "numba":
-            pytest.importorskip("numba", reason="the compiled engine needs the extra 'fast'")
+            pytest.importorskip("numba", reason="the compiled backend needs the extra 'fast'")
         solver = AEM(restarts=3, max_steps=90, device=device, accelerate=False)
         together = list(solver.trace(HEART, wanted, seed=7))
         small_blocks = list(
@@ -126,7 +126,7 @@ def test_zeros_of_the_start_stay_zero_and_poison_nothing() -> None:
     log_u = log_of(tables.p_x[:, None] * start)[None]
     slope, target = np.zeros(1), np.array([0.2 - tables.h_x])
     for _ in range(50):
-        made = step(tables, log_u, slope, target)
+        made = arrays.plain_step(arrays.Batch.of(tables), log_u, None, slope, target)
         log_u, slope = made.log_u, made.slope
     channel = channel_of(tables, log_u[0])
     assert np.isfinite(log_u).all()
@@ -139,7 +139,7 @@ def test_the_identity_is_a_fixed_point() -> None:
     """The printed start of the paper: a multiplicative update cannot leave it."""
     tables = Tables.of(HEART.p_sx)
     log_u = log_of(np.diag(tables.p_x))[None]
-    made = step(tables, log_u, np.array([0.5]), np.array([1.0 - tables.h_x]))
+    made = arrays.plain_step(arrays.Batch.of(tables), log_u, None, np.array([0.5]), np.array([1.0 - tables.h_x]))
     assert np.array_equal(channel_of(tables, made.log_u[0]), np.eye(16))
 
 

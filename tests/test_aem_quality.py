@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from privfunnel import instances, solve
+from privfunnel.instances import KnownAnswer
 from privfunnel.measures import Array
 from privfunnel.solvers.aem import AEM
 
 SHARES = np.arange(1, 20) * 0.05
-# Heart failure with 1e-3 added to the probabilities: R, and the leakage of 30 starts × 500 plain steps in the
-# project's notes on the mathematics.
-HEART = [(1.5641, 0.000115), (1.6943, 0.000505), (1.8245, 0.002228), (2.0850, 0.016323), (2.6059, 0.145123)]
+# Proved brackets of the curve of heart failure with 1e-3 added to the probabilities, the first below R0.
+HEART = [known for known in instances.describe("heart-failure").known if known.perturbation == "probabilities"]
+# A curve drawn 200 pixels high, up to I(S;X), shows a difference of one pixel: a local method has to do as well as that.
+PIXELS = 200
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +62,9 @@ def test_skewed_synthetic_is_solved_for_most_seeds(optimum: dict[str, Array], ac
     assert np.median(solved.all(axis=1)) == 1.0
 
 
-@pytest.mark.parametrize(("disclosure", "known"), HEART)
-def test_heart_failure_is_as_good_as_known(disclosure: float, known: float) -> None:
+@pytest.mark.parametrize("known", HEART, ids=lambda known: str(known.disclosure))
+def test_heart_failure_is_solved_as_far_as_a_picture_shows(known: KnownAnswer) -> None:
     problem = instances.load("heart-failure", perturbation="probabilities")
-    point = problem.evaluate(AEM().solve(problem, disclosure).channel)
-    assert point.disclosure >= disclosure - 1e-9
-    assert point.leakage <= 1.1 * known
+    point = problem.evaluate(AEM().solve(problem, known.disclosure).channel)
+    assert point.disclosure >= known.disclosure - 1e-9
+    assert known.low - 1e-9 <= point.leakage <= known.high + problem.leakage_ceiling / PIXELS

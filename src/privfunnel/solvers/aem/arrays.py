@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFETY, TINY
+from privfunnel.measures import TINY
+from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFETY
 from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO, Tables
 
 Tensor = Any  # numpy.ndarray or torch.Tensor

@@ -2,37 +2,22 @@
 
 :func:`try_step`, :func:`accept` and :func:`reject` are the scalar twins of ``try_step`` and ``judge`` in
 :mod:`privfunnel.solvers.aem.arrays`; equations (1) to (5) are those of :mod:`privfunnel.solvers.aem.state`.
-
-numba's cache on disk looks at the time stamp of this file alone. Whoever changes a function of
-:mod:`privfunnel.solvers.aem.kernel_plain` has to touch this file as well, or delete the cache (``make clean``).
 """
 
-# numba gives its decorators no types.
-# mypy: disable-error-code="untyped-decorator, misc"
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 from privfunnel.solvers.aem.backends import Progressed
-from privfunnel.solvers.aem.kernel_plain import (
-    FEWEST,
-    HIGH,
-    MOST,
-    SUMS,
-    KernelTables,
-    Outputs,
-    Rows,
-    exp_,
-    look_at,
-    root,
-    subtract,
-)
-from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFETY, TINY
+from privfunnel.solvers.aem.kernel_groups import KernelTables, Outputs, Rows
+from privfunnel.solvers.aem.kernel_math import SUMS, exp_
+from privfunnel.solvers.aem.kernel_plain import FEWEST, HIGH, MOST, find_outputs, root, subtract
+from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFETY
 from privfunnel.solvers.aem.state import CUT, ZERO
+from privfunnel.solvers.jit import compiled
 
 
 class Points(NamedTuple):
@@ -81,7 +66,7 @@ class Trial(NamedTuple):
     eta: float
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=SUMS, nogil=True)
 def _shift(tables: KernelTables, buffers: Buffers, beta: float, rows: Rows) -> None:
     """Fill ``rows`` with the point y = log u + β(log u − log u before); ``shift`` normalises y."""
     now, before = buffers.now, buffers.before
@@ -110,7 +95,7 @@ def _shift(tables: KernelTables, buffers: Buffers, beta: float, rows: Rows) -> N
         shift[i] = log_p_x[i] - top - np.log(total)
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def _reuse(after: Outputs, here: Outputs, rows: Rows) -> None:
     """Start from the last point itself: its outputs are known, and its rows need no normalising."""
     _, log_t, log_r = here
@@ -124,7 +109,7 @@ def _reuse(after: Outputs, here: Outputs, rows: Rows) -> None:
     rows.shift[:] = 0.0
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=SUMS, nogil=True)
 def _exponents(
     tables: KernelTables, outputs: Outputs, buffers: Buffers, rows: Rows, beta: float, eta: float
 ) -> None:
@@ -144,7 +129,7 @@ def _exponents(
         subtract(i, nonzeros, eta, log_t, base)
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=SUMS, nogil=True)
 def _write(
     tables: KernelTables, buffers: Buffers, rows: Rows, outputs: Outputs, slope: float
 ) -> tuple[float, float]:
@@ -179,7 +164,7 @@ def _write(
     return np.sqrt(failure), max(divergence, 0.0)
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=SUMS, nogil=True)
 def _excess(after: Outputs, old: Outputs) -> float:
     """Σ p(s, y) log(t / t_old): how far the leakage exceeds its linearisation at the old point."""
     p_sy, log_t, old_t = after.p_sy, after.log_t, old.log_t
@@ -191,13 +176,13 @@ def _excess(after: Outputs, old: Outputs) -> float:
     return value
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def coarse(value: float) -> float:
     """The nearest of GRID powers per octave: see :data:`privfunnel.solvers.aem.schedule.GRID`."""
     return float(np.exp2(np.floor(GRID * np.log2(max(value, TINY)) + 0.5) / GRID))
 
 
-@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+@compiled(nogil=True, forceinline=True)
 def try_step(
     tables: KernelTables,
     buffers: Buffers,
@@ -218,7 +203,7 @@ def try_step(
     if found < 0.0:
         return Trial(found, np.inf, 0.0, 1.0)
     growth, divergence = _write(tables, buffers, rows, old, found)
-    leakage = look_at(tables, rows, after)
+    leakage = find_outputs(tables, rows, after)
     # The leakage exceeds its linearisation by ρ·D(new ‖ old); 1/η must not be below ρ.
     excess = _excess(after, old)
     if excess * LONGEST <= SAFETY * divergence:
@@ -226,7 +211,7 @@ def try_step(
     return Trial(found, leakage, growth, coarse(SAFETY * divergence / excess))
 
 
-@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+@compiled(nogil=True, forceinline=True)
 def accept(state: RunState, trial: Trial, tolerance: float, root_tolerance: float) -> RunState:
     """The state after a trial that leaks less.
 
@@ -244,7 +229,7 @@ def accept(state: RunState, trial: Trial, tolerance: float, root_tolerance: floa
     )
 
 
-@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+@compiled(nogil=True, forceinline=True)
 def reject(state: RunState, trial: Trial, root_tolerance: float) -> RunState:
     """The state after a trial that was taken back: momentum goes first, then η is halved."""
     eta = state.eta
@@ -255,7 +240,7 @@ def reject(state: RunState, trial: Trial, root_tolerance: float) -> RunState:
     return RunState(state.slope, max(1.0, eta), 0.0, root_tolerance, state.leakage, state.residual)
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def run(
     tables: KernelTables, points: Points, state: RunState, target: float, steps: int, tolerance: float
 ) -> tuple[RunState, int, bool]:
@@ -281,7 +266,7 @@ def run(
     here = Outputs(p_sy, np.empty((n_s, n_y)), np.empty(n_y))
     after = Outputs(p_sy, np.empty((n_s, n_y)), np.empty(n_y))
     _shift(tables, buffers, 0.0, rows)
-    leakage = look_at(tables, rows, after)
+    leakage = find_outputs(tables, rows, after)
     state = RunState(state.slope, state.eta, state.age, tables.root_tolerance, leakage, np.inf)
     fresh = True  # `after` and the zeros of `rows` belong to the last point
     alive = True
@@ -290,7 +275,7 @@ def run(
         beta = (state.age - 1.0) / (state.age + 2.0) if state.age > 1.0 else 0.0
         if beta > 0.0 or not fresh:
             _shift(tables, buffers, beta, rows)
-            look_at(tables, rows, here)
+            find_outputs(tables, rows, here)
         else:
             _reuse(after, here, rows)
         trial = try_step(tables, buffers, rows, here, after, state, beta, target)
@@ -314,7 +299,7 @@ def run(
     return state, done, alive
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def run_some(
     tables: KernelTables,
     points: Points,

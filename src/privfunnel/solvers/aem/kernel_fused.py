@@ -4,8 +4,9 @@ The eager operations of PyTorch write and read the M×N table of every run a doz
 G, and spend as long again on launching the small operations between. Here an evaluation reads the two tables
 it needs once and writes two numbers a row, runs whose λ is found cost nothing, and one small kernel moves all brackets.
 
-Imported only where a CUDA device is used; without Triton the eager operations do the same work. It is tested
-by hand on a GPU (``benchmarks/bench_gpu.py`` compares the answers with the CPU's).
+Imported only where a CUDA device is used; without Triton the eager operations do the same work. Equations (1) to (5) are
+those of :mod:`privfunnel.solvers.aem.state`; the tests marked ``gpu`` compare both kernels with
+:mod:`privfunnel.solvers.aem.arrays` where there is a CUDA device.
 """
 
 # Triton gives its decorators no types, and its kernels are not Python.
@@ -20,9 +21,9 @@ from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZER
 triton: Any = need("triton", extra="gpu")
 tl: Any = need("triton.language", extra="gpu")
 
-# Stands in for +∞ as the upper end of a bracket.
+#: Stands in for +∞ as the upper end of a bracket.
 UNBOUNDED = 1.0e300
-# Evaluations before the first look at whether all roots are found: looking makes the host wait for the device.
+#: Evaluations before the first check whether all roots are found: checking makes the host wait for the device.
 BLIND = 3
 
 
@@ -31,7 +32,7 @@ def _rows(
     base, log_w, trial, going, mean_out, spread_out, third_out, n_x, n_y,
     cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
-    """One row of one run: mean, variance and third moment of log w under the weights exp(base + λ log w)."""
+    """One row of one run: mean, variance and third central moment of log w of (3) under the weights exp(base + λ log w)."""
     row = tl.program_id(0).to(tl.int64)
     run = row // n_x
     if tl.load(going + run) != 0:
@@ -56,7 +57,7 @@ def _bracket(
     mean_in, spread_in, third_in, p_x, target, slack, trial, low, high, best, going, open_count, n_x,
     limit: tl.constexpr, unbounded: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
-    """One run: G and its derivative from its rows, then the safeguarded step of ``arrays.root``."""
+    """One run: G (3) and its derivatives from its rows, then (4), the safeguarded step of ``arrays.root``."""
     run = tl.program_id(0).to(tl.int64)
     if tl.load(going + run) != 0:
         rows = tl.arange(0, block)
@@ -99,7 +100,7 @@ def _update(
     base, log_w, log_r, best, p_x, log_p_x, log_u, u, mean_out, spread_out, n_x, n_y,
     cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
-    """One row of one run: the new log u and u at λ = best (the old ones where that is −1), and how much it grew."""
+    """One row of one run: the new log u (1) and u at λ = best (the old ones where that is −1), and its growth (5)."""
     row = tl.program_id(0).to(tl.int64)
     run = row // n_x
     symbol = row - run * n_x

@@ -8,38 +8,20 @@ Equations (1) to (5) are those of :mod:`privfunnel.solvers.aem.state`, arranged 
   range is the row's log-sum of the evaluation before, and only where that fails the row's true maximum;
 - p(s, y) is accumulated over the nonzeros of p(s|x) alone, four rows at a time where they have them at the same places.
 
-Exponential and logarithm are polynomials without branches, so that the compiler keeps eight (or four) entries
-in flight; both are within 2 units in the last place. Sums may be reordered by the compiler, always in the same
-way: the result of a run depends on nothing but its own input. The functions release the interpreter's lock;
-threads are the caller's business.
-
-What travels together is a NamedTuple, which numba passes as the arrays it consists of. Only the functions that loop over
-entries take it apart, and before the loop; the others hand it on whole, because each array that is taken out has its
-references counted.
+Sums may be reordered by the compiler, always in the same way: the result of a run depends on nothing but its own input.
+The functions release the interpreter's lock; threads are the caller's business.
 """
 
-# numba gives its decorators no types.
-# mypy: disable-error-code="untyped-decorator, misc"
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
 from privfunnel.measures import Array
 from privfunnel.solvers.aem.backends import Progressed
-from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO, Tables
-
-Index = NDArray[np.int64]
-
-_LOG2_E = 1.4426950408889634
-_LN2_HIGH = 6.93147180369123816490e-01
-_LN2_LOW = 1.90821492927058770002e-10
-_ROUND = 6755399441055744.0  # 1.5 · 2**52: adding it leaves the nearest integer in the low bits
-_EXPONENT_ONE = np.int64(1023) << np.int64(52)
-_HALF_ROOT = np.int64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
+from privfunnel.solvers.aem.kernel_groups import AnyExponents, Exponents, KernelTables, Nonzeros, Outputs, Rows
+from privfunnel.solvers.aem.kernel_math import EXACT, SUMS, exp_, log_
+from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO
+from privfunnel.solvers.jit import compiled
 
 #: The residual costs a pass over the rows: it is computed in one step out of this many.
 STEPS_PER_RESIDUAL = 8
@@ -49,151 +31,9 @@ FEWEST = 1.0e-100
 MOST = 1.0e100
 HIGH = 600.0
 
-#: What the compiler may do with the arithmetic. EXACT: a·b + c may be one rounding, nothing else may be reordered.
-#: SUMS: sums may be reordered, there are no NaNs, and the sign of 0 does not matter.
-EXACT = {"contract"}
-SUMS = {"reassoc", "contract", "nsz", "nnan"}
 
-
-class Nonzeros(NamedTuple):
-    """The nonzeros of p(s|x), symbol by symbol of X.
-
-    Attributes:
-        first: Where the nonzeros of symbol i of X begin in ``symbol`` and ``value``, shape (M,).
-        length: How many there are, shape (M,).
-        symbol: The private symbol k of each nonzero.
-        value: p(s_k|x_i) of each nonzero.
-    """
-
-    first: Index
-    length: Index
-    symbol: Index
-    value: Array
-
-    @classmethod
-    def of(cls, p_s_given_x: Array) -> Nonzeros:
-        """The nonzeros of p(s|x) (K, M)."""
-        x, s = np.nonzero(p_s_given_x.T)
-        length = np.bincount(x, minlength=p_s_given_x.shape[1]).astype(np.int64)
-        first = (np.cumsum(length) - length).astype(np.int64)
-        return cls(first, length, s.astype(np.int64), p_s_given_x[s, x])
-
-
-class KernelTables(NamedTuple):
-    """What all runs of one problem share: :class:`privfunnel.solvers.aem.state.Tables` as the loops read them.
-
-    Attributes:
-        nonzeros: Those of p(s|x).
-        p_x: p(x), shape (M,).
-        log_p_x: log p(x), shape (M,).
-        log_p_s: log p(s), shape (K,).
-        root_tolerance: How far above 0 the accepted G may lie, nats.
-    """
-
-    nonzeros: Nonzeros
-    p_x: Array
-    log_p_x: Array
-    log_p_s: Array
-    root_tolerance: float
-
-    @classmethod
-    def of(cls, tables: Tables) -> KernelTables:
-        """The problem's tables for the compiled loops."""
-        return cls(
-            Nonzeros.of(tables.p_s_given_x),
-            tables.p_x,
-            tables.log_p_x,
-            tables.log_p_s,
-            tables.root_tolerance(),
-        )
-
-
-class Exponents(NamedTuple):
-    """The update (1) as a function of λ: its exponents are base + λ log w.
-
-    Attributes:
-        base: The part that λ does not multiply (2), shape (M, N).
-        log_w: The part that it does, log p(x|y), shape (M, N).
-    """
-
-    base: Array
-    log_w: Array
-
-
-class Rows(NamedTuple):
-    """A point p(x, y) = ``scale``·``weight``, row by row, with the constants of its rows.
-
-    Attributes:
-        weight: exp(exponent − top), shape (M, N).
-        total: Row sums of ``weight``, shape (M,).
-        top: What was subtracted from the exponents of each row, shape (M,).
-        scale: What the weights of each row are multiplied by, shape (M,).
-        shift: What is added to the exponents of each row to give log p(x, y), shape (M,).
-    """
-
-    weight: Array
-    total: Array
-    top: Array
-    scale: Array
-    shift: Array
-
-
-class Outputs(NamedTuple):
-    """What a point says of the outputs.
-
-    Attributes:
-        p_sy: p(s, y), shape (K, N).
-        log_t: log p(s|y), 0 where p(s, y) is 0, shape (K, N).
-        log_r: log p(y), 0 where p(y) is 0, shape (N,).
-    """
-
-    p_sy: Array
-    log_t: Array
-    log_r: Array
-
-
-@njit(fastmath=EXACT, error_model="numpy", cache=True)
-def exp_(x: Any) -> Any:
-    """exp(x) for −700 ≤ x ≤ 700."""
-    shifted = x * _LOG2_E + _ROUND
-    whole = shifted - _ROUND
-    r = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
-    r2 = r * r
-    r4 = r2 * r2
-    low = (0.50000000000000010221 + 0.16666666666666667453 * r) + r2 * (
-        0.041666666666624127873 + 0.0083333333333300618325 * r
-    )
-    middle = (0.0013888888917213716901 + 0.00019841269863053616878 * r) + r2 * (
-        0.000024801521295954375131 + 2.7557268459997064772e-6 * r
-    )
-    high = 2.7620088445409748161e-7 + 2.5100385495510319078e-8 * r
-    value = 1.0 + (r + r2 * (low + r4 * (middle + r4 * high)))
-    bits = np.float64(value).view(np.int64) + (np.float64(shifted).view(np.int64) << np.int64(52))
-    return np.int64(bits).view(np.float64)
-
-
-@njit(fastmath=EXACT, error_model="numpy", cache=True)
-def log_(x: Any) -> Any:
-    """log(x) for positive normal x."""
-    bits = np.float64(x).view(np.int64)
-    # The exponent that leaves a mantissa in [sqrt(1/2), sqrt(2)).
-    scale = (bits - _HALF_ROOT) >> np.int64(52)
-    mantissa = np.int64(bits - (scale << np.int64(52))).view(np.float64)
-    s = (mantissa - 1.0) / (mantissa + 1.0)
-    z = s * s
-    z2 = z * z
-    tail = (0.66666666666666696883 + 0.39999999999899443233 * z) + z2 * (
-        (0.28571428626003268766 + 0.22222211130259874204 * z)
-        + z2 * ((0.18182889455675106065 + 0.1533171061820642037 * z) + z2 * 0.14616585424934121642)
-    )
-    power = np.float64(scale)
-    # log m = 2s + s·z·tail; f = m − 1 exactly, 2s = f − s·f keeps the leading term exact.
-    f = mantissa - 1.0
-    return power * _LN2_HIGH + (f - (s * (f - z * tail) - power * _LN2_LOW))
-
-
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
-def evaluate(exponents: Exponents, rows: Rows, p_x: Array, slope: float) -> tuple[float, float, float]:
+@compiled(fastmath=SUMS, nogil=True)
+def evaluate(exponents: AnyExponents, rows: Rows, p_x: Array, slope: float) -> tuple[float, float, float]:
     """The update (1) at λ = ``slope``: fills ``rows.weight`` and ``rows.total``.
 
     ``rows.top`` is on entry a guess of each row's constant, on exit what was used.
@@ -249,9 +89,9 @@ def evaluate(exponents: Exponents, rows: Rows, p_x: Array, slope: float) -> tupl
     return value, gain, bend
 
 
-@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+@compiled(nogil=True, forceinline=True)
 def root(
-    exponents: Exponents, rows: Rows, p_x: Array, slope: float, target: float, slack: float
+    exponents: AnyExponents, rows: Rows, p_x: Array, slope: float, target: float, slack: float
 ) -> float:
     """λ with 0 ≤ G(λ) ≤ ``slack``, or −1 if there is none: equation (4), from λ = ``slope``.
 
@@ -283,14 +123,14 @@ def root(
     return best
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def halley(value: float, gain: float, bend: float) -> float:
     """Scalar twin of :func:`privfunnel.solvers.aem.arrays.halley`."""
     slope = gain - 0.5 * value * bend / gain if gain > 0.0 else gain
     return slope if 0.5 * gain < slope < 2.0 * gain else gain
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def next_slope(trial: float, value: float, gain: float, low: float, high: float) -> float:
     """Scalar twin of :func:`privfunnel.solvers.aem.arrays.next_slope`."""
     newton = trial - value / gain if gain > 0.0 else trial
@@ -308,7 +148,7 @@ def next_slope(trial: float, value: float, gain: float, low: float, high: float)
     return chosen
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def _alike(nonzeros: Nonzeros, i: int) -> bool:
     """Whether rows i … i + 3 have their nonzeros at the same private symbols."""
     first, length, symbol, _ = nonzeros
@@ -321,7 +161,7 @@ def _alike(nonzeros: Nonzeros, i: int) -> bool:
     return True
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=SUMS, nogil=True)
 def joint(nonzeros: Nonzeros, rows: Rows, outputs: Outputs) -> None:
     """Fill p(s, y) of the point p(x, y) that ``rows`` holds."""
     first, length, symbol, s_value = nonzeros
@@ -354,8 +194,8 @@ def joint(nonzeros: Nonzeros, rows: Rows, outputs: Outputs) -> None:
             i += 1
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True, forceinline=True)
-def look_at(tables: KernelTables, rows: Rows, outputs: Outputs) -> float:
+@compiled(fastmath=SUMS, nogil=True, forceinline=True)
+def find_outputs(tables: KernelTables, rows: Rows, outputs: Outputs) -> float:
     """Fill p(s, y), log p(s|y) and log p(y) of the point that ``rows`` holds; zeros get logarithm 0.
 
     Returns:
@@ -386,7 +226,7 @@ def look_at(tables: KernelTables, rows: Rows, outputs: Outputs) -> float:
     return leakage
 
 
-@njit(fastmath=EXACT, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=EXACT, nogil=True)
 def subtract(i: int, nonzeros: Nonzeros, eta: float, log_t: Array, base: Array) -> None:
     """Subtract η Σ_k s_ki log t_kj from row i of ``base`` (M, N): equation (2).
 
@@ -420,7 +260,7 @@ def subtract(i: int, nonzeros: Nonzeros, eta: float, log_t: Array, base: Array) 
         z += 1
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True, forceinline=True)
+@compiled(fastmath=SUMS, nogil=True, forceinline=True)
 def _next_exponents(
     tables: KernelTables, outputs: Outputs, exponents: Exponents, rows: Rows, slope: float
 ) -> None:
@@ -443,7 +283,7 @@ def _next_exponents(
         subtract(i, nonzeros, 1.0, log_t, base)
 
 
-@njit(error_model="numpy", cache=True, nogil=True, forceinline=True)
+@compiled(nogil=True, forceinline=True)
 def _normalise(tables: KernelTables, rows: Rows) -> None:
     """Set the constants of the rows after an update; what it subtracted is the next one's guess."""
     _, total, top, scale, shift = rows
@@ -454,7 +294,7 @@ def _normalise(tables: KernelTables, rows: Rows) -> None:
         shift[i] = log_p_x[i] - top[i]
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=SUMS, nogil=True)
 def _residual(
     tables: KernelTables, exponents: Exponents, rows: Rows, outputs: Outputs, slope: float
 ) -> float:
@@ -480,7 +320,7 @@ def _residual(
     return float(np.sqrt(failure))
 
 
-@njit(fastmath=SUMS, error_model="numpy", cache=True, nogil=True)
+@compiled(fastmath=SUMS, nogil=True)
 def _write(exponents: Exponents, rows: Rows, slope: float, log_u: Array) -> None:
     """Write out log u (M, N) of the update at λ = ``slope``."""
     base, log_w = exponents
@@ -493,7 +333,7 @@ def _write(exponents: Exponents, rows: Rows, slope: float, log_u: Array) -> None
             log_u[i, j] = value if weight[i, j] > 0.0 else ZERO
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def _write_old(exponents: Exponents, outputs: Outputs, log_u: Array) -> None:
     """Write out log u (M, N) of the point that the update starts from."""
     log_w, log_r = exponents.log_w, outputs.log_r
@@ -503,7 +343,7 @@ def _write_old(exponents: Exponents, outputs: Outputs, log_u: Array) -> None:
             log_u[i, j] = log_w[i, j] + log_r[j] if log_w[i, j] > 0.5 * ZERO else ZERO
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def run(
     tables: KernelTables, log_u: Array, slope: float, target: float, steps: int, tolerance: float
 ) -> tuple[float, float, int, bool]:
@@ -532,7 +372,7 @@ def run(
     residual = np.inf
     before = slope
     for n in range(steps):
-        look_at(tables, rows, outputs)
+        find_outputs(tables, rows, outputs)
         _next_exponents(tables, outputs, exponents, rows, slope if n else 0.0)
         # λ moves smoothly: where it is heading is a better guess than where it was.
         found = root(exponents, rows, p_x, 2.0 * slope - before, target, tables.root_tolerance)
@@ -550,7 +390,7 @@ def run(
     return slope, residual, steps, True
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
+@compiled(nogil=True)
 def run_some(
     tables: KernelTables,
     log_u: Array,

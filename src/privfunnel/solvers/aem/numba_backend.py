@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from privfunnel.measures import Array
 from privfunnel.solvers.aem import kernel_accelerated, kernel_plain
 from privfunnel.solvers.aem.backends import CPU_MEMORY, STEPS_PER_CHECK, Progressed, StepState
-from privfunnel.solvers.aem.kernel_plain import KernelTables
+from privfunnel.solvers.aem.kernel_groups import KernelTables
 from privfunnel.solvers.aem.state import Tables
 
 #: Entries times steps that one call of the compiled code may take on: a fraction of a second, after which an

@@ -32,10 +32,8 @@ GROWTH = 1.5
 #: Share of the last descent that G(λ) may exceed 0 by.
 INEXACT = 0.1
 #: η and that excess are differences of nearly equal numbers, good to a few digits near the end. Both are rounded to
-#: this many values an octave, so that engines whose last digits differ take the same steps.
+#: this many values per octave, so that backends whose last digits differ take the same steps.
 GRID = 4.0
-#: Stands for what is 0 there.
-TINY = 1.0e-300
 
 #: Levels of the disclosure, as shares of R, before R itself.
 RAMP = (0.9, 0.95, 0.975)
