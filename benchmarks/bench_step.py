@@ -208,9 +208,7 @@ def _evaluations(tables: Tables, log_u: Array, target: Array, steps: int) -> flo
 
     kernel_plain.evaluate, kernel_plain.root = counting, root.py_func
     try:
-        kernel_plain.run.py_func(
-            KernelTables.of(tables), log_u[0].copy(), 0.05, float(target[0]), steps, 0.0
-        )
+        kernel_plain.run.py_func(KernelTables.of(tables), log_u[0].copy(), 0.05, float(target[0]), steps, 0.0)
     finally:
         kernel_plain.evaluate, kernel_plain.root = evaluate, root
     return count / steps

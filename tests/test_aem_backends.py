@@ -7,11 +7,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from helpers_aem import case
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
+from helpers_aem import case
 from privfunnel import instances
 from privfunnel.errors import MissingExtraError
 from privfunnel.measures import Array, mutual_information
@@ -281,8 +281,16 @@ def test_accelerated_backends_agree_over_many_steps_and_calls(kernels: object) -
         ours, theirs = (start.copy(), start.copy()), (start.copy(), start.copy())
         one = two = StepState.first(6, 0.5)
         for steps in (7, 8, 9, 30):
-            one = NumbaBackend(tables, 1).advance_accelerated(*ours, one, wanted - tables.h_x, steps, 1e-12).state
-            two = NumpyBackend(tables).advance_accelerated(*theirs, two, wanted - tables.h_x, steps, 1e-12).state
+            one = (
+                NumbaBackend(tables, 1)
+                .advance_accelerated(*ours, one, wanted - tables.h_x, steps, 1e-12)
+                .state
+            )
+            two = (
+                NumpyBackend(tables)
+                .advance_accelerated(*theirs, two, wanted - tables.h_x, steps, 1e-12)
+                .state
+            )
             assert np.allclose(one.eta, two.eta, rtol=1e-12)
             assert np.array_equal(one.age, two.age)
             assert np.abs(np.exp(ours[0]) - np.exp(theirs[0])).max() < 1e-9

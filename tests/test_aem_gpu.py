@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_aem import case
 
+from helpers_aem import case
 from privfunnel import instances
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array, mutual_information
@@ -62,7 +62,9 @@ def test_a_missing_gpu_is_named() -> None:
 def cuda() -> str:
     if not torch.cuda.is_available():
         pytest.skip("the fused kernels need a CUDA device, and PyTorch sees none here")
-    pytest.importorskip("triton", reason="the fused kernels need Triton, which comes with PyTorch's CUDA builds")
+    pytest.importorskip(
+        "triton", reason="the fused kernels need Triton, which comes with PyTorch's CUDA builds"
+    )
     return "cuda"
 
 

@@ -12,8 +12,10 @@ from privfunnel.solvers.aem import AEM
 
 SHARES = np.arange(1, 20) * 0.05
 # Proved brackets of the curve of heart failure with 1e-3 added to the probabilities, the first below R0.
-HEART = [known for known in instances.describe("heart-failure").known if known.perturbation == "probabilities"]
-# A curve drawn 200 pixels high, up to I(S;X), shows a difference of one pixel: a local method has to do as well as that.
+HEART = [
+    known for known in instances.describe("heart-failure").known if known.perturbation == "probabilities"
+]
+# A curve drawn 200 pixels high, up to I(S;X), shows a difference of one pixel: a local method has to do as well.
 PIXELS = 200
 
 

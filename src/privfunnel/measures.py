@@ -17,9 +17,6 @@ from privfunnel.errors import InvalidInputError
 Array = NDArray[np.float64]
 
 NATS_PER_BIT = math.log(2.0)
-#: Probabilities are raised to this where the logarithm of 0 has to be a number; no real probability is as small.
-TINY = 1e-300
-
 #: Less than any probability that matters: a floor that keeps logarithms and divisions finite.
 TINY = 1e-300
 

@@ -14,19 +14,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfunnel import channels
+from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
+from privfunnel.solution import Answer, Status, kkt_residual
 from privfunnel.solvers.aem.backends import make_backend
 from privfunnel.solvers.aem.record import record_run
 from privfunnel.solvers.aem.runs import FIRST_SLOPE, Run, Work, best_runs
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, log_of
 from privfunnel.solvers.base import Listener, Progress, Solver
-
-# Closer to an end of [0, H(X)] than this, in nats, the closed form of that end is the answer.
-AT_THE_END = 1.0e-12
+from privfunnel.solvers.options import check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +61,19 @@ class AEM(Solver):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        for option, least in (("restarts", 1), ("max_steps", 1)):
-            value = getattr(self, option)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ {least}")
-        for option in ("outputs", "threads", "memory"):
-            value = getattr(self, option)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InvalidInputError(f"{option}={value!r} is not usable: give a whole number ≥ 1, or None")
-        if not (isinstance(self.tolerance, (int, float)) and 0.0 <= self.tolerance < math.inf):
-            raise InvalidInputError(f"tolerance={self.tolerance!r} is not usable: give a number of nats ≥ 0")
+        check_whole(self.name, 1, restarts=self.restarts, max_steps=self.max_steps, outputs=self.outputs,
+                    threads=self.threads, memory=self.memory)  # fmt: skip
+        for option in ("restarts", "max_steps"):
+            if getattr(self, option) is None:
+                raise InvalidInputError(f"{self.name}: {option}=None is not usable: give a whole number ≥ 1")
+        if not is_number(self.tolerance) or not 0.0 <= self.tolerance < math.inf:
+            raise InvalidInputError(
+                f"{self.name}: tolerance={self.tolerance!r} is not usable: give a number of nats ≥ 0"
+            )
         if self.record and self.accelerate:
-            raise InvalidInputError("record=True follows plain Algorithm 1: give accelerate=False as well")
+            raise InvalidInputError(
+                f"{self.name}: record=True follows plain Algorithm 1: give accelerate=False as well"
+            )
 
     def limited(self, seconds: float, *, threads: int = 1) -> AEM:
         """The same solver on ``threads`` threads; what it does is limited by its steps, not by a clock."""
@@ -95,24 +94,17 @@ class AEM(Solver):
         """One answer a disclosure, all restarts of all disclosures in one batch.
 
         Raises:
-            InfeasibleError: A disclosure exceeds H(X), or what ``outputs`` outputs can carry.
+            InfeasibleError: A disclosure is not between 0 and H(X), or exceeds what ``outputs`` outputs can carry.
         """
         wanted = list(disclosures)
         ceiling = problem.disclosure_ceiling
         for value in wanted:
-            if not 0.0 <= value <= ceiling + FEASIBILITY:
+            if not 0.0 < value < ceiling:
                 raise InfeasibleError(
-                    f"disclosure={value!r} is not in [0, H(X)] = [0, {ceiling:.9g}] nats: change it"
+                    f"{self.name}: disclosure={value!r} is not in (0, H(X)) = (0, {ceiling:.9g}) nats: change it, or "
+                    "call privfunnel.solve, which knows the answer at both ends"
                 )
-        inner = [value for value in wanted if AT_THE_END < value < ceiling - AT_THE_END]
-        found = self._best(problem, inner, seed, progress)
-        for value in wanted:
-            if value <= AT_THE_END:
-                yield Answer(channel=channels.constant(problem.n_x), status=Status.CONVERGED, slope=0.0)
-            elif value >= ceiling - AT_THE_END:
-                yield Answer(channel=channels.identity(problem.n_x), status=Status.CONVERGED)
-            else:
-                yield next(found)
+        yield from self._best(problem, wanted, seed, progress)
 
     def _best(
         self, problem: Problem, disclosures: list[float], seed: int, progress: Listener | None

@@ -4,8 +4,8 @@ The eager operations of PyTorch write and read the M×N table of every run a doz
 G, and spend as long again on launching the small operations between. Here an evaluation reads the two tables
 it needs once and writes two numbers a row, runs whose λ is found cost nothing, and one small kernel moves all brackets.
 
-Imported only where a CUDA device is used; without Triton the eager operations do the same work. Equations (1) to (5) are
-those of :mod:`privfunnel.solvers.aem.state`; the tests marked ``gpu`` compare both kernels with
+Imported only where a CUDA device is used; without Triton the eager operations do the same work. Equations (1) to (5)
+are those of :mod:`privfunnel.solvers.aem.state`; the tests marked ``gpu`` compare both kernels with
 :mod:`privfunnel.solvers.aem.arrays` where there is a CUDA device.
 """
 
@@ -32,7 +32,7 @@ def _rows(
     base, log_w, trial, going, mean_out, spread_out, third_out, n_x, n_y,
     cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
-    """One row of one run: mean, variance and third central moment of log w of (3) under the weights exp(base + λ log w)."""
+    """One row of one run: mean, variance and third central moment of log w of (3), weights exp(base + λ log w)."""
     row = tl.program_id(0).to(tl.int64)
     run = row // n_x
     if tl.load(going + run) != 0:

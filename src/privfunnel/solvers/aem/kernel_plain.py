@@ -18,7 +18,14 @@ import numpy as np
 
 from privfunnel.measures import Array
 from privfunnel.solvers.aem.backends import Progressed
-from privfunnel.solvers.aem.kernel_groups import AnyExponents, Exponents, KernelTables, Nonzeros, Outputs, Rows
+from privfunnel.solvers.aem.kernel_groups import (
+    AnyExponents,
+    Exponents,
+    KernelTables,
+    Nonzeros,
+    Outputs,
+    Rows,
+)
 from privfunnel.solvers.aem.kernel_math import EXACT, SUMS, exp_, log_
 from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO
 from privfunnel.solvers.jit import compiled
@@ -90,9 +97,7 @@ def evaluate(exponents: AnyExponents, rows: Rows, p_x: Array, slope: float) -> t
 
 
 @compiled(nogil=True, forceinline=True)
-def root(
-    exponents: AnyExponents, rows: Rows, p_x: Array, slope: float, target: float, slack: float
-) -> float:
+def root(exponents: AnyExponents, rows: Rows, p_x: Array, slope: float, target: float, slack: float) -> float:
     """λ with 0 ≤ G(λ) ≤ ``slack``, or −1 if there is none: equation (4), from λ = ``slope``.
 
     ``rows`` is left as evaluated at that λ. Scalar twin of :func:`privfunnel.solvers.aem.arrays.root`.

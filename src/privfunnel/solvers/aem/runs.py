@@ -198,16 +198,12 @@ def _run_accelerated(
     runs.retire(KEPT_TO_THE_END)
     runs.drop_finished()
     while len(runs.going):
-        runs.run(
-            min(work.backend.steps_per_check, work.max_steps - int(runs.steps[runs.going].max()))
-        )
+        runs.run(min(work.backend.steps_per_check, work.max_steps - int(runs.steps[runs.going].max())))
         runs.drop_finished()
         report(int(runs.steps.max()))
     report(work.max_steps)
     for run in np.flatnonzero(runs.leakage < np.inf).tolist():
-        end = work.finish(
-            jobs[run], runs.now[run], float(runs.state.slope[run]), int(runs.steps[run])
-        )
+        end = work.finish(jobs[run], runs.now[run], float(runs.state.slope[run]), int(runs.steps[run]))
         yield jobs[run], replace(end, channel=without_unused(end.channel))
 
 
