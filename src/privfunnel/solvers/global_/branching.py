@@ -180,11 +180,23 @@ def push(frontier: Frontier, height: int, node: int, bound: float, box: Box, poi
 
 
 @compiled
-def adopt(tree: Tree, node: int, first: int, children: int) -> None:
-    """Number the children of a node from ``first`` on; they start with its multipliers."""
+def open_children(
+    tree: Tree, frontier: Frontier, node: int, first: int, height: int, bound: float, box: Box, point: Array
+) -> int:
+    """Open the children of a node, numbered from ``first`` on; return how many they are.
+
+    They share its box (SHRINK) or the two sides of its split, and start with its multipliers and its point (M,).
+    """
+    symbol = tree.variable[node]
+    children = 1 if symbol == SHRINK else 2
     tree.first[node] = first
-    for child in range(first, first + children):
-        copy(tree.q[child], tree.q[node])
+    for child in range(children):
+        copy(tree.q[first + child], tree.q[node])
+        push(frontier, height + child, first + child, bound, box, point)
+    if children == 2:
+        frontier.upper[height, symbol] = tree.split[node, 0]
+        frontier.lower[height + 1, symbol] = tree.split[node, 1]
+    return children
 
 
 @compiled
@@ -242,10 +254,21 @@ def loosest_symbol(point: Array, box: Box, alpha: Array, beta: Array) -> int:
 
 
 @compiled
-def split_near(w: float, low: float, high: float) -> float:
-    """The place in ``[low, high]`` nearest to ``w`` that leaves both sides wide enough."""
+def choose_split(
+    box: Box, point: Array, slope: float, excess: float, rates: Array, alpha: Array, beta: Array
+) -> tuple[int, float, float]:
+    """The symbol to split on, where its left side ends and where its right one begins.
+
+    The split is near ``point`` (M,), but leaves each side wide enough. Between the sides e_i alone lifts the bound by
+    ``excess``.
+    """
+    symbol = loosest_symbol(point, box, alpha, beta)
+    low = box.lower[symbol]
+    high = box.upper[symbol]
     margin = LEAST_SIDE * (high - low)
-    return min(max(w, low + margin), high - margin)
+    middle = min(max(point[symbol], low + margin), high - margin)
+    left, right = split_hole(rates[symbol], slope, excess, low, high, middle)
+    return symbol, left, right
 
 
 @compiled
@@ -267,24 +290,15 @@ def branch_and_bound(
         patience: Nodes, besides as many as it took, to go on collecting after the first posterior below the cutoff.
         tightness: How well each relaxation is solved, see :func:`relax`.
     """
-    n_x, n_s = pricing.columns.shape
+    (n_x, n_s), slope = pricing.columns.shape, pricing.slope
     tree = new_tree(min(node_limit, FIRST_NODES) + 2, n_s)
     frontier = new_frontier(FRONTIER + SPARE_DEPTH, n_x)
     work = new_workspace(n_x, n_s)
     box = Box(np.zeros(n_x), np.zeros(n_x))
     point, candidate, image = np.zeros(n_x), np.zeros(n_x), np.zeros(n_s)
     found = np.zeros((MOST_FOUND, n_x))
-    n_found, n_nodes, height, opened = 0, 1, 1, 0
-    waiting, best, outcome = patience, np.inf, PROVED
-    while height > 0:
-        if opened >= node_limit:
-            outcome = LIMIT
-            break
-        # Whoever has found something looks a little longer: a round of the master program gains from several.
-        if n_found > 0:
-            waiting -= 1
-            if waiting < 0:
-                break
+    n_found, n_nodes, height, opened, last, best = 0, 1, 1, 0, node_limit, np.inf
+    while height > 0 and opened < last:
         height -= 1
         opened += 1
         if height < FRONTIER:
@@ -304,8 +318,9 @@ def branch_and_bound(
             if not is_known(found[:n_found], candidate):
                 if n_found == MOST_FOUND:
                     break
+                # Go on for a while after the first: a round of the master program gains from several.
                 if n_found == 0:
-                    waiting += opened
+                    last = min(node_limit, 2 * opened + patience)
                 copy(found[n_found], candidate)
                 n_found += 1
             # This box will never be settled: leave it and look elsewhere. Large ones, early on, hold more than that.
@@ -313,7 +328,7 @@ def branch_and_bound(
                 continue
         # Make it smaller by the checker's three rules; a box that becomes empty is settled too.
         before = total_width(box)
-        shrink(work.cost, pricing.slope, cutoff - bound, box)
+        shrink(work.cost, slope, cutoff - bound, box)
         exclude(rivals, box, candidate)  # the candidate is only scratch from here on
         if not propagate(box):
             continue
@@ -321,26 +336,17 @@ def branch_and_bound(
         if n_nodes + 2 > tree.nu.size:
             tree = grown(tree)
         if height + 2 > frontier.node.size:
-            outcome = LIMIT
+            height += 1  # this box stays open
             break
-        children = 1
         if total_width(box) < WORTH_BOUNDING * before:
             tree.variable[node] = SHRINK
-            push(frontier, height, n_nodes, bound, box, point)
         else:
-            children = 2
-            symbol = loosest_symbol(point, box, work.alpha, work.beta)
-            low, high = box.lower[symbol], box.upper[symbol]
-            middle = split_near(point[symbol], low, high)
-            left, right = split_hole(work.cost[symbol], pricing.slope, cutoff - bound, low, high, middle)
-            tree.variable[node], tree.split[node, 0], tree.split[node, 1] = symbol, left, right
-            push(frontier, height, n_nodes, bound, box, point)
-            push(frontier, height + 1, n_nodes + 1, bound, box, point)
-            frontier.upper[height, symbol] = left
-            frontier.lower[height + 1, symbol] = right
-        adopt(tree, node, n_nodes, children)
+            tree.variable[node], tree.split[node, 0], tree.split[node, 1] = choose_split(
+                box, point, slope, cutoff - bound, work.cost, work.alpha, work.beta
+            )
+        children = open_children(tree, frontier, node, n_nodes, height, bound, box, point)
         height += children
         n_nodes += children
-    if n_found > 0:
-        outcome = FOUND
+    # What is still open is not proved.
+    outcome = FOUND if n_found > 0 else LIMIT if height > 0 else PROVED
     return Explored(outcome, opened, kept(tree, n_nodes), found[:n_found], best)
