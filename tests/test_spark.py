@@ -158,3 +158,22 @@ def test_the_block_of_the_stewards_tutorial_runs(
     block = block.replace('"released"', repr(str(tmp_path / "released")))
     exec(compile(block, "tutorial-steward.md", "exec"), names)
     assert spark.read.parquet(str(tmp_path / "released")).count() == len(rows)
+
+
+def test_a_person_is_drawn_alike_on_every_executor(frame: Any, mechanism: Mechanism) -> None:
+    def per_person(released: Any) -> list[int]:
+        lines: dict[int, set[str]] = {}
+        for row in released.collect():
+            lines.setdefault(row["member_of"], set()).add(row["released"])
+        return [len(found) for found in lines.values()]
+
+    alike = frame.limit(1).crossJoin(
+        frame.sparkSession.range(600, numPartitions=4).selectExpr("id % 50 AS member_of")
+    )
+    options: dict[str, Any] = {"form": "symbols", "keep": ["member_of"]}
+    with pytest.warns(GuaranteeWarning, match="kept"):
+        once = release.frame(alike, mechanism, person="member_of", **options)
+    with pytest.warns(GuaranteeWarning, match="kept"):
+        each = release.frame(alike, mechanism, **options)
+    assert per_person(once) == [1] * 50
+    assert max(per_person(each)) > 1

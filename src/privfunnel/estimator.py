@@ -168,7 +168,8 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return y[:, None]
         if self.output == "onehot":
             return np.eye(self.mechanism_.n_y)[y]
-        arrays = Output(self.mechanism_, "records", DrawOptions()).arrays(y, uniforms)
+        output = Output(self.mechanism_, "records", DrawOptions())
+        arrays = output.arrays(y, output.records(y, uniforms), uniforms)
         parts = [array.to_numpy(zero_copy_only=False) for array in arrays]
         numeric = all(part.dtype.kind in "iuf" for part in parts)
         return np.stack([part if numeric else part.astype(object) for part in parts], axis=1)

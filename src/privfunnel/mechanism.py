@@ -19,6 +19,7 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel._version import __version__
+from privfunnel.checks import is_whole
 from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
@@ -112,6 +113,18 @@ class Mechanism(Stored):
     def rows(self) -> float:
         """Rows of the design data; 0 where that is not recorded."""
         return float(self.provenance.get("rows", 0))
+
+    @property
+    def person(self) -> str | None:
+        """The column that says who a row is about, where the design was told one."""
+        column = self.provenance.get("person")
+        return column if isinstance(column, str) and column else None
+
+    @property
+    def persons(self) -> int | None:
+        """Persons in the design data, where the design was told who they are."""
+        found: Any = self.provenance.get("persons")
+        return found if is_whole(found) and found > 0 else None
 
     @property
     def disclosure(self) -> float:

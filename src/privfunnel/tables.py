@@ -300,7 +300,7 @@ def count(
             raise _too_many_cells(table, resolved, max_cells)
         n = sum(grouped.counts)
         undated = {name: found for name, found in peeked.items() if not _part_of(resolved.get(name))}
-        told = [] if person else identifier_warnings(table, undated, names, n, min(n, PEEK_ROWS))
+        told = identifier_warnings(table, undated, names, n, min(n, PEEK_ROWS), person)
         parts = {
             name: table.part_means(name, bins)
             for name, bins in resolved.items()

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="Symbols: name of the column.")
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="Copy this column unchanged; voids the guarantee. May be repeated.")  # fmt: skip
+@click.option("--person", metavar="COLUMN",
+              help="Column that says who a row is about: a person's rows with equal public values are drawn once; the "
+                   "design's own by default, '' for none.")  # fmt: skip
 @click.option("--unseen", type=click.Choice(UNSEEN_RULES), default="error", show_default=True,
               help="What to do with rows whose values were not seen at design time.")  # fmt: skip
 @click.option("--order", type=click.Path(path_type=Path), metavar="FILE",
@@ -75,6 +78,7 @@ def command(
     threshold: int,
     name: str,
     keep: tuple[str, ...],
+    person: str | None,
     unseen: str,
     order: Path | None,
     keep_order: bool,
@@ -118,6 +122,7 @@ def command(
             out,
             form=form,
             keep=keep,
+            person=person,
             unseen=unseen,
             seed=seed,
             force=force,
@@ -174,6 +179,8 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     )
     if summary.order is not None:
         click.echo(f"Confidential: {summary.order}, which line is of which row; keep it for the audit.")
+    if summary.persons is not None:
+        click.echo(f"Persons: {summary.persons.words}")
     for cause, rows in summary.unseen.items():
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
         click.echo(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")

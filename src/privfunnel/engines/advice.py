@@ -128,7 +128,12 @@ def looks_like_identifier(name: str) -> bool:
 
 
 def identifier_warnings(
-    table: Source, peeked: Mapping[str, int], used: Sequence[str], rows: int, looked_at: int
+    table: Source,
+    peeked: Mapping[str, int],
+    used: Sequence[str],
+    rows: int,
+    looked_at: int,
+    person: str | None = None,
 ) -> list[str]:
     """What to say about columns that tell people apart.
 
@@ -138,6 +143,7 @@ def identifier_warnings(
         used: Columns that are private or public.
         rows: Rows of the table.
         looked_at: How many of them were the first.
+        person: The column that says who a row is about, if that was told: then only columns in use are spoken of.
     """
     told = []
     for name, found in peeked.items():
@@ -149,8 +155,14 @@ def identifier_warnings(
         numbering = kind == "text" or called or (nearly_unique and _dense(table, name))
         if not numbering or not (called or (nearly_unique and name in used)):
             continue
+        if person is not None and name not in used:
+            continue
         values = table.n_unique(name)
-        if values >= NEARLY_ALL * rows:
+        if person is not None:
+            told.append(
+                f"column {name!r} ({values} values in {rows} rows) tells people apart as {person!r} does: leave it out"
+            )
+        elif values >= NEARLY_ALL * rows:
             if name in used:
                 told.append(
                     f"column {name!r} differs in nearly every row ({values} values in {rows} rows) and tells people "

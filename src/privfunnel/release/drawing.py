@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from privfunnel.engines import Source
-from privfunnel.errors import InvalidInputError, need
+from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output, check_kept
+from privfunnel.release.persons import PersonDraws
 from privfunnel.release.randomness import Uniforms
 from privfunnel.release.sampler import Indices, Sampler, Tally
 
 
 class Drawn(NamedTuple):
-    """The release of a batch: Arrow columns by form, and the rows of the table, from 0, that they belong to."""
+    """The release of a batch.
+
+    Attributes:
+        columns: Arrow columns by form.
+        rows: The rows of the table, from 0, that they belong to.
+        x: The public symbols of these rows; M for one that was not seen at design time.
+        records: The public symbols that were drawn for them; None where no records are.
+    """
 
     columns: dict[str, list[Any]]
     rows: Indices
+    x: Indices
+    records: Indices | None
 
 
 class Draw:
@@ -45,12 +56,16 @@ class Draw:
         for output in self.outputs.values():
             check_kept(mechanism, output.names, self.keep)
         self.sampler = Sampler(mechanism, options.unseen)
+        self.persons, self.asked = _persons(mechanism, options), options.person is not None
 
     def needed(self, table: Source) -> list[str]:
-        """Public and kept columns; a table without any of the public ones was made for another mechanism.
+        """The columns to be read; a table without any of the public ones was made for another mechanism.
 
         Raises:
             InvalidInputError: The table lacks one.
+
+        Warns:
+            GuaranteeWarning: The table lacks the column that the design has told persons by.
         """
         if not set(self.public) & set(table.columns):
             raise InvalidInputError(
@@ -58,7 +73,20 @@ class Draw:
                 f"{', '.join(table.columns[:8])}{table.hint}"
             )
         table.require([*self.public, *self.keep])
-        return [*self.public, *self.keep]
+        if self.persons is None:
+            return [*self.public, *self.keep]
+        who = self.persons.column
+        if who not in table.columns and not self.asked:
+            warnings.warn(
+                f"the mechanism tells persons by {who!r}, which {table.name} does not have: every row is drawn as a "
+                "person of its own; name the column (person=)",
+                GuaranteeWarning,
+                stacklevel=4,
+            )
+            self.persons = None
+            return [*self.public, *self.keep]
+        table.require([who])
+        return list(dict.fromkeys([*self.public, *self.keep, who]))
 
     def fields(self, form: str, schema: Any) -> list[Any]:
         """Arrow fields of a release; ``schema`` is that of the rows it is drawn for."""
@@ -71,11 +99,35 @@ class Draw:
     def columns(self, batch: Any, uniforms: Uniforms, tally: Tally) -> Drawn:
         """The release of one Arrow batch, in all forms."""
         before = tally.rows
-        y, kept_rows = self.sampler.draw(batch, uniforms, tally)
-        kept = [batch.column(batch.schema.get_field_index(column)) for column in self.keep]
+        x, kept_rows = self.sampler.symbols(batch, tally)
+        names = [*self.keep, *([] if self.persons is None else [self.persons.column])]
+        copied = [batch.column(batch.schema.get_field_index(column)) for column in names]
         rows = np.arange(before, tally.rows)
         if kept_rows is not None:
             mask = need("pyarrow", "tables").array(kept_rows)
-            kept, rows = [column.filter(mask) for column in kept], rows[kept_rows]
-        columns = {form: [*output.arrays(y, uniforms), *kept] for form, output in self.outputs.items()}
-        return Drawn(columns, rows)
+            copied, rows = [column.filter(mask) for column in copied], rows[kept_rows]
+        if self.persons is not None:
+            uniforms = self.persons.rows(copied.pop(), x, uniforms, tally.persons)
+        y = self.sampler.released(x, uniforms, tally)
+        columns, records = {}, None
+        for form, output in self.outputs.items():
+            drawn = output.records(y, uniforms)
+            columns[form] = [*output.arrays(y, drawn, uniforms), *copied]
+            records = drawn if records is None else records
+        return Drawn(columns, rows, x, records)
+
+
+def _persons(mechanism: Mechanism, options: DrawOptions) -> PersonDraws | None:
+    """Who gives the draws that are one for a person; None where every row is a person of its own.
+
+    Raises:
+        InvalidInputError: The column is public or private.
+    """
+    column = mechanism.person if options.person is None else options.person
+    if not column:
+        return None
+    if column in {*mechanism.public_names, *mechanism.private_names}:
+        raise InvalidInputError(
+            f"column {column!r} cannot say who a row is about: it is public or private in this mechanism"
+        )
+    return PersonDraws(column, options.seed)

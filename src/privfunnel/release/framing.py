@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Unpack
@@ -9,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from privfunnel.engines import open_table
-from privfunnel.errors import need
+from privfunnel.errors import GuaranteeWarning, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import weakening
 from privfunnel.release.drawing import Draw
@@ -44,7 +45,10 @@ def frame(
         on_order: Called with the :class:`~privfunnel.release.order.Order` of the rows, which is confidential and what
             an audit needs; not on Spark, where nobody knows it.
         **options: As for :func:`privfunnel.release.write`; with a ``seed``, on Spark each partition has a stream of its
-            own.
+            own. Rows of one ``person`` are drawn alike on every executor.
+
+    Warns:
+        GuaranteeWarning: As for :func:`privfunnel.release.write`; on Spark nobody counts persons with several draws.
     """
     chosen = DrawOptions(**options)
     draw, uniforms = Draw(mechanism, [form], chosen), chosen_uniforms(chosen.seed)
@@ -74,6 +78,9 @@ def frame(
                 rows.append(positions)
         if on_unseen is not None and tally.unseen_rows:
             on_unseen(tally.unseen_rows)
+        persons = None if draw.persons is None else tally.persons.summary(draw.persons.column)
+        if persons is not None and persons.varying:
+            warnings.warn(persons.words, GuaranteeWarning, stacklevel=2)
         if on_order is not None:
             on_order(Order(np.concatenate(rows).astype(np.uint64), tally.rows, chosen.threshold))
         return _native(draw, form, fields, parts, table.engine.rpartition(".")[2])

@@ -38,6 +38,7 @@ class DrawKeywords(TypedDict, total=False):
     threshold: int
     keep_order: bool
     raw_text: bool
+    person: str | None
     batch_rows: int
 
 
@@ -58,6 +59,8 @@ class DrawOptions:
         keep_order: Leave the rows in their order instead of shuffling them; refused where the private columns depend on
             a row's place.
         raw_text: Leave texts that a spreadsheet would take for a formula as they are in CSV files.
+        person: Column that says who a row is about: a person's rows with the same public values are drawn once. That
+            of the mechanism by default; "" for none.
         batch_rows: Rows in memory at a time.
 
     Raises:
@@ -73,6 +76,7 @@ class DrawOptions:
     threshold: int = DEFAULT_THRESHOLD
     keep_order: bool = False
     raw_text: bool = False
+    person: str | None = None
     batch_rows: int = BATCH_ROWS
 
     def __post_init__(self) -> None:

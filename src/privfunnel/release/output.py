@@ -64,14 +64,17 @@ class Output:
         values = [text(v) for written in self.columns for v in written.column.values if isinstance(v, str)]
         return [*found, *(value for value in values if value is not None)]
 
-    def arrays(self, y: Indices, uniforms: Uniforms) -> list[Any]:
-        """Columns for the symbols ``y``."""
+    def records(self, y: Indices, uniforms: Uniforms) -> Indices | None:
+        """The public symbols that are drawn for the symbols ``y``; None for a release of symbols."""
+        return None if self.form == "symbols" else self.posterior.draw(y, uniforms(len(y)))
+
+    def arrays(self, y: Indices, records: Indices | None, uniforms: Uniforms) -> list[Any]:
+        """Columns for the symbols ``y`` and what :meth:`records` drew for them."""
         pa = need("pyarrow", "tables")
-        if self.form == "symbols":
+        if records is None:
             return [pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int32)), pa.array(self.labels))]
-        x = self.posterior.draw(y, uniforms(len(y)))
         return [
-            self._values(j, codes[x], uniforms).cast(self._type(self.columns[j]))
+            self._values(j, codes[records], uniforms).cast(self._type(self.columns[j]))
             for j, codes in enumerate(self.codes)
         ]
 

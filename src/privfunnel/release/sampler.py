@@ -15,6 +15,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.options import UNSEEN_RULES
+from privfunnel.release.persons import PersonTally
 from privfunnel.release.randomness import Uniforms
 
 Indices = NDArray[np.int64]
@@ -61,12 +62,13 @@ class Alias:
 
 @dataclass
 class Tally:
-    """What a sampler met: rows, rows with values unknown at design time by cause, and released symbols."""
+    """What a sampler met: rows, rows with values unknown at design time by cause, released symbols, and persons."""
 
     rows: int = 0
     written: int = 0
     unseen: Counter[str] = field(default_factory=Counter)
     symbols: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    persons: PersonTally = field(default_factory=PersonTally)
 
     @property
     def unseen_rows(self) -> int:
@@ -107,6 +109,15 @@ class Sampler:
         Raises:
             InvalidInputError: A value or combination was not there at design time, and the rule is ``"error"``.
         """
+        x, kept = self.symbols(batch, tally)
+        return self.released(x, uniforms, tally), kept
+
+    def symbols(self, batch: Any, tally: Tally) -> tuple[Indices, NDArray[np.bool_] | None]:
+        """Public symbols of a batch, M for a row that is to say nothing, and a mask as in :meth:`draw`.
+
+        Raises:
+            InvalidInputError: As :meth:`draw`.
+        """
         codes = self.x_alphabet.encode(batch)
         x = self.recognise(codes)
         new = x < 0
@@ -125,12 +136,16 @@ class Sampler:
                 x[new] = (
                     self.n_x if self.unseen == "marginal" else self._closest([code[new] for code in codes])
                 )
+        return x, kept
+
+    def released(self, x: Indices, uniforms: Uniforms, tally: Tally) -> Indices:
+        """Released symbols of public ones."""
         y = self.alias.draw(x, uniforms(len(x)))
         if len(tally.symbols) == 0:
             tally.symbols = np.zeros(self.n_y, dtype=np.int64)
         tally.symbols += np.bincount(y, minlength=self.n_y)
         tally.written += len(y)
-        return y, kept
+        return y
 
     def _causes(self, codes: list[Indices]) -> Counter[str]:
         """New rows by the first column that is new; a new combination of known values goes under its own name."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from privfunnel.release.persons import PersonSummary
+
 
 @dataclass(frozen=True)
 class ReleaseSummary:
@@ -21,6 +23,7 @@ class ReleaseSummary:
         symbols: How often each symbol was released.
         seconds: Wall-clock time.
         seed: The seed, or ``None`` for secure randomness.
+        persons: Whom the rows are about; None where every row is a person of its own.
     """
 
     files: tuple[Path, ...]
@@ -33,6 +36,7 @@ class ReleaseSummary:
     symbols: tuple[int, ...]
     seconds: float
     seed: int | None
+    persons: PersonSummary | None = None
 
     @property
     def out(self) -> Path:

@@ -59,7 +59,7 @@ def write(
         read: How to read a text file or a workbook, where it differs from the design data.
         progress: Called with the number of rows done.
         **options: ``keep``, ``unseen``, ``seed``, ``name``, ``numbers``, ``threshold``, ``keep_order``, ``raw_text``,
-            ``batch_rows``; see :class:`~privfunnel.release.options.DrawOptions`.
+            ``person``, ``batch_rows``; see :class:`~privfunnel.release.options.DrawOptions`.
 
     Returns:
         Counts of what was read, written and unknown.
@@ -70,7 +70,8 @@ def write(
             then.
 
     Warns:
-        GuaranteeWarning: ``seed``, ``keep`` or ``keep_order`` weaken or void the guarantee.
+        GuaranteeWarning: ``seed``, ``keep`` or ``keep_order`` weaken or void the guarantee, or persons have several
+            draws.
     """
     book = codebooks.default_path(Path(out)) if codebook is None else Path(codebook)
     chosen = DrawOptions(**options)
@@ -188,6 +189,9 @@ def _write(
             GuaranteeWarning,
             stacklevel=3,
         )
+    persons = None if draw.persons is None else tally.persons.summary(draw.persons.column)
+    if persons is not None and persons.varying:
+        warnings.warn(persons.words, GuaranteeWarning, stacklevel=3)
     return ReleaseSummary(
         files=tuple(files.forms),
         codebook=files.book,
@@ -199,6 +203,7 @@ def _write(
         symbols=tuple(tally.symbols.tolist()),
         seconds=time.perf_counter() - started,
         seed=options.seed,
+        persons=persons,
     )
 
 
@@ -241,7 +246,7 @@ def _stream(batches: Iterator[Any], pipe: _Pipe, progress: Callable[[int], None]
         if order is not None:
             shuffle = stack.enter_context(Shuffle(order.parent, chosen_uniforms(pipe.options.seed, "order")))
         for batch in batches:
-            columns, rows = draw.columns(batch, pipe.uniforms, tally)
+            columns, rows, *_ = draw.columns(batch, pipe.uniforms, tally)
             writers = writers or pipe.writers(batch.schema, stack)
             if shuffle is None:
                 _to_files(writers, columns)
