@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer.folders import PREFIX, PrivateFolder, sweep
-from privfunnel.explorer.memory import IDLE, SLACK, Member, MemoryPool, shares
+from privfunnel.explorer.memory import IDLE, ROOM, SLACK, Member, MemoryPool, shares
 from privfunnel.explorer.process import JobError, JobStoppedError, Limits, Worker
-from privfunnel.explorer.sessions import Session, Sessions, Stream
+from privfunnel.explorer.sessions import SILENT_SECONDS, Session, Sessions, Stream
+from privfunnel.explorer.tasks import TASKS
+from privfunnel.explorer.workspace import Workspace
 
 CENSUS = {"private": ["age", "income"], "public": ["age", "sex", "education"],
           "bins": {"age": {"rule": "width", "number": 5}}}  # fmt: skip
@@ -184,7 +187,8 @@ def test_busy_tabs_are_not_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "processes",
-    [[(True, 300 << 20)], [(True, 1 << 30), (False, 100 << 20)], [(True, 5), (True, 1 << 30), (False, 500 << 20)],
+    [[(False, 0)] * 10 + [(False, IDLE)],
+     [(True, 300 << 20)], [(True, 1 << 30), (False, 100 << 20)], [(True, 5), (True, 1 << 30), (False, 500 << 20)],
      [(False, 150 << 20)] * 15 + [(True, 0)], [(False, 400 << 20)] * 9 + [(True, 1 << 20)]],
 )  # fmt: skip
 def test_the_shares_of_all_processes_stay_within_the_limit(processes: list[tuple[bool, int]]) -> None:
@@ -228,6 +232,124 @@ def test_tabs_share_one_limit_on_memory(tmp_path: Path) -> None:
                 worker.stop()
                 worker.leave()
         assert pool.members == []
+
+    asyncio.run(main())
+
+
+def test_a_process_that_starts_beside_full_ones_can_import() -> None:
+    used = [(False, IDLE)] * 3 + [(False, 10 << 20)]
+    assert shares(4 * IDLE, used) == [IDLE] * 4  # the slack of the others goes first
+
+
+class Processes:
+    """Members of a pool with made-up memory, and the order in which they were ended."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, used: list[int], busy: Set[int] = frozenset()
+    ) -> None:
+        self.used = dict(enumerate(used))
+        self.busy = busy
+        self.ended: list[int] = []
+        monkeypatch.setattr("privfunnel.explorer.memory._used", self.used.__getitem__)
+
+    def pool(self, total: int) -> MemoryPool:
+        return MemoryPool(total, [partial(self._member, i) for i in self.used])
+
+    def _member(self, i: int) -> Member:
+        # The longer ago, the lower the number.
+        return Member(None if i in self.ended else i, i in self.busy, float(i), partial(self.ended.append, i))
+
+
+def test_idle_processes_end_for_a_task_least_recently_used_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes(monkeypatch, [300 << 20] * 16, busy={2, 15})
+    assert processes.pool(4 << 30).make_room()
+    # Those at work have 1 GiB each beside what they use, and each idle one that is left holds what imports may take.
+    left = 16 - len(processes.ended) - 2
+    assert (
+        (4 << 30) - 2 * (300 << 20) - left * IDLE
+        >= 2 * ROOM
+        > (4 << 30) - 2 * (300 << 20) - (left + 1) * IDLE
+    )
+    assert processes.ended == [i for i in range(16) if i != 2][: len(processes.ended)]
+
+
+def test_nothing_ends_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes(monkeypatch, [300 << 20] * 3, busy={1})
+    assert processes.pool(4 << 30).make_room()
+    assert processes.pool(0).make_room(newcomers=100)
+    assert processes.ended == []
+
+
+def test_processes_at_work_are_never_ended_and_a_newcomer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = Processes(monkeypatch, [3900 << 20, 100 << 20, 0], busy={0, 2})
+    assert not processes.pool(4 << 30).make_room()
+    assert processes.ended == [1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets a process limit another")
+def test_a_task_that_finds_no_memory_is_refused_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(worker: Worker) -> None:
+        monkeypatch.setattr(MemoryPool, "make_room", lambda self, newcomers=0: False)
+        worker.prepare()
+        with pytest.raises(JobError, match=r"at work: wait for a curve .* or close other tabs"):
+            await worker.call("example", {"name": "heart-failure"}, seconds=60)
+        assert worker._process is None
+
+    with_worker(tmp_path, work)
+
+
+def test_many_tabs_answer_one_after_another_under_little_memory() -> None:
+    async def main() -> None:
+        sessions = Sessions(Limits(memory=1 << 30))
+        try:
+            opened = []
+            for _ in range(5):  # each holds more than a quarter of the whole
+                session = await sessions.open()
+                session.front.prepare()
+                assert (await session.ask("example", name="heart-failure"))["rows"] == 299
+                opened.append(session)
+            # The first one's process was ended for the others; it goes on where it was.
+            first = opened[0]
+            assert not first.front._alive
+            roles = {"private": ["sex"], "public": ["smoking"], "bins": {}}
+            assert (await first.ask("roles", **roles))["n"] == 299
+        finally:
+            sessions.shutdown()
+
+    asyncio.run(main())
+
+
+def test_a_page_goes_on_when_its_process_is_ended_between_any_two_tasks(tmp_path: Path) -> None:
+    def ask(task: str, **arguments: Any) -> Any:
+        # As a new process begins: with the folder, and nothing else.
+        return TASKS[task](Workspace(tmp_path, emit=lambda event: None), **arguments)
+
+    ask("example", name="heart-failure")
+    ask("roles", private=["sex"], public=["smoking"], bins={})
+    ask("trace", points=3, solver="greedy")
+    ceiling = ask("summary")["disclosure_ceiling"]
+    assert ask("point", disclosure=ceiling / 2)["disclosure"] == pytest.approx(ceiling / 2)
+    first = Path(ask("export", name="release.csv", disclosure=ceiling / 2)).read_bytes()
+    assert Path(ask("export", name="release.csv", disclosure=ceiling / 2)).read_bytes() == first
+
+
+def test_a_session_without_signs_of_life_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        sessions = Sessions(Limits())
+        try:
+            silent, seen, busy = [await sessions.open() for _ in range(3)]
+            monkeypatch.setattr(Session, "busy", property(lambda self: self is busy))
+            for session in (silent, busy):
+                session.seen -= SILENT_SECONDS + 1
+            await sessions.close_silent()
+            assert sessions.get(silent.id) is None
+            assert not silent.folder.exists()
+            assert sessions.get(seen.id) is seen
+            assert sessions.get(busy.id) is busy
+        finally:
+            sessions.shutdown()
 
     asyncio.run(main())
 

@@ -35,6 +35,7 @@ from privfunnel.storage import PRIVATE
 
 MAX_JSON = 1 << 20
 MAX_DEPTH = 8  # the page's own requests have four
+WATCH_SECONDS = 60.0
 MEDIA = {
     ".csv": "text/csv",
     ".html": "text/html",
@@ -73,9 +74,11 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        watch = asyncio.create_task(_watch(sessions))
         try:
             yield
         finally:
+            watch.cancel()
             await asyncio.to_thread(sessions.shutdown)
 
     assets = resources.files("privfunnel")
@@ -105,6 +108,13 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
     app.state.settings = settings
     app.state.sessions = sessions
     return Gate(app, settings.hosts, settings.cookie)
+
+
+async def _watch(sessions: Sessions) -> None:
+    """Look now and then for pages that are gone."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        await sessions.close_silent()
 
 
 def _settings(request: Request) -> Settings:
@@ -234,7 +244,7 @@ def human_size(size: int) -> str:
 
 async def _open(request: Request) -> Response:
     session = await _sessions(request).open()
-    session.front.start()
+    session.front.prepare()
     return JSONResponse({"id": session.id})
 
 
@@ -322,7 +332,7 @@ async def _loaded(session: Session, table: Awaitable[Any], upload: Path | None =
     """Wait for a table to be opened; uploads before it are removed then."""
     found = await table
     await asyncio.to_thread(session.forget_uploads, upload)
-    session.tracer.start()  # its imports are done by the time the roles are
+    session.tracer.prepare()  # its imports are done by the time the roles are
     return found
 
 

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class Worker:
     """The server's end of one child process; started on first use and again after it was stopped."""
 
     def __init__(self, folder: Path, pool: MemoryPool, *, niceness: int = 0) -> None:
-        """Prepare a worker that keeps its files in ``folder``; no process is started yet."""
+        """Create a worker that keeps its files in ``folder``; no process is started yet."""
         self._folder = folder
         self._pool = pool
         pool.members.append(self._member)
@@ -67,11 +68,19 @@ class Worker:
         self._lock = asyncio.Lock()
         self._pending: asyncio.Future[Any] | None = None
         self._on_event: Callable[[Event], None] | None = None
+        self._last = 0.0
 
-    def start(self) -> None:
-        """Start the process if it is not running, so that its imports are done by the time it is needed."""
-        if self._process is not None and self._process.is_alive():
-            return
+    def prepare(self) -> None:
+        """Start the process where there is room for it, so that its imports are done by the time it is needed."""
+        if not self._alive and self._pool.make_room(newcomers=1):
+            self._start()
+
+    @property
+    def _alive(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def _start(self) -> None:
+        self._last = time.monotonic()
         ours, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(
             target=_child, args=(theirs, str(self._folder), self._pool.total, self._niceness), daemon=True
@@ -84,8 +93,8 @@ class Worker:
         threading.Thread(target=self._listen, args=(ours, loop), daemon=True).start()
 
     def _member(self) -> Member:
-        process = self._process
-        return Member(None if process is None else process.pid, self._pending is not None)
+        pid = self._process.pid if self._process is not None and self._alive else None
+        return Member(pid, self._pending is not None, self._last, self.stop)
 
     def leave(self) -> None:
         """Take no more part in the sharing of memory."""
@@ -112,14 +121,22 @@ class Worker:
             JobStoppedError: The process was stopped.
         """
         async with self._lock:
-            self.start()
             loop = asyncio.get_running_loop()
-            self._pending = loop.create_future()
+            self._pending = (
+                loop.create_future()
+            )  # from here on it is at work, and nobody ends it for its memory
             self._on_event = on_event
-            connection = self._connection
-            assert connection is not None
-            self._pool.share()
             try:
+                if not self._pool.make_room():
+                    raise JobError(
+                        "all the memory that the explorer may use is at work: wait for a curve that is being drawn, "
+                        "cancel it, or close other tabs of it"
+                    )
+                if not self._alive:
+                    self._start()
+                self._pool.share()
+                connection = self._connection
+                assert connection is not None
                 await loop.run_in_executor(None, connection.send, (task, arguments))
                 return await asyncio.wait_for(self._pending, seconds)
             except TimeoutError:
@@ -133,6 +150,7 @@ class Worker:
             finally:
                 self._pending = None
                 self._on_event = None
+                self._last = time.monotonic()
                 self._pool.share()
 
     def stop(self) -> None:

@@ -22,6 +22,9 @@ from privfunnel.explorer.memory import MemoryPool
 from privfunnel.explorer.process import Event, JobError, JobStoppedError, Limits, Worker
 
 FAREWELL_SECONDS = 0.5  # for an idle process to tidy up before it is ended
+#: Without a sign of life for so long, a page is gone that could not say so: its data does not lie about any longer. An
+#: open page gives one each minute; a browser may hold back that of a tab in the background, but not for an hour.
+SILENT_SECONDS = 3600.0
 
 
 class Stream:
@@ -189,6 +192,13 @@ class Sessions:
         session = self._open.pop(name, None)
         if session is not None:
             await asyncio.to_thread(session.close)
+
+    async def close_silent(self) -> None:
+        """Close the sessions whose pages are gone without a word, unless a curve is being traced."""
+        now = time.monotonic()
+        for session in tuple(self._open.values()):
+            if not session.busy and now - session.seen > SILENT_SECONDS:
+                await self.close(session.id)
 
     def shutdown(self) -> None:
         """Close everything and remove the private folder."""

@@ -4,6 +4,8 @@ import * as table from "./table.js";
 import * as curve from "./curve.js";
 import * as point from "./point.js";
 
+const SIGN_OF_LIFE = 60_000; // milliseconds
+
 function watchSteps() {
   const links = [...document.querySelectorAll(".steps a")];
   const seen = new IntersectionObserver((entries) => {
@@ -22,6 +24,8 @@ async function main() {
     const hello = await api.hello();
     await api.open();
     addEventListener("pagehide", () => api.close());
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // its data went when it was left
+    setInterval(() => api.get("news").catch(() => {}), SIGN_OF_LIFE);
     curve.setUp(hello, { onPick: point.choose, onCurve: point.begin });
     point.setUp();
     table.setUp(hello, {
