@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privfunnel.comparison import Comparison, compare
     from privfunnel.curve import Curve
     from privfunnel.problem import Point, Problem
+    from privfunnel.repeated import joint_leakage
     from privfunnel.solution import Solution, Status, kkt_residual
     from privfunnel.solvers.aem import AEM
     from privfunnel.solving import free_disclosure, free_disclosure_bounds, solve
@@ -45,6 +46,7 @@ __all__ = [
     "free_disclosure",
     "free_disclosure_bounds",
     "instances",
+    "joint_leakage",
     "kkt_residual",
     "solve",
     "trace",
@@ -65,15 +67,17 @@ _NAMES = {
     "compare": "comparison",
     "free_disclosure": "solving",
     "free_disclosure_bounds": "solving",
+    "joint_leakage": "repeated",
     "kkt_residual": "solution",
     "solve": "solving",
     "trace": "tracing",
 }
 #: Modules that are attributes of the package without having been imported.
 _MODULES = (
-    "audit", "bottleneck", "cards", "certificate", "channels", "comparison", "curve", "engines", "envelope", "errors",
-    "estimator", "explorer", "instances", "measures", "mechanism", "plot", "problem", "quantities", "release",
-    "report", "reproduce", "solution", "solvers", "solving", "storage", "tables", "tracing", "watching",
+    "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "comparison", "curve", "engines",
+    "envelope", "errors", "estimator", "explorer", "instances", "measures", "mechanism", "plot", "problem",
+    "quantities", "release", "repeated", "report", "reproduce", "solution", "solvers", "solving", "storage", "tables",
+    "tracing", "watching",
 )  # fmt: skip
 
 

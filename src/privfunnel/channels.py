@@ -46,6 +46,28 @@ def time_share(channels: Sequence[Any], weights: Sequence[float]) -> Any:
     return merge_outputs(np.hstack(parts))
 
 
+def paired(first: Any, second: Any) -> Any:
+    """p(y|x) p(z|x) of two sparse channels (M, N) as one channel of the pairs (y, z) that occur; rows sum to 1.
+
+    Pairs with the same posterior are merged; an array up to :data:`DENSE_ENTRIES` entries.
+    """
+    width = second.shape[1]
+    rows, pairs, values = [], [], []
+    for x in range(first.shape[0]):
+        one, other = slice(*first.indptr[x : x + 2]), slice(*second.indptr[x : x + 2])
+        pair = np.add.outer(first.indices[one].astype(np.int64) * width, second.indices[other]).reshape(-1)
+        pairs.append(pair)
+        values.append(np.outer(first.data[one], second.data[other]).reshape(-1))
+        rows.append(np.full(pair.size, x))
+    used, number = np.unique(np.concatenate(pairs), return_inverse=True)
+    table = sparse.csc_array(
+        (np.concatenate(values), (np.concatenate(rows), number.reshape(-1))),
+        shape=(first.shape[0], used.size),
+    )
+    held = as_held(table)
+    return merge_outputs(held) if isinstance(held, np.ndarray) else _merge_sparse(held)
+
+
 def _merge_sparse(channel: Any) -> Any:
     """:func:`merge_outputs` for a sparse array (M, N): those outputs are merged that tell the same one symbol."""
     channel.eliminate_zeros()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -64,3 +65,44 @@ def _last(axis: Any) -> Any:
         return None
     label = axis.tolist()[-1]
     return label[0] if isinstance(label, tuple) else label
+
+
+def as_labels(labels: Sequence[str] | None, size: int, letter: str) -> tuple[str, ...]:
+    """Labels as texts, one a symbol and all different; ``x0``, ``x1``, … where none are given."""
+    if labels is None:
+        return tuple(f"{letter}{i}" for i in range(size))
+    if isinstance(labels, str):
+        raise InvalidInputError(
+            f"{letter}_labels is the text {labels!r}: give a list with one label a symbol"
+        )
+    try:
+        named = tuple(str(label) for label in labels)
+    except TypeError:
+        raise InvalidInputError(
+            f"{letter}_labels={labels!r} is not a list: give one label a symbol"
+        ) from None
+    if len(named) != size:
+        raise InvalidInputError(f"{len(named)} {letter}_labels for {size} symbols: give one label a symbol")
+    if len(set(named)) != size:
+        twice = next(label for label in named if named.count(label) > 1)
+        raise InvalidInputError(f"{letter}_labels has {twice!r} twice: labels must differ")
+    return named
+
+
+def as_columns(columns: Mapping[str, Sequence[object]], size: int) -> dict[str, tuple[str, ...]]:
+    """Named columns as texts, one value a symbol each."""
+    if not isinstance(columns, Mapping):
+        raise InvalidInputError(
+            f"public_columns is a {type(columns).__name__}: give names and, for each, one value a symbol"
+        )
+    made = {}
+    for name, values in columns.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"the public column {name!r} is not a name: give texts")
+        texts = () if isinstance(values, str) else tuple(str(value) for value in values)
+        if len(texts) != size:
+            raise InvalidInputError(
+                f"the public column {name!r} has {len(texts)} values for {size} symbols: give one value a symbol"
+            )
+        made[name] = texts
+    return made

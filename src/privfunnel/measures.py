@@ -7,6 +7,7 @@ input. Probabilities need not be normalised for :func:`xlogx`; the others assume
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,51 @@ def lift(p_ab: ArrayLike) -> Array:
     p_ab = np.asarray(p_ab, dtype=np.float64)
     product = p_ab.sum(axis=-1, keepdims=True) * p_ab.sum(axis=-2, keepdims=True)
     return np.where(product > 0.0, p_ab / np.where(product > 0.0, product, 1.0), 1.0)
+
+
+def chi_squared(p_ab: ArrayLike) -> Array:
+    """``χ²(A; B) = Σ (p_ab − p_a p_b)² / (p_a p_b)`` of a joint table ``(..., a, b)``, 0 iff they are independent."""
+    p_ab = np.asarray(p_ab, dtype=np.float64)
+    product = p_ab.sum(axis=-1, keepdims=True) * p_ab.sum(axis=-2, keepdims=True)
+    terms = np.where(product > 0.0, (p_ab - product) ** 2 / np.where(product > 0.0, product, 1.0), 0.0)
+    return np.asarray(np.sum(terms, axis=(-2, -1)))
+
+
+def total_variation(p_ab: ArrayLike) -> Array:
+    """``½ Σ |p_ab − p_a p_b|`` of a joint table ``(..., a, b)``: the mean distance of p(a|b) from p(a), in [0, 1]."""
+    p_ab = np.asarray(p_ab, dtype=np.float64)
+    product = p_ab.sum(axis=-1, keepdims=True) * p_ab.sum(axis=-2, keepdims=True)
+    return np.asarray(0.5 * np.sum(np.abs(p_ab - product), axis=(-2, -1)))
+
+
+def guessing_gain(p_ab: ArrayLike) -> Array:
+    """``Σ_b max_a p(a, b) − max_a p(a)`` of a joint table: how much oftener the best guess of A is right, knowing B."""
+    p_ab = np.asarray(p_ab, dtype=np.float64)
+    gain = guessing_accuracy(p_ab) - np.max(p_ab.sum(axis=-1), axis=-1)
+    return np.asarray(np.maximum(gain, 0.0))
+
+
+#: The measures of what B tells about A, by name; all are 0 where A and B are independent.
+LEAKAGES: dict[str, Callable[[ArrayLike], Array]] = {
+    "mutual-information": mutual_information,
+    "maximal-leakage": maximal_leakage,
+    "guessing": guessing_gain,
+    "chi-squared": chi_squared,
+    "total-variation": total_variation,
+}
+
+
+def leakage(p_ab: Any, measure: str = "mutual-information") -> Array:
+    """What B tells about A by a measure of :data:`LEAKAGES`, of a joint table ``(..., a, b)`` or a sparse one.
+
+    Raises:
+        InvalidInputError: There is no such measure.
+    """
+    if measure not in LEAKAGES:
+        raise InvalidInputError(f"there is no measure {measure!r}: choose one of {', '.join(LEAKAGES)}")
+    if hasattr(p_ab, "toarray") and measure != "mutual-information":
+        p_ab = p_ab.toarray()
+    return LEAKAGES[measure](p_ab)
 
 
 def miller_madow_bias(n_a: int, n_b: int, n: float, cells: int | None = None) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from privfunnel import cards, measures
-from privfunnel.checks import frame_labels, refuse_margins
+from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, attackers
+from privfunnel.checks import as_columns, as_labels, frame_labels, refuse_margins
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.storage import Stored
@@ -50,6 +51,7 @@ class Problem(Stored):
             ``"s0", "s1", …`` by default.
         x_labels: M names of the public symbols; those of a frame's columns, or ``"x0", "x1", …`` by default.
         n: Sample size behind a table of probabilities, where one is known.
+        public_columns: The columns that public symbols are made of: name to the value in each of the M symbols given.
 
     Raises:
         InvalidInputError: The table is not a finite, non-negative matrix with a positive sum, it looks like
@@ -57,6 +59,9 @@ class Problem(Stored):
     """
 
     schema: ClassVar[str] = "privfunnel/problem"
+    #: Version 2 has public columns; a problem without any is still written as version 1.
+    schema_version: ClassVar[int] = 2
+    oldest_version: ClassVar[int | None] = 1
 
     _p_sx: Array
     _counts: Array | None
@@ -65,6 +70,7 @@ class Problem(Stored):
     _kept_x: Mask
     _all_s_labels: tuple[str, ...]
     _all_x_labels: tuple[str, ...]
+    _columns: dict[str, tuple[str, ...]]
 
     def __init__(
         self,
@@ -73,11 +79,12 @@ class Problem(Stored):
         x_labels: Sequence[str] | None = None,
         *,
         n: float | None = None,
+        public_columns: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
         table = _as_table(p_sx, "p_sx")
         refuse_margins(p_sx, table)
-        all_s = _as_labels(frame_labels(p_sx, "index") if s_labels is None else s_labels, table.shape[0], "s")
-        all_x = _as_labels(
+        all_s = as_labels(frame_labels(p_sx, "index") if s_labels is None else s_labels, table.shape[0], "s")
+        all_x = as_labels(
             frame_labels(p_sx, "columns") if x_labels is None else x_labels, table.shape[1], "x"
         )
         with np.errstate(over="ignore"):  # an infinite sum is an error with advice, not a warning
@@ -105,6 +112,7 @@ class Problem(Stored):
             _counts=_frozen(kept.copy()) if is_count else None,
             _n=float(total) if is_count else (None if n is None else float(n)),
             _p_sx=_frozen(share[np.ix_(kept_s, kept_x)]),
+            _columns=as_columns({} if public_columns is None else public_columns, table.shape[1]),
         )
 
     def _set(self, **fields: Any) -> None:
@@ -217,6 +225,14 @@ class Problem(Stored):
         """Mask over :attr:`all_x_labels`: True where the symbol has positive probability."""
         return self._kept_x
 
+    @cached_property
+    def public_columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns that public symbols are made of: name to the value in each of the M symbols; none by default."""
+        return {
+            name: tuple(value for value, kept in zip(values, self._kept_x, strict=True) if kept)
+            for name, values in self._columns.items()
+        }
+
     # --- the plane --------------------------------------------------------------------------------------------
 
     @cached_property
@@ -261,12 +277,17 @@ class Problem(Stored):
         slope = self.leakage_ceiling / self.disclosure_ceiling if self.disclosure_ceiling > 0.0 else 0.0
         return slope * np.asarray(disclosure, dtype=np.float64)
 
-    def evaluate(self, channel: ArrayLike | Channel) -> Point:
-        """Disclosure I(X;Y) and leakage I(S;Y) of a channel, in nats.
+    def evaluate(
+        self, channel: ArrayLike | Channel, *, known: Any = None, measure: str = DEFAULT_MEASURE
+    ) -> Point:
+        """Disclosure I(X;Y) and leakage of a channel, in nats: I(S;Y), or the largest I(S;Y|A) of several attackers.
 
         Args:
             channel: p(y|x), shape (M, N) or (number of :attr:`all_x_labels`, N), rows sum to 1; an array, or a SciPy
                 sparse array.
+            known: What attackers may know besides the release: a list with an entry for each of them, names of public
+                columns or an array a(x). The one who knows nothing is always among them.
+            measure: What leakage is measured by, one of :data:`privfunnel.measures.LEAKAGES`.
         """
         channel = self.check_channel(channel)
         p_xy = (
@@ -274,11 +295,31 @@ class Problem(Stored):
             if isinstance(channel, np.ndarray)
             else channel.multiply(self.p_x[:, None])
         )
-        p_sy = self._p_sx @ channel
         disclosure = min(float(measures.mutual_information(p_xy)), self.disclosure_ceiling)
-        # S − X − Y is a Markov chain: what the rounding adds beyond the data-processing inequality is not real.
-        leakage = min(float(measures.mutual_information(p_sy)), self.leakage_ceiling, disclosure)
+        if known is None and measure == DEFAULT_MEASURE:
+            # S − X − Y is a Markov chain: what the rounding adds beyond the data-processing inequality is not real.
+            p_sy = self._p_sx @ channel
+            leakage = min(float(measures.mutual_information(p_sy)), self.leakage_ceiling, disclosure)
+        else:
+            leakage = max(self._told(channel, known, measure).values())
         return Point(disclosure, leakage)
+
+    def leakages(
+        self, channel: ArrayLike | Channel, *, known: Any = None, measure: str = DEFAULT_MEASURE
+    ) -> dict[str, float]:
+        """What a channel tells each attacker about S, by the attacker's name; arguments as for :meth:`evaluate`."""
+        return self._told(self.check_channel(channel), known, measure)
+
+    def _told(self, channel: Channel, known: Any, measure: str) -> dict[str, float]:
+        """:meth:`leakages` of a channel that is checked already."""
+        told = {each.name: each.leakage(self._p_sx, channel, measure) for each in self.attackers(known)}
+        if measure != DEFAULT_MEASURE:
+            return told
+        return told | {NOTHING: min(told[NOTHING], self.leakage_ceiling)}
+
+    def attackers(self, known: Any) -> tuple[Attacker, ...]:
+        """The attackers that ``known`` describes, as in :meth:`evaluate`, the one who knows nothing first."""
+        return attackers(known, self.public_columns, self.n_x, kept=self._kept_x)
 
     def check_channel(self, channel: ArrayLike | Channel) -> Channel:
         """Validate a channel, drop the rows of dropped symbols, and normalise its rows exactly; shape (M, N)."""
@@ -318,10 +359,11 @@ class Problem(Stored):
         return digest.hexdigest()
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.fingerprint, self._n, self._all_s_labels, self._all_x_labels)
+        columns = tuple(self._columns.items())
+        return (self.fingerprint, self._n, self._all_s_labels, self._all_x_labels, columns)
 
     def __eq__(self, other: object) -> bool:
-        """Equal when distribution, sample size and labels are."""
+        """Equal when distribution, sample size, labels and public columns are."""
         return isinstance(other, Problem) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -351,8 +393,10 @@ class Problem(Stored):
         """A JSON-ready form that :meth:`from_dict` reads back exactly."""
         full = np.zeros((len(self._all_s_labels), len(self._all_x_labels)))
         full[np.ix_(self._kept_s, self._kept_x)] = self._p_sx if self._counts is None else self._counts
+        columns = {name: list(values) for name, values in self._columns.items()}
         return {
             **self.heading(),
+            **({"public_columns": columns} if columns else {"version": 1}),
             "kind": "probabilities" if self._counts is None else "counts",
             "n": self._n,
             "s_labels": list(self._all_s_labels),
@@ -367,7 +411,14 @@ class Problem(Stored):
             table, kind, n = data["table"], data["kind"], data["n"]
             if kind not in ("counts", "probabilities"):
                 raise InvalidInputError(f"unknown kind of table {kind!r}: the file was changed")
-            problem = cls(table, data["s_labels"], data["x_labels"], n=None if kind == "counts" else n)
+            columns = data["public_columns"] if data["version"] > 1 else None
+            problem = cls(
+                table,
+                data["s_labels"],
+                data["x_labels"],
+                n=None if kind == "counts" else n,
+                public_columns=columns,
+            )
         if (kind == "counts") != (problem.counts is not None):
             raise InvalidInputError(f"the table does not hold {kind}: the file was changed")
         if kind == "probabilities":
@@ -430,24 +481,3 @@ def _as_table(values: ArrayLike, name: str) -> Array:
 def _some(labels: Sequence[str]) -> str:
     """The first labels."""
     return "; ".join(labels[:4]) + ("; …" if len(labels) > 4 else "")
-
-
-def _as_labels(labels: Sequence[str] | None, size: int, letter: str) -> tuple[str, ...]:
-    if labels is None:
-        return tuple(f"{letter}{i}" for i in range(size))
-    if isinstance(labels, str):
-        raise InvalidInputError(
-            f"{letter}_labels is the text {labels!r}: give a list with one label a symbol"
-        )
-    try:
-        named = tuple(str(label) for label in labels)
-    except TypeError:
-        raise InvalidInputError(
-            f"{letter}_labels={labels!r} is not a list: give one label a symbol"
-        ) from None
-    if len(named) != size:
-        raise InvalidInputError(f"{len(named)} {letter}_labels for {size} symbols: give one label a symbol")
-    if len(set(named)) != size:
-        twice = next(label for label in named if named.count(label) > 1)
-        raise InvalidInputError(f"{letter}_labels has {twice!r} twice: labels must differ")
-    return named

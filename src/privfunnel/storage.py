@@ -214,17 +214,25 @@ def _unwritable(target: Path, error: OSError) -> InvalidInputError:
 # --- JSON with a schema ---------------------------------------------------------------------------------------------
 
 
-def check_schema(data: Any, schema: str, version: int) -> None:
-    """Raise InvalidInputError unless ``data`` is a JSON object of this schema and a version that can be read."""
+def check_schema(data: Any, schema: str, version: int, oldest: int | None = None) -> None:
+    """Raise InvalidInputError unless ``data`` is a JSON object of this schema and a version that can be read.
+
+    Args:
+        data: What was read.
+        schema: The schema it has to have.
+        version: The newest version that can be read, and the only one unless ``oldest`` is given.
+        oldest: The oldest version that can be read.
+    """
     if not isinstance(data, dict) or data.get("schema") != schema:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         raise InvalidInputError(
             f"not a {schema} file (found {found!r}): give a file written by privfunnel's save"
         )
-    if isinstance(data.get("version"), bool) or data.get("version") != version:  # True == 1
+    readable = range(version if oldest is None else oldest, version + 1)
+    if isinstance(data.get("version"), bool) or data.get("version") not in readable:  # True == 1
         raise InvalidInputError(
-            f"{schema} version {data.get('version')!r} cannot be read (this release reads {version}): "
-            "update privfunnel or write the file again"
+            f"{schema} version {data.get('version')!r} cannot be read (this release reads "
+            f"{' and '.join(map(str, readable))}): update privfunnel or write the file again"
         )
 
 
@@ -258,6 +266,8 @@ class Stored(ABC):
 
     schema: ClassVar[str]
     schema_version: ClassVar[int] = 1
+    #: The oldest version that is still read; None where that is the newest.
+    oldest_version: ClassVar[int | None] = None
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -281,7 +291,7 @@ class Stored(ABC):
         Raises:
             InvalidInputError: It is another kind of file, of a version this release cannot read, or incomplete.
         """
-        check_schema(data, cls.schema, cls.schema_version)
+        check_schema(data, cls.schema, cls.schema_version, cls.oldest_version)
         try:
             yield
         except PrivFunnelError:

@@ -224,7 +224,9 @@ class Counts:
                 f"the problem is too large to solve ({size}): column {worst.name!r} with {worst.n_values} values "
                 f"causes most of it; {_remedy(worst)}, drop it, or raise the limit on memory"
             )
-        return Problem(self.table(), s_labels=self.s_labels, x_labels=self.x_labels)
+        return Problem(
+            self.table(), self.s_labels, self.x_labels, public_columns=self.x_alphabet.column_labels
+        )
 
     def largest_factor(self) -> Column:
         """The public column without which X would have the fewest symbols."""

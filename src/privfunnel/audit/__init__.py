@@ -17,6 +17,7 @@ from privfunnel.audit.beyond import Population
 from privfunnel.audit.designed import mechanism, table
 from privfunnel.audit.estimates import Information, Interval
 from privfunnel.audit.held_out import Guaranteed, guaranteed, holdout
+from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import FileAttack, Further, FurtherColumn
 from privfunnel.audit.population import (
     GuessingBound,
@@ -33,7 +34,7 @@ from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved
 
 __all__ = [
     "LIMITS", "Attack", "Attribute", "Audit", "Draws", "FileAttack", "Further", "FurtherColumn", "Guaranteed",
-    "GuessingBound", "Holdout", "Information", "Interval", "Population", "PopulationBound", "Preserved", "Recount",
-    "Symbol", "guaranteed", "guaranteed_outputs", "holdout", "mechanism", "population_bound", "population_guessing",
-    "population_lift", "population_lower_bound", "release", "table",
+    "GuessingBound", "Holdout", "Information", "Informed", "Interval", "Population", "PopulationBound", "Preserved",
+    "Recount", "Symbol", "guaranteed", "guaranteed_outputs", "holdout", "mechanism", "population_bound",
+    "population_guessing", "population_lift", "population_lower_bound", "release", "table",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from privfunnel.audit.alignment import recount
 from privfunnel.audit.effort import BOOTSTRAP
 from privfunnel.audit.estimates import exact_information, resample
 from privfunnel.audit.findings import split
+from privfunnel.audit.informed import informed
 from privfunnel.audit.intervals import checked_confidence
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
@@ -101,6 +102,7 @@ def table(
         exposures=exposures(counts.s_alphabet, p_sy, counts.n),
         columns=findings.preserved(counts.x_alphabet, p_xy),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(p_sy))),
+        informed=informed(counts.x_alphabet, p_sx, channel),
         population=(
             None
             if checked.same_table

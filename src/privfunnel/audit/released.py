@@ -17,6 +17,7 @@ from privfunnel.audit.alignment import Sample, align, recount
 from privfunnel.audit.effort import Effort, EffortKeywords
 from privfunnel.audit.estimates import Information, information, resample, resampling
 from privfunnel.audit.findings import Resampled, split
+from privfunnel.audit.informed import Informed, informed
 from privfunnel.audit.intervals import checked_confidence
 from privfunnel.audit.kept import Further, further
 from privfunnel.audit.promise import Draws
@@ -125,8 +126,17 @@ def release(
         columns=findings.preserved(counts.x_alphabet, found.kept),
         further=_further(sample, leakage, work, rng),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(found.worst[0]))),
+        informed=_informed(found, counts),
         population=beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling) if fresh_rows else None,
     )
+
+
+def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:
+    """What attackers with knowledge learn, where the channel is known: released rows alone would overstate it."""
+    if found.check is None or not found.check.agrees:
+        return ()
+    p_sx = found.original[0]
+    return informed(counts.x_alphabet, p_sx, found.kept / p_sx.sum(axis=0)[:, None])
 
 
 def _further(

@@ -13,6 +13,7 @@ from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.beyond import Population
 from privfunnel.audit.estimates import Information, Interval
+from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.guessing import Exposure
@@ -25,7 +26,8 @@ LIMITS = (
     "This is not differential privacy: it protects the named private columns under the counted distribution, not the "
     "presence of a row.",
     "Side information that an attacker holds besides the release is outside the guarantee, and so are kept columns; "
-    "what these add is measured where the released file is at hand.",
+    "what these add is measured where the released file is at hand, and what public columns add that are known already "
+    "where the original is.",
     "Two draws for the same rows tell more than one, even where one tells nothing; draw once.",
     "Every row counts as a person of its own: where people have several rows, attackers can combine them, and "
     "intervals and bounds, which take rows as independent, do not hold.",
@@ -159,6 +161,8 @@ class Audit:
         further: What the file's columns besides the release add; None where it has none.
         population: Bounds for the population, from rows that the mechanism was not designed on.
         instead: What dropping and coarsening public columns would keep at no more leakage.
+        informed: Attackers who know one or two public columns, the one who learns most first; where the channel and
+            the table are at hand.
         limits: What this is not.
     """
 
@@ -182,6 +186,7 @@ class Audit:
     further: Further | None = None
     population: Population | None = None
     instead: tuple[Alternative, ...] = ()
+    informed: tuple[Informed, ...] = ()
     limits: tuple[str, ...] = field(default=LIMITS)
 
     @property

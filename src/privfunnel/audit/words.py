@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from privfunnel.audit import beyond
+from privfunnel.audit import beyond, informed
 from privfunnel.measures import to_bits
 
 if TYPE_CHECKING:
@@ -23,7 +23,16 @@ def of_audit(found: Audit) -> list[str]:
     lines = [_guess(attribute) for attribute in found.attributes[:-1] or found.attributes]
     verdict = [_file_verdict(found.further)] if found.further is not None and found.further.leaks else []
     instead = [each.words for each in found.instead]
-    return [*verdict, *lines, *people(found), *_average(found), *instead, *_worst(found), *_checks(found)]
+    return [
+        *verdict,
+        *lines,
+        *people(found),
+        *_average(found),
+        *instead,
+        *_worst(found),
+        *_informed(found),
+        *_checks(found),
+    ]
 
 
 def people(found: Audit) -> list[str]:
@@ -120,6 +129,10 @@ def _worst(found: Audit) -> list[str]:
         f"At worst: no released symbol makes a private value more than {times} as likely as before{among}; {ends}; "
         f"maximal leakage {_bits(whole.maximal_leakage.value)}."
     ]
+
+
+def _informed(found: Audit) -> list[str]:
+    return informed.words(found.informed, _best(found.leakage, found.exact))
 
 
 def _checks(found: Audit) -> list[str]:

@@ -254,8 +254,10 @@ def show(found: Audit) -> None:
     """Print the words first, then the numbers behind them, then what the audit is not."""
     screen = console()
     _say(found.words())
-    for table in (_attributes(found), _exposures(found), _worst_case(found), _symbols(found)):
-        screen.print(table)
+    tables = (_attributes(found), _exposures(found), _worst_case(found), _informed(found), _symbols(found))
+    for table in tables:
+        if table is not None:
+            screen.print(table)
     screen.print("What this is not:")
     for line in found.limits:
         screen.print(f"• {line}", soft_wrap=True)
@@ -303,6 +305,18 @@ def _worst_case(found: Audit) -> Table:
     for each in found.attributes:
         measured = (each.maximal_leakage, each.max_log_lift, each.local_information_privacy)
         table.add_row(each.name, *map(_bits, measured))
+    return table
+
+
+def _informed(found: Audit) -> Table | None:
+    if not found.informed:
+        return None
+    table = _table("Attackers who know public columns already (bits)")
+    table.add_column("knows")
+    for head in ("learns", "of"):
+        table.add_column(head, justify="right")
+    for each in found.informed[:SHOWN_SYMBOLS]:
+        table.add_row(each.columns, f"{BITS.of(each.leakage):.4f}", f"{BITS.of(each.ceiling):.4f}")
     return table
 
 

@@ -55,6 +55,14 @@ class Alphabet:
         return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in self.codes.tolist())
 
     @property
+    def column_labels(self) -> dict[str, list[str]]:
+        """By column, the text of its category in each symbol, different for different categories."""
+        return {
+            column.name: [column.text(code) for code in self.codes[:, j].tolist()]
+            for j, column in enumerate(self.columns)
+        }
+
+    @property
     def values(self) -> list[tuple[Value, ...]]:
         """The values of each symbol, one a column."""
         return [

@@ -54,6 +54,13 @@ class Instance:
     banded: bool = False
     known: tuple[KnownAnswer, ...] = ()
 
+    def public_columns(self, x_labels: tuple[str, ...]) -> dict[str, list[str]]:
+        """The value of each public column in each symbol, read from labels such as ``age=17-31, sex=female``."""
+        if len(self.public) == 1:
+            return {self.public[0]: list(x_labels)}
+        parts = [dict(part.split("=", 1) for part in label.split(", ")) for label in x_labels]
+        return {name: [values[name] for values in parts] for name in self.public}
+
 
 def _synthetic(p_x: tuple[float, float, float]) -> Callable[[Bands | None], Labelled]:
     p_s_given_x = np.array([[0.9, 0.08, 0.4], [0.025, 0.82, 0.05], [0.075, 0.1, 0.55]])

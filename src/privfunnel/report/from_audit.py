@@ -35,6 +35,9 @@ def audit_section(audit: Audit) -> Section:
         (s.label, say.percent(s.share), say.bits(s.information.value), f"× {say.factor(s.lift)}")
         for s in frequent[:SYMBOLS]
     ]
+    knowing = [
+        (each.columns, say.bits(each.leakage), say.bits(each.ceiling)) for each in audit.informed[:SYMBOLS]
+    ]
     heads = ("private", "#leakage", "#guess before", "#after", "#from original", "#trained attacker",
              "#maximal leakage", "#ε, nats")  # fmt: skip
     return Section(
@@ -46,6 +49,17 @@ def audit_section(audit: Audit) -> Section:
                 "The released symbols that tell most.",
                 ("symbol", "#released", "#tells", "#largest lift"),
                 symbols,
+            ),
+            *(
+                [
+                    (
+                        "Attackers who know public columns of their target already: what the release adds for them.",
+                        ("knows", "#learns", "#of"),
+                        knowing,
+                    )
+                ]
+                if knowing
+                else []
             ),
         ],
     )
