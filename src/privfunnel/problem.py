@@ -255,6 +255,12 @@ class Problem(Stored):
         """H(X|S) in nats."""
         return max(self.disclosure_ceiling - self.leakage_ceiling, 0.0)
 
+    @property
+    def rounding(self) -> float:
+        """What H(X), H(S), I(S;X) and their differences may be off by, in nats: sums of terms that are rounded."""
+        digits = math.log2(self.n_s * self.n_x) + 16.0
+        return 4.0 * float(np.finfo(np.float64).eps) * digits * (1.0 + self.disclosure_ceiling)
+
     @cached_property
     def free_disclosure(self) -> float:
         """R₀, the largest disclosure with zero leakage that is found, in nats; :func:`privfunnel.free_disclosure`.
@@ -269,13 +275,16 @@ class Problem(Stored):
         return search_free_disclosure(self)
 
     def lower_bound(self, disclosure: ArrayLike) -> Array:
-        """Closed-form lower bound ``max(0, R − H(X|S)) ≤ L(R)``, vectorised, in nats."""
-        return np.maximum(np.asarray(disclosure, dtype=np.float64) - self.h_x_given_s, 0.0)
+        """Closed-form lower bound ``max(0, R − H(X|S)) ≤ L(R)``, vectorised, in nats; rounded down."""
+        known = np.asarray(disclosure, dtype=np.float64) - self.h_x_given_s
+        return np.maximum(known - self.rounding, 0.0)
 
     def upper_bound(self, disclosure: ArrayLike) -> Array:
-        """Closed-form upper bound ``L(R) ≤ I(S;X) R / H(X)`` (time sharing X and nothing), in nats."""
-        slope = self.leakage_ceiling / self.disclosure_ceiling if self.disclosure_ceiling > 0.0 else 0.0
-        return slope * np.asarray(disclosure, dtype=np.float64)
+        """Closed-form upper bound ``L(R) ≤ I(S;X) R / H(X)`` (time sharing X and nothing), in nats; rounded up."""
+        if self.n_s < 2 or self.n_x < 2:  # there is nothing to tell, or nothing to tell it
+            return np.zeros_like(disclosure, dtype=np.float64)
+        leaked = self.leakage_ceiling + self.rounding
+        return leaked / self.disclosure_ceiling * np.asarray(disclosure, dtype=np.float64)
 
     def evaluate(
         self, channel: ArrayLike | Channel, *, known: Any = None, measure: str = DEFAULT_MEASURE

@@ -349,7 +349,8 @@ def _lower_bound(
     problem: Problem, disclosure: float, lines: Iterable[Line]
 ) -> tuple[float, str, Certificate | None]:
     """The best proved bound on L(R), what proves it, and the certificate where it is one."""
-    at_the_top = disclosure >= problem.disclosure_ceiling - ROUNDING
+    # X itself is the only release that keeps H(X), up to names: its leakage is its bound, without any rounding.
+    at_the_top = disclosure >= problem.disclosure_ceiling
     closed = problem.leakage_ceiling if at_the_top else float(problem.lower_bound(disclosure))
     bound, source, proof = max(closed, 0.0), "closed form" if closed > 0.0 else "zero", None
     for line in lines:
@@ -382,11 +383,12 @@ def meet(lower: float, leakage: float, source: str) -> float:
 
 
 def _most_disclosure(problem: Problem, budget: float, certificate: Certificate | None) -> float:
-    """No channel that leaks at most ``budget`` discloses more than this, in nats."""
-    upper = min(problem.disclosure_ceiling, problem.h_x_given_s + budget)
+    """No channel that leaks at most ``budget`` discloses more than this, in nats; rounded up."""
+    upper = min(problem.disclosure_ceiling, problem.h_x_given_s + budget + problem.rounding)
     if certificate is not None and certificate.slope > 0.0:
         # L(R) ≥ c + μ R and L(R) ≤ budget give R ≤ (budget − c)/μ.
-        upper = min(upper, (budget - certificate.lower_bound(0.0)) / certificate.slope)
+        bought = (budget - certificate.lower_bound(0.0)) / certificate.slope
+        upper = min(upper, bought * (1.0 + problem.rounding) + problem.rounding)
     return float(upper)
 
 

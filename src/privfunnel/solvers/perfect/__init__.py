@@ -13,8 +13,9 @@ from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.options import check_seconds
+from privfunnel.solvers.perfect.equations import PrivateEquations
 from privfunnel.solvers.perfect.large import LISTED_PAIRS, MOST_SEARCHED, Found, by_pairs, by_split
-from privfunnel.solvers.perfect.polytope import PrivateEquations, PrivateMixture, best_private_mixture
+from privfunnel.solvers.perfect.polytope import PrivateMixture, best_private_mixture
 from privfunnel.solvers.posteriors.assembly import align, channel_of_posteriors
 from privfunnel.solvers.posteriors.components import Part, split_problem
 
@@ -33,7 +34,8 @@ class FreeDisclosure:
     Attributes:
         disclosure: R0 in nats.
         channel: A channel with that disclosure and leakage 0, shape (M, N); sparse beyond ten million entries.
-        upper: No channel with leakage 0 discloses more than this, in nats.
+        upper: No channel with leakage 0 discloses more than this, in nats; errors of rounding are in it, which are
+            large where S and X are nearly independent.
         mixtures: The perfectly private posteriors of each component that it is made of; none where
             no posteriors were listed or searched.
     """
@@ -80,13 +82,15 @@ def free_disclosure(
     for part in parts:
         p_x = problem.p_x[part.x] / part.mass
         limits = Limits(max(deadline.left(), LEAST_SECONDS), nodes=nodes)
-        mixtures.append(best_private_mixture(part.p_s_given_x, p_x, rng, limits))
+        mixtures.append(best_private_mixture(part.p_s_given_x, p_x, rng, limits, part.p_sx))
     used = [(part.mass * m.weights, m.posteriors) for part, m in zip(parts, mixtures, strict=True)]
     weights, posteriors = align(parts, used, 0.0)
     channel = channel_of_posteriors(problem, weights, posteriors)
     disclosure = problem.evaluate(channel).disclosure
     slack = sum(part.mass * m.slack for part, m in zip(parts, mixtures, strict=True))
-    upper = min(disclosure + slack, max(problem.h_x_given_s, disclosure))
+    upper = min(
+        disclosure + slack + problem.rounding, max(problem.h_x_given_s + problem.rounding, disclosure)
+    )
     return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, mixtures=tuple(mixtures))
 
 
@@ -99,7 +103,7 @@ def _without_search(problem: Problem) -> Found | None:
         return by_pairs(problem)
     if not huge:
         return None
-    equations = PrivateEquations.of(problem.p_s_given_x, problem.p_x)
+    equations = PrivateEquations.of(problem.p_s_given_x, problem.p_x, problem.p_sx)
     return by_split(problem, equations.rows, equations.goal)
 
 

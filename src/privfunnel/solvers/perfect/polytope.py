@@ -5,7 +5,6 @@ Perfectly private are those that leave p(s) as it is, so that learning Y says no
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from numpy.random import Generator
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy, xlogx
 from privfunnel.solvers.deadline import Deadline, Limits
+from privfunnel.solvers.perfect.equations import PrivateEquations
 from privfunnel.solvers.perfect.splitting import split
 from privfunnel.solvers.posteriors.boxes import Box, fill_chords, propagate, shrink
 from privfunnel.solvers.posteriors.lp import (
@@ -27,10 +27,8 @@ from privfunnel.solvers.posteriors.lp import (
 )
 from privfunnel.solvers.posteriors.points import distinct, sparse_starts
 
-#: Lists of vertices up to this many candidate supports are made outright, so many at a time.
-MOST_SUPPORTS, SUPPORTS_AT_A_TIME = 200_000, 20_000
-#: Supports whose determinant is below this share of the largest that columns of their lengths could have are singular.
-SINGULAR = 1e-12
+#: Lists of vertices up to this many candidate supports are made outright.
+MOST_SUPPORTS = 200_000
 #: Entries and weights within this of 0 are 0, and a solution is exact where it errs by less.
 ZERO = 1e-12
 #: Decimals to which two vertices agree that are the same, and two that branch and bound happens to meet.
@@ -71,73 +69,6 @@ class PrivateMixture:
     entropy: float
     slack: float
     vertices: Array
-
-
-@dataclass(frozen=True, eq=False)
-class PrivateEquations:
-    """The equations of a component's perfectly private posteriors, ``rows @ w = goal``, well scaled.
-
-    ``P w = t`` and Σ w = 1 say that ``(P − t) w = 0``. Where S and X are nearly independent the entries of P − t are
-    tiny beside those of P, so its row space is taken by an orthonormal basis; directions that are 0 up to the
-    rounding of P are left out.
-
-    Attributes:
-        rows: Shape (rank(P), M).
-        goal: Shape (rank(P),).
-    """
-
-    rows: Array
-    goal: Array
-
-    @classmethod
-    def of(cls, p_s_given_x: Array, p_x: Array) -> PrivateEquations:
-        """The equations for ``P w = P p_x``, p_x (M,) being such a posterior itself."""
-        n_s, n_x = p_s_given_x.shape
-        target = p_s_given_x @ p_x
-        _, sizes, basis = np.linalg.svd(p_s_given_x - target[:, None], full_matrices=False)
-        rank = int(np.sum(sizes > 8 * max(n_s, n_x) * np.finfo(float).eps))
-        # p_x solves them exactly: what rounding makes of it, large where P − t is tiny, is taken out of every row.
-        basis = basis[:rank] - np.outer(basis[:rank] @ p_x / (p_x @ p_x), p_x)
-        rows = np.vstack([basis, np.ones((1, n_x))])
-        return cls(rows, np.concatenate([np.zeros(rank), np.ones(1)]))
-
-    @property
-    def n_supports(self) -> int:
-        """Number of candidate supports of a vertex: subsets of rank(P) symbols."""
-        rank, n_x = self.rows.shape
-        return math.comb(n_x, rank)
-
-    def vertices(self) -> Array:
-        """All vertices of ``{w ≥ 0, rows @ w = goal}``, shape (n, M), from every support of rank(P) symbols."""
-        rank, n_x = self.rows.shape
-        sizes = np.linalg.norm(self.rows, axis=0)
-        vertices: dict[bytes, Array] = {}
-        supports = itertools.combinations(range(n_x), rank)
-        while True:
-            chunk = np.array(list(itertools.islice(supports, SUPPORTS_AT_A_TIME)), dtype=np.intp)
-            if chunk.size == 0:
-                break
-            systems = np.moveaxis(self.rows[:, chunk], 0, 1)
-            solid = np.abs(np.linalg.det(systems)) > SINGULAR * np.prod(sizes[chunk], axis=1)
-            chunk, systems = chunk[solid], systems[solid]
-            goals = np.broadcast_to(self.goal, (len(systems), rank))
-            values = np.linalg.solve(systems, goals[..., None])[..., 0]
-            for support, value in zip(chunk, values, strict=True):
-                if value.min() < -ZERO:
-                    continue
-                vertex = np.zeros(n_x)
-                vertex[support] = np.where(value > ZERO, value, 0.0)
-                vertices.setdefault(np.round(vertex, SAME_DECIMALS).tobytes(), vertex)
-        return np.array([self.polish(vertex) for vertex in vertices.values()]).reshape(-1, n_x)
-
-    def polish(self, vertex: Array) -> Array:
-        """The vertex again, with its equations met to rounding: one correction on its own support."""
-        used = vertex > 0.0
-        part = self.rows[:, used]
-        w = vertex[used] + np.linalg.lstsq(part, self.goal - part @ vertex[used], rcond=None)[0]
-        out = np.zeros_like(vertex)
-        out[used] = np.maximum(w, 0.0)
-        return np.asarray(out / out.sum())
 
 
 class MixtureProgram:
@@ -270,7 +201,9 @@ class Polytope:
         lower, upper = box
         rates = -self.columns @ multipliers - prices
         ends = np.minimum(rates * lower - xlogx(lower), rates * upper - xlogx(upper))
-        return rates, float(multipliers @ self.equations.goal + ends.sum())
+        # Each row may be off by its error in every entry, which Σ w = 1 turns into a sum over the rows.
+        off = float(np.abs(multipliers) @ self.equations.errors)
+        return rates, float(multipliers @ self.equations.goal + ends.sum()) - off
 
 
 def _split(box: Box, w: Array, gaps: Array) -> list[Box]:
@@ -286,30 +219,52 @@ def _split(box: Box, w: Array, gaps: Array) -> list[Box]:
     return [Box(lower, left), Box(right, upper)]
 
 
-def best_private_mixture(p_s_given_x: Array, p_x: Array, rng: Generator, limits: Limits) -> PrivateMixture:
+def best_private_mixture(
+    p_s_given_x: Array, p_x: Array, rng: Generator, limits: Limits, p_sx: Array | None = None
+) -> PrivateMixture:
     """The mixture of perfectly private posteriors of one component, of total p_x (M,), with the least entropy.
 
     Lists the vertices where that is affordable, and generates them by column generation otherwise: local search first,
     branch and bound when it finds no more. It starts from a split of p_x into vertices, so that the entropy is at most
     log rank(P) however short the search is.
     """
-    equations = PrivateEquations.of(p_s_given_x, p_x)
+    equations = PrivateEquations.of(p_s_given_x, p_x, p_sx)
     program = MixtureProgram(p_x)
     program.add(p_x[None, :])
     floor = split(equations.rows, equations.goal, p_x)
     try:
         if equations.n_supports <= MOST_SUPPORTS:
-            program.add(equations.vertices())
-            slack = 0.0
+            vertices, errors = equations.vertices()
+            program.add(vertices)
+            value, weights, prices = program.solve()
+            slack = _rounding(vertices, errors, prices)
         else:
             program.add(floor.posteriors.toarray())
             slack = _generate(program, Polytope(equations), rng, limits)
-        value, weights, _ = program.solve()
+            value, weights, _ = program.solve()
         r, posteriors = program.exact_weights(weights)
     except SolverError:  # a table at the edge of double precision: nothing is proved, but p_x can be split
         r, posteriors, slack = floor.weights, floor.posteriors.toarray(), math.inf
         value = float(r @ entropy(posteriors))
     return PrivateMixture(weights=r, posteriors=posteriors, entropy=value, slack=slack, vertices=program.pool)
+
+
+def _rounding(vertices: Array, errors: Array, prices: Array) -> float:
+    """How much more a mixture of the true vertices may gain than the program of the computed ones says, in nats.
+
+    By weak duality it gains no more than the most that one vertex does at the program's ``prices`` (M,), λ·w − H(w). An
+    entry that is off by e changes H by at most −e log e, e ≤ 1/e, because −w log w is concave.
+
+    Args:
+        vertices: As computed, shape (n, M).
+        errors: What each of their entries is off by at most, shape (n, M).
+        prices: λ, shape (M,).
+    """
+    gains = vertices @ prices - entropy(vertices)
+    bounded = np.minimum(errors, np.exp(-1.0))
+    return max(
+        0.0, float(np.max(gains + np.sum(np.abs(prices) * errors - xlogx(bounded), axis=1), initial=0.0))
+    )
 
 
 def _generate(program: MixtureProgram, polytope: Polytope, rng: Generator, limits: Limits) -> float:

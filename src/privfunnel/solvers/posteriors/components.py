@@ -19,12 +19,14 @@ class Part:
 
     Attributes:
         x: Its public symbols, shape (M_c,).
+        p_sx: p(s,x) of these and its private symbols, which sum to the mass, shape (K_c, M_c).
         p_s_given_x: P of these and its private symbols, shape (K_c, M_c).
         columns: Pᵀ, C-contiguous, which the kernels want.
         mass: p(c).
     """
 
     x: NDArray[np.intp]
+    p_sx: Array
     p_s_given_x: Array
     columns: Array
     mass: float
@@ -42,5 +44,6 @@ def split_problem(problem: Problem) -> list[Part]:
         p = np.ascontiguousarray(problem.p_s_given_x[np.ix_(s, x)])
         columns = np.ascontiguousarray(p.T)
         mass = float(problem.p_x[x].sum())
-        parts.append(Part(x=x, p_s_given_x=p, columns=columns, mass=mass))
+        p_sx = problem.p_sx[np.ix_(s, x)]
+        parts.append(Part(x=x, p_sx=p_sx, p_s_given_x=p, columns=columns, mass=mass))
     return parts
