@@ -103,6 +103,31 @@ def f(self, a, *rest, b=1, **options):
     assert parameters(node) == 4
 
 
+def test_no_function_is_too_long() -> None:
+    def check(path: Path, node: Function, lines: list[str]) -> str | None:
+        length = code_lines(node, lines)
+        return f"{length} lines of code" if length > MOST_LINES else None
+
+    assert offenders(check) == []
+
+
+def test_no_function_has_too_many_parameters() -> None:
+    def check(path: Path, node: Function, lines: list[str]) -> str | None:
+        count = parameters(node)
+        return f"{count} parameters" if count > MOST_PARAMETERS and not may_have_many(path, node) else None
+
+    assert offenders(check) == []
+
+
+def test_no_compiled_function_has_too_many_parameters() -> None:
+    def check(path: Path, node: Function, lines: list[str]) -> str | None:
+        count = parameters(node)
+        many = count > MOST_PARAMETERS_COMPILED and is_compiled(node) and path.name != "kernel_fused.py"
+        return f"{count} parameters" if many else None
+
+    assert offenders(check) == []
+
+
 def module_names() -> list[str]:
     walked = pkgutil.walk_packages([str(PACKAGE)], "privfunnel.", onerror=lambda name: None)
     return [info.name for info in walked if not info.name.endswith("__main__")]
@@ -129,3 +154,15 @@ def test_no_solver_hides_behind_an_underscore() -> None:
         if path.name.startswith("_") and path.name != "__init__.py"
     ]
     assert hidden == []
+
+
+def test_the_smallest_number_has_one_home() -> None:
+    homes = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value == 1e-300
+    ]
+    assert len(homes) <= 1, homes

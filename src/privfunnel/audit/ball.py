@@ -29,7 +29,7 @@ from scipy import optimize
 
 from privfunnel import measures
 from privfunnel.audit.intervals import ROUNDING, divergence_cap, larger_root
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 
 #: Rows added to each private symbol, spread over its cells, before the margins that make Q are taken; each choice gives
 #: a bound, and the least is kept.
@@ -75,7 +75,7 @@ def least_information(counts: Array, radius: float) -> float:
     p_s = p_hat.sum(axis=1)
     high, low = divergence_cap(p_s, epsilon), 1.0 - divergence_cap(1.0 - p_s, epsilon)
     ends = -measures.xlogx(np.stack([low, high]))
-    slope = (ends[1] - ends[0]) / np.maximum(high - low, 1e-300)
+    slope = (ends[1] - ends[0]) / np.maximum(high - low, TINY)
     constant = float(np.sum(ends[0] - slope * low))
     best, extreme = 0.0, p_hat
     for _ in range(ROUNDS + 1):
@@ -89,7 +89,7 @@ def least_information(counts: Array, radius: float) -> float:
 def _independent(p: Array) -> Array:
     """p(a) p(s|a) p(y|a) of a table (s, y, a)."""
     p_a = p.sum(axis=(0, 1))
-    return np.asarray(p.sum(axis=1)[:, None, :] * p.sum(axis=0)[None] / np.maximum(p_a, 1e-300))
+    return np.asarray(p.sum(axis=1)[:, None, :] * p.sum(axis=0)[None] / np.maximum(p_a, TINY))
 
 
 def _largest_divergence(p_hat: Array, reference: Array, epsilon: float, cap: Array) -> tuple[float, Array]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit.intervals import ROUNDING, clopper_pearson
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 
 #: Of the error probability: for the intervals of p(s|y); the rest is for those of p(y).
 CONDITIONAL_SHARE = 0.8
@@ -51,7 +51,7 @@ def largest_information(counts: Array, miss: float) -> float:
 def _knapsack(low: Array, high: Array, at_low: Array, at_high: Array) -> Array:
     """The largest sum of chords over low ≤ w ≤ high with Σ w = 1, along the first axis, for each column."""
     width = high - low
-    slope = (at_high - at_low) / np.maximum(width, 1e-300)
+    slope = (at_high - at_low) / np.maximum(width, TINY)
     order = np.argsort(-slope, axis=0)
     width, slope = np.take_along_axis(width, order, 0), np.take_along_axis(slope, order, 0)
     left = np.maximum(1.0 - low.sum(axis=0), 0.0) - (np.cumsum(width, axis=0) - width)

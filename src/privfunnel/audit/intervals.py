@@ -14,7 +14,7 @@ from scipy import special
 
 from privfunnel import measures
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 
 #: Relative room for rounding; the special functions are good to about 1e-13.
 ROUNDING = 1e-9
@@ -110,7 +110,7 @@ def larger_root(excess: Array) -> Array:
     """
     z = 1.0 + np.sqrt(2.0 * excess) + excess
     for _ in range(NEWTON_STEPS):
-        z = z - (z - np.log(z) - 1.0 - excess) * z / np.maximum(z - 1.0, 1e-300)
+        z = z - (z - np.log(z) - 1.0 - excess) * z / np.maximum(z - 1.0, TINY)
     return np.maximum(z, 1.0)
 
 

@@ -46,14 +46,14 @@ def release(
     on: str | None = None,
     order: Order | AnyPath | None = None,
     read: ReadOptions | None = None,
-    read_released: ReadOptions | None = None,
     **effort: Unpack[EffortKeywords],
 ) -> Audit:
     """Audit a released table against its original: the release, and every other column that the file has.
 
     Args:
         original: The table before the release, as for :func:`privfunnel.tables.count`.
-        released: The table after it: symbols, records, or (without a mechanism) any columns.
+        released: The table after it: symbols, records, or (without a mechanism) any columns. A text file is taken to
+            have a header; what is read otherwise is opened with :func:`privfunnel.engines.open_table` first.
         mechanism: The mechanism, if there is one; it brings the columns and bins and has its promise checked.
         private: Names of the private columns; with a mechanism, its own.
         public: Names of the public columns; with a mechanism, its own.
@@ -62,7 +62,6 @@ def release(
         order: The order of a shuffled release, or the order file that was written with it; found by itself where it
             lies beside the released file.
         read: How to read the original, if it is a text file or a workbook; as the design data by default.
-        read_released: How to read the release, if it is one; with a header by default.
         **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``; see
             :class:`~privfunnel.audit.effort.Effort`.
 
@@ -84,7 +83,7 @@ def release(
         bins=roles.bins,
         read=read,
         # A mechanism's own texts come back as they were written, blanks and all.
-        read_released=read_released or ReadOptions(header=True, trim=mechanism is None),
+        read_released=ReadOptions(header=True, trim=mechanism is None),
     )
     rng = np.random.default_rng(work.seed)
     found = _estimates(mechanism, counts, sample, work.bootstrap, rng)

@@ -37,7 +37,7 @@ from collections.abc import Callable
 import numpy as np
 
 from privfunnel.audit.intervals import ROUNDING, binary_divergence
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 
 GRID = 400
 #: From near 0 to 1, closer together towards both ends.
@@ -172,7 +172,7 @@ def _far_ratio(tilt: float, least: float) -> float:
     for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
         corner = np.s_[i : i + rows - 1, j : j + share.shape[1] - 1]
         lost = np.maximum(deficit + slope_w * (share[corner] - w) + slope_q * (mass[corner] - q), 0.0)
-        found = _powered(lost, power) / np.maximum(divergence[corner], 1e-300)
+        found = _powered(lost, power) / np.maximum(divergence[corner], TINY)
         worst = min(worst, float(found.min()))
     return worst * (1.0 - ROUNDING)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privfunnel.engines import Cut
 from privfunnel.engines.cutting import nice
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 
 #: Parts of a bin's width to which a drawn number is rounded: the digits beyond would be noise.
 PARTS = 1000.0
@@ -49,7 +49,7 @@ class Density:
         triangle = np.isnan(slope)
         c = np.where(triangle, 0.0, slope)
         # F(t) = c t² + (1 − c) t = u, solved without cancellation.
-        linear = 2.0 * uniform / ((1.0 - c) + np.sqrt((1.0 - c) ** 2 + 4.0 * c * uniform) + 1e-300)
+        linear = 2.0 * uniform / ((1.0 - c) + np.sqrt((1.0 - c) ** 2 + 4.0 * c * uniform) + TINY)
         part = np.where(triangle, 1.0 - np.sqrt(1.0 - uniform), linear)
         numbers = self.start[codes] + self.length[codes] * part
         step = np.where(self.whole, 1.0, self.step[codes])
