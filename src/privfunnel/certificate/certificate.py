@@ -22,8 +22,14 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
+#: Roundings that :func:`combine` allows for, in units of its terms' size: exponentials, their sum, one logarithm.
+_COMBINING = 8.0
+#: Roundings that the line allows for besides one for each symbol: products, entropies, and the sum of the four parts.
+_ADDING = 16
+#: Nats by which a new certificate claims less than it proves: another machine's logarithms may round otherwise.
+_RESERVE = 1e-13
 
-#: Columns whose entries agree to this share are one class: the margin of :func:`rivalry` is a hundred times as wide.
+#: Columns whose entries agree to this share are one class: the margin of :func:`.rivalry` is a hundred times as wide.
 ONE_CLASS = 1e-12
 
 
@@ -44,7 +50,7 @@ def combine(claims: Sequence[float], slope: float) -> float:
     if slope >= 1.0 or f.size == 1:
         return least
     spread = (1.0 - slope) * float(np.log(np.sum(np.exp(-(f - least) / (1.0 - slope)))))
-    return least - spread - 8.0 * _EPS * (abs(least) + spread + 1.0)
+    return least - spread - _COMBINING * _EPS * (abs(least) + spread + 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,7 +105,7 @@ class Certificate:
             fingerprint=problem.fingerprint, prices=np.array(prices), slope=float(slope), value=value,
             intercept=0.0, proofs=tuple(proofs), coarsening=coarsening, cells=cells,
         )  # fmt: skip
-        return replace(made, intercept=made._line(problem) - 1e-13)
+        return replace(made, intercept=made._line(problem) - _RESERVE)
 
     def on_members(self, problem: Problem, cells: NDArray[np.int32]) -> Certificate:
         """This certificate of a table of classes for ``problem``, whose symbol x belongs to class ``cells[x]``."""
@@ -182,7 +188,9 @@ class Certificate:
         h_s, h_x = float(measures.entropy(p_s)), problem.disclosure_ceiling
         paid = float(self.prices @ problem.p_x)
         size = h_s + self.slope * h_x + float(np.abs(self.prices) @ problem.p_x) + abs(self.value) + 1.0
-        return h_s + paid - self.slope * h_x + self.value - (problem.n_x + problem.n_s + 16) * _EPS * size
+        return (
+            h_s + paid - self.slope * h_x + self.value - (problem.n_x + problem.n_s + _ADDING) * _EPS * size
+        )
 
     def _check_shapes(self, problem: Problem) -> None:
         numbers = np.array([self.slope, self.value, self.intercept])

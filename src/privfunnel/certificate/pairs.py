@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
 
@@ -271,7 +272,7 @@ def check_pairs(columns: Array, prices: Array, slope: float, proof: PairsProof, 
             or proof.outer.shape != proof.inner.shape
         ):
             raise CertificateError(f"the certificate's crossings are not those of {n} classes: it is damaged")
-    if columns.shape[0] != 2 or not slope > 0.0 or not abs(proof.claim) < 1e6:
+    if columns.shape[0] != 2 or not slope > 0.0 or not abs(proof.claim) < LARGEST:
         raise CertificateError(
             "a proof by pairs needs two private symbols, a slope above 0 and a claim: it is damaged"
         )

@@ -23,8 +23,9 @@ from privfunnel.measures import Array
 from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import plogp
 
-#: Newton steps inside the bracket at most; bisection alone would need some sixty.
-ROOT_STEPS = 100
+#: Newton steps inside the bracket at most (bisection alone would need some sixty), and the change of the log odds at
+#: which they end.
+ROOT_STEPS, ROOT_CHANGE = 100, 1e-15
 #: Stands for "no tight posterior on this pair at that price".
 NONE = 1e300
 #: Log odds beyond which nothing matters any more, and the weight that belongs to it.
@@ -136,7 +137,7 @@ def odds_from_below(pair: Pair, price: float, slope: float, guess: float) -> flo
         new = odds - excess / rise if rise > 0.0 else high
         if not low < new < high:
             new = 0.5 * (low + high)
-        if abs(new - odds) <= 1e-15 or new in (low, high):
+        if abs(new - odds) <= ROOT_CHANGE or new in (low, high):
             return float(new)
         odds = new
     return float(odds)

@@ -13,6 +13,7 @@ from privfunnel import measures
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Point
+from privfunnel.solution import FEASIBILITY
 from privfunnel.solvers.binary.expansion import class_release, expand
 from privfunnel.solvers.binary.frontier import Classes
 from privfunnel.solvers.binary.pairing import PairRelease, join
@@ -221,7 +222,7 @@ def solve_binary(p_sx: ArrayLike, disclosure: float, *, gap: float = 1e-12) -> B
     table = binary_table(p_sx)
     curve = ClassCurve(table)
     h_x = float(measures.entropy(table.p_x))
-    if not disclosure <= h_x + 1e-9:
+    if not disclosure <= h_x + FEASIBILITY:
         raise InvalidInputError(
             f"disclosure = {disclosure!r} nats is more than H(X) = {h_x:.9g}: ask for at most that"
         )

@@ -42,7 +42,9 @@ UNITS = 8.0
 LOWERED = 2e-13
 #: Doublings of the amount by which a price is lowered until its proof holds.
 RETRIES = 60
-ROOT_STEPS = 60
+#: Newton steps towards the least F of a pair at most, the change of the log odds (as a share of 1 + their size) at
+#: which they end, and how near to an end of the range they count as that end.
+ROOT_STEPS, ROOT_CHANGE, AT_AN_END = 60, 1e-13, 1e-12
 #: Pairs bounded one by one at most, for each class, before the check gives up.
 MOST_PAIRS = 200
 
@@ -88,12 +90,12 @@ def stationary(pair: Pair, price_b: float, price_a: float, slope: float) -> floa
         new = odds - rise / bend if bend > 0.0 else 0.5 * (low + high)
         if not low < new < high:
             new = 0.5 * (low + high)
-        if abs(new - odds) <= 1e-13 * (1.0 + abs(odds)):
+        if abs(new - odds) <= ROOT_CHANGE * (1.0 + abs(odds)):
             break
         odds = new
-    if odds - first <= 1e-12 * (1.0 + abs(first)):
+    if odds - first <= AT_AN_END * (1.0 + abs(first)):
         odds = first
-    if last - odds <= 1e-12 * (1.0 + abs(last)):
+    if last - odds <= AT_AN_END * (1.0 + abs(last)):
         odds = last
     return float(odds)
 

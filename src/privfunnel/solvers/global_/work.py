@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.errors import CertificateError
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
+from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.global_.coarsening import coarse_lines
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 FREE_SHARE = 0.2
 #: Points of a trace, spread over it, that fill the pool before the first one is proved, and rounds for each.
 WARM_POINTS, WARM_ROUNDS = 10, 2
-#: From this close to H(X) on, in nats, X itself is the answer; up to this much beyond R0 perfect privacy is.
-TOP, BOTTOM = 1e-9, 1e-12
+#: Up to this much beyond R0, in nats, perfect privacy is the answer.
+AT_R0 = 1e-12
 #: Coarser tables are tried where the search left more than this share of the value and so many gaps,
 HOPELESS_SHARE, HOPELESS_GAPS = 0.01, 10.0
 #: each with this share of a point's time and so many boxes, to so many gaps.
@@ -96,16 +95,14 @@ class Work:
                 self.search.improve(disclosure, rounds=WARM_ROUNDS, threshold=-self.options.gap)
 
     def _open(self, disclosure: float) -> bool:
-        """Whether neither end of the curve nor perfect privacy answers for this disclosure."""
-        return self.free.disclosure + BOTTOM < disclosure < self.problem.disclosure_ceiling - TOP
+        """Whether perfect privacy does not answer for this disclosure."""
+        return disclosure > self.free.disclosure + AT_R0
 
     def answer(self, disclosure: float) -> Answer:
         """The answer for one disclosure."""
         started = time.perf_counter()
         before = self.search.nodes
-        if disclosure >= self.problem.disclosure_ceiling - TOP:
-            answer = Answer(channel=channels.identity(self.problem.n_x), status=Status.OPTIMAL)
-        elif not self._open(disclosure):
+        if not self._open(disclosure):
             channel = share_down(self.problem, self.free.channel, disclosure)
             answer = Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
         else:
@@ -175,7 +172,7 @@ class Work:
         """Newton's method on the convex L(R) = budget: each point is closed, its slope leads to the next."""
         started = time.perf_counter()
         gap = self.options.gap
-        low, high = self.free.disclosure, self.problem.disclosure_ceiling - TOP
+        low, high = self.free.disclosure, self.problem.disclosure_ceiling - FEASIBILITY
         channel = self.free.channel
         guess = min(high, max(low, self.problem.h_x_given_s + budget))
         status = Status.OPTIMAL

@@ -21,6 +21,8 @@ from privfunnel.solvers.merging.partitions import channel_of, disclosed, leaked
 
 # Rounding of a difference of entropies: a merge may use up the slack to the asked disclosure to this many nats.
 _SLACK = 1e-12
+# Merges whose gains differ by less are tied: the one that loses less disclosure is taken.
+_TIED = 1e-15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ def merge_path(p_sx: Array, disclosure: float) -> Iterator[NDArray[np.int64]]:
         if not feasible.any():
             return
         best = np.where(feasible, gain, -np.inf)
-        tied = best >= best.max() - 1e-15
+        tied = best >= best.max() - _TIED
         i, j = divmod(int(np.argmin(np.where(tied, loss, np.inf))), n_x)
         current -= float(loss[i, j])
         labels[labels == j] = i
