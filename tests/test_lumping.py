@@ -155,7 +155,8 @@ def test_a_curve_of_classes_goes_to_a_file_and_back(tmp_path: Path) -> None:
     again = pf.Curve.load(tmp_path / "curve.json")
     between = 0.61 * problem.disclosure_ceiling
     assert again.at(between).leakage == pytest.approx(curve.at(between).leakage, abs=1e-12)
-    assert again.leakage == pytest.approx(curve.leakage, abs=0.0)
+    # Rows of channels are made to sum to 1 once more on reading.
+    assert again.leakage == pytest.approx(curve.leakage, abs=1e-15)
     save_bundle(tmp_path / "proofs.npz", curve.certificates)
     for proof in load_bundle(tmp_path / "proofs.npz"):
         proof.verify(problem)

@@ -25,6 +25,16 @@ def identity(n_x: int) -> Any:
     return np.eye(n_x) if n_x * n_x <= DENSE_ENTRIES else sparse.csc_array(sparse.eye_array(n_x))
 
 
+def is_sparse(channel: Any) -> bool:
+    """Whether a table is a SciPy sparse one."""
+    return bool(sparse.issparse(channel))
+
+
+def entries_of(channel: Any) -> Array:
+    """The values that a table holds, in any order: all of an array, those that are stored of a sparse one."""
+    return np.asarray(channel.data if sparse.issparse(channel) else channel)  # type: ignore[attr-defined]
+
+
 def as_held(channel: Any) -> Any:
     """A sparse channel as it is held and handed on: an array up to :data:`DENSE_ENTRIES` entries."""
     small = channel.shape[0] * channel.shape[1] <= DENSE_ENTRIES

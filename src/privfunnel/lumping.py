@@ -5,30 +5,25 @@ term is at most H(X|T). (≤) Take an optimal Y_T for T. For every class draw a 
 everything else, except that the true class has V(T) = X. Releasing (Y_T, V) leaks I(S;Y_T), because V is independent
 of (S, T, Y_T), and leaves H(X|Y) = H(T|Y_T).
 
-Only the members of classes that an output y can come from have to be released with it. Their joint distribution is
-free as long as each V(t) has the distribution p(x|t): here it is the north-west-corner coupling, which lays the
-members of every class side by side on [0, 1] in a fixed order. A released symbol is then a short list of candidate
-public symbols, one for each class of y, and the channel is sparse: at most Σ|class| − k + 1 symbols for an output with
-k classes, and k entries in each of their columns.
+Only the members of classes that an output y can come from have to be released with it, and their joint distribution
+is free as long as p(t|y) stays what it is: here it is the fixed staircase of :mod:`privfunnel.coupling`. A released
+symbol is then a short list of candidate public symbols, one for each class of y, and the channel is sparse.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privfunnel.channels import as_held, from_stored, to_stored
+from privfunnel.coupling import Coupled, Index, couple
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Point, Problem
-
-Index = NDArray[np.intp]
 
 #: Probabilities p(s|x) whose logarithms agree to this are equal: far above their rounding, far below any effect.
 EQUAL = 1e-12
@@ -100,57 +95,13 @@ class Lumping:
         """The disclosure of the classes, in nats, that goes with ``disclosure`` nats of X."""
         return min(max(disclosure - self.h_within, 0.0), self.lumped.disclosure_ceiling)
 
-    def lift(self, channel: Channel) -> sparse.csc_array:
+    def lift(self, channel: Channel) -> Any:
         """The channel of X, sparse (M, N), made of a channel p(y|t) of the classes, (C, N_T).
 
         The leakage is the same, the disclosure larger by H(X|T). Columns come in the order of the class channel's
-        outputs, those of one output in the order of its coupling.
+        outputs; see :func:`~privfunnel.coupling.couple`.
         """
-        columns = sparse.csc_array(channel)
-        columns.eliminate_zeros()
-        columns.sort_indices()
-        ends = columns.indptr
-        parts = [
-            self._coupled(columns.indices[start:end].astype(np.intp), columns.data[start:end])
-            for start, end in pairwise(ends)
-            if end > start
-        ]
-        offsets = np.cumsum([0, *(size for _, _, _, size in parts)])
-        rows = np.concatenate([rows for rows, _, _, _ in parts])
-        outputs = np.concatenate(
-            [cells + offset for (_, cells, _, _), offset in zip(parts, offsets, strict=False)]
-        )
-        values = np.concatenate([values for _, _, values, _ in parts])
-        lifted = sparse.csc_array((values, (rows, outputs)), shape=(self.problem.n_x, int(offsets[-1])))
-        return sparse.csc_array(sparse.diags_array(1.0 / lifted.sum(axis=1)) @ lifted)
-
-    @cached_property
-    def _members(self) -> tuple[Index, Index, Array]:
-        """Symbols sorted by class (M,), where each class begins (C + 1,), and where each member ends on [0, 1] (M,)."""
-        order = np.argsort(self.classes, kind="stable")
-        start = np.searchsorted(self.classes[order], np.arange(self.n_classes + 1))
-        mass = np.cumsum(self.p_x_given_class[order])
-        before = np.concatenate([[0.0], mass])[start[:-1]]
-        ends = mass - np.repeat(before, np.diff(start))
-        ends[start[1:] - 1] = 1.0
-        return order, start, ends
-
-    def _coupled(self, used: Index, p_y_given_class: Array) -> tuple[Index, Index, Array, int]:
-        """Rows, cells and probabilities of one output, from the k classes it uses and their p(y|t), both (k,).
-
-        The last number is how many cells its coupling has.
-        """
-        order, start, ends = self._members
-        places = np.concatenate([np.arange(start[t], start[t + 1]) for t in used])
-        grid = np.unique(ends[places])
-        length = np.diff(grid, prepend=0.0)
-        rows, cells, values = [], [], []
-        for t, p_y in zip(used, p_y_given_class, strict=True):
-            own = start[t] + np.searchsorted(ends[start[t] : start[t + 1]], grid)
-            rows.append(order[own])
-            cells.append(np.arange(grid.size))
-            values.append(p_y * length / self.p_x_given_class[order[own]])
-        return np.concatenate(rows), np.concatenate(cells), np.concatenate(values), int(grid.size)
+        return couple(self.classes, self.problem.p_x, channel).channel
 
 
 def lump(problem: Problem) -> Lumping:
@@ -223,19 +174,25 @@ class ClassChannel:
     @cached_property
     def table(self) -> Channel:
         """p(y|x), shape (M, N): dense up to ten million entries, a SciPy sparse array beyond."""
-        if self.share <= 0.0:
-            return np.ones((self.lumping.problem.n_x, 1))
-        lifted = self.lumping.lift(self.channel)
-        if self.share < 1.0:
-            nothing = sparse.csc_array(np.full((lifted.shape[0], 1), 1.0 - self.share))
-            lifted = sparse.csc_array(sparse.hstack([self.share * lifted, nothing]))
-        return as_held(lifted)
+        return as_held(self.coupled.channel)
+
+    @cached_property
+    def coupled(self) -> Coupled:
+        """The same sparse whatever its size, with the output of the classes that each of its outputs belongs to."""
+        return couple(self.lumping.classes, self.lumping.problem.p_x, self.channel, self.share)
+
+    @property
+    def p_s_given_y(self) -> Array:
+        """p(s|y) of each output of the classes and, last, of the one that says nothing; shape (K, N_T + 1)."""
+        lumped = self.lumping.lumped
+        told, p_y = np.asarray(lumped.p_sx @ self.channel), np.asarray(lumped.p_x @ self.channel)
+        used = np.divide(told, p_y, out=np.zeros_like(told), where=p_y > 0.0)
+        return np.concatenate([used, lumped.p_s[:, None]], axis=1)
 
     @property
     def most_outputs(self) -> int:
         """At least as many outputs as :attr:`table` has, counted without making it."""
-        sizes = np.bincount(self.lumping.classes)
-        return int(sizes @ np.asarray((self.channel > 0.0).sum(axis=1))) + 1
+        return self.lumping.problem.n_x + int(self.channel.shape[1]) + 1
 
     def evaluate(self) -> Point:
         """Disclosure and leakage in nats.

@@ -16,15 +16,20 @@ from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from privfunnel import measures
 from privfunnel._version import __version__
+from privfunnel.channelfiles import Classes, codes, is_number, read_channel, stored_channel
+from privfunnel.channels import entries_of, is_sparse
 from privfunnel.checks import is_whole
 from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import Guess, best_guesses
+from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
+from privfunnel.problem import Channel
 from privfunnel.solution import Solution
 from privfunnel.storage import Stored
 from privfunnel.tables import Counts
@@ -46,26 +51,31 @@ class Mechanism(Stored):
 
     Attributes:
         s_alphabet: The K private symbols, ``x_alphabet`` the M public ones: columns, categories and bins.
-        channel: p(y|x), shape (M, N).
+        channel: p(y|x), shape (M, N): an array, or a SciPy sparse array where M·N exceeds ten million.
         p_x: p(x), shape (M,).
         p_s_given_y: p(s|y), shape (K, N).
         promise: Disclosure, leakage, proved lower bound, what was asked, ceilings; see ``PROMISES``.
         guesses: Guessing accuracy a private attribute, and for all together, at design.
         provenance: Version, fingerprints of the design data, rows, persons where they were named, solver and seed.
         read: How the design data was read, so that a release or an audit of the same file need not be told again.
+        classes: The classes that a sparse channel was made of, where it was.
     """
 
     schema: ClassVar[str] = "privfunnel/mechanism"
+    #: Version 1 holds the entries of an array, version 2 those of a sparse channel or its classes.
+    schema_version: ClassVar[int] = 2
+    oldest_version: ClassVar[int | None] = 1
 
     s_alphabet: Alphabet
     x_alphabet: Alphabet
-    channel: Array
+    channel: Channel
     p_x: Array
     p_s_given_y: Array
     promise: Mapping[str, Any]
     guesses: tuple[Guess, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     read: ReadOptions = field(default_factory=ReadOptions)
+    classes: Classes | None = None
 
     @classmethod
     def from_solution(cls, counts: Counts, solution: Solution) -> Mechanism:
@@ -79,7 +89,12 @@ class Mechanism(Stored):
         # Compared bit by bit: labels alone may be equal in tables whose counts are not.
         if problem.p_sx.shape != table.shape or not np.array_equal(problem.p_sx, table / table.sum()):
             raise InvalidInputError("the solution belongs to another table: solve counts.problem() first")
-        summary = solution.summary()
+        summary, mapping = solution.summary(), solution.mapping
+        classes, told = None, None
+        if isinstance(mapping, ClassChannel) and is_sparse(mapping.table):
+            outputs = mapping.coupled.outputs
+            classes = Classes(mapping.lumping.classes, mapping.channel, mapping.share, outputs)
+            told = mapping.p_s_given_y[:, outputs]
         ceilings = {
             "disclosure_ceiling": problem.disclosure_ceiling,
             "leakage_ceiling": problem.leakage_ceiling,
@@ -89,7 +104,7 @@ class Mechanism(Stored):
             x_alphabet=counts.x_alphabet,
             channel=solution.channel,
             p_x=problem.p_x,
-            p_s_given_y=solution.p_s_given_y,
+            p_s_given_y=solution.p_s_given_y if told is None else told,
             promise={name: value for name, value in (summary | ceilings).items() if name in PROMISES},
             guesses=best_guesses(counts.s_alphabet, problem.p_sx, solution.channel),
             provenance={
@@ -102,6 +117,7 @@ class Mechanism(Stored):
                 "seed": solution.seed,
             },
             read=counts.read or ReadOptions(),
+            classes=classes,
         )
 
     @property
@@ -191,10 +207,29 @@ class Mechanism(Stored):
         """p(y), shape (N,)."""
         return np.asarray(self.p_x @ self.channel)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether the channel is held by its entries above 0 alone."""
+        return is_sparse(self.channel)
+
+    @property
+    def large(self) -> bool:
+        """Whether the file is too large to be read by people."""
+        return self.sparse
+
+    @property
+    def p_xy(self) -> Channel:
+        """p(x, y), shape (M, N), as dense as the channel."""
+        if self.sparse:
+            return sparse.csc_array(self.channel.multiply(self.p_x[:, None]))
+        return np.asarray(self.channel * self.p_x[:, None])
+
     @cached_property
-    def p_x_given_y(self) -> Array:
-        """p(x|y), shape (M, N); the column of a symbol that never occurs is 0."""
-        p_xy = self.channel * self.p_x[:, None]
+    def p_x_given_y(self) -> Channel:
+        """p(x|y), shape (M, N), as dense as the channel; the column of a symbol that never occurs is 0."""
+        p_xy = self.p_xy
+        if self.sparse:
+            return sparse.csc_array(p_xy.multiply(1.0 / np.where(self.p_y > 0.0, self.p_y, 1.0)))
         return np.divide(p_xy, self.p_y, out=np.zeros_like(p_xy), where=self.p_y > 0.0)
 
     @property
@@ -221,16 +256,15 @@ class Mechanism(Stored):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; the channel as its nonzero entries.
+        """JSON-ready; the channel as its nonzero entries, or by its classes.
 
         Raises:
             InvalidInputError: A column has an infinite value, which JSON cannot hold.
         """
         _check_values((*self.private, *self.public))
-        # Most of a good channel is zeros; the others are written as they are, so that reading gives the same bits.
-        rows, columns = np.nonzero(self.channel)
         return {
             **self.heading(),
+            "version": self.schema_version if self.sparse else 1,
             "units": "nats",
             "promise": dict(self.promise),
             "guesses": [{name: getattr(guess, name) for name in GUESSES} for guess in self.guesses],
@@ -241,13 +275,7 @@ class Mechanism(Stored):
             "s_codes": self.s_codes.tolist(),
             "x_codes": self.x_codes.tolist(),
             "p_x": self.p_x.tolist(),
-            "p_s_given_y": self.p_s_given_y.tolist(),
-            "channel": {
-                "shape": list(self.channel.shape),
-                "x": rows.tolist(),
-                "y": columns.tolist(),
-                "p": self.channel[rows, columns].tolist(),
-            },
+            **stored_channel(self.channel, self.p_s_given_y, self.classes),
         }
 
     @classmethod
@@ -261,20 +289,20 @@ class Mechanism(Stored):
             private, public = (
                 tuple(Column.from_dict(column) for column in data[role]) for role in ("private", "public")
             )
-            x_codes = _codes(data["x_codes"])
-            p_s_given_y = np.asarray(data["p_s_given_y"], dtype=np.float64)
-            if p_s_given_y.ndim != 2:
-                raise InvalidInputError("p_s_given_y of the mechanism is no table: the file was changed")
+            x_codes = codes(data["x_codes"])
+            p_x = np.asarray(data["p_x"], dtype=np.float64)
+            channel, p_s_given_y, classes = read_channel(data, p_x, len(x_codes))
             found = cls(
-                s_alphabet=Alphabet(private, _codes(data["s_codes"])),
+                s_alphabet=Alphabet(private, codes(data["s_codes"])),
                 x_alphabet=Alphabet(public, x_codes),
-                channel=_dense(data["channel"], (len(x_codes), p_s_given_y.shape[1])),
-                p_x=np.asarray(data["p_x"], dtype=np.float64),
+                channel=channel,
+                p_x=p_x,
                 p_s_given_y=p_s_given_y,
                 promise={name: data["promise"][name] for name in PROMISES},
                 guesses=tuple(_guess(**guess) for guess in data["guesses"]),
                 provenance=dict(data["provenance"]),
                 read=ReadOptions.from_dict(data.get("read", {})),
+                classes=classes,
             )
             found._check()
             return found
@@ -321,13 +349,13 @@ class Mechanism(Stored):
             for name in ("before", "after", "original")
         }
         for name, value in finite.items():
-            if not _is_number(value) or not math.isfinite(value):
+            if not is_number(value) or not math.isfinite(value):
                 yield f"the {name} of the mechanism is {value!r}, no finite number"
         for name in ("disclosure", "leakage"):  # their values are recomputed later
-            if not _is_number(self.promise[name]):
+            if not is_number(self.promise[name]):
                 yield f"the mechanism claims {name} {self.promise[name]!r}, no number"
         rows = self.provenance.get("rows", 1)
-        if not _is_number(rows) or not 0 < rows < math.inf:
+        if not is_number(rows) or not 0 < rows < math.inf:
             yield f"the mechanism's number of rows is {rows!r}"
 
     def _wrong_shapes(self) -> Iterator[str]:
@@ -355,13 +383,14 @@ class Mechanism(Stored):
         }
         for name, total in sums.items():
             array = getattr(self, name)
+            array = entries_of(array)
             if not np.isfinite(array).all() or (array < 0.0).any() or np.abs(total - 1.0).max() > AGREEMENT:
                 yield f"{name} of the mechanism holds no probabilities"
 
     def _wrong_claims(self) -> Iterator[str]:
         """The promise is recomputed from the channel; only the lower bound cannot be, without its certificate."""
         found = {
-            "disclosure": float(measures.mutual_information(self.channel * self.p_x[:, None])),
+            "disclosure": float(measures.mutual_information(self.p_xy)),
             "leakage": float(measures.mutual_information(self.p_sy)),
         }
         for name, value in found.items():
@@ -384,35 +413,6 @@ def symbol_names(number: int) -> tuple[str, ...]:
 def _guess(attribute: str, before: float, after: float, original: float) -> Guess:
     """A guess from a file; the parameters are its keys, so that a key too many is told."""
     return Guess(attribute, before, after, original)
-
-
-def _codes(values: Any) -> Codes:
-    codes = np.asarray(values)
-    # 0.5 and true would be rounded to some symbol without a word.
-    if codes.size and codes.dtype.kind != "i":
-        raise InvalidInputError("the mechanism's symbols are not whole numbers: the file was changed")
-    return codes.astype(np.int64)
-
-
-def _dense(data: Mapping[str, Any], shape: tuple[int, int]) -> Array:
-    """The channel from its nonzero entries; the shape is known from the labels, before memory is asked for."""
-    if list(data["shape"]) != list(shape):
-        raise InvalidInputError(
-            f"channel of the mechanism has the shape {data['shape']!r}, its symbols need {list(shape)}: "
-            "the file was changed"
-        )
-    x, y = _codes(data["x"]), _codes(data["y"])
-    # NumPy counts negative positions from the end.
-    if (x < 0).any() or (y < 0).any():
-        raise InvalidInputError("channel of the mechanism has negative positions: the file was changed")
-    channel = np.zeros(shape)
-    channel[x, y] = data["p"]
-    return channel
-
-
-def _is_number(value: Any) -> bool:
-    # JSON's true is an int to Python.
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_values(columns: Iterable[Column]) -> None:

@@ -236,9 +236,9 @@ def check_schema(data: Any, schema: str, version: int, oldest: int | None = None
         )
 
 
-def write_json(path: AnyPath, data: Any, *, mode: int = SHARED) -> None:
+def write_json(path: AnyPath, data: Any, *, mode: int = SHARED, indent: int | None = 1) -> None:
     """Write JSON, whole or not at all."""
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n", mode=mode)
+    write_text(path, json.dumps(data, indent=indent, allow_nan=False) + "\n", mode=mode)
 
 
 def read_json(path: AnyPath) -> Any:
@@ -305,7 +305,12 @@ class Stored(ABC):
 
     def save(self, path: AnyPath) -> None:
         """Write it as JSON, whole or not at all, for the user alone: its exact numbers are those of the table."""
-        write_json(path, self.to_dict(), mode=PRIVATE)
+        write_json(path, self.to_dict(), mode=PRIVATE, indent=None if self.large else 1)
+
+    @property
+    def large(self) -> bool:
+        """Whether the file is too large to be read by people, and has no line breaks."""
+        return False
 
     @classmethod
     def load(cls, path: AnyPath) -> Self:

@@ -190,8 +190,7 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     )
     if form == "records":
         # X → Y → X': the second draw keeps less of X than Y does, and leaks no more.
-        p_xy = mechanism.channel * mechanism.p_x[:, None]
-        kept = to_bits(float(mutual_information((p_xy / p_xy.sum(axis=0)) @ p_xy.T)))
+        kept = to_bits(float(mutual_information(mechanism.p_x_given_y @ mechanism.p_xy.T)))
         click.echo(
             f"Records drawn anew from the symbols keep {kept:.4f} of these bits; release symbols and their codebook to "
             "keep all of them."

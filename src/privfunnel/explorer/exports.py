@@ -10,6 +10,7 @@ from typing import Any
 
 from privfunnel import audit
 from privfunnel.certificate import save_bundle
+from privfunnel.channels import entries_of
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import reading, recipes, release_files
@@ -119,4 +120,4 @@ def _key(setting: Setting, mechanism: Mechanism) -> str:
     """Return what tells a release from others: equal channels on other columns or bins are other releases."""
     bins = [setting.bins.get(column) for column in setting.public]
     said = repr((setting.public, bins, mechanism.channel.shape))
-    return hashlib.sha256(said.encode() + mechanism.channel.tobytes()).hexdigest()[:16]
+    return hashlib.sha256(said.encode() + entries_of(mechanism.channel).tobytes()).hexdigest()[:16]

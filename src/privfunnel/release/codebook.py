@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from privfunnel.channels import is_sparse
 from privfunnel.engines import Cut
 from privfunnel.engines.bins import OTHER
 from privfunnel.engines.cutting import rounded
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
-from privfunnel.publication import DIGITS, FINEST_PRIVATE, Policy, Written
+from privfunnel.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
 from privfunnel.release.output import written_columns
 
 SCHEMA = "privfunnel/codebook"
@@ -48,16 +50,18 @@ def to_dict(mechanism: Mechanism, policy: Policy | None = None) -> dict[str, Any
     s_labels, s_of = _grouped(mechanism.s_labels, policy.listed(p_s, rows))
     step = policy.step(rows)
     symbols = []
-    for j, label in enumerate(mechanism.y_labels):
+    p_x_given_y, p_s_given_y = x_of @ mechanism.p_x_given_y, s_of @ mechanism.p_s_given_y
+    p_x_given_y = p_x_given_y.tocsc() if mechanism.sparse else p_x_given_y
+    for j in _listed(mechanism, policy):
         own = rows * float(mechanism.p_y[j])
         x_step, s_step = policy.step(own), policy.step(own, FINEST_PRIVATE)
         symbols.append(
             {
-                "symbol": label,
+                "symbol": mechanism.y_labels[j],
                 "p_y": None if step is None else rounded(float(mechanism.p_y[j]), step),
-                "p_x_given_y": _rounded(x_labels, x_of @ mechanism.p_x_given_y[:, j], x_step),
+                "p_x_given_y": _rounded(x_labels, _column(p_x_given_y, j), x_step),
                 "p_x_given_y_step": x_step,
-                "p_s_given_y": _rounded(s_labels, s_of @ mechanism.p_s_given_y[:, j], s_step),
+                "p_s_given_y": _rounded(s_labels, p_s_given_y[:, j], s_step),
                 "p_s_given_y_step": s_step,
             }
         )
@@ -73,8 +77,27 @@ def to_dict(mechanism: Mechanism, policy: Policy | None = None) -> dict[str, Any
         "promise": policy.promise(mechanism.promise, rows),
         "provenance": policy.provenance(mechanism.provenance),
         "p_y_step": step,
+        **({"unlisted": _unlisted(mechanism, symbols, policy)} if mechanism.sparse else {}),
         "symbols": symbols,
     }
+
+
+def _listed(mechanism: Mechanism, policy: Policy) -> list[int]:
+    """The symbols that are listed: all of them, or those of a large mechanism of which something can be said."""
+    if not mechanism.sparse:
+        return list(range(mechanism.n_y))
+    return np.flatnonzero(mechanism.rows * mechanism.p_y >= policy.threshold / STEPS[-1]).tolist()
+
+
+def _column(table: Any, j: int) -> Array:
+    """One column of a table, dense or sparse."""
+    return np.asarray(table[:, [j]].toarray())[:, 0] if is_sparse(table) else np.asarray(table[:, j])
+
+
+def _unlisted(mechanism: Mechanism, symbols: list[dict[str, Any]], policy: Policy) -> str:
+    """How many symbols have too few rows for anything to be said of them."""
+    left = mechanism.n_y - len(symbols)
+    return f"{policy.about(left)} symbols of too few rows: nothing is said of them"
 
 
 def _bins(written: Written) -> list[dict[str, Any]]:
@@ -91,7 +114,7 @@ def _bins(written: Written) -> list[dict[str, Any]]:
 
 def _public_labels(
     mechanism: Mechanism, columns: tuple[Written, ...], policy: Policy
-) -> tuple[tuple[str, ...], Array]:
+) -> tuple[tuple[str, ...], Any]:
     """Names of the combinations that are written, rare ones together, and which symbols each stands for."""
     named = [
         tuple(
@@ -105,19 +128,19 @@ def _public_labels(
     return again, others @ of
 
 
-def _grouped(labels: tuple[str, ...], listed: Any) -> tuple[tuple[str, ...], Array]:
-    """Different labels, those not listed as "(other)" last, and a 0-1 matrix (labels, symbols) that adds them up."""
+def _grouped(labels: tuple[str, ...], listed: Any) -> tuple[tuple[str, ...], Any]:
+    """Different labels, those not listed as "(other)" last, and a sparse 0-1 matrix (labels, symbols) that adds."""
     names = [label if ok else OTHER for label, ok in zip(labels, listed, strict=True)]
     order = {name: i for i, name in enumerate(sorted(dict.fromkeys(names), key=lambda name: name == OTHER))}
-    adds = np.zeros((len(order), len(names)))
-    adds[[order[name] for name in names], np.arange(len(names))] = 1.0
+    places = ([order[name] for name in names], np.arange(len(names)))
+    adds = sparse.csr_array((np.ones(len(names)), places), shape=(len(order), len(names)))
     return tuple(order), adds
 
 
 def _rounded(labels: tuple[str, ...], p: Array, step: float | None) -> dict[str, float]:
     if step is None:
         return {}
-    near = {label: rounded(float(value), step) for label, value in zip(labels, p, strict=True)}
+    near = {labels[i]: rounded(float(p[i]), step) for i in np.flatnonzero(p > 0.0).tolist()}
     return {label: value for label, value in near.items() if value > 0.0}
 
 

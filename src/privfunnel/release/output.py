@@ -16,7 +16,7 @@ from privfunnel.publication import Policy, Written, middles, published
 from privfunnel.release.numbers import Density
 from privfunnel.release.options import FORMS, DrawOptions
 from privfunnel.release.randomness import Uniforms
-from privfunnel.release.sampler import Alias, Indices
+from privfunnel.release.sampler import Indices, drawer
 
 
 class Output:
@@ -42,8 +42,9 @@ class Output:
         if form == "records":
             p_x_given_y = mechanism.p_x_given_y.copy()
             # A symbol that never occurs is never drawn from; the tables want a sum of 1 all the same.
-            p_x_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
-            self.posterior = Alias(p_x_given_y.T)
+            if not mechanism.sparse:
+                p_x_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
+            self.posterior = drawer(p_x_given_y.T)
             self.columns = written_columns(mechanism, Policy(options.threshold))
             # What is written for each symbol, one array a column.
             self.codes = [written.codes[mechanism.x_codes[:, j]] for j, written in enumerate(self.columns)]

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from privfunnel.engines import Alphabet, Cut
 from privfunnel.engines.categories import UNSEEN, Codes
 from privfunnel.errors import need
-from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.problem import Channel
 from privfunnel.publication import Policy, Written
 from privfunnel.release.output import written_columns
 from privfunnel.release.writer import original
@@ -56,8 +57,11 @@ class RecordAlphabet(Alphabet):
             for name, w in zip(self.header, self.written, strict=True)
         ]
 
-    def given_y(self, mechanism: Mechanism) -> Array:
-        """p(record|y), shape (N, records)."""
+    def given_y(self, mechanism: Mechanism) -> Channel:
+        """p(record|y), shape (N, records), as dense as the channel."""
+        if mechanism.sparse:
+            ones = (np.ones(len(self.of_x)), (self.of_x, np.arange(len(self.of_x))))
+            return (sparse.csr_array(ones, shape=(len(self), len(self.of_x))) @ mechanism.p_x_given_y).T
         found = np.zeros((len(self), mechanism.n_y))
         np.add.at(found, self.of_x, mechanism.p_x_given_y)
         return found.T

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from privfunnel.channels import is_sparse
 from privfunnel.engines import Cut
 from privfunnel.engines.categories import ABOVE, BELOW
 from privfunnel.errors import InvalidInputError
@@ -19,6 +21,9 @@ from privfunnel.release.persons import PersonTally
 from privfunnel.release.randomness import Uniforms
 
 Indices = NDArray[np.int64]
+
+#: Rows of a sparse matrix whose entries are summed in one go.
+ROWS_SUMMED = 1024
 
 
 class Alias:
@@ -60,6 +65,50 @@ class Alias:
         return np.asarray(np.where(position < self.keep[cell], self.own[cell], self.other[cell]))
 
 
+class Cumulative:
+    """Draws from the rows of a sparse stochastic matrix: bisection along the sums of a row's entries.
+
+    Needs no more memory than the matrix, and no loop over its rows; only entries above 0 are ever drawn.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        """Build the tables for a SciPy sparse array of shape (rows, outcomes), each row with a positive sum."""
+        entries = rows.tocsr()
+        entries.eliminate_zeros()
+        self.outcome = entries.indices.astype(np.int64)
+        self.start = entries.indptr.astype(np.int64)
+        sizes = np.diff(self.start)
+        sums = np.empty(len(entries.data))
+        # Sums over all rows at once would lose the digits of the last ones.
+        for first in range(0, len(sizes), ROWS_SUMMED):
+            own = self.start[first : first + ROWS_SUMMED + 1]
+            total = np.concatenate([[0.0], np.cumsum(entries.data[own[0] : own[-1]])])
+            inside = np.repeat(total[own[:-1] - own[0]], np.diff(own))
+            sums[own[0] : own[-1]] = total[1:] - inside
+        last = self.start[1:] - 1
+        self.upto = sums / np.repeat(sums[last], sizes)
+        self.steps = int(sizes.max()).bit_length()
+
+    def entries(self, rows: Indices, uniform: Array) -> Indices:
+        """The entry that is drawn for each of ``rows``, numbered row by row, from uniform numbers in [0, 1)."""
+        low, high = self.start[rows], self.start[rows + 1] - 1
+        for _ in range(self.steps):
+            middle = (low + high) // 2
+            above = self.upto[middle] > uniform
+            high = np.where(above, middle, high)
+            low = np.where(above, low, np.minimum(middle + 1, high))
+        return np.asarray(high)
+
+    def draw(self, rows: Indices, uniform: Array) -> Indices:
+        """One outcome for each entry of ``rows``, from as many uniform numbers in [0, 1)."""
+        return np.asarray(self.outcome[self.entries(rows, uniform)])
+
+
+def drawer(rows: Any) -> Alias | Cumulative:
+    """What draws from the rows of a stochastic matrix, dense or sparse."""
+    return Cumulative(rows) if is_sparse(rows) else Alias(rows)
+
+
 @dataclass
 class Tally:
     """What a sampler met: rows, rows with values unknown at design time by cause, released symbols, and persons."""
@@ -96,7 +145,11 @@ class Sampler:
         self.x_alphabet, self.p_x = mechanism.x_alphabet, mechanism.p_x
         self.unseen, self.n_x, self.n_y = unseen, len(mechanism.p_x), mechanism.n_y
         # One row more than there are symbols: p(y), for rows that are to say nothing.
-        self.alias = Alias(np.vstack([mechanism.channel, mechanism.p_y[None, :]]))
+        marginal = mechanism.p_y[None, :]
+        rows: Any = np.vstack
+        if mechanism.sparse:
+            rows = sparse.vstack
+        self.drawer = drawer(rows([mechanism.channel, marginal]))
         self.recognise = self.x_alphabet.recogniser()
         self._nearest: dict[tuple[int, ...], int] = {}
 
@@ -140,7 +193,7 @@ class Sampler:
 
     def released(self, x: Indices, uniforms: Uniforms, tally: Tally) -> Indices:
         """Released symbols of public ones."""
-        y = self.alias.draw(x, uniforms(len(x)))
+        y = self.drawer.draw(x, uniforms(len(x)))
         if len(tally.symbols) == 0:
             tally.symbols = np.zeros(self.n_y, dtype=np.int64)
         tally.symbols += np.bincount(y, minlength=self.n_y)

@@ -1,0 +1,219 @@
+"""Wide tables: thousands of public symbols, no table of M × N anywhere."""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+import privfunnel as pf
+from privfunnel import release, tables
+from privfunnel.coupling import couple
+from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.lumping import lump
+from privfunnel.mechanism import Mechanism
+from privfunnel.release import codebook
+from privfunnel.release.sampler import Cumulative
+from wide import wide_columns
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("narwhals")
+
+FIXTURE = Path(__file__).parent / "fixtures" / "mechanism_of_classes.json"
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    return pa.table(wide_columns())
+
+
+@pytest.fixture(scope="module")
+def counts(table: Any) -> tables.Counts:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        return tables.count(table, private="ill", public=["a", "b", "c"])
+
+
+@pytest.fixture(scope="module")
+def mechanism(counts: tables.Counts) -> Mechanism:
+    problem = counts.problem()
+    return Mechanism.from_solution(counts, pf.solve(problem, disclosure=0.96 * problem.disclosure_ceiling))
+
+
+# --- the coupling ---------------------------------------------------------------------------------------------------
+
+
+def classes_and_channel(seed: int) -> tuple[pf.Problem, np.ndarray]:
+    """A table with repeated columns, and a channel of its classes with many zeros."""
+    rng = np.random.default_rng(seed)
+    n_s, n_columns = int(rng.integers(2, 5)), int(rng.integers(1, 7))
+    columns = rng.integers(1, 9, (n_s, n_columns))
+    chosen = rng.integers(0, n_columns, int(rng.integers(n_columns, 40)))
+    problem = pf.Problem(columns[:, chosen] * rng.integers(1, 6, chosen.size))
+    channel = rng.dirichlet(np.full(int(rng.integers(1, 6)), 0.4), lump(problem).n_classes)
+    channel[channel < 0.1] = 0.0
+    return problem, channel / channel.sum(axis=1, keepdims=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.3, 0.0]))
+def test_members_are_coupled_without_loss(seed: int, share: float) -> None:
+    problem, channel = classes_and_channel(seed)
+    lumping = lump(problem)
+    full, outputs = couple(lumping.classes, problem.p_x, channel, share)
+    point, inner = problem.evaluate(full), lumping.lumped.evaluate(channel)
+    assert point.leakage == pytest.approx(share * inner.leakage, abs=1e-12)
+    assert point.disclosure == pytest.approx(share * (inner.disclosure + lumping.h_within), abs=1e-11)
+    used = int((channel.sum(axis=0) > 0.0).sum())
+    assert full.shape[1] <= problem.n_x - lumping.n_classes + used + 1
+    assert outputs.shape == (full.shape[1],)
+    assert (np.diff(outputs) >= 0).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_released_symbol_has_one_member_of_each_class_with_the_weights_of_the_classes(seed: int) -> None:
+    problem, channel = classes_and_channel(seed)
+    lumping = lump(problem)
+    full, outputs = couple(lumping.classes, problem.p_x, channel)
+    p_xy = full.toarray() * problem.p_x[:, None]
+    of_class = np.stack(
+        [np.bincount(lumping.classes, column, lumping.n_classes) for column in p_xy.T], axis=1
+    )
+    entries = np.stack(
+        [np.bincount(lumping.classes, column > 0, lumping.n_classes) for column in p_xy.T], axis=1
+    )
+    assert entries.max() == 1
+    wanted = (channel * lumping.lumped.p_x[:, None])[:, outputs]
+    np.testing.assert_allclose(of_class / of_class.sum(axis=0), wanted / wanted.sum(axis=0), atol=1e-9)
+
+
+def test_members_narrower_than_a_rounding_are_released_too() -> None:
+    p_x = np.array([0.5, 0.5 - 1e-14, 1e-14])
+    full, _ = couple(np.zeros(3, dtype=np.intp), p_x, np.ones((1, 1)))
+    assert full.sum(axis=1) == pytest.approx(1.0)
+    assert full.shape[1] == 3
+
+
+# --- drawing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sparse_row_is_drawn_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.dirichlet(np.full(40, 0.2), 7)
+    rows[rows < 0.01] = 0.0
+    rows[2] = np.eye(40)[5]
+    rows /= rows.sum(axis=1, keepdims=True)
+    drawn = Cumulative(sparse.csc_array(rows))
+    for i, row in enumerate(rows):
+        found = np.bincount(drawn.draw(np.full(20_000, i), rng.random(20_000)), minlength=40)
+        assert not found[row == 0.0].any()
+        possible = row > 0.0
+        if possible.sum() > 1:
+            assert stats.chisquare(found[possible], 20_000 * row[possible]).pvalue > 1e-4
+    ends = drawn.draw(np.repeat(np.arange(7), 2), np.tile([0.0, np.nextafter(1.0, 0.0)], 7))
+    assert (rows[np.repeat(np.arange(7), 2), ends] > 0.0).all()
+
+
+# --- the mechanism --------------------------------------------------------------------------------------------------
+
+
+def test_a_wide_mechanism_keeps_its_promise_without_a_dense_table(mechanism: Mechanism) -> None:
+    n_x, n_y = mechanism.channel.shape
+    assert n_x > 5000
+    assert mechanism.sparse
+    assert mechanism.channel.nnz <= 2 * n_y
+    assert mechanism.p_x_given_y.nnz == mechanism.channel.nnz
+    assert pf.measures.mutual_information(mechanism.p_xy) == pytest.approx(mechanism.disclosure, abs=1e-9)
+    assert pf.measures.mutual_information(mechanism.p_sy) == pytest.approx(mechanism.leakage, abs=1e-9)
+    assert mechanism.p_x_given_y.sum(axis=0) == pytest.approx(1.0)
+
+
+def test_a_file_of_classes_gives_the_same_mechanism_bit_for_bit(mechanism: Mechanism, tmp_path: Path) -> None:
+    mechanism.save(tmp_path / "m.json")
+    again = Mechanism.load(tmp_path / "m.json")
+    assert again.to_dict() == mechanism.to_dict()
+    assert (again.channel != mechanism.channel).nnz == 0
+    np.testing.assert_array_equal(again.p_s_given_y, mechanism.p_s_given_y)
+    assert (tmp_path / "m.json").stat().st_size < 100 * len(mechanism.p_x)
+
+
+def test_a_file_of_entries_gives_the_same_mechanism(mechanism: Mechanism) -> None:
+    import dataclasses
+
+    plain = dataclasses.replace(mechanism, classes=None)
+    data = json.loads(json.dumps(plain.to_dict()))
+    assert data["version"] == 2
+    again = Mechanism.from_dict(data)
+    assert (again.channel != plain.channel).nnz == 0
+
+
+def test_the_file_of_an_earlier_day_still_loads() -> None:
+    found = Mechanism.load(FIXTURE)
+    assert found.classes is not None
+    assert found.channel.shape == (30, 25)
+    assert found.leakage == pytest.approx(0.0, abs=1e-9)
+    assert found.to_dict()["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"classes": [0] * 30}, "classes of the mechanism|class_channel of the mechanism|claims"),
+        ({"classes": [-1] + [0] * 29}, "classes of the mechanism cannot be used"),
+        ({"classes": [0.5] * 30}, "not whole numbers"),
+        ({"share": 1.5}, "share of the mechanism cannot be used"),
+        ({"share": True}, "share of the mechanism cannot be used"),
+        ({"share": 0.5}, "outputs of the mechanism|claims disclosure"),
+        ({"outputs": []}, "outputs of the mechanism do not fit"),
+        ({"class_channel": [[1.0]]}, "class_channel of the mechanism cannot be used"),
+        ({"version": 3}, "version 3 cannot be read"),
+    ],
+)
+def test_a_changed_file_of_classes_is_refused(change: dict[str, Any], said: str) -> None:
+    data = copy.deepcopy(json.loads(FIXTURE.read_text(encoding="utf-8"))) | change
+    with pytest.raises(InvalidInputError, match=said):
+        Mechanism.from_dict(data)
+
+
+# --- the release ----------------------------------------------------------------------------------------------------
+
+
+def test_a_wide_release_holds_what_the_mechanism_draws(
+    table: Any, mechanism: Mechanism, tmp_path: Path
+) -> None:
+    with pytest.warns(pf.errors.GuaranteeWarning, match="seed"):
+        found = release.write(table, mechanism, tmp_path / "r.parquet", form="symbols", seed=1)
+    assert sum(found.symbols) == 9000
+    order = release.order.load(found.order)
+    import pyarrow.parquet as pq
+
+    symbols = pq.read_table(tmp_path / "r.parquet").column("released").to_pylist()
+    y = np.array([int(symbol[1:]) for symbol in symbols])
+    x = mechanism.x_alphabet.recogniser()(mechanism.x_alphabet.encode(table))[order.rows]
+    assert (mechanism.channel.tocsr()[x, y] > 0.0).all()
+
+
+def test_records_of_a_wide_release_are_candidates_of_what_was_drawn(
+    table: Any, mechanism: Mechanism, tmp_path: Path
+) -> None:
+    with pytest.warns(pf.errors.GuaranteeWarning, match="seed"):
+        release.write(table, mechanism, tmp_path / "r.csv", seed=1)
+    lines = (tmp_path / "r.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "a,b,c"
+    assert len(lines) == 9001
+
+
+def test_the_codebook_of_a_wide_mechanism_lists_only_what_rows_stand_behind(mechanism: Mechanism) -> None:
+    book = codebook.to_dict(mechanism)
+    assert len(book["symbols"]) < mechanism.n_y
+    assert "symbols of too few rows" in book["unlisted"]
+    assert all(entry["p_x_given_y_step"] is not None for entry in book["symbols"])
