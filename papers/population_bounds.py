@@ -20,8 +20,8 @@ import numpy as np
 
 import privfunnel as pf
 from privfunnel import instances, measures
-from privfunnel.audit import population
 from privfunnel.measures import Array
+from privfunnel.population import bounds as population
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 CONFIDENCE = 0.95
@@ -130,8 +130,8 @@ def page(rows: list[Row], tables: int, ball_tables: int) -> str:
         f"in {seconds / 60:.0f} CPU minutes. For each known joint and number of held-out rows, {tables} tables",
         f"were drawn ({ball_tables} for the",
         "ball and for I(X;Y)); the share in which each 95 % bound holds has to be at least 95 %. The bounds are proved",
-        "for every population and every number of rows (`audit.tilting`, `ball`, `confidence_limits`), so they hold",
-        "more often than they have to; what matters beside it is how close to the truth they are.",
+        "for every population and every number of rows (`population.tilting`, `ball`, `confidence_limits`), so they",
+        "hold more often than they have to; what matters beside it is how close to the truth they are.",
         "",
         "## How often they hold",
         "",

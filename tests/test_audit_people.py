@@ -191,7 +191,7 @@ def test_nothing_is_claimed_about_a_population_from_design_rows(table: Any, mech
     for each in found.attributes:
         assert each.leakage.low == each.leakage.high == each.leakage.plug_in
         assert each.after.low == each.after.high
-    assert any("Of the population they come from nothing is claimed" in line for line in found.words())
+    assert any("About the population nothing is claimed" in line for line in found.words())
     assert not any("in the population behind it" in line for line in found.words())
 
 
@@ -249,4 +249,4 @@ def test_a_promise_of_nothing_on_few_rows_is_not_said_to_have_held() -> None:
     words = " ".join(found.words())
     assert "the promise is not refuted, and not proved either" in words
     assert "held" not in words.replace("held-out", "")
-    assert "outputs can be guaranteed to leak less than" in words
+    assert "With these rows no release of more than one output can be guaranteed to leak less than" in words

@@ -12,9 +12,10 @@ from scipy import special
 
 import privfunnel as pf
 from privfunnel import measures
-from privfunnel.audit import ball, confidence_limits, population, tilting
-from privfunnel.audit.intervals import clopper_pearson, divergence_cap, divergence_radius
 from privfunnel.errors import InvalidInputError
+from privfunnel.population import ball, confidence_limits, tilting
+from privfunnel.population import bounds as population
+from privfunnel.population.intervals import clopper_pearson, divergence_cap, divergence_radius
 
 METHODS = ("intervals", "ball", "tilting", "best")
 

@@ -35,7 +35,8 @@ from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
 from privfunnel.engines.source import Tails
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import classes_of
-from privfunnel.measures import entropy, miller_madow_bias
+from privfunnel.measures import entropy
+from privfunnel.population.views import expected_bias
 from privfunnel.problem import Problem
 
 MAX_LEVELS = 32  # a number with more different values must be binned
@@ -278,7 +279,8 @@ def count(
 
     Warns:
         IdentifierWarning: A column tells people apart, or people seem to have several rows each.
-        SmallSampleWarning: The rows are few for the cells; the message states the expected bias of I(S;X).
+        SmallSampleWarning: The rows are few for the cells; the message states the expected bias of I(S;X), and how many
+            outputs such rows can guarantee.
     """
     roles = {"private": _names(private, "private"), "public": _names(public, "public")}
     rules = {name: binning.parse(name, spec) for name, spec in (bins or {}).items()}
@@ -473,16 +475,21 @@ def _assemble(
 
 
 def _warn_if_small(counts: Counts) -> None:
-    bias = miller_madow_bias(counts.n_s, counts.n_x, counts.n)
-    if bias < 0.005:
-        return
     # From the cells that occur, since the whole table may be huge; what cancels is of no matter here.
     s, x = (np.bincount(cells, weights=counts.cell_n) for cells in (counts.cell_s, counts.cell_x))
     information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(counts.cell_n / counts.n))
-    if bias > 0.05 * information:
-        warnings.warn(
-            f"{counts.n} rows for {counts.n_s} × {counts.n_x} cells are few: I(S;X) = {information:.3f} nats is "
-            f"expected to be about {bias:.3f} nats too high; use fewer or coarser categories, or more rows",
-            SmallSampleWarning,
-            stacklevel=3,
-        )
+    bias = expected_bias((counts.n_s, counts.n_x), counts.n, information)
+    if bias is None:
+        return
+    from privfunnel.population.bounds import guaranteed_outputs  # loads optimisers, which few tables need
+
+    # Half of the rows design, half of them judge: what they can guarantee of a release that says nothing about S.
+    outputs = guaranteed_outputs(max(counts.n // 2, 1), 0.5 * information, p_s=s / counts.n)
+    guarantee = f"at most {outputs} outputs" if outputs > 1 else "no release of more than one output"
+    warnings.warn(
+        f"{counts.n} rows for {counts.n_s} × {counts.n_x} cells are few: I(S;X) = {information:.3f} nats is "
+        f"expected to be about {bias:.3f} nats too high, and with these rows {guarantee} can be guaranteed to leak "
+        "less than half of it in the population; use fewer or coarser categories, or more rows",
+        SmallSampleWarning,
+        stacklevel=3,
+    )

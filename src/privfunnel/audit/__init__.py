@@ -7,19 +7,24 @@ from rests on rows that were held out from the design, or on another table, and 
 * :func:`table` counts a table again and checks the promise made for it,
 * :func:`release` compares an original and a released table, every column of it,
 * :func:`holdout` holds rows out, designs on the others and bounds the leakage in the population; :func:`guaranteed`
-  also returns the design.
+  also returns the design,
+* :func:`cross_fitted` designs on parts of the rows in turn and bounds what such designs leak in the population.
 """
 
 from __future__ import annotations
 
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.beyond import Population
+from privfunnel.audit.cross_fit import cross_fitted
 from privfunnel.audit.designed import mechanism, table
 from privfunnel.audit.estimates import Information, Interval
 from privfunnel.audit.held_out import Guaranteed, guaranteed, holdout
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import FileAttack, Further, FurtherColumn
-from privfunnel.audit.population import (
+from privfunnel.audit.promise import Draws, Recount
+from privfunnel.audit.released import release
+from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
+from privfunnel.population.bounds import (
     GuessingBound,
     PopulationBound,
     guaranteed_outputs,
@@ -28,13 +33,10 @@ from privfunnel.audit.population import (
     population_lift,
     population_lower_bound,
 )
-from privfunnel.audit.promise import Draws, Recount
-from privfunnel.audit.released import release
-from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
 
 __all__ = [
     "LIMITS", "Attack", "Attribute", "Audit", "Draws", "FileAttack", "Further", "FurtherColumn", "Guaranteed",
     "GuessingBound", "Holdout", "Information", "Informed", "Interval", "Population", "PopulationBound", "Preserved",
-    "Recount", "Symbol", "guaranteed", "guaranteed_outputs", "holdout", "mechanism", "population_bound",
+    "Recount", "Symbol", "cross_fitted", "guaranteed", "guaranteed_outputs", "holdout", "mechanism", "population_bound",
     "population_guessing", "population_lift", "population_lower_bound", "release", "table",
 ]  # fmt: skip

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit.estimates import Interval
-from privfunnel.audit.population import (
+from privfunnel.measures import Array
+from privfunnel.population.bounds import (
     guaranteed_outputs,
     population_bound,
     population_guessing,
     population_lift,
     population_lower_bound,
 )
-from privfunnel.measures import Array
+from privfunnel.problem import Channel
 from privfunnel.tables import Counts
 
 #: Entries of the table (x, y) up to which a lower bound of the disclosure is computed.
@@ -37,6 +39,9 @@ class Population:
         lift: The largest log p(s|y)/p(s) is at most this; infinite where nothing is proved.
         guess: The best guess of all private columns together is right at most so often.
         guaranteed: So many outputs can be guaranteed to leak less than ``target``, half of I(S;X).
+        chance: How much ``leakage.value`` is expected to be too high by chance (Miller and Madow).
+        promised: I(S;Y) of the design rows, where the bounds are of designs made for them.
+        designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
     """
 
     rows: int
@@ -48,6 +53,14 @@ class Population:
     guess: float
     guaranteed: int
     target: float
+    chance: float
+    promised: float | None = None
+    designs: int = 1
+
+    @property
+    def proves_little(self) -> bool:
+        """Whether the rows are too few to prove even that less leaks than the public columns hold."""
+        return self.leakage.high >= self.target / WORTHWHILE
 
 
 def bounds(sy: Array, xy: Array, confidence: float, leakage_ceiling: float) -> Population:
@@ -77,22 +90,62 @@ def bounds(sy: Array, xy: Array, confidence: float, leakage_ceiling: float) -> P
         guess=population_guessing(sy, confidence).after,
         guaranteed=guaranteed_outputs(int(n), target, p_s=sy.sum(axis=1) / n, confidence=confidence),
         target=target,
+        chance=_chance(sy),
     )
+
+
+def _chance(sy: Array) -> float:
+    seen = int((sy.sum(axis=1) > 0.0).sum()), int((sy.sum(axis=0) > 0.0).sum())
+    return float(measures.miller_madow_bias(*seen, float(sy.sum()), int((sy > 0.0).sum())))
 
 
 def drawn(counts: Counts, channel: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Rows by (s, y) and by (x, y), released once through a channel of shape (M, N)."""
+    return released(counts.table(), channel, rng)
+
+
+def released(table: Array, channel: Channel, rng: np.random.Generator) -> tuple[Array, Array]:
+    """The same for a table of counts of shape (K, M)."""
+    rows = channel if isinstance(channel, np.ndarray) else channel.tocsr()
     n_y = channel.shape[1]
-    sy, xy = np.zeros((counts.n_s, n_y)), np.zeros((counts.n_x, n_y))
-    for s, x, n in zip(counts.cell_s, counts.cell_x, counts.cell_n, strict=True):
-        y = rng.multinomial(int(n), channel[x])
+    sy, xy = np.zeros((table.shape[0], n_y)), np.zeros((table.shape[1], n_y))
+    for s, x in np.argwhere(table > 0.0):
+        chances = rows[x] if isinstance(rows, np.ndarray) else rows[[x]].toarray()[0]
+        y = rng.multinomial(int(table[s, x]), chances)
         sy[s] += y
         xy[x] += y
     return sy, xy
 
 
+def average(found: Sequence[tuple[Population, float]], confidence: float) -> Population:
+    """The averages of what was bounded for several designs, each with what was promised for its own rows."""
+    each = [population for population, _ in found]
+    kept = [population.disclosure for population in each if population.disclosure is not None]
+    return Population(
+        rows=sum(population.rows for population in each),
+        outputs=max(population.outputs for population in each),
+        confidence=confidence,
+        leakage=_mean([population.leakage for population in each]),
+        disclosure=_mean(kept) if len(kept) == len(each) else None,
+        lift=max(population.lift for population in each),
+        guess=float(np.mean([population.guess for population in each])),
+        guaranteed=min(population.guaranteed for population in each),
+        target=each[0].target,
+        chance=float(np.mean([population.chance for population in each])),
+        promised=float(np.mean([promised for _, promised in found])),
+        designs=len(each),
+    )
+
+
+def _mean(found: Sequence[Interval]) -> Interval:
+    value, low, high = np.mean([(each.value, each.low, each.high) for each in found], axis=0).tolist()
+    return Interval(value, low, high)
+
+
 def words(found: Population) -> list[str]:
     """The bounds as sentences."""
+    if found.designs > 1:
+        return [_cross_fitted(found), _outputs(found)]
     sure = f"with {100 * found.confidence:g} % confidence"
     kept = (
         ""
@@ -109,7 +162,40 @@ def words(found: Population) -> list[str]:
         f"{measures.to_bits(found.leakage.high):.4f} bits and at least "
         f"{measures.to_bits(found.leakage.low):.4f}{kept}; {lift}; the best guess is right at most "
         f"{100 * found.guess:.1f} % of the time.",
-        f"With these rows at most {found.guaranteed} outputs can be guaranteed to leak less than "
-        f"{measures.to_bits(found.target):.4f} bits, half of what the public columns hold; this release has "
-        f"{found.outputs}.",
+        _outputs(found),
     ]
+
+
+def _cross_fitted(found: Population) -> str:
+    """What designs like this one do to people like these."""
+    share = f"{found.designs - 1} of {found.designs} parts" if found.designs > 2 else "one half"
+    start = (
+        f"For people like these: designed again on {share} of the {found.rows:,} rows and released for the other, in "
+        f"turn, it leaks {measures.to_bits(found.leakage.value):.4f} bits, of which about "
+        f"{measures.to_bits(found.chance):.4f} are expected by chance"
+    )
+    sure = f"with {100 * found.confidence:g} % confidence"
+    if found.proves_little:
+        return (
+            f"{start}. The rows are too few to prove anything about the population: {sure} at most "
+            f"{measures.to_bits(found.leakage.high):.4f} bits, where the public columns themselves tell "
+            f"{measures.to_bits(found.target / WORTHWHILE):.4f} of these rows."
+        )
+    return (
+        f"{start}; in the population, {sure}, at most {measures.to_bits(found.leakage.high):.4f} bits and at least "
+        f"{measures.to_bits(found.leakage.low):.4f}, and the best guess is right at most {100 * found.guess:.1f} % of "
+        "the time. A design on all rows, which none is left to judge, is made from more rows."
+    )
+
+
+def _outputs(found: Population) -> str:
+    most = (
+        "no release of more than one output"
+        if found.guaranteed == 1
+        else f"at most {found.guaranteed} outputs"
+    )
+    has = "this release has" if found.designs == 1 else "these designs have up to"
+    return (
+        f"With these rows {most} can be guaranteed to leak less than {measures.to_bits(found.target):.4f} bits, half "
+        f"of what the public columns hold; {has} {found.outputs} outputs."
+    )

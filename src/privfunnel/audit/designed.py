@@ -9,17 +9,18 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.alternatives import instead
-from privfunnel.audit import beyond, findings, promise
+from privfunnel.audit import beyond, cross_fit, findings, promise
 from privfunnel.audit.alignment import recount
 from privfunnel.audit.effort import BOOTSTRAP
 from privfunnel.audit.estimates import exact_information, resample
 from privfunnel.audit.findings import split
 from privfunnel.audit.informed import informed
-from privfunnel.audit.intervals import checked_confidence
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
 from privfunnel.guessing import exposures
 from privfunnel.mechanism import Mechanism
+from privfunnel.population.intervals import checked_confidence
+from privfunnel.population.views import View, view_of
 
 
 def mechanism(designed: Mechanism) -> Audit:
@@ -54,11 +55,13 @@ def table(
     bootstrap: int = BOOTSTRAP,
     seed: int = 0,
     confidence: float = 0.95,
+    view: View | None = None,
 ) -> Audit:
     """Audit a mechanism on a table, the one it was designed on or another, and check its promise.
 
-    The numbers are exact for the table and have no intervals. Rows that the mechanism was designed on prove nothing
-    about the population they come from; those of another table do, released once: see ``population``.
+    The numbers are exact for the table and have no intervals. What is said about the population behind it rests on rows
+    that a design had no part in: those of another table, or parts of this one, see
+    :func:`~privfunnel.audit.cross_fitted`.
 
     Args:
         original: The table, as for :func:`privfunnel.tables.count`.
@@ -67,6 +70,11 @@ def table(
         bootstrap: Number of resampled tables, for the comparison of two tables.
         seed: Fixes the resampling, and the release that bounds for the population rest on.
         confidence: Of each of these bounds.
+        view: ``"register"``, the table is the population, or ``"sample"``, it comes from one; by default a small table
+            is a sample. For a sample that the mechanism was designed on, designs are made again on parts of it.
+
+    Raises:
+        InvalidInputError: The table cannot be read or does not fit the mechanism, or an argument cannot be used.
     """
     checked_confidence(confidence)
     rng = np.random.default_rng(seed)
@@ -81,6 +89,7 @@ def table(
     tables = split(counts.s_alphabet, (p_sy, ()))
     checked = promise.recount(designed, counts, drawn)
     ceiling = float(measures.mutual_information(p_sx))
+    seen_as = view_of(view, p_sx.shape, counts.n, ceiling)
     return Audit(
         rows=counts.n,
         n_y=designed.n_y,
@@ -103,8 +112,11 @@ def table(
         columns=findings.preserved(counts.x_alphabet, p_xy),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(p_sy))),
         informed=informed(counts.x_alphabet, p_sx, channel),
+        view=seen_as,
         population=(
-            None
+            cross_fit.of_design(
+                designed, counts, view=seen_as, asked=view is not None, confidence=confidence, seed=seed
+            )
             if checked.same_table
             else beyond.bounds(*beyond.drawn(counts, channel, rng), confidence, ceiling)
         ),

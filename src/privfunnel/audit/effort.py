@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+from privfunnel.population.views import View
+
 BOOTSTRAP = 400
 PERMUTATIONS = 199
 ATTACKER_ROWS = 20_000
@@ -18,6 +20,7 @@ class EffortKeywords(TypedDict, total=False):
     attacker_rows: int
     seed: int
     confidence: float
+    view: View | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,7 @@ class Effort:
         attacker_rows: Most rows an attacker trains on; 0 for no attacker.
         seed: Fixes resampling, permutations and folds.
         confidence: Of bounds for the population.
+        view: What the original is: ``"register"``, the population, or ``"sample"``; by default a small table is one.
     """
 
     bootstrap: int = BOOTSTRAP
@@ -37,3 +41,4 @@ class Effort:
     attacker_rows: int = ATTACKER_ROWS
     seed: int = 0
     confidence: float = 0.95
+    view: View | None = None

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privfunnel.audit import beyond, promise
-from privfunnel.audit.intervals import checked_confidence
 from privfunnel.audit.result import Holdout
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import mutual_information
 from privfunnel.mechanism import Mechanism
+from privfunnel.population.intervals import checked_confidence
 from privfunnel.solution import Solution
 from privfunnel.solving import solve
 from privfunnel.tables import Counts

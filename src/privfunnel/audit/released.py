@@ -12,13 +12,12 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.alternatives import instead
-from privfunnel.audit import beyond, findings, promise
+from privfunnel.audit import beyond, cross_fit, findings, promise
 from privfunnel.audit.alignment import Sample, align, recount
 from privfunnel.audit.effort import Effort, EffortKeywords
 from privfunnel.audit.estimates import Information, information, resample, resampling
 from privfunnel.audit.findings import Resampled, split
 from privfunnel.audit.informed import Informed, informed
-from privfunnel.audit.intervals import checked_confidence
 from privfunnel.audit.kept import Further, further
 from privfunnel.audit.promise import Draws
 from privfunnel.audit.result import Audit
@@ -27,6 +26,8 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.population.intervals import checked_confidence
+from privfunnel.population.views import View, view_of
 from privfunnel.release import order as orders
 from privfunnel.release.order import Order
 from privfunnel.storage import AnyPath
@@ -62,7 +63,7 @@ def release(
         order: The order of a shuffled release, or the order file that was written with it; found by itself where it
             lies beside the released file.
         read: How to read the original, if it is a text file or a workbook; as the design data by default.
-        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``; see
+        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``, ``view``; see
             :class:`~privfunnel.audit.effort.Effort`.
 
     Raises:
@@ -106,7 +107,7 @@ def release(
     from_x: Resampled = found.original if mechanism is None else (p_sx, ())
     checked = None if mechanism is None else promise.recount(mechanism, counts, drawn)
     ceiling = float(measures.mutual_information(p_sx))
-    fresh_rows = checked is not None and not checked.same_table
+    view = view_of(work.view, p_sx.shape, counts.n, ceiling)
     return Audit(
         rows=sample.n,
         n_y=len(sample.y_alphabet),
@@ -126,8 +127,28 @@ def release(
         further=_further(sample, leakage, work, rng),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(found.worst[0]))),
         informed=_informed(found, counts),
-        population=beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling) if fresh_rows else None,
+        view=view,
+        population=_population(mechanism, checked, sample, view, work),
     )
+
+
+def _population(
+    mechanism: Mechanism | None, checked: promise.Recount | None, sample: Sample, view: View, work: Effort
+) -> beyond.Population | None:
+    """What rows that a design had no part in say about the population; nothing where the design is not known."""
+    if mechanism is None or checked is None:
+        return None
+    if checked.same_table:
+        return cross_fit.of_design(
+            mechanism,
+            sample.counts,
+            view=view,
+            asked=work.view is not None,
+            confidence=work.confidence,
+            seed=work.seed,
+        )
+    p_sx = sample.counts.table() / sample.counts.n
+    return beyond.bounds(sample.sy, sample.xy, work.confidence, float(measures.mutual_information(p_sx)))
 
 
 def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:

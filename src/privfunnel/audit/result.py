@@ -17,6 +17,7 @@ from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.guessing import Exposure
+from privfunnel.population.views import View
 
 SCHEMA = "privfunnel/audit"
 SCHEMA_VERSION = 2
@@ -159,7 +160,8 @@ class Audit:
         exposures: Whom the release exposes most, one entry a private value, the largest lift first.
         columns: What survives of each public column alone.
         further: What the file's columns besides the release add; None where it has none.
-        population: Bounds for the population, from rows that the mechanism was not designed on.
+        view: What the table is taken as: the population, a ``"register"``, or a ``"sample"`` from one.
+        population: Bounds for the population, from rows that a design had no part in.
         instead: What dropping and coarsening public columns would keep at no more leakage.
         informed: Attackers who know one or two public columns, the one who learns most first; where the channel and
             the table are at hand.
@@ -184,6 +186,7 @@ class Audit:
     exposures: tuple[Exposure, ...] = ()
     columns: tuple[Preserved, ...] = ()
     further: Further | None = None
+    view: View = "register"
     population: Population | None = None
     instead: tuple[Alternative, ...] = ()
     informed: tuple[Informed, ...] = ()

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 #: Private values about which a sentence is said; the others are in the table.
 SAID = 6
 
+#: What the two views of a table mean for what is said of it.
+REGISTER = (
+    "The table is taken as the population, a register: what is said above is exact for its rows, and nothing is "
+    "claimed about other people (--view sample says what can be)."
+)
+SAMPLE = (
+    "The table is taken as a sample from a population: what is said above is about its rows, which the mechanism was "
+    "designed on."
+)
+
 
 def of_audit(found: Audit) -> list[str]:
     """All findings, most important first."""
@@ -152,13 +162,19 @@ def _checks(found: Audit) -> list[str]:
 
 
 def _population(found: Audit) -> list[str]:
-    if found.population is not None:
-        return [*beyond.words(found.population), "This holds if none of these rows was used in the design."]
-    if found.holdout is not None or found.recount is None or not found.recount.same_table:
+    """What the table is taken as, and what that allows to say about others than its rows."""
+    if found.holdout is not None or found.recount is None:
         return []
+    if not found.recount.same_table:
+        told = [] if found.population is None else beyond.words(found.population)
+        return [*told, "This holds if none of these rows was used in the design."]
+    if found.view == "register":
+        return [REGISTER]
+    if found.population is not None:
+        return [SAMPLE, *beyond.words(found.population)]
     return [
-        "All this is about the rows that the mechanism was designed on. Of the population they come from nothing is "
-        "claimed: a number about it needs rows held out from the design (--holdout 0.3) or another table."
+        f"{SAMPLE} About the population nothing is claimed: that takes designing again on parts of the rows (--view "
+        "sample), rows held out from the design (--holdout 0.3), or another table."
     ]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from privfunnel.audit.effort import EffortKeywords
     from privfunnel.engines import ReadOptions
     from privfunnel.mechanism import Mechanism
+    from privfunnel.population.views import View
 
 SHOWN_SYMBOLS = 8
 
@@ -48,6 +49,9 @@ BITS = Units("bits")
               help="Hold this share of ORIGINAL's rows out: design on the others, bound on these.")  # fmt: skip
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE",
               help="Of bounds for the population: from held-out rows, or a table not designed on.")  # fmt: skip
+@click.option("--view", type=click.Choice(["register", "sample"]),
+              help="What ORIGINAL is: the population itself, or a sample from one; a small table is a sample by "
+                   "default, and what can be said about the population is found out.")  # fmt: skip
 @click.option("--disclosure", metavar="R", help="Holdout: what to keep, e.g. 60% or '0.9 bits'.")
 @click.option("--leakage", metavar="BUDGET", help="Holdout: what may leak, e.g. 5% or '0.01 bits'.")
 @click.option("--bootstrap", type=click.IntRange(20, 100_000), default=400, show_default=True,
@@ -72,6 +76,7 @@ def command(
     order: Path | None,
     holdout: float | None,
     confidence: str,
+    view: View | None,
     disclosure: str | None,
     leakage: str | None,
     bootstrap: int,
@@ -130,12 +135,16 @@ def command(
             "attacker_rows": attacker_rows,
             "seed": seed,
             "confidence": sure,
+            "view": view,
         }
         matching = {"on": on, "order": _order_file(order, path, tables) if on is None else None}
         found = _with_release(tables, mechanism, matching, roles, read, effort)
     else:
         found = _without_release(
-            tables, mechanism, read, {"bootstrap": bootstrap, "seed": seed, "confidence": sure}
+            tables,
+            mechanism,
+            read,
+            {"bootstrap": bootstrap, "seed": seed, "confidence": sure, "view": view},
         )
     if out is not None and mechanism is not None and out.suffix.lower() == ".html":
         from privfunnel import report

@@ -85,8 +85,30 @@ def _verdicts(audit: Audit, say: Rounding) -> list[str]:
         words.append(
             f"On rows that the mechanism was not designed on, the promise is {audit.holdout.verdict}."
         )
-    if audit.population is not None:
-        most = say.bits(audit.population.leakage.high, "up")
-        sure = f"{100 * audit.population.confidence:g} % confidence"
-        words.append(f"In the population behind these rows the release leaks {most} at most, with {sure}.")
-    return words
+    return [*words, *population_words(audit, say)]
+
+
+def population_words(audit: Audit, say: Rounding) -> list[str]:
+    """Return what the table is taken as, and what is promised beyond its rows, without the exact numbers."""
+    found = audit.population
+    if audit.on_design and audit.recount is not None and audit.view == "register":
+        return [
+            "The table is taken as the population (a register): nothing is claimed about people who are not in it."
+        ]
+    if found is None:
+        return (
+            ["The table is taken as a sample. About the population behind it nothing is claimed."]
+            if audit.view == "sample"
+            else []
+        )
+    sure = f"{100 * found.confidence:g} % confidence"
+    most = say.bits(found.leakage.high, "up")
+    if found.designs == 1:
+        return [f"In the population behind these rows the release leaks {most} at most, with {sure}."]
+    taken = "The table is taken as a sample from a population, and what is said of it is about its rows."
+    if found.proves_little:
+        return [f"{taken} They are too few to prove anything about people like them."]
+    return [
+        f"{taken} For people like them: designed in the same way on one part of the rows and released for the others, "
+        f"in turn, it leaks {most} at most on average, with {sure}."
+    ]

@@ -36,8 +36,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privfunnel.audit.intervals import ROUNDING, binary_divergence
 from privfunnel.measures import TINY, Array
+from privfunnel.population.intervals import ROUNDING, binary_divergence
 
 GRID = 400
 #: From near 0 to 1, closer together towards both ends.

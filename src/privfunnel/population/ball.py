@@ -28,8 +28,8 @@ import numpy as np
 from scipy import optimize
 
 from privfunnel import measures
-from privfunnel.audit.intervals import ROUNDING, divergence_cap, larger_root
 from privfunnel.measures import TINY, Array
+from privfunnel.population.intervals import ROUNDING, divergence_cap, larger_root
 
 #: Rows added to each private symbol, spread over its cells, before the margins that make Q are taken; each choice gives
 #: a bound, and the least is kept.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.audit.intervals import ROUNDING, clopper_pearson
 from privfunnel.measures import TINY, Array
+from privfunnel.population.intervals import ROUNDING, clopper_pearson
 
 #: Of the error probability: for the intervals of p(s|y); the rest is for those of p(y).
 CONDITIONAL_SHARE = 0.8

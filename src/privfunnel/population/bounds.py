@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import measures
-from privfunnel.audit import ball, confidence_limits, tilting
-from privfunnel.audit.intervals import (
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.population import ball, confidence_limits, tilting
+from privfunnel.population.intervals import (
     ROUNDING,
     binary_divergence,
     checked_confidence,
@@ -23,8 +25,6 @@ from privfunnel.audit.intervals import (
     clopper_pearson,
     divergence_radius,
 )
-from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
 
 #: Share of the error probability that each method has when the smallest of their bounds is reported.
 SHARES = {"tilting": 0.8, "intervals": 0.1, "ball": 0.1}
@@ -67,8 +67,8 @@ def population_bound(
 
     * ``"intervals"``: exact intervals of all p(s|y) and p(y) at once, and the largest Σ_y p(y) D(p(s|y)‖q) within
       them, which is at least I(S;Y) for any q;
-    * ``"ball"``: the largest I(S;Y) over {p : D(p̂‖p) ≤ ε} (:mod:`privfunnel.audit.ball`), with Agrawal's ε;
-    * ``"tilting"``: a lower tail of the plug-in (:mod:`privfunnel.audit.tilting`), the sharpest for most tables;
+    * ``"ball"``: the largest I(S;Y) over {p : D(p̂‖p) ≤ ε} (:mod:`privfunnel.population.ball`), with Agrawal's ε;
+    * ``"tilting"``: a lower tail of the plug-in (:mod:`privfunnel.population.tilting`), the sharpest for most tables;
     * ``"best"``: the smallest of them, each at its share of the error probability (``SHARES``).
 
     Args:
@@ -111,8 +111,8 @@ def population_lower_bound(counts_uy: ArrayLike, confidence: float = 0.95) -> Po
     """A lower bound of I(U;Y) in the population: what the release keeps of U, the public data or a task.
 
     With probability at least ``confidence`` the true value is at least ``lower``: the larger of an upper tail of the
-    plug-in (:mod:`privfunnel.audit.tilting`) and the least value over a divergence ball (:mod:`privfunnel.audit.ball`),
-    each at half the error probability.
+    plug-in (:mod:`privfunnel.population.tilting`) and the least value over a divergence ball
+    (:mod:`privfunnel.population.ball`), each at half the error probability.
 
     Args:
         counts_uy: Held-out rows, shape (K, N).
@@ -254,7 +254,7 @@ def _by_tilting(counts: Array, miss: float) -> float:
 
 
 def _tilted(plug_in: float, n_sa: Array, miss: float) -> float:
-    """The bound (3) of :mod:`privfunnel.audit.tilting` with what is not known about p(s|a) bounded too, nats.
+    """The bound (3) of :mod:`privfunnel.population.tilting` with what is not known about p(s|a) bounded too, nats.
 
     The proof merges, for each a, the symbols of p(s, a) below τ = RARE_ROWS/n with the likeliest one into S'. Merging
     raises neither Î nor D(p̂‖p), so (3) bounds I(S';Y|A) with p(s'|a) ≥ min max(p(s, a), τ)/p(a); and I(S;Y|A) is larger
@@ -286,7 +286,7 @@ def _tilted(plug_in: float, n_sa: Array, miss: float) -> float:
 
 
 def _tilted_lower(counts: Array, miss: float) -> float:
-    """The bound (4) of :mod:`privfunnel.audit.tilting`, with the axis of fewer symbols in the part of S, nats.
+    """The bound (4) of :mod:`privfunnel.population.tilting`, with the axis of fewer symbols in the part of S, nats.
 
     The proof merges the symbols of p(s) below τ = RARE_ROWS/n with a symbol t into S', so that p(s') ≥ τ, and bounds
     I(S';Y) ≤ I(S;Y). For a p with such symbols it is made for every t at once, at the K-th part of the error

@@ -1,0 +1,122 @@
+"""Cross-fitting: design on some rows, release the others, in turn; every row judges a design that it had no part in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from privfunnel.audit import beyond
+from privfunnel.audit.beyond import Population
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+from privfunnel.population.intervals import checked_confidence
+from privfunnel.population.views import View
+from privfunnel.problem import Problem
+from privfunnel.solvers import registry
+from privfunnel.solvers.base import Solver
+from privfunnel.solving import problem_of, solve
+from privfunnel.tables import Counts
+
+#: Parts of the rows. Two leave most rows to judge a design, and make it from fewer than the real one, which is prudent.
+FOLDS = 2
+#: Seconds that designing again may be expected to take where nobody asked for it.
+AFFORDABLE = 10.0
+
+
+def cross_fitted(
+    counts: Problem | Counts,
+    *,
+    disclosure: float | None = None,
+    leakage: float | None = None,
+    solver: str | Solver = "auto",
+    confidence: float = 0.95,
+    folds: int = FOLDS,
+    seed: int = 0,
+    **options: Any,
+) -> Population:
+    """What designs made in this way leak in the population that the rows come from.
+
+    The rows are split at random into ``folds`` parts. For each part a mechanism is designed on all the others, the part
+    is released through it once, and the population is bounded at the error probability divided by ``folds``: no row
+    judges a design that it had a part in. The bounds are averages over the designs, and hold for their average.
+
+    A design on all rows, which no row is left to judge, is made in the same way from more rows.
+
+    Args:
+        counts: A problem with its counts, or the counts of a table.
+        disclosure: Least disclosure, in nats; no more than the design rows have.
+        leakage: The leakage budget, in nats. Give exactly one of the two.
+        solver: Solver of the designs.
+        confidence: Of each bound.
+        folds: Number of parts, 2 at least.
+        seed: Fixes split, designs and releases.
+        **options: Options of the solver.
+
+    Raises:
+        InvalidInputError: The number of rows is not known, there are too few, or an argument cannot be used.
+    """
+    miss = checked_confidence(confidence)
+    problem = problem_of(counts)
+    table = problem.counts
+    if table is None:
+        raise InvalidInputError("rows cannot be split where they are not counted: give a table of counts")
+    if not 2 <= folds <= table.sum():
+        raise InvalidInputError(
+            f"{folds!r} parts of {table.sum():g} rows cannot be made: give 2 or more, each with a row"
+        )
+    rng = np.random.default_rng(seed)
+    found = []
+    for part in parts(table, folds, rng):
+        design = Problem(table - part)
+        wanted = None if disclosure is None else min(disclosure, design.disclosure_ceiling)
+        solution = solve(
+            design, disclosure=wanted, leakage=leakage, solver=solver, seed=seed, throw=False, **options
+        )
+        channel = design.restore(solution.channel)
+        drawn = beyond.released(part, channel, rng)
+        bounded = beyond.bounds(*drawn, 1.0 - miss / folds, problem.leakage_ceiling)
+        found.append((bounded, solution.leakage))
+    return beyond.average(found, confidence)
+
+
+def of_design(
+    designed: Mechanism, counts: Counts, *, view: View, asked: bool, confidence: float, seed: int
+) -> Population | None:
+    """What a mechanism's own table says about the population, by designing again in the same way on parts of it.
+
+    Args:
+        designed: The mechanism.
+        counts: The table it was designed on.
+        view: What the table is; there is nothing to say beyond a register.
+        asked: Whether the view was asked for. If not, nothing is done that is expected to take long.
+        confidence: Of each bound.
+        seed: Fixes split, designs and releases.
+
+    Returns:
+        The bounds, or None where the view asks for none or the design cannot be made again.
+    """
+    if view == "register" or counts.n < FOLDS or (not asked and FOLDS * counts.size.seconds > AFFORDABLE):
+        return None
+    solver = designed.provenance.get("solver")
+    if solver not in registry.names():
+        return None
+    budget, requested = designed.promise.get("budget"), designed.promise.get("requested")
+    wanted: dict[str, Any] = (
+        {"leakage": budget}
+        if budget is not None
+        else {"disclosure": designed.disclosure if requested is None else requested}
+    )
+    return cross_fitted(counts, **wanted, solver=solver, confidence=confidence, seed=seed)
+
+
+def parts(table: Array, folds: int, rng: np.random.Generator) -> list[Array]:
+    """A table of counts split into parts of nearly equal size, row by row at random: tables that add up to it."""
+    rest = np.rint(table).astype(np.int64).ravel()
+    split = []
+    for left in range(folds, 1, -1):
+        picked = rng.multivariate_hypergeometric(rest, round(rest.sum() / left), method="marginals")
+        split.append(picked)
+        rest = rest - picked
+    return [part.reshape(table.shape).astype(np.float64) for part in (*split, rest)]

@@ -1,0 +1,51 @@
+"""Two views of a table: it is the population (a register), or a sample from one.
+
+In a register everybody of interest has a row, and what is counted is exact. In a sample the rows stand for other people
+too, and what is counted is only an estimate for them; a design that was fitted to the rows errs on the optimistic side.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from privfunnel import measures
+from privfunnel.errors import InvalidInputError
+
+View = Literal["register", "sample"]
+
+#: Expected bias of I(S;X) up to which no table counts as small, in nats.
+LEAST_BIAS = 0.005
+#: Share of I(S;X) that the bias of a table that is not small may be.
+TOLERATED = 0.05
+
+
+def expected_bias(shape: tuple[int, int], n: float, information: float) -> float | None:
+    """How much I(S;X) is expected to be too high where the rows are few for the cells, nats; None where they are not.
+
+    Args:
+        shape: K and M.
+        n: Rows.
+        information: I(S;X) of the rows, nats.
+    """
+    bias = measures.miller_madow_bias(*shape, n)
+    return bias if bias >= LEAST_BIAS and bias > TOLERATED * information else None
+
+
+def view_of(asked: str | None, shape: tuple[int, int], n: float | None, information: float) -> View:
+    """The view that was asked for; by default a small table is a sample, and any other a register.
+
+    Args:
+        asked: ``"register"``, ``"sample"`` or None.
+        shape: K and M.
+        n: Rows, None where their number is not known.
+        information: I(S;X) of the rows, nats.
+
+    Raises:
+        InvalidInputError: There is no such view.
+    """
+    if asked not in {None, "register", "sample"}:
+        raise InvalidInputError(
+            f"there is no view {asked!r}: choose register (the table is the population) or sample (from one)"
+        )
+    small = n is not None and expected_bias(shape, n, information) is not None
+    return "sample" if asked == "sample" or (asked is None and small) else "register"

@@ -1,0 +1,174 @@
+"""Two views of a table: the population itself, or a sample from one, judged by designs that a row had no part in."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from helpers_cli import assert_one_line_error, run
+from privfunnel import audit, measures, tables
+from privfunnel.audit import cross_fit
+from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.mechanism import Mechanism
+from privfunnel.population.views import expected_bias, view_of
+from privfunnel.report import audit_section
+
+pa = pytest.importorskip("pyarrow")
+pa_csv = pytest.importorskip("pyarrow.csv")
+pytest.importorskip("duckdb")
+
+
+def sample(n: int, seed: int = 0) -> Any:
+    """Rows in which a private column depends on two public ones."""
+    rng = np.random.default_rng(seed)
+    town, member = rng.integers(0, 4, n), rng.integers(0, 2, n)
+    sick = rng.random(n) < 0.2 + 0.4 * (town == 1) + 0.2 * member * (town == 2)
+    return pa.table({"sick": sick, "town": town, "member": member})
+
+
+def designed(table: Any, **asked: Any) -> Mechanism:
+    """A mechanism for such rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        counts = tables.count(table, private="sick", public=["town", "member"])
+    return Mechanism.from_solution(counts, pf.solve(counts, **asked))
+
+
+def test_a_small_table_is_a_sample_unless_its_owner_says_otherwise() -> None:
+    assert view_of(None, (2, 8), 300, 0.05) == "sample"
+    assert view_of("register", (2, 8), 300, 0.05) == "register"
+    assert view_of(None, (2, 8), 300_000, 0.05) == "register"
+    assert view_of("sample", (2, 8), 300_000, 0.05) == "sample"
+    assert view_of(None, (2, 8), None, 0.05) == "register"
+    with pytest.raises(InvalidInputError, match="no view 'census': choose register"):
+        view_of("census", (2, 8), 300, 0.05)
+
+
+def test_a_bias_that_is_small_beside_the_information_makes_no_small_table() -> None:
+    assert expected_bias((3, 11), 1000, 0.1) == pytest.approx(20 / 2000)
+    assert expected_bias((3, 11), 1000, 0.3) is None
+    assert expected_bias((2, 3), 1000, 1e-6) is None
+
+
+def test_parts_are_disjoint_and_add_up_to_the_rows() -> None:
+    table = np.array([[7.0, 0.0, 3.0], [2.0, 9.0, 5.0]])
+    parts = cross_fit.parts(table, 3, np.random.default_rng(0))
+    assert np.array_equal(sum(parts), table)
+    assert sorted(part.sum() for part in parts) == [8.0, 9.0, 9.0]
+    assert all((part >= 0.0).all() and (part == np.rint(part)).all() for part in parts)
+
+
+def test_a_split_is_uniform_over_the_rows() -> None:
+    rng = np.random.default_rng(1)
+    table = np.array([[30.0, 10.0], [0.0, 20.0]])
+    first = np.mean([cross_fit.parts(table, 2, rng)[0] for _ in range(400)], axis=0)
+    # Hypergeometric: a standard deviation of at most sqrt(30/4), a twentieth of it for the mean of 400.
+    assert np.abs(first - table / 2.0).max() < 5 * np.sqrt(30 / 4) / 20
+
+
+@pytest.mark.parametrize(
+    ("n", "asked"), [(300, {"leakage": 0.0}), (3000, {"disclosure": 1.0, "solver": "greedy"})]
+)
+def test_cross_fitted_bounds_cover_the_designs_they_speak_of(
+    n: int, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Designs that are free on their rows leak in the population; the bounds know, and the promise does not."""
+    rng = np.random.default_rng(8)
+    p_sx = rng.dirichlet(np.full(18, 0.8)).reshape(2, 9)
+    channels: list[Any] = []
+    released = cross_fit.beyond.released
+
+    def spy(part: Any, channel: Any, rng: Any) -> Any:
+        channels.append(channel)
+        return released(part, channel, rng)
+
+    monkeypatch.setattr(cross_fit.beyond, "released", spy)
+    covered, trials = 0, 10
+    for trial in range(trials):
+        problem = pf.Problem(rng.multinomial(n, p_sx.ravel()).reshape(2, 9))
+        channels.clear()
+        found = audit.cross_fitted(problem, seed=trial, **asked)
+        truth = []
+        for channel in channels:
+            full = np.tile(problem.p_x @ channel, (9, 1))
+            full[problem.kept_x] = channel
+            truth.append(float(measures.mutual_information(p_sx[problem.kept_s] @ full)))
+        covered += found.leakage.low <= np.mean(truth) <= found.leakage.high
+        assert found.promised is not None
+        assert "leakage" not in asked or found.promised <= 1e-9 < 1e-3 < np.mean(truth)
+        assert found.rows == n
+        assert found.designs == 2
+    assert covered >= 7  # each fails at most once in twenty times; four of ten once in a thousand
+
+
+def test_rows_that_are_not_counted_or_too_few_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="give a table of counts"):
+        audit.cross_fitted(pf.Problem([[0.2, 0.3], [0.4, 0.1]]), leakage=0.0)
+    problem = pf.Problem([[1, 2], [2, 1]])
+    for folds in (1, 7):
+        with pytest.raises(InvalidInputError, match=f"{folds} parts of 6 rows cannot be made"):
+            audit.cross_fitted(problem, leakage=0.0, folds=folds)
+
+
+def test_an_audit_of_few_rows_says_what_holds_for_people_like_them() -> None:
+    table = sample(300)
+    mechanism = designed(table, leakage=0.0)
+    found = audit.table(table, mechanism, bootstrap=20)
+    assert found.view == "sample"
+    assert found.population is not None
+    assert found.population.designs == 2
+    assert found.population.leakage.high > mechanism.leakage
+    words = " ".join(found.words())
+    assert "taken as a sample from a population" in words
+    assert "For people like these: designed again on one half of the 300 rows" in words
+    assert audit.table(table, mechanism, bootstrap=20) == found
+    told = " ".join(audit_section(found).words)
+    assert "taken as a sample from a population" in told
+    assert "300" not in told.replace("about 300", "")
+
+
+def test_a_register_claims_nothing_about_others() -> None:
+    table = sample(300)
+    found = audit.table(table, designed(table, leakage=0.0), bootstrap=20, view="register")
+    assert found.population is None
+    assert any(line.startswith("The table is taken as the population, a register") for line in found.words())
+    assert any("(a register)" in line for line in audit_section(found).words)
+
+
+def test_many_rows_prove_something_about_people_like_them() -> None:
+    table = sample(20_000)
+    mechanism = designed(table, disclosure=1.2)
+    assert audit.table(table, mechanism, bootstrap=20).view == "register"
+    found = audit.table(table, mechanism, bootstrap=20, view="sample")
+    assert found.population is not None
+    assert not found.population.proves_little
+    assert found.leakage_ceiling is not None
+    assert found.population.leakage.high < found.leakage_ceiling
+    assert "in the population, with 95 % confidence, at most" in " ".join(found.words())
+    assert any("For people like them" in line for line in audit_section(found).words)
+
+
+def test_what_takes_long_is_done_only_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_fit, "AFFORDABLE", -1.0)
+    table = sample(300)
+    mechanism = designed(table, leakage=0.0)
+    left_out = audit.table(table, mechanism, bootstrap=20)
+    assert (left_out.view, left_out.population) == ("sample", None)
+    assert any("About the population nothing is claimed" in line for line in left_out.words())
+    assert any("nothing is claimed" in line for line in audit_section(left_out).words)
+    assert audit.table(table, mechanism, bootstrap=20, view="sample").population is not None
+
+
+def test_the_view_is_an_option_of_the_command(tmp_path: Path) -> None:
+    table = sample(300)
+    pa_csv.write_csv(table, tmp_path / "t.csv")
+    designed(tmp_path / "t.csv", disclosure=0.8).save(tmp_path / "m.json")
+    arguments = ("audit", tmp_path / "t.csv", "--mechanism", tmp_path / "m.json", "--bootstrap", 20)
+    assert "taken as a sample from a population" in run(*arguments).stdout
+    assert "a register" in run(*arguments, "--view", "register").stdout
+    assert_one_line_error(run(*arguments, "--view", "census"), "'census' is not one of")
