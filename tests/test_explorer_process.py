@@ -354,6 +354,19 @@ def test_a_session_without_signs_of_life_ends(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(main())
 
 
+def test_an_upload_that_is_still_to_be_opened_is_not_removed_by_the_one_before_it(tmp_path: Path) -> None:
+    session = Session(tmp_path, Limits())
+    old, first, second = (session.new_upload() for _ in range(3))
+    session.end_upload(old)
+    session.forget_uploads(first)  # the first is opened while the second, the same file read otherwise, waits
+    session.end_upload(first)
+    assert [folder.exists() for folder in (old, first, second)] == [False, True, True]
+    session.forget_uploads(second)
+    session.end_upload(second)
+    assert [folder.exists() for folder in (first, second)] == [False, True]
+    session.close()
+
+
 def test_no_limit_leaves_processes_alone() -> None:
     asked: list[int] = []
 

@@ -232,7 +232,6 @@ async def _hello(request: Request) -> Response:
             "given": settings.given is not None or settings.example is not None,
             "examples": [{"name": e.name, "title": e.title, "about": e.about} for e in EXAMPLES.values()],
             "solvers": list(registry.names()),
-            "reading": reading.offered(),
         }
     )
 
@@ -265,7 +264,7 @@ async def _upload(request: Request, session: Session) -> Response:
     if int(request.headers.get("content-length") or 0) > settings.max_upload:
         return _error(too_large, 413)
     read = _reading(request)
-    folder = session.new_upload()
+    folder = session.new_upload()  # until it is ended, no other upload removes it
     target = folder / file_name(name)
     size = 0
     kept = False
@@ -285,11 +284,12 @@ async def _upload(request: Request, session: Session) -> Response:
     except ClientDisconnect:
         return _error("the upload was interrupted: try again", 400)
     finally:
+        session.end_upload(folder)
         if not kept:  # what could not be read is no table of this tab's: the one before it stays
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _reading(request: Request) -> dict[str, str]:
+def _reading(request: Request) -> dict[str, Any]:
     """Return how the file is to be read."""
     try:
         asked = json.loads(request.query_params.get("read", "{}"))
@@ -342,8 +342,11 @@ async def _roles(request: Request, session: Session) -> Response:
     if not isinstance(bins, dict) or not all(isinstance(rule, dict) for rule in bins.values()):
         raise InvalidInputError("bins is not a table of rules: reload the page and try again")
     private, public = _texts(data, "private"), _texts(data, "public")
+    person = data.get("person", "")
+    if not isinstance(person, str):
+        raise InvalidInputError("person is not the name of a column: reload the page and try again")
     await session.cancel()
-    return JSONResponse(await session.ask("roles", private=private, public=public, bins=bins))
+    return JSONResponse(await session.ask("roles", private=private, public=public, bins=bins, person=person))
 
 
 # --- curve ----------------------------------------------------------------------------------------------------------

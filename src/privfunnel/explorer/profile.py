@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from privfunnel.engines import Cut, Source
+from privfunnel.engines import Cut, Part, Source
 from privfunnel.engines import bins as binning
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
@@ -13,10 +13,11 @@ from privfunnel.errors import InvalidInputError
 HISTOGRAM_BARS = 24
 PREVIEW_ROWS = 6
 LONGEST_TEXT = 60
+MOST_YEARS = 20_000
 
 
 def columns(table: Source, tell: Callable[[int, int, str], None]) -> list[dict[str, Any]]:
-    """Describe each column: name, type, distinct values, missing values, and a histogram for numbers.
+    """Describe each column: name, type, distinct and missing values, a histogram of numbers, the years of dates.
 
     Args:
         table: The table.
@@ -35,6 +36,7 @@ def columns(table: Source, tell: Callable[[int, int, str], None]) -> list[dict[s
                 "distinct": distinct,
                 "nulls": missing,
                 "histogram": _histogram(table, name) if numeric else None,
+                "years": _years(table, name) if table.dated(name) else None,
             }
         )
     return described
@@ -54,6 +56,11 @@ def _histogram(table: Source, name: str) -> dict[str, Any] | None:
         if code is not None and 0 <= int(code) < cut.size:
             counts[int(code)] += n
     return {"low": cut.edges[0], "high": cut.edges[-1], "counts": counts}
+
+
+def _years(table: Source, name: str) -> int:
+    """How many different years the dates of a column have."""
+    return len(table.group({name: Part("year")}, MOST_YEARS).counts)
 
 
 def preview(table: Source) -> list[list[str | None]]:

@@ -1,34 +1,52 @@
-"""How the page asks for a file to be read: the reading options that people meet, each a text; empty for found out."""
+"""How the page asks for a file to be read: every reading option in words of its own; what is left out is found out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-from privfunnel.engines import ReadOptions
+from privfunnel.engines import ReadOptions, sniff
+from privfunnel.engines.reading import SQL_TYPES
+from privfunnel.engines.workbooks import sheets
 from privfunnel.errors import InvalidInputError
 
-#: Field of ReadOptions to the option of the command line; the page has those that this version can read by.
+#: What was asked: option to text, ``types`` to a type by column.
+Asked = Mapping[str, Any]
+
+#: Option to that of the command line; for the others the commands begin with a mechanism, which remembers them.
 FLAGS = {
     "encoding": "--encoding",
     "delimiter": "--delimiter",
     "decimal": "--decimal",
-    "sheet": "--sheet",
     "dates": "--dates",
     "nulls": "--null",
+    "quote": "--quote",
+    "escape": "--escape",
+    "columns": "--columns",
+    "types": "--type",
+    "sheet": "--sheet",
 }
-_WORDS = {"tab": "\t"}
-LONGEST = 200
+#: What the page writes for a value, by option; an empty field of the page means that nothing was said.
+_WORDS: dict[str, dict[str, Any]] = {
+    "delimiter": {"tab": "\t", "space": " "},
+    "quote": {"none": ""},
+    "header": {"yes": True, "no": False},
+    "trim": {"yes": True, "no": False},
+}
+_LISTS = ("nulls", "columns")
+#: Which options concern a workbook.
+_OF_SHEETS = ("sheet", "columns", "nulls", "types")
+LONGEST = 2000
 
 
 def offered() -> list[str]:
-    """Return the names of the options that the page shows."""
-    known = {field.name for field in fields(ReadOptions)}
-    return [name for name in FLAGS if name in known]
+    """Return the names of the options that the page shows: all there are."""
+    return [field.name for field in fields(ReadOptions)]
 
 
-def checked(asked: Any) -> dict[str, str]:
+def checked(asked: Any) -> dict[str, Any]:
     """Return the options that were filled in.
 
     Raises:
@@ -38,30 +56,94 @@ def checked(asked: Any) -> dict[str, str]:
         raise InvalidInputError(
             "the reading options are not those of the page: reload the page and try again"
         )
-    for name, text in asked.items():
-        if not isinstance(text, str) or len(text) > LONGEST:
+    found: dict[str, Any] = {}
+    for name, value in asked.items():
+        if name == "types":
+            if not isinstance(value, dict) or not set(value.values()) <= set(SQL_TYPES):
+                raise InvalidInputError(
+                    f"the types of columns are not among {', '.join(SQL_TYPES)}: choose others"
+                )
+            found |= {name: dict(value)} if value else {}
+        elif not isinstance(value, str) or len(value) > LONGEST:
             raise InvalidInputError(f"the {name} is not a short text: choose or type another")
-    return {name: text for name, text in asked.items() if text.strip()}
-
-
-def options(asked: Mapping[str, str]) -> ReadOptions:
-    """Return the options as the tables take them; texts that mean null are separated by commas."""
-    given: dict[str, Any] = {name: _WORDS.get(text, text) for name, text in asked.items()}
-    if "nulls" in given:
-        given["nulls"] = tuple(text.strip() for text in given["nulls"].split(",") if text.strip())
-    return ReadOptions(**given)
-
-
-def arguments(asked: Mapping[str, str]) -> list[str]:
-    """Return the options as the command line takes them."""
-    found: list[str] = []
-    for name, text in asked.items():
-        texts = [part.strip() for part in text.split(",")] if name == "nulls" else [text]
-        found += [part for one in texts for part in (FLAGS[name], one)]
+        elif (
+            name in _WORDS
+            and set(_WORDS[name].values()) <= {True, False}
+            and value not in {"", *_WORDS[name]}
+        ):
+            raise InvalidInputError(f"the {name} {value!r} is neither yes nor no: choose one of them")
+        elif value.strip():
+            found[name] = value
     return found
 
 
-def literal(asked: Mapping[str, str]) -> str:
+def options(asked: Asked) -> ReadOptions:
+    """Return the options as the tables take them; lists are separated by commas."""
+    given: dict[str, Any] = {}
+    for name, value in asked.items():
+        if name in _LISTS:
+            given[name] = tuple(text.strip() for text in value.split(",") if text.strip())
+        else:
+            given[name] = value if name == "types" else _WORDS.get(name, {}).get(value, value)
+    return ReadOptions(**given)
+
+
+def found_out(path: str, asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Look at a file that is to be read.
+
+    Args:
+        path: The file.
+        asked: What is said already.
+
+    Returns:
+        What to ask for: a decimal comma is taken where it is seen, since the page shows that it was; and what the page
+        shows: ``options`` that concern the file, the ``values`` in force, and the ``sheets`` of a workbook.
+
+    Raises:
+        InvalidInputError: The file is no table.
+    """
+    told = sniff(path, options(asked))
+    if told.sheet is not None:
+        values = {**asked, "sheet": told.sheet}
+        return dict(asked), {"options": list(_OF_SHEETS), "values": values, "sheets": sheets(Path(path))}
+    if told.delimiter is None:
+        return dict(asked), {"options": [], "values": {}, "sheets": []}
+    known = {
+        "encoding": told.encoding,
+        "delimiter": told.delimiter,
+        "decimal": told.decimal,
+        "dates": told.dates,
+    }
+    words = {value: word for word, value in _WORDS["delimiter"].items()}
+    known["delimiter"] = words.get(told.delimiter, told.delimiter)
+    values = {**{name: value for name, value in known.items() if value is not None}, **asked}
+    effective = dict(asked) if told.decimal == "." else {**asked, "decimal": told.decimal}
+    return effective, {
+        "options": [name for name in offered() if name != "sheet"], "values": values, "sheets": [],
+    }  # fmt: skip
+
+
+def sayable(asked: Asked) -> bool:
+    """Whether the command line has an option for each."""
+    return set(asked) <= set(FLAGS) and not any("=" in name for name in asked.get("types", ()))
+
+
+def arguments(asked: Asked) -> list[str]:
+    """Return the options as the command line takes them."""
+    found: list[str] = []
+    for name in asked:
+        if name not in FLAGS:
+            continue
+        value = getattr(options(asked), name)
+        if name == "types":
+            texts = [f"{column}={kind}" for column, kind in value.items()]
+        else:
+            texts = list(value) if name == "nulls" else [",".join(value) if name == "columns" else value]
+        found += [part for text in texts for part in (FLAGS[name], "tab" if text == "\t" else text)]
+    return found
+
+
+def literal(asked: Asked) -> str:
     """Return the options as an argument of a Python call; the texts are literals and nothing else."""
     read = options(asked)
     given = ", ".join(f"{name}={getattr(read, name)!r}" for name in asked)

@@ -27,14 +27,16 @@ def command_line(setting: Setting, curve: Curve, solution: Solution, *, exact: b
     largest that leaks nothing say, would help to recover the counts.
 
     Column names are separated by commas on the command line, and a bin's name ends at its equals sign: where a name
-    holds one of them, the commands start from the downloaded mechanism instead.
+    holds one of them, or the file is read in a way that the command line has no option for, the commands start from the
+    downloaded mechanism instead.
     """
     design = "design/mechanism.json"
     lines = []
     names = (*setting.private, *setting.public)
-    if any("," in name or name != name.strip() for name in names) or any(
+    awkward = any("," in name or name != name.strip() for name in names) or any(
         "=" in name for name in setting.bins
-    ):
+    )
+    if awkward or not reading.sayable(setting.reading):
         design = "mechanism.json"
         lines.append("# with mechanism.json from the downloads:")
     else:
@@ -49,7 +51,8 @@ def command_line(setting: Setting, curve: Curve, solution: Solution, *, exact: b
         ]
         lines.append(_wrapped([*solve, "--out", "design"]))
     release = ["privfunnel", "release", _argument(setting.name), "--mechanism", design, "--as", "records"]
-    release += reading.arguments(setting.reading)
+    if not lines[0].startswith("#"):  # else the mechanism remembers it
+        release += reading.arguments(setting.reading)
     lines.append(_wrapped([*release, "--out", _argument(released_name(setting))]))
     return "\n".join(lines)
 
@@ -63,6 +66,7 @@ def table_arguments(setting: Setting) -> list[str]:
     """Return the table and its roles as the command line takes them."""
     bins = [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
     roles = ["--private", ",".join(setting.private), "--public", ",".join(setting.public)]
+    roles += ["--person", setting.person] if setting.person else []
     return [_argument(setting.name), *roles, *bins, *reading.arguments(setting.reading)]
 
 
@@ -87,6 +91,7 @@ def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> st
     points, extra = grid
     further = "".join(f", {r!r}" for r in extra)
     read = f"\n        read={reading.literal(setting.reading)}," if setting.reading else ""
+    person = f"\n        person={setting.person!r}," if setting.person else ""
     again = f", read={reading.literal(setting.reading)}" if setting.reading else ""
     return f'''"""Release the table at the point chosen in the explorer."""
 
@@ -104,7 +109,7 @@ def main() -> None:
         TABLE,
         private={list(setting.private)!r},
         public={list(setting.public)!r},
-        bins={setting.bins!r},{read}
+        bins={setting.bins!r},{read}{person}
     )
     problem = counts.problem()
     even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})

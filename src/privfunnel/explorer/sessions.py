@@ -78,15 +78,22 @@ class Session:
         self.news: Event = {}
         self.seen = time.monotonic()
         self._trace: asyncio.Task[None] | None = None
+        self._uploading: set[Path] = set()
 
     def new_upload(self) -> Path:
         """Return a new empty folder for one upload, under a name that cannot be guessed."""
-        return Path(tempfile.mkdtemp(prefix=UPLOAD, dir=self.folder))
+        folder = Path(tempfile.mkdtemp(prefix=UPLOAD, dir=self.folder))
+        self._uploading.add(folder)
+        return folder
+
+    def end_upload(self, folder: Path) -> None:
+        """Say that an upload has been opened or refused."""
+        self._uploading.discard(folder)
 
     def forget_uploads(self, keep: Path | None) -> None:
-        """Remove every upload but the one that was opened last."""
+        """Remove every upload but the one that was opened last, and those that are still to be opened."""
         for folder in self.folder.glob(f"{UPLOAD}*"):
-            if folder != keep:
+            if folder != keep and folder not in self._uploading:
                 shutil.rmtree(folder, ignore_errors=True)
 
     async def ask(self, task: str, **arguments: Any) -> Any:

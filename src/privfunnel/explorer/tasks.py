@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from privfunnel.checks import is_number, is_whole
+from privfunnel.checks import is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
-from privfunnel.explorer import describe, examples, exports, profile, reading, wording
+from privfunnel.explorer import binning, describe, examples, exports, profile, reading, wording
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
 from privfunnel.lumping import chosen_lumping
@@ -30,7 +30,6 @@ from privfunnel.solving import check_disclosure, end_of_curve
 from privfunnel.tables import Counts, count
 from privfunnel.tracing import PartialCurve, assemble, tracing
 
-MANY_VALUES = 12  # a number with more different values gets bins suggested
 NEWS_SECONDS = 0.1  # between two reports of progress, however often the solver has news
 SEED = 0
 
@@ -49,11 +48,12 @@ def inspect(
     path: str,
     name: str,
     roles: dict[str, Any] | None = None,
-    read: dict[str, str] | None = None,
+    read: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Look at a table: columns, types, distinct values, histograms and the first rows."""
+    """Look at a table: how it is read, columns, types, distinct values, histograms and the first rows."""
     _tell(workspace, 0, 0, f"Opening {name}")
-    with open_table(path, reading.options(read or {})) as table:
+    asked, shown = reading.found_out(path, read or {})
+    with open_table(path, reading.options(asked)) as table:
         _tell(workspace, 0, 0, "Counting the rows")
         rows = table.n_rows()
         if rows == 0:
@@ -61,44 +61,49 @@ def inspect(
         preview = profile.preview(table)
         columns = profile.columns(table, lambda *news: _tell(workspace, *news))
     workspace.drop("setting", "found", "curve")
-    workspace.put("source", (path, name, read or {}))
+    workspace.put("source", (path, name, asked))
     exports.clear(workspace.folder)
-    suggested = {
-        c["name"]: {"rule": "quantiles", "number": 4}
-        for c in columns
-        if c["histogram"] and c["distinct"] > MANY_VALUES
-    }
+    suggested = {c["name"]: rule for c in columns if (rule := binning.suggested(c)) is not None}
     empty: dict[str, Any] = {"private": [], "public": [], "bins": suggested}
     return {
         "name": name,
         "rows": rows,
         "columns": columns,
         "preview": preview,
+        "reading": shown,
         "roles": empty if roles is None else {**roles, "bins": {**suggested, **roles["bins"]}},
     }
 
 
 def roles(
-    workspace: Workspace, private: list[str], public: list[str], bins: dict[str, Any]
+    workspace: Workspace, private: list[str], public: list[str], bins: dict[str, Any], person: str = ""
 ) -> dict[str, Any]:
     """Count the table by its roles and say how large the problem is."""
-    loaded: tuple[str, str, dict[str, str]] | None = workspace.get("source")
+    loaded: tuple[str, str, dict[str, Any]] | None = workspace.get("source")
     if loaded is None:
         raise InvalidInputError("no table is loaded: drop a file or pick an example")
     source, name, read = loaded
-    rules = {column: _rule(column, rule) for column, rule in bins.items()}
+    rules = {column: binning.rule(column, asked) for column, asked in bins.items()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivFunnelWarning)
-        counts = count(source, private=private, public=public, bins=rules, read=reading.options(read))
+        counts = count(
+            source,
+            private=private,
+            public=public,
+            bins=rules,
+            read=reading.options(read),
+            person=person or None,
+        )
         problem = counts.problem()
     workspace.drop("found", "curve")
     workspace.put(
-        "setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem, read)
+        "setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem, read, person)
     )
     return {
         "n_s": counts.n_s,
         "n_x": counts.n_x,
         "n": counts.n,
+        "persons": counts.persons,
         "estimate": _estimate(counts),
         "warnings": [
             wording.for_page(str(w.message)) for w in caught if issubclass(w.category, PrivFunnelWarning)
@@ -106,35 +111,9 @@ def roles(
         "edges": {
             column: [edge for edge in cut.edges if math.isfinite(edge)]
             for column, cut in counts.bins.items()
-            if isinstance(cut, Cut)
+            if isinstance(cut, Cut) and not cut.part
         },
     }
-
-
-def _rule(column: str, rule: dict[str, Any]) -> str:
-    kind = rule.get("rule")
-    if kind == "edges":
-        edges = rule.get("edges")
-        if not isinstance(edges, list) or not edges or not all(map(_finite, edges)):
-            raise InvalidInputError(f"the edges of {column!r} are not numbers: write e.g. 30, 45, 60")
-        # People name the cuts; what lies outside belongs to the first and the last bin.
-        return "edges:" + ",".join(f"{e:.12g}" for e in (float("-inf"), *sorted(set(edges)), float("inf")))
-    if kind not in ("width", "quantiles"):
-        raise InvalidInputError(
-            f"unknown rule {kind!r} for the bins of {column!r}: use width, quantiles or edges"
-        )
-    number = rule.get("number")
-    if not isinstance(number, int) or not 2 <= number <= 50:
-        raise InvalidInputError(f"{number!r} bins for {column!r} cannot be made: give a number from 2 to 50")
-    return f"{kind}:{number}"
-
-
-def _finite(value: Any) -> bool:
-    """Whether a value that came as JSON is a number that a float can hold."""
-    try:
-        return is_number(value) and math.isfinite(value)
-    except OverflowError:
-        return False
 
 
 def _estimate(counts: Counts) -> str:

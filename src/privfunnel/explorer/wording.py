@@ -6,9 +6,13 @@ import re
 
 from privfunnel.measures import to_bits
 
+_READ = "encoding|delimiter|decimal|dates|null|quote|escape|type|sheet|columns"
 #: What a message says for the command line, and what the page says instead.
 _INSTEAD = (
-    (re.compile(r"bin it, e\.g\. .*$", re.DOTALL), "choose bins for it under Roles"),
+    (re.compile(rf"\((?:--(?:{_READ})\b)[^()]*(?:\([^()]*\)[^()]*)*\)"), "(“Change how the file is read”)"),
+    (re.compile(r"\(--person [^()]*\)"), "(“Each row is about”)"),
+    (re.compile(r"\(bins=\{.*?\}\)"), "(under Roles)"),
+    (re.compile(r"bin (it|them), e\.g\. .*$", re.DOTALL), r"choose bins for \1 under Roles"),
     (re.compile(r"map it with --unseen .*$", re.DOTALL), "load the table again and draw the curve again"),
     (re.compile(r"give its encoding, e\.g\. .*$", re.DOTALL), "save it as UTF-8, or choose its encoding"),
     (

@@ -33,7 +33,8 @@ class Setting:
         bins: Column to a rule such as ``"width:5"``.
         counts: The counted table.
         problem: Its funnel problem.
-        reading: How the file was asked to be read: option to text, see :mod:`.reading`.
+        reading: How the file was asked to be read, see :mod:`.reading`.
+        person: Column that says who a row is about; empty where each row is about somebody else.
     """
 
     source: str
@@ -43,7 +44,8 @@ class Setting:
     bins: dict[str, str]
     counts: Counts
     problem: Problem
-    reading: dict[str, str] = field(default_factory=dict)
+    reading: dict[str, Any] = field(default_factory=dict)
+    person: str = ""
 
     @property
     def private_axis(self) -> Axis:

@@ -1,5 +1,7 @@
 // Steps 1 and 2: load a table, preview it, give its columns roles and bins.
-import { $, api, complain, el, latest, lock, say, seconds, svg, unlock } from "./dom.js";
+import { $, api, complain, el, latest, lock, say, seconds, unlock } from "./dom.js";
+import * as bins from "./bins.js";
+import * as reading from "./reading.js";
 
 let columns = [];
 let onReset = () => {};
@@ -34,13 +36,13 @@ export function setUp(hello, callbacks) {
   limit = { bytes: hello.max_bytes, text: hello.max_upload };
   $("max-upload").textContent = limit.text;
   $("examples").replaceChildren(...hello.examples.map((example) =>
-    el("button", { type: "button", "data-example": example.name, onclick: () => { $("reading").hidden = true; load(() => api.post("example", { name: example.name })); } },
+    el("button", { type: "button", "data-example": example.name, onclick: () => { again = null; load(() => api.post("example", { name: example.name })); } },
       example.title, el("small", {}, example.about))));
-  document.querySelectorAll("#reading [data-read]").forEach((field) => { field.closest("label").hidden = !hello.reading.includes(field.dataset.read); });
   $("read-again").addEventListener("click", () => { if (again) again(); });
+  $("person").addEventListener("change", check);
   ready = true;
   if (waiting) upload(waiting);
-  else if (hello.given) readable(() => load(() => api.post(`given?${new URLSearchParams({ read: JSON.stringify(readAs()) })}`)));
+  else if (hello.given) readable(() => load(() => api.post(`given?${new URLSearchParams({ read: JSON.stringify(reading.asked()) })}`)));
   waiting = null;
 }
 
@@ -52,7 +54,7 @@ function upload(file) {
     loading(false);
     complain(new Error(`${file.name} is larger than ${limit.text}, the limit for files that are dropped: start “privfunnel explore” with its name instead, and it is read where it lies`));
   } else {
-    readable(() => load((sent) => api.upload(file, readAs(), sent), file.name));
+    readable(() => load((sent) => api.upload(file, reading.asked(), sent), file.name));
   }
 }
 
@@ -61,14 +63,8 @@ let again = null; // reads the same file once more
 // Load a file that can be read in several ways, and offer them.
 function readable(request) {
   again = request;
-  $("reading").hidden = false;
+  reading.forget();
   request();
-}
-
-function readAs() {
-  const read = {};
-  document.querySelectorAll("#reading [data-read]").forEach((field) => { if (field.value) read[field.dataset.read] = field.value; });
-  return read;
 }
 
 function loading(on) {
@@ -129,6 +125,8 @@ function show(table) {
       value === null ? el("td", { class: "null" }, "missing") : el("td", {}, value))))));
   $("table-loaded").hidden = false;
   $("columns").replaceChildren(...columns.map((column, i) => roleRow(column, i, table.roles)));
+  $("person").replaceChildren(new Option("somebody else in every row", ""), ...columns.map((column) => new Option(`the person in ${column.name}`, column.name)));
+  reading.show(again ? table.reading : reading.NOTHING, columns);
   unlock("roles");
   say(`${table.name} loaded: ${rows} rows, ${columns.length} columns.`);
   check();
@@ -146,57 +144,17 @@ function roleRow(column, i, roles) {
     el("div", { class: "name" }, el("b", {}, column.name),
       el("small", {}, `${column.type} · ${column.distinct.toLocaleString("en")} distinct${nulls}`)),
     el("fieldset", { class: "roles" }, el("legend", { class: "visually-hidden" }, `Role of ${column.name}`), ...buttons),
-    column.histogram ? binControls(column, i, roles.bins[column.name]) : el("div", {}));
-}
-
-function binControls(column, i, suggested) {
-  const start = suggested || { rule: "none", number: 4 };
-  const rule = el("select", { id: `rule-${i}`, "aria-label": `Bins of ${column.name}`, onchange: check },
-    ...[["none", "each value"], ["width", "equal width"], ["quantiles", "quantiles"], ["edges", "edges"]].map(([value, text]) =>
-      el("option", { value, selected: value === start.rule }, text)));
-  const number = el("input", { type: "number", id: `number-${i}`, min: 2, max: 50, value: start.number || 4,
-    "aria-label": `Number of bins of ${column.name}`, oninput: check });
-  const edges = el("input", { type: "text", id: `edges-${i}`, placeholder: "e.g. 30, 45, 60", value: (start.edges || []).join(", "),
-    "aria-label": `Edges of the bins of ${column.name}`, oninput: check });
-  return el("div", { class: "bins" }, histogram(column, i), rule, number, edges);
-}
-
-function histogram(column, i) {
-  const { counts } = column.histogram;
-  const top = Math.max(...counts, 1);
-  const wide = 120 / counts.length;
-  return svg("svg", { class: "histogram", viewBox: "0 0 120 34", role: "img", id: `histogram-${i}`,
-    "aria-label": `Histogram of ${column.name}` },
-    ...counts.map((count, k) => svg("rect", {
-      x: k * wide + 0.5, width: Math.max(wide - 1, 0.5), y: 33 - (31 * count) / top, height: (31 * count) / top + 1 })));
-}
-
-function drawEdges(column, i, edges) {
-  const picture = $(`histogram-${i}`);
-  picture.querySelectorAll("line").forEach((line) => line.remove());
-  const { low, high } = column.histogram;
-  for (const edge of edges || []) {
-    const x = (120 * (edge - low)) / (high - low || 1);
-    if (x > 0 && x < 120) picture.append(svg("line", { x1: x, x2: x, y1: 0, y2: 34 }));
-  }
+    bins.controls(column, i, roles.bins[column.name], check));
 }
 
 function readRoles() {
-  const roles = { private: [], public: [], bins: {} };
+  const roles = { private: [], public: [], bins: {}, person: $("person").value };
   columns.forEach((column, i) => {
     const role = document.querySelector(`input[name="role-${i}"]:checked`).value;
     if (role === "private" || role === "both") roles.private.push(column.name);
     if (role === "public" || role === "both") roles.public.push(column.name);
-    if (!column.histogram) return;
-    const rule = $(`rule-${i}`).value;
-    const used = role !== "ignore";
-    for (const id of ["rule", "number", "edges"]) $(`${id}-${i}`).hidden = !used;
-    $(`number-${i}`).hidden ||= rule !== "width" && rule !== "quantiles";
-    $(`edges-${i}`).hidden ||= rule !== "edges";
-    if (!used || rule === "none") return;
-    roles.bins[column.name] = rule === "edges"
-      ? { rule, edges: $(`edges-${i}`).value.split(/[,;\s]+/).filter(Boolean).map(Number) }
-      : { rule, number: Number($(`number-${i}`).value) };
+    const rule = bins.chosen(column, i, role !== "ignore");
+    if (rule) roles.bins[column.name] = rule;
   });
   return roles;
 }
@@ -227,9 +185,9 @@ const count = latest(200, async (current, roles) => {
     clearInterval(watch);
   }
   if (!current()) return;
-  columns.forEach((column, i) => { if (column.histogram) drawEdges(column, i, problem.edges[column.name]); });
+  columns.forEach((column, i) => { if (column.histogram) bins.drawEdges(column, i, problem.edges[column.name]); });
   $("size").replaceChildren(
-    el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.n.toLocaleString("en")} rows. `,
+    el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.n.toLocaleString("en")} rows${problem.persons ? ` about ${problem.persons.toLocaleString("en")} persons` : ""}. `,
     problem.estimate, ...problem.warnings.map((warning) => el("span", { class: "warn" }, warning)));
   unlock("curve");
 });
