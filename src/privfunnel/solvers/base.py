@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from privfunnel import channels
-from privfunnel.measures import TINY
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Answer, Status
+from privfunnel.solution import DEFAULT_GAP, Answer
+from privfunnel.solvers.leakage_budget import most_disclosure
 from privfunnel.solvers.retired import Configured
 
 
@@ -31,11 +30,6 @@ class Progress:
     value: float | None = None
     bound: float | None = None
     message: str = ""
-
-
-#: The search for a leakage budget: solves at most, the share of H(X) at which two neighbours are close enough to be
-#: time-shared, and the share of their distance that each step cuts off at least.
-BUDGET_STEPS, BUDGET_WIDTH, BUDGET_MARGIN = 30, 1e-3, 0.1
 
 
 #: Called with news now and then; whatever it raises (KeyboardInterrupt, say) stops the run.
@@ -118,36 +112,10 @@ class Solver(metaclass=Configured):
     def solve_leakage(
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
-        """Most disclosure within a leakage budget, 0 ≤ leakage < I(S;X).
-
-        Searches the disclosure by bisection and time-shares the two last neighbours, which spends the budget exactly.
-        """
-        below = Answer(channel=channels.constant(problem.n_x), status=Status.FEASIBLE)
-        above = Answer(channel=channels.identity(problem.n_x), status=Status.FEASIBLE)
-        low, high = problem.evaluate(below.channel), problem.evaluate(above.channel)
-        for _ in range(BUDGET_STEPS):
-            if high.disclosure - low.disclosure <= BUDGET_WIDTH * problem.disclosure_ceiling:
-                break
-            # The chord between the neighbours is achievable, so the answer lies at or beyond where it meets the budget.
-            rise = high.leakage - low.leakage
-            share = (leakage - low.leakage) / rise if rise > 0.0 else 0.5
-            width = high.disclosure - low.disclosure
-            target = low.disclosure + min(max(share, BUDGET_MARGIN), 1.0 - BUDGET_MARGIN) * width
-            answer = self.solve(problem, target, seed=seed, progress=progress)
-            point = problem.evaluate(answer.channel)
-            if point.disclosure < target - FEASIBILITY or point.disclosure >= high.disclosure:
-                break
-            if point.leakage <= leakage:
-                if point.disclosure <= low.disclosure:
-                    break
-                below, low = answer, point
-            else:
-                above, high = answer, point
-        rise = high.leakage - low.leakage
-        share = min(max((leakage - low.leakage) / rise, 0.0), 1.0) if rise > 0.0 else 0.0
-        channel = channels.time_share([below.channel, above.channel], [1.0 - share, share])
-        return Answer(channel=channel, status=below.status, slope=rise / max(high.disclosure - low.disclosure, TINY),
-                      steps=below.steps)  # fmt: skip
+        """Most disclosure within a leakage budget, 0 ≤ leakage < I(S;X): see :mod:`.leakage_budget`."""
+        return most_disclosure(
+            problem, leakage, lambda target: self.solve(problem, target, seed=seed, progress=progress)
+        )
 
 
 #: A limit in seconds for a solver whose time is up already: a time limit of 0 is refused as a mistake.
