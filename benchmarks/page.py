@@ -427,8 +427,27 @@ The free disclosure and its proof:
 Peak memory {result["peak"] / 2**20:.0f} MiB. {machine(result)}"""
 
 
+def versions(result: dict[str, Any]) -> str:
+    """Two versions in one run."""
+    rows = [
+        (name, f"{case['before']:.3f}", f"{case['after']:.3f}", f"{case['ratio']:.2f}×",
+         f"{case['quartiles'][0]:.2f} – {case['quartiles'][1]:.2f}", "same" if case["apart"] == 0.0 else f"{case['apart']:.0e}")
+        for name, case in result["cases"].items()
+    ]  # fmt: skip
+    return f"""## Before and after
+
+The same work by {result["before"]} and by {result["after"]}, on one thread: CPU seconds of each, and the later version's over
+the earlier one's. The two took turns {result["repeats"]} times in one run, each in a process that had loaded its kernels; the
+ratio is the median of the pairs', with the middle half of them. *Apart* is how far the leakages differ at most, in nats.
+`python -m benchmarks.versions OLD NEW` measures any two versions like this.
+
+{table(("", "before, s", "after, s", "ratio", "middle half", "apart"), rows)}
+{machine(result)}"""
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "step": step, "quality": quality, "growth": growth, "gpu": gpu, "global": proofs, "binary": binary, "tables": tables,
+    "versions": versions,
 }  # fmt: skip
 
 

@@ -57,14 +57,15 @@ def test_a_busy_machine_is_said() -> None:
     assert "busy" in page.machine({"machine": {**stored["machine"], "cores": 2, "load": 9.0}})
 
 
-def quick(name: str, folder: Path) -> dict[str, Any]:
+def quick(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         harness.ELSEWHERE: str(folder),
     }
+    module = f"benchmarks.{name}" if arguments else f"benchmarks.bench_{name}"
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.bench_{name}", "--quick"],
+        [sys.executable, "-m", module, *arguments, "--quick"],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -80,6 +81,13 @@ def test_a_benchmark_can_be_rehearsed_and_shown(name: str, tmp_path: Path) -> No
     text = page.SECTIONS[name](quick(name, tmp_path))
     assert text.startswith("## ")
     assert "nan" not in text
+
+
+@pytest.mark.slow
+def test_two_versions_can_be_compared_in_one_run(tmp_path: Path) -> None:
+    result = quick("versions", tmp_path, str(ROOT / "src"), str(ROOT / "src"))
+    assert all(case["apart"] == 0.0 and case["ratio"] > 0.0 for case in result["cases"].values())
+    assert page.versions(result).count("| same |") == len(result["cases"]) == 2
 
 
 def test_every_solver_is_warmed_up_with_the_options_that_are_measured(

@@ -1,0 +1,89 @@
+"""The work of one version for :mod:`benchmarks.versions`: reads names of cases, writes seconds and leakages as JSON.
+
+It uses what every version has: ``solve``, ``trace``, the packaged instances and options that kept their names.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+import privfunnel as pf
+
+AEM = {"solver": "aem", "threads": 1}
+#: A limit that no case meets, so that no answer depends on the machine.
+LONG = 600.0
+#: CPU seconds for which a case is repeated, so that the clock's own grain does not matter.
+LEAST = 0.25
+
+load = pf.instances.load
+
+
+def cases(quick: bool) -> dict[str, Callable[[], list[float]]]:
+    """What to measure, each returning the leakages found, in nats."""
+    uniform, skewed = load("synthetic-uniform"), load("synthetic-skewed")
+    small: dict[str, Callable[[], list[float]]] = {
+        "aem, synthetic, 8 points": lambda: curve(uniform, 8, **AEM),
+        "global, synthetic-skewed, 20 points": lambda: curve(skewed, 20, solver="global", time_limit=LONG),
+    }
+    if quick:
+        return small
+    heart, census = load("heart-failure"), load("census-income")
+    perturbed = load("heart-failure", perturbation="probabilities")
+    dense = pf.Problem(np.random.default_rng(0).dirichlet(np.ones(120)).reshape(6, 20))
+    proved = pf.trace(heart, points=20, solver="global", time_limit=LONG)
+    proofs = list({id(s.certificate): s.certificate for s in proved.solutions if s.certificate}.values())
+
+    def check() -> list[float]:
+        return [replace(proof).verify(heart) for proof in proofs]  # a copy has not been verified yet
+
+    return small | {
+        "aem, heart failure, 20 points": lambda: curve(perturbed, 20, **AEM),
+        "aem, heart failure, 20 points, plain": lambda: curve(perturbed, 20, **AEM, accelerate=False),
+        "aem, census, R = 0.6 H(X)": lambda: point(census, 0.6, **AEM),
+        "auto, heart failure, 20 points": lambda: curve(heart, 20, time_limit=LONG),
+        "global, heart failure +1e-3, 20 points": lambda: curve(
+            perturbed, 20, solver="global", time_limit=LONG
+        ),
+        "global, census, R = 0.6 H(X), gap 1e-5": lambda: point(
+            census, 0.6, solver="global", gap=1e-5, time_limit=LONG
+        ),
+        "global, dense 6 × 20, R = 0.55 H(X), gap 1e-7": lambda: point(
+            dense, 0.55, solver="global", gap=1e-7, time_limit=LONG
+        ),
+        "check the proofs of heart failure": check,
+    }
+
+
+def curve(problem: pf.Problem, points: int, **options: object) -> list[float]:
+    """Leakages of a traced curve."""
+    return [float(leakage) for leakage in pf.trace(problem, points=points, **options).leakage]
+
+
+def point(problem: pf.Problem, share: float, **options: object) -> list[float]:
+    """Leakage of one point."""
+    return [pf.solve(problem, disclosure=share * problem.disclosure_ceiling, **options).leakage]
+
+
+def main() -> None:
+    """Say what there is to measure, then measure what is asked for until nothing more is."""
+    warnings.simplefilter("ignore")
+    work = cases("--quick" in sys.argv)
+    print(json.dumps({"version": pf.__version__, "cases": list(work)}), flush=True)
+    for line in sys.stdin:
+        began, seconds, runs = time.process_time(), 0.0, 0
+        leakages: list[float] = []
+        while seconds < LEAST:
+            leakages = work[line.strip()]()
+            seconds, runs = time.process_time() - began, runs + 1
+        print(json.dumps({"seconds": seconds / runs, "leakages": leakages}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
