@@ -24,7 +24,7 @@ def test_corrected_information_and_its_interval_cover_the_truth() -> None:
     for _ in range(100):
         counts = rng.multinomial(2000, p.ravel()).reshape(p.shape).astype(float)
         draws = estimates.resample(counts, 2000, 100, rng)
-        estimate = estimates.information(counts, draws, permutations=0, rng=rng)
+        estimate = estimates.information(counts, draws, null=np.zeros(0))
         covered += truth in estimate
         plug_in.append(estimate.plug_in)
         corrected.append(estimate.corrected)
@@ -39,7 +39,7 @@ def test_independent_columns_show_no_leakage_beyond_chance() -> None:
     for _ in range(40):
         counts = rng.multinomial(1000, p.ravel()).reshape(p.shape).astype(float)
         estimate = estimates.information(
-            counts, estimates.resample(counts, 1000, 50, rng), permutations=99, rng=rng
+            counts, estimates.resample(counts, 1000, 50, rng), null=estimates.permuted(counts, 99, rng)
         )
         above += estimate.low > 0.0
         assert estimate.null_mean == pytest.approx(measures.miller_madow_bias(5, 8, 1000), rel=0.25)

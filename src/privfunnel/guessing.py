@@ -102,9 +102,21 @@ class Exposure:
     @property
     def words(self) -> str:
         """The exposure as a sentence about people."""
-        who = f"{self.rows:,} of {self.of:,} people" if self.of else f"{_percent(self.share)} of the people"
+        return self._sentence("people")
+
+    @property
+    def row_words(self) -> str:
+        """The same about rows, where people have several."""
+        return self._sentence("rows")
+
+    def _sentence(self, of_whom: str) -> str:
+        who = (
+            f"{self.rows:,} of {self.of:,} {of_whom}"
+            if self.of
+            else f"{_percent(self.share)} of the {of_whom}"
+        )
         if self.of and self.rows == 0:
-            who = f"fewer than one of {self.of:,} people on average"
+            who = f"fewer than one of {self.of:,} {of_whom} on average"
         top = "" if self.highest - self.after < 5e-4 else f", at most {_percent(self.highest)}"
         return (
             f"For {who} the chance of {self.value} rises from {_percent(self.before)} to {_percent(self.after)} or more"

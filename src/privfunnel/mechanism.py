@@ -143,6 +143,11 @@ class Mechanism(Stored):
         return found if is_whole(found) and found > 0 else None
 
     @property
+    def behind(self) -> float:
+        """How many people are behind a published number: persons where they are known, rows otherwise."""
+        return float(self.persons) if self.persons is not None else self.rows
+
+    @property
     def disclosure(self) -> float:
         """I(X;Y) promised, in nats."""
         return float(self.promise["disclosure"])

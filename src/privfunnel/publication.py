@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.checks import is_whole
+from privfunnel.checks import is_number, is_whole
 from privfunnel.engines import Alphabet, Column, Cut
 from privfunnel.engines.bins import OTHER
 from privfunnel.engines.categories import Codes
@@ -139,8 +139,11 @@ class Policy:
     def provenance(self, provenance: Mapping[str, Any]) -> dict[str, Any]:
         """Where something comes from, without what a guessed table could be checked against."""
         told = {name: provenance[name] for name in ("privfunnel",) if name in provenance}
-        rows = float(provenance.get("rows", 0))
-        return told | ({"rows": self.rows(rows)} if rows else {})
+        for name in ("rows", "persons"):
+            n: Any = provenance.get(name)
+            if is_number(n) and n > 0:
+                told[name] = self.rows(float(n))
+        return told
 
     # --- values -------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ from rests on rows that were held out from the design, or on another table, and 
 * :func:`holdout` holds rows out, designs on the others and bounds the leakage in the population; :func:`guaranteed`
   also returns the design,
 * :func:`cross_fitted` designs on parts of the rows in turn and bounds what such designs leak in the population.
+
+Where people have several rows, ``person=`` names the column that says who a row is about, and :func:`rows_of` brings
+the rows for :func:`holdout`.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ from privfunnel.audit.estimates import Information, Interval
 from privfunnel.audit.held_out import Guaranteed, guaranteed, holdout
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import FileAttack, Further, FurtherColumn
+from privfunnel.audit.persons import PersonRows, rows_of
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.released import release
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
+from privfunnel.audit.voting import Persons, Vote
 from privfunnel.population.bounds import (
     GuessingBound,
     PopulationBound,
@@ -36,7 +41,8 @@ from privfunnel.population.bounds import (
 
 __all__ = [
     "LIMITS", "Attack", "Attribute", "Audit", "Draws", "FileAttack", "Further", "FurtherColumn", "Guaranteed",
-    "GuessingBound", "Holdout", "Information", "Informed", "Interval", "Population", "PopulationBound", "Preserved",
-    "Recount", "Symbol", "cross_fitted", "guaranteed", "guaranteed_outputs", "holdout", "mechanism", "population_bound",
-    "population_guessing", "population_lift", "population_lower_bound", "release", "table",
+    "GuessingBound", "Holdout", "Information", "Informed", "Interval", "PersonRows", "Persons", "Population",
+    "PopulationBound", "Preserved", "Recount", "Symbol", "Vote", "cross_fitted", "guaranteed", "guaranteed_outputs",
+    "holdout", "mechanism", "population_bound", "population_guessing", "population_lift", "population_lower_bound",
+    "release", "rows_of", "table",
 ]  # fmt: skip

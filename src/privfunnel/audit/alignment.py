@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privfunnel import tables
 from privfunnel.audit.kept import FileRows, Reading, further_columns, gather
+from privfunnel.audit.persons import PersonRows, counted, person_codes
 from privfunnel.engines import Alphabet, Column, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning, need
@@ -33,7 +34,10 @@ class Sample:
         sy: Rows by (s, y), shape (K, N); ``xy`` by (x, y), shape (M, N).
         y_alphabet: The N released symbols.
         unmatched: Rows of either table without a partner, where rows are matched by key.
-        file: The matched rows with every further column of the released file; None where it has none.
+        further: Columns of the released file that are not the release.
+        rows: The matched rows where they are needed one by one, shape (rows, 4 + further columns): row of the original,
+            s, x, y, and the category of each further column.
+        people: The same with whom they are about, where a column says that.
     """
 
     counts: tables.Counts
@@ -42,7 +46,16 @@ class Sample:
     xy: Array
     y_alphabet: Alphabet
     unmatched: int = 0
-    file: FileRows | None = None
+    further: tuple[Reading, ...] = ()
+    rows: Codes | None = None
+    people: PersonRows | None = None
+
+    def file(self, rng: np.random.Generator) -> FileRows | None:
+        """The rows with every further column of the file, of each person one; None where it has no such column."""
+        if not self.further or self.rows is None:
+            return None
+        rows = self.rows if self.people is None else self.rows[self.people.one_each(rng)]
+        return gather(rows[:, [1, *range(3, rows.shape[1])]], self.further)
 
     @property
     def n(self) -> int:
@@ -79,11 +92,14 @@ def align(
     mechanism: Mechanism | None = None,
     on: str | None = None,
     order: Order | None = None,
+    person: str | None = None,
     bins: Mapping[str, Any] | None = None,
     read: ReadOptions | None = None,
     read_released: ReadOptions | None = None,
 ) -> Sample:
     """Pair the rows of two tables: by the column ``on``, by the ``order`` of a shuffled release, or one by one.
+
+    Where the column ``person`` of the original says whom rows are about, they are kept one by one.
 
     Raises:
         InvalidInputError: The tables have different numbers of rows, the key is missing or not unique, or the release
@@ -95,9 +111,10 @@ def align(
         others = further_columns(after, [name for name in after.columns if name not in y.names])
         with open_table(original, read) as before:
             _require_key(before, after, on)
+            people = None if person is None else person_codes(before, person)
             left, right = _original_rows(before, counts, on), _released_rows(after, y, others, on)
             shape = (counts.n_s, counts.n_x, len(y))
-            rows: list[Codes] = []
+            rows: list[Codes] | None = [] if others or person is not None else None
             if on is None:
                 unmatched = 0
                 if order is not None:
@@ -106,21 +123,36 @@ def align(
                 if unmatched:
                     some = list(left)
                     matched, left = _recounted(counts, some), iter(some)
-                sy, xy = _by_order(left, right, shape, rows if others else None)
+                sy, xy = _by_order(left, right, shape, rows)
             else:
-                sy, xy, cells, unmatched = _by_key(left, right, shape, on, rows if others else None)
+                sy, xy, cells, unmatched = _by_key(left, right, shape, on, rows)
                 matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2])
-    return Sample(counts, matched, sy, xy, y, unmatched, gather(rows, others))
+    found = None if rows is None else np.concatenate(rows)
+    who = None
+    if person is not None and people is not None and found is not None:
+        person_of = np.unique(people[found[:, 0]], return_inverse=True)[1].reshape(-1)
+        who = PersonRows(person, person_of, *(found[:, j] for j in (1, 2, 3)))
+    return Sample(counts, matched, sy, xy, y, unmatched, others, found, who)
 
 
-def _original_rows(
-    table: Source, counts: tables.Counts, on: str | None
-) -> Iterator[tuple[Codes, Codes, Any]]:
-    """Private symbols, public symbols and keys of the original, batch by batch."""
+class Block(NamedTuple):
+    """Some rows of the original: private and public symbols, keys where rows have them, and places in the table."""
+
+    s: Codes
+    x: Codes
+    key: Any
+    place: Codes
+
+
+def _original_rows(table: Source, counts: tables.Counts, on: str | None) -> Iterator[Block]:
+    """The rows of the original, batch by batch."""
     s, x = counts.s_alphabet, counts.x_alphabet
     s_of, x_of = s.recogniser(), x.recogniser()
+    start = 0
     for batch in table.batches(_with_key((*s.names, *x.names), on), BATCH_ROWS):
-        yield s_of(s.encode(batch)), x_of(x.encode(batch)), _key(batch, on)
+        place = np.arange(start, start + batch.num_rows)
+        start += batch.num_rows
+        yield Block(s_of(s.encode(batch)), x_of(x.encode(batch)), _key(batch, on), place)
 
 
 def _released_rows(
@@ -191,20 +223,20 @@ def _known(y: Codes, batch: Any, columns: Sequence[Column]) -> Codes:
 
 
 def _in_order(
-    left: Iterator[tuple[Codes, Codes, Any]], right: Iterator[tuple[Codes, Any]], order: Order
-) -> tuple[Iterator[tuple[Codes, Codes, Any]], Iterator[tuple[Codes, Any]], int]:
+    left: Iterator[Block], right: Iterator[tuple[Codes, Any]], order: Order
+) -> tuple[Iterator[Block], Iterator[tuple[Codes, Any]], int]:
     """Both tables' rows one by one in the order of the original, without those that were dropped, and how many were."""
     lines = np.concatenate([found for found, _ in right] or [np.zeros((0, 1), dtype=np.int64)])
     restored, released = order.restore(lines)
 
-    def kept() -> Iterator[tuple[Codes, Codes, Any]]:
+    def kept() -> Iterator[Block]:
         start = 0
-        for s, x, key in left:
+        for s, x, key, place in left:
             mask = released[start : start + len(s)]
             start += len(s)
             if len(mask) < len(s):
                 break
-            yield s[mask], x[mask], key
+            yield Block(s[mask], x[mask], key, place[mask])
         if start != len(released):
             raise InvalidInputError(
                 f"the order file is for a table of {len(released)} rows, and the original has another number: give the "
@@ -214,25 +246,23 @@ def _in_order(
     return kept(), iter([(restored, None)]), int((~released).sum())
 
 
-def _recounted(counts: tables.Counts, rows: Sequence[tuple[Codes, Codes, Any]]) -> tables.Counts:
+def _recounted(counts: tables.Counts, rows: Sequence[Block]) -> tables.Counts:
     """Counts of some of the rows of a table."""
-    cells = np.concatenate([s * counts.n_x + x for s, x, _ in rows])
-    found, n = np.unique(cells, return_counts=True)
-    return replace(counts, cell_s=found // counts.n_x, cell_x=found % counts.n_x, cell_n=n.astype(np.int64))
+    return counted(counts, *(np.concatenate(codes) for codes in ([b.s for b in rows], [b.x for b in rows])))
 
 
 def _by_order(
-    left: Iterator[tuple[Codes, Codes, Any]],
+    left: Iterator[Block],
     right: Iterator[tuple[Codes, Any]],
     shape: tuple[int, int, int],
     kept: list[Codes] | None,
 ) -> tuple[Array, Array]:
-    """Counts (s, y) and (x, y) of rows paired one by one; (s, y, further columns) of each row go to ``kept``."""
+    """Counts (s, y) and (x, y) of rows paired one by one; the rows themselves go to ``kept``, see :class:`Sample`."""
     n_s, n_x, n_y = shape
     sy, xy = np.zeros(n_s * n_y), np.zeros(n_x * n_y)
     waiting: list[Codes] = []
     rows = [0, 0]
-    for s, x, _ in left:
+    for s, x, _, place in left:
         rows[0] += len(s)
         parts = waiting
         while sum(map(len, parts)) < len(s):
@@ -247,7 +277,7 @@ def _by_order(
         seen, waiting = joined[: len(s)], [joined[len(s) :]]
         y = seen[:, 0]
         if kept is not None:
-            kept.append(np.column_stack([s[: len(y)], seen]))
+            kept.append(np.column_stack([place[: len(y)], s[: len(y)], x[: len(y)], seen]))
         sy += np.bincount(s[: len(y)] * n_y + y, minlength=len(sy))
         xy += np.bincount(x[: len(y)] * n_y + y, minlength=len(xy))
     rows[1] += sum(len(y) for y, _ in right)
@@ -259,7 +289,7 @@ def _by_order(
 
 
 def _by_key(
-    left: Iterator[tuple[Codes, Codes, Any]],
+    left: Iterator[Block],
     right: Iterator[tuple[Codes, Any]],
     shape: tuple[int, int, int],
     on: str,
@@ -268,7 +298,7 @@ def _by_key(
     """Codes and keys, a few bytes a row, are joined in Arrow."""
     pa = need("pyarrow", "tables")
     n_s, n_x, n_y = shape
-    before = pa.concat_tables([pa.table({"key": key, "s": s, "x": x}) for s, x, key in left])
+    before = pa.concat_tables([pa.table({"key": b.key, "s": b.s, "x": b.x, "place": b.place}) for b in left])
     after = pa.concat_tables(
         [pa.table({"key": key, **{f"y{j}": codes for j, codes in enumerate(y.T)}}) for y, key in right]
     )
@@ -285,7 +315,7 @@ def _by_key(
     s, x, y = (both[name].to_numpy() for name in ("s", "x", "y0"))
     if kept is not None:
         others = [both[name].to_numpy() for name in after.column_names[2:]]
-        kept.append(np.column_stack([s, y, *others]))
+        kept.append(np.column_stack([both["place"].to_numpy(), s, x, y, *others]))
     sy = np.bincount(s * n_y + y, minlength=n_s * n_y).astype(np.float64)
     xy = np.bincount(x * n_y + y, minlength=n_x * n_y).astype(np.float64)
     unmatched = len(before) + len(after) - 2 * len(both)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.audit.estimates import Interval, proportion
+from privfunnel.audit.persons import share_by_person
 from privfunnel.errors import need
 from privfunnel.guessing import ranking_auc
 from privfunnel.measures import Array
@@ -73,12 +75,20 @@ def score(
         rng: Chooses rows, folds and the booster's seed.
     """
     a, b = sample_rows(counts, size, rng)
-    categories = [j for j in range(features.shape[1]) if 1 < features[:, j].max() + 1 <= MAX_CATEGORIES]
-    return score_rows(features[b], target[a], categories, rng)
+    return score_rows(features[b], target[a], unordered(features), rng)
+
+
+def unordered(features: NDArray[np.int64]) -> list[int]:
+    """The features, columns of codes, that are not too many to be categories without an order."""
+    return [j for j in range(features.shape[1]) if 1 < features[:, j].max() + 1 <= MAX_CATEGORIES]
 
 
 def score_rows(
-    x: NDArray[np.int64], y: NDArray[np.int64], categories: list[int], rng: np.random.Generator
+    x: NDArray[np.int64],
+    y: NDArray[np.int64],
+    categories: list[int],
+    rng: np.random.Generator,
+    persons: NDArray[np.int64] | None = None,
 ) -> Score:
     """Cross-validated score of guessing the class ``y`` of each row from its codes ``x``.
 
@@ -87,6 +97,7 @@ def score_rows(
         y: Classes, shape (rows,).
         categories: Features whose codes have no order.
         rng: Chooses folds and the booster's seed.
+        persons: Whom each row is about, shape (rows,): nobody is in two folds. Every row a person without it.
     """
     ensemble, selection = need("sklearn.ensemble", "audit"), need("sklearn.model_selection", "audit")
     classes, sizes = np.unique(y, return_counts=True)
@@ -94,11 +105,13 @@ def score_rows(
     # A class with fewer rows than folds cannot be in every fold; plain folds then do.
     splitter: Any = selection.StratifiedKFold if sizes.min() >= FOLDS else selection.KFold
     folds = min(FOLDS, len(y))
-    right, chances = 0, np.zeros((len(y), len(classes)))
-    for train, test in splitter(folds, shuffle=True, random_state=seed).split(x, y):
+    if persons is not None:
+        splitter, folds = _Persons, min(FOLDS, len(np.unique(persons)))
+    right, chances = np.zeros(len(y), dtype=bool), np.zeros((len(y), len(classes)))
+    for train, test in splitter(folds, shuffle=True, random_state=seed).split(x, y, persons):
         known = np.unique(y[train])
         if len(known) < 2:
-            right += int((y[test] == y[train][0]).sum())
+            right[test] = y[test] == y[train][0]
             continue
         model = ensemble.HistGradientBoostingClassifier(
             max_iter=100,
@@ -113,10 +126,31 @@ def score_rows(
         )
         model.fit(x[train], y[train])
         found = model.predict_proba(x[test])
-        right += int((model.classes_[found.argmax(axis=1)] == y[test]).sum())
+        right[test] = model.classes_[found.argmax(axis=1)] == y[test]
         chances[np.ix_(test, np.searchsorted(classes, model.classes_))] = found
     ranked = [ranking_auc(y == value, y != value, chances[:, j]) for j, value in enumerate(classes)]
-    return Score(proportion(right, len(y)), float(np.mean(ranked)))
+    share = proportion(int(right.sum()), len(y)) if persons is None else share_by_person(right, persons)
+    return Score(share, float(np.mean(ranked)))
+
+
+class _Persons:
+    """Folds of whole persons, with the interface of scikit-learn's."""
+
+    def __init__(self, folds: int, *, shuffle: bool, random_state: int) -> None:
+        """Remember them."""
+        self.folds, self.seed = folds, random_state if shuffle else 0
+
+    def split(
+        self, _x: NDArray[np.int64], _y: NDArray[np.int64], persons: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Rows to train on and rows to test on."""
+        _, place = np.unique(persons, return_inverse=True)
+        place = place.reshape(-1)
+        fold = np.random.default_rng(self.seed).permutation(np.arange(int(place.max()) + 1) % self.folds)[
+            place
+        ]
+        for k in range(self.folds):
+            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
 def prior(counts: Array, target: NDArray[np.int64]) -> Interval:

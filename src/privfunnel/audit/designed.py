@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +13,20 @@ from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, findings, promise
 from privfunnel.audit.alignment import recount
 from privfunnel.audit.effort import BOOTSTRAP
-from privfunnel.audit.estimates import exact_information, resample
+from privfunnel.audit.estimates import exact_information, fitting, resample
+from privfunnel.audit.evidence import chosen_person
 from privfunnel.audit.findings import split
 from privfunnel.audit.informed import informed
+from privfunnel.audit.persons import PersonRows, independent, rows_of
 from privfunnel.audit.result import Audit
+from privfunnel.audit.voting import persons_of
 from privfunnel.engines import ReadOptions
 from privfunnel.guessing import exposures
+from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.views import View, view_of
+from privfunnel.tables import Counts
 
 
 def mechanism(designed: Mechanism) -> Audit:
@@ -56,6 +62,7 @@ def table(
     seed: int = 0,
     confidence: float = 0.95,
     view: View | None = None,
+    person: str | None = None,
 ) -> Audit:
     """Audit a mechanism on a table, the one it was designed on or another, and check its promise.
 
@@ -72,24 +79,28 @@ def table(
         confidence: Of each of these bounds.
         view: ``"register"``, the table is the population, or ``"sample"``, it comes from one; by default a small table
             is a sample. For a sample that the mechanism was designed on, designs are made again on parts of it.
+        person: Column that says who a row is about: the rows of a person are resampled together, and bounds rest on one
+            row of each. That of the mechanism by default; "" for none.
 
     Raises:
         InvalidInputError: The table cannot be read or does not fit the mechanism, or an argument cannot be used.
     """
     checked_confidence(confidence)
     rng = np.random.default_rng(seed)
-    counts = recount(
-        original, designed.private_names, designed.public_names, designed.bins, designed.read_options(read)
-    )
+    read = designed.read_options(read)
+    counts = recount(original, designed.private_names, designed.public_names, designed.bins, read)
+    column = chosen_person(original, read, designed, person)
+    people = None if column is None else rows_of(original, counts, column, read)
     channel, _ = promise.channel_for(designed, counts)
     p_sx = counts.table() / counts.n
-    drawn = resample(p_sx, counts.n, bootstrap, rng)
+    drawn = _resampled(counts, people, bootstrap, rng)
     p_x = p_sx.sum(axis=0)
     p_sy, p_xy = p_sx @ channel, channel * p_x[:, None]
     tables = split(counts.s_alphabet, (p_sy, ()))
-    checked = promise.recount(designed, counts, drawn)
+    checked = promise.recount(designed, counts, drawn, people)
     ceiling = float(measures.mutual_information(p_sx))
-    seen_as = view_of(view, p_sx.shape, counts.n, ceiling)
+    alone = independent(counts, people, rng)
+    seen_as = view_of(view, p_sx.shape, alone.n, ceiling)
     return Audit(
         rows=counts.n,
         n_y=designed.n_y,
@@ -115,9 +126,21 @@ def table(
         view=seen_as,
         population=(
             cross_fit.of_design(
-                designed, counts, view=seen_as, asked=view is not None, confidence=confidence, seed=seed
+                designed, alone, view=seen_as, asked=view is not None, confidence=confidence, seed=seed
             )
             if checked.same_table
-            else beyond.bounds(*beyond.drawn(counts, channel, rng), confidence, ceiling)
+            else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling)
         ),
+        persons=None if people is None else persons_of(people),
     )
+
+
+def _resampled(
+    counts: Counts, people: PersonRows | None, size: int, rng: np.random.Generator
+) -> Sequence[Array]:
+    """Tables p(s, x) of rows, or persons, drawn with replacement."""
+    table = counts.table() / counts.n
+    if people is None:
+        return resample(table, counts.n, size, rng)
+    shape = (counts.n_s, counts.n_x)
+    return list(people.resampling(people.s, people.x, shape, min(size, fitting(table)), rng))

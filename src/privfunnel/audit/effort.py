@@ -1,4 +1,4 @@
-"""How much work the estimates of an audit are worth."""
+"""How much work the estimates of an audit are worth, and what counts as one piece of evidence."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class EffortKeywords(TypedDict, total=False):
     seed: int
     confidence: float
     view: View | None
+    person: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class Effort:
         seed: Fixes resampling, permutations and folds.
         confidence: Of bounds for the population.
         view: What the original is: ``"register"``, the population, or ``"sample"``; by default a small table is one.
+        person: Column of the original that says who a row is about: the rows of a person are resampled, permuted and
+            split together. That of the mechanism by default; "" for none.
     """
 
     bootstrap: int = BOOTSTRAP
@@ -42,3 +45,4 @@ class Effort:
     seed: int = 0
     confidence: float = 0.95
     view: View | None = None
+    person: str | None = None

@@ -62,8 +62,12 @@ class Information:
 
 def resample(p: Array, n: int, size: int, rng: np.random.Generator) -> list[Array]:
     """``size`` tables of relative frequencies of ``n`` rows drawn from the table ``p``; fewer if they would be huge."""
-    fitting = max(20, int(MAX_BYTES / p.nbytes))
-    return list(resampling(p, n, min(size, fitting), rng))
+    return list(resampling(p, n, min(size, fitting(p)), rng))
+
+
+def fitting(p: Array) -> int:
+    """How many tables like ``p`` are held together at most."""
+    return max(20, int(MAX_BYTES / p.nbytes))
 
 
 def resampling(p: Array, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
@@ -108,34 +112,38 @@ def information(
     counts: Array,
     draws: Iterable[Array],
     *,
-    permutations: int,
-    rng: np.random.Generator,
+    null: Array,
     bias: float | None = None,
+    independent: bool = True,
 ) -> Information:
     """I(A;B) of a table of counts (a, b) of released rows.
 
     Args:
         counts: The table.
         draws: The same table, as relative frequencies, from resampled rows.
-        permutations: Number of permuted pairings; 0 for none.
-        rng: Draws the permutations.
-        bias: How much ``plug_in`` is expected to be too high, where that is known; Miller and Madow's otherwise.
+        null: Informations of permuted pairings; none of them for no null.
+        bias: How much ``plug_in`` is expected to be too high, where that is known; Miller and Madow's otherwise, or by
+            how much resampling raises it where rows are not independent.
+        independent: Whether each row is evidence of its own.
     """
     n = float(counts.sum())
     plug_in = float(measures.mutual_information(counts / n))
+    sample = np.array([measures.mutual_information(draw) for draw in draws])
+    if bias is None and not independent:
+        bias = max(float(sample.mean()) - plug_in, 0.0) if len(sample) else 0.0
     if bias is None:
         occupied = (counts.sum(axis=1) > 0).sum(), (counts.sum(axis=0) > 0).sum()
         bias = measures.miller_madow_bias(int(occupied[0]), int(occupied[1]), n, int((counts > 0).sum()))
-    found = corrected(plug_in, np.array([measures.mutual_information(draw) for draw in draws]), bias)
-    null = permuted(counts, permutations, rng)
+    found = corrected(plug_in, sample, bias)
+    size = len(null)
     return Information(
         plug_in=plug_in,
         corrected=found.value,
         low=found.low,
         high=found.high,
-        null_mean=float(null.mean()) if permutations else None,
-        null_high=float(np.quantile(null, LEVEL)) if permutations else None,
-        p_value=float((1 + (null >= plug_in - 1e-12).sum()) / (1 + permutations)) if permutations else None,
+        null_mean=float(null.mean()) if size else None,
+        null_high=float(np.quantile(null, LEVEL)) if size else None,
+        p_value=float((1 + (null >= plug_in - 1e-12).sum()) / (1 + size)) if size else None,
     )
 
 

@@ -19,8 +19,10 @@ from privfunnel.audit.estimates import (
     max_log_lift,
     spread,
 )
+from privfunnel.audit.persons import PersonRows, share_by_person
 from privfunnel.audit.result import Attribute, Preserved, Symbol
 from privfunnel.engines import Alphabet
+from privfunnel.engines.categories import Codes
 from privfunnel.guessing import blind_accuracy
 from privfunnel.measures import Array
 
@@ -108,6 +110,9 @@ def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, At
     from_x = counts.table()
     for j, column in enumerate(counts.private):
         target = counts.s_codes[:, j]
+        if sample.people is not None:
+            found[column.name] = _attack_by_person(sample, sample.people, target, rows, rng)
+            continue
         release = attacker.score(sample.sy, sample.y_alphabet.codes, target, size=rows, rng=rng)
         original = attacker.score(from_x, counts.x_codes, target, size=rows, rng=rng)
         found[column.name] = Attack(
@@ -118,6 +123,26 @@ def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, At
             auc_original=original.auc,
         )
     return found
+
+
+def _attack_by_person(
+    sample: Sample, people: PersonRows, target: Codes, size: int, rng: np.random.Generator
+) -> Attack:
+    """An attacker trained on the rows of some persons, and tested on those of others."""
+    some = people.take(people.some(size, rng))
+    truth = target[some.s]
+    release, original = (
+        attacker.score_rows(codes[seen], truth, attacker.unordered(codes), rng, persons=some.person)
+        for codes, seen in ((sample.y_alphabet.codes, some.y), (sample.counts.x_codes, some.x))
+    )
+    common = np.bincount(target[people.s]).argmax()
+    return Attack(
+        prior=share_by_person(target[people.s] == common, people.person),
+        release=release.accuracy,
+        original=original.accuracy,
+        auc=release.auc,
+        auc_original=original.auc,
+    )
 
 
 def preserved(public: Alphabet, p_xy: Array) -> tuple[Preserved, ...]:

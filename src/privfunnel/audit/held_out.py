@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from privfunnel.audit import beyond, promise
+from privfunnel.audit.persons import PersonRows, counted
 from privfunnel.audit.result import Holdout
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import mutual_information
@@ -36,6 +38,7 @@ def holdout(
     solver: str = "auto",
     confidence: float = 0.95,
     seed: int = 0,
+    people: PersonRows | None = None,
     **options: Any,
 ) -> Holdout:
     """Hold rows out at random, design on the others and bound the leakage in the population on those held out.
@@ -48,13 +51,14 @@ def holdout(
         solver: Solver of the design.
         confidence: Of each bound for the population.
         seed: Fixes split, design and the release of the held-out rows.
+        people: The rows with whom they are about, see :func:`guaranteed`.
         **options: Options of the solver.
 
     Raises:
-        InvalidInputError: The share leaves one part without rows, or the confidence is none.
+        InvalidInputError: As :func:`guaranteed`.
     """
     asked: dict[str, Any] = {"disclosure": disclosure, "leakage": leakage, "solver": solver, **options}
-    return guaranteed(counts, share=share, confidence=confidence, seed=seed, **asked).holdout
+    return guaranteed(counts, share=share, confidence=confidence, seed=seed, people=people, **asked).holdout
 
 
 def guaranteed(
@@ -64,6 +68,7 @@ def guaranteed(
     confidence: float = 0.95,
     seed: int = 0,
     disclosure: float | None = None,
+    people: PersonRows | None = None,
     **asked: Any,
 ) -> Guaranteed:
     """Design on all rows but a held-out share, and bound what the mechanism does in the population.
@@ -78,14 +83,23 @@ def guaranteed(
         confidence: Of each bound for the population.
         seed: Fixes split, design and the release of the held-out rows.
         disclosure: Least disclosure, in nats; no more than the design rows have.
+        people: The rows with whom they are about (:func:`privfunnel.audit.rows_of`), where people have several: persons
+            are held out, not rows, and the bounds rest on one row of each.
         **asked: ``leakage``, ``solver`` and its options.
 
     Raises:
-        InvalidInputError: The share leaves one part without rows, or the confidence is none.
+        InvalidInputError: The share leaves one part without rows, the confidence is none, or the counts know of persons
+            and ``people`` is missing.
     """
     checked_confidence(confidence)
     rng = np.random.default_rng(seed)
-    design, rest = split_rows(counts, share, rng)
+    if people is None and counts.person is not None:
+        raise InvalidInputError(
+            f"rows of one person ({counts.person}) must not be on both sides: give people=audit.rows_of(table, counts)"
+        )
+    design, rest = (
+        split_rows(counts, share, rng) if people is None else _split_persons(counts, people, share, rng)
+    )
     problem = design.problem()
     if disclosure is not None:
         disclosure = min(disclosure, problem.disclosure_ceiling)
@@ -100,6 +114,7 @@ def guaranteed(
         promised_leakage=solution.leakage,
         population=beyond.bounds(*beyond.drawn(rest, channel, rng), confidence, ceiling),
         new_rows=int(rest.table()[:, new].sum()),
+        design_persons=design.persons,
     )
     return Guaranteed(solution, mechanism, found, design)
 
@@ -119,6 +134,30 @@ def split_rows(counts: Counts, share: float, rng: np.random.Generator) -> tuple[
     return _part(counts, picked), _part(counts, counts.cell_n - picked)
 
 
+def _split_persons(
+    counts: Counts, people: PersonRows, share: float, rng: np.random.Generator
+) -> tuple[Counts, Counts]:
+    """All rows of the persons to design on, and one row of each of the others, ``share`` of all persons.
+
+    Raises:
+        InvalidInputError: The share leaves one part without persons.
+    """
+    held_out = round(share * people.persons) if math.isfinite(share) else 0
+    if not 0 < held_out < people.persons:
+        raise InvalidInputError(
+            f"a share of {share!r} leaves no persons on one side: give a number between 0 and 1"
+        )
+    chosen = np.zeros(people.persons, dtype=bool)
+    chosen[rng.permutation(people.persons)[:held_out]] = True
+    one = people.one_each(rng)
+    parts = (np.flatnonzero(~chosen[people.person]), one[chosen[people.person[one]]])
+    design, rest = (
+        _part(some, some.cell_n)
+        for some in (counted(counts, people.s[rows], people.x[rows]) for rows in parts)
+    )
+    return replace(design, person=people.column, persons=people.persons - held_out), rest
+
+
 def _part(counts: Counts, n: Any) -> Counts:
     some = n > 0
     s, cell_s = np.unique(counts.cell_s[some], return_inverse=True)
@@ -129,4 +168,5 @@ def _part(counts: Counts, n: Any) -> Counts:
         cell_s.reshape(-1),
         cell_x.reshape(-1),
         n[some].astype(np.int64),
+        counts.read,
     )

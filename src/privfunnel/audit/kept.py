@@ -147,11 +147,9 @@ class FileRows:
     n: NDArray[np.int64]
 
 
-def gather(parts: Sequence[Codes], columns: tuple[Reading, ...]) -> FileRows | None:
-    """Count rows given in parts, each of shape (rows, 2 + columns); None where the file has no further column."""
-    if not columns:
-        return None
-    codes, n = np.unique(np.concatenate(parts), axis=0, return_counts=True)
+def gather(rows: Codes, columns: tuple[Reading, ...]) -> FileRows:
+    """Count rows, given as codes of shape (rows, 2 + columns)."""
+    codes, n = np.unique(rows, axis=0, return_counts=True)
     return FileRows(columns, codes, n.astype(np.int64))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privfunnel import measures
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
+from privfunnel.audit.persons import PersonRows
 from privfunnel.measures import Array
 from privfunnel.mechanism import AGREEMENT, Mechanism
 from privfunnel.release.records import RecordAlphabet
@@ -63,8 +64,17 @@ def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Array, NDArray[np
     return np.asarray(channel, dtype=np.float64), new
 
 
-def recount(mechanism: Mechanism, counts: Counts, drawn: Sequence[Array]) -> Recount:
-    """Check the promise against a table; ``drawn`` are tables p(s, x) of its rows resampled."""
+def recount(
+    mechanism: Mechanism, counts: Counts, drawn: Sequence[Array], people: PersonRows | None = None
+) -> Recount:
+    """Check the promise against a table.
+
+    Args:
+        mechanism: The mechanism.
+        counts: Counts of the table.
+        drawn: Tables p(s, x) of its rows, or persons, resampled.
+        people: Whom the rows are about, where that is known.
+    """
     channel, new = channel_for(mechanism, counts)
     p_sx = counts.table() / counts.n
     disclosure = float(measures.mutual_information(channel * p_sx.sum(axis=0)[:, None]))
@@ -73,8 +83,10 @@ def recount(mechanism: Mechanism, counts: Counts, drawn: Sequence[Array]) -> Rec
     same = mechanism.provenance.get("data") == counts.fingerprint
     agree = max(abs(disclosure - mechanism.disclosure), abs(leakage - mechanism.leakage)) <= AGREEMENT
     # The claim was itself counted on a sample; the spread of a difference of two grows with the rows of both.
-    design_rows = float(mechanism.provenance.get("rows", 0))
-    widened = 1.0 if same or design_rows <= 0.0 else float(np.sqrt(1.0 + counts.n / design_rows))
+    design_rows, n = float(mechanism.provenance.get("rows", 0)), counts.n
+    if people is not None and mechanism.persons is not None:
+        design_rows, n = float(mechanism.persons), people.persons
+    widened = 1.0 if same or design_rows <= 0.0 else float(np.sqrt(1.0 + n / design_rows))
     least = max(found.corrected - widened * (found.corrected - found.low), 0.0)
     return Recount(
         same_table=same,
@@ -129,7 +141,7 @@ def draws(
     impossible = int(sample.xy[channel <= 0.0].sum())
     observed = _statistics(sample.sy, sample.xy, channel)
     drawn, told = [], []
-    for sy, xy in fresh(counts, channel, size, rng):
+    for sy, xy in _redrawn(sample, channel, size, rng):
         drawn.append(_statistics(sy, xy, channel))
         told.append(_informations(counts, sy / counts.n, xy / counts.n))
     found = []
@@ -157,6 +169,17 @@ def _surprise(statistics: Array) -> tuple[float, float]:
     distance = np.divide(away, scale, out=np.zeros_like(away), where=away > 0.0).max(axis=1)
     at_least = int((distance[1:] >= distance[0] * (1.0 - 1e-9)).sum())
     return float(distance[0]), (1 + at_least) / len(distance)
+
+
+def _redrawn(
+    sample: Sample, channel: Array, size: int, rng: np.random.Generator
+) -> Iterator[tuple[Array, Array]]:
+    """Tables (s, y) and (x, y) of the rows released anew, once for a person where they were."""
+    people = sample.people
+    if people is None or not people.drawn_once:
+        return fresh(sample.matched, channel, size, rng)
+    times = max(LEAST_DRAWS, min(size, int(MAX_DRAWS / people.n)))
+    return people.fresh(channel, sample.counts.n_s, times, rng)
 
 
 def fresh(

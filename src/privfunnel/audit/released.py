@@ -12,15 +12,18 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.alternatives import instead
-from privfunnel.audit import beyond, cross_fit, findings, promise
+from privfunnel.audit import beyond, cross_fit, evidence, findings, promise
 from privfunnel.audit.alignment import Sample, align, recount
 from privfunnel.audit.effort import Effort, EffortKeywords
-from privfunnel.audit.estimates import Information, information, resample, resampling
+from privfunnel.audit.estimates import Information, information, permuted
+from privfunnel.audit.evidence import chosen_person
 from privfunnel.audit.findings import Resampled, split
 from privfunnel.audit.informed import Informed, informed
 from privfunnel.audit.kept import Further, further
+from privfunnel.audit.persons import independent
 from privfunnel.audit.promise import Draws
 from privfunnel.audit.result import Audit
+from privfunnel.audit.voting import Persons, persons_of
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
@@ -63,8 +66,8 @@ def release(
         order: The order of a shuffled release, or the order file that was written with it; found by itself where it
             lies beside the released file.
         read: How to read the original, if it is a text file or a workbook; as the design data by default.
-        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``, ``view``; see
-            :class:`~privfunnel.audit.effort.Effort`.
+        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``, ``view``, ``person``;
+            see :class:`~privfunnel.audit.effort.Effort`.
 
     Raises:
         InvalidInputError: The tables cannot be read or matched, or columns are missing.
@@ -81,6 +84,7 @@ def release(
         mechanism=mechanism,
         on=on,
         order=None if on is not None else _order(released, order),
+        person=chosen_person(original, read, mechanism, work.person),
         bins=roles.bins,
         read=read,
         # A mechanism's own texts come back as they were written, blanks and all.
@@ -89,25 +93,21 @@ def release(
     rng = np.random.default_rng(work.seed)
     found = _estimates(mechanism, counts, sample, work.bootstrap, rng)
     s = counts.s_alphabet
-    leakage = {
-        name: information(
-            p * sample.n, draws, permutations=work.permutations, rng=rng, bias=found.bias.get(name)
-        )
-        for name, (p, draws) in split(s, found.rows).items()
-    }
+    leakage = _leakage(sample, found, work.permutations, rng)
     disclosure = information(
         sample.xy,
-        resampling(sample.xy, sample.n, work.bootstrap, rng),
-        permutations=0,
-        rng=rng,
+        evidence.resampling(sample, "xy", work.bootstrap, rng),
+        null=np.zeros(0),
         bias=found.bias.get(promise.DISCLOSURE),
+        independent=sample.people is None,
     )
     attacks = findings.attacks(sample, work.attacker_rows, rng) if work.attacker_rows else {}
     p_sx, drawn = found.original
     from_x: Resampled = found.original if mechanism is None else (p_sx, ())
-    checked = None if mechanism is None else promise.recount(mechanism, counts, drawn)
+    checked = None if mechanism is None else promise.recount(mechanism, counts, drawn, sample.people)
     ceiling = float(measures.mutual_information(p_sx))
-    view = view_of(work.view, p_sx.shape, counts.n, ceiling)
+    evidences = counts.n if sample.people is None else sample.people.persons
+    view = view_of(work.view, p_sx.shape, evidences, ceiling)
     return Audit(
         rows=sample.n,
         n_y=len(sample.y_alphabet),
@@ -129,6 +129,7 @@ def release(
         informed=_informed(found, counts),
         view=view,
         population=_population(mechanism, checked, sample, view, work),
+        persons=_persons(sample, work),
     )
 
 
@@ -138,17 +139,22 @@ def _population(
     """What rows that a design had no part in say about the population; nothing where the design is not known."""
     if mechanism is None or checked is None:
         return None
+    people, rng = sample.people, np.random.default_rng(work.seed)
     if checked.same_table:
         return cross_fit.of_design(
             mechanism,
-            sample.counts,
+            independent(sample.counts, people, rng),
             view=view,
             asked=work.view is not None,
             confidence=work.confidence,
             seed=work.seed,
         )
-    p_sx = sample.counts.table() / sample.counts.n
-    return beyond.bounds(sample.sy, sample.xy, work.confidence, float(measures.mutual_information(p_sx)))
+    ceiling = float(measures.mutual_information(sample.counts.table() / sample.counts.n))
+    if people is None:
+        return beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling)
+    one = people.take(people.one_each(rng))
+    sy, xy = (one.table(a, one.y, (len(n), n.shape[1])) for a, n in ((one.s, sample.sy), (one.x, sample.xy)))
+    return beyond.bounds(sy, xy, work.confidence, ceiling)
 
 
 def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:
@@ -159,15 +165,44 @@ def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:
     return informed(counts.x_alphabet, p_sx, found.kept / p_sx.sum(axis=0)[:, None])
 
 
+def _leakage(
+    sample: Sample, found: _Estimates, permutations: int, rng: np.random.Generator
+) -> dict[str, Information]:
+    """I(attribute; Y) of each private attribute and of all together."""
+    private = sample.counts.s_alphabet
+    nulls = evidence.nulls(sample, permutations, rng) if sample.people is not None else None
+    told = {}
+    for name, (p, draws) in split(private, found.rows).items():
+        table = p * sample.n
+        told[name] = information(
+            table,
+            draws,
+            null=permuted(table, permutations, rng) if nulls is None else nulls[name],
+            bias=found.bias.get(name),
+            independent=sample.people is None,
+        )
+    return told
+
+
+def _persons(sample: Sample, work: Effort) -> Persons | None:
+    """Whom the rows are about, and what adding them up brings."""
+    if sample.people is None:
+        return None
+    private = sample.counts.private
+    targets = {column.name: sample.counts.s_codes[:, j] for j, column in enumerate(private)}
+    return persons_of(sample.people, targets, n_y=len(sample.y_alphabet), seed=work.seed)
+
+
 def _further(
     sample: Sample, leakage: Mapping[str, Information], work: Effort, rng: np.random.Generator
 ) -> Further | None:
     """What the columns add that the file has besides the release."""
-    if sample.file is None:
+    file = sample.file(rng)
+    if file is None:
         return None
     counts = sample.counts
     return further(
-        sample.file,
+        file,
         counts.s_codes,
         counts.s_alphabet.names,
         released=list(leakage.values())[-1].corrected,
@@ -238,8 +273,8 @@ def _estimates(
     mechanism: Mechanism | None, counts: Counts, sample: Sample, bootstrap: int, rng: np.random.Generator
 ) -> _Estimates:
     p_sx = counts.table() / counts.n
-    drawn = resample(p_sx, counts.n, bootstrap, rng)
-    rows: Resampled = (sample.sy / sample.n, resample(sample.sy, sample.n, bootstrap, rng))
+    drawn = evidence.resample(sample, "sx", bootstrap, rng)
+    rows: Resampled = (sample.sy / sample.n, evidence.resample(sample, "sy", bootstrap, rng))
     p_xy = sample.xy / sample.n
     if mechanism is None:
         return _Estimates((p_sx, drawn), rows, rows, p_xy)

@@ -16,6 +16,7 @@ from privfunnel.audit.estimates import Information, Interval
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
 from privfunnel.audit.promise import Draws, Recount
+from privfunnel.audit.voting import Persons
 from privfunnel.guessing import Exposure
 from privfunnel.population.views import View
 
@@ -31,7 +32,12 @@ LIMITS = (
     "where the original is.",
     "Two draws for the same rows tell more than one, even where one tells nothing; draw once.",
     "Every row counts as a person of its own: where people have several rows, attackers can combine them, and "
-    "intervals and bounds, which take rows as independent, do not hold.",
+    "intervals and bounds, which take rows as independent, do not hold; say who a row is about (--person COLUMN).",
+)
+#: In place of the last of them where it is known whom the rows are about.
+PERSONS = (
+    "Intervals and nulls take the rows of a person as one piece of evidence, and bounds for the population one row of "
+    "each person; leakage is that of one row, and who can tell which rows are one person's may add them up."
 )
 
 
@@ -101,6 +107,8 @@ class Holdout:
         promised_disclosure: On the design rows; ``promised_leakage`` likewise.
         population: What the held-out rows prove about the population.
         new_rows: Held-out rows whose public values the design rows do not have; they are drawn from p(y).
+        design_persons: Persons whom the design rows are about, where a column says that; None otherwise. Of each of the
+            other persons one row is held out.
     """
 
     design_rows: int
@@ -109,6 +117,7 @@ class Holdout:
     promised_leakage: float
     population: Population
     new_rows: int
+    design_persons: int | None = None
 
     @property
     def leakage(self) -> Interval:
@@ -165,6 +174,7 @@ class Audit:
         instead: What dropping and coarsening public columns would keep at no more leakage.
         informed: Attackers who know one or two public columns, the one who learns most first; where the channel and
             the table are at hand.
+        persons: Whom the rows are about, where a column says that.
         limits: What this is not.
     """
 
@@ -190,7 +200,13 @@ class Audit:
     population: Population | None = None
     instead: tuple[Alternative, ...] = ()
     informed: tuple[Informed, ...] = ()
+    persons: Persons | None = None
     limits: tuple[str, ...] = field(default=LIMITS)
+
+    def __post_init__(self) -> None:
+        """Say of rows of one person what is true of them."""
+        if self.persons is not None:
+            object.__setattr__(self, "limits", (*LIMITS[:-1], PERSONS))
 
     @property
     def leakage(self) -> Information:
@@ -219,7 +235,8 @@ class Audit:
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict and the findings in words."""
         verdict = "no check failed" if self.passed else "A CHECK FAILED"
-        return cards.listed(f"Audit of {self.rows:,} rows: {verdict}", [*self.words(), *self.limits])
+        people = "" if self.persons is None else f" of {self.persons.persons:,} persons"
+        return cards.listed(f"Audit of {self.rows:,} rows{people}: {verdict}", [*self.words(), *self.limits])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite numbers as the text ``"inf"``."""

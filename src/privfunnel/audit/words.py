@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from privfunnel.audit import beyond, informed
+from privfunnel.audit import beyond, informed, voting
 from privfunnel.measures import to_bits
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ def of_audit(found: Audit) -> list[str]:
     lines = [_guess(attribute) for attribute in found.attributes[:-1] or found.attributes]
     verdict = [_file_verdict(found.further)] if found.further is not None and found.further.leaks else []
     instead = [each.words for each in found.instead]
+    whose = [] if found.persons is None else voting.words(found.persons, found.rows, _told(found))
     return [
-        *verdict,
-        *lines,
-        *people(found),
-        *_average(found),
-        *instead,
-        *_worst(found),
-        *_informed(found),
+        *verdict, *lines, *people(found), *whose, *_average(found), *instead, *_worst(found), *_informed(found),
         *_checks(found),
-    ]
+    ]  # fmt: skip
+
+
+def _told(found: Audit) -> float:
+    """I(S;Y) as the sentences tell it, in nats."""
+    return _best(found.leakage, found.exact)
 
 
 def people(found: Audit) -> list[str]:
@@ -55,7 +55,7 @@ def people(found: Audit) -> list[str]:
         return [
             f"Nobody's released symbol makes a private value more than {largest:.3f} times as likely as before."
         ]
-    lines = [each.words for each in notable[:SAID]]
+    lines = [each.words if found.persons is None else each.row_words for each in notable[:SAID]]
     if len(notable) > SAID:
         lines.append(f"{len(notable) - SAID} further private values rise less than these.")
     return lines
@@ -257,9 +257,15 @@ def holdout(found: Holdout) -> list[str]:
         "proved": "the promise is proved for the population",
         "not refuted": "the promise is not refuted, and not proved either",
     }
+    whose = "" if found.design_persons is None else f" of {found.design_persons} persons"
+    held_out = (
+        f"the other {found.held_out_rows} rows"
+        if found.design_persons is None
+        else f"{found.held_out_rows} rows, one of each other person,"
+    )
     first = (
-        f"Designed on {found.design_rows} rows with {_bits(found.promised_leakage)} of leakage promised for them, the "
-        f"release of the other {found.held_out_rows} rows measures {_bits(leakage.value)} uncorrected; in the "
+        f"Designed on {found.design_rows} rows{whose} with {_bits(found.promised_leakage)} of leakage promised for "
+        f"them, the release of {held_out} measures {_bits(leakage.value)} uncorrected; in the "
         f"population, with {100 * found.population.confidence:g} % confidence, {to_bits(leakage.low):.4f} to "
         f"{to_bits(leakage.high):.4f} bits: {verdicts[found.verdict]}; {found.new_rows} of the held-out rows "
         "hold values the design rows do not have."

@@ -45,6 +45,9 @@ BITS = Units("bits")
 @click.option("--on", metavar="COLUMN", help="Match rows by this key instead of by their order.")
 @click.option("--order", type=click.Path(path_type=Path), metavar="FILE",
               help="The order file of RELEASED; found beside the mechanism or RELEASED by default.")  # fmt: skip
+@click.option("--person", metavar="COLUMN",
+              help="Column that says who a row is about, if people have several: their rows are resampled, permuted "
+                   "and held out together; the design's own by default, '' for none.")  # fmt: skip
 @click.option("--holdout", type=float, metavar="SHARE",
               help="Hold this share of ORIGINAL's rows out: design on the others, bound on these.")  # fmt: skip
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE",
@@ -74,6 +77,7 @@ def command(
     bins: dict[str, str],
     on: str | None,
     order: Path | None,
+    person: str | None,
     holdout: float | None,
     confidence: str,
     view: View | None,
@@ -122,6 +126,7 @@ def command(
             )
         asked = {"disclosure": disclosure, "leakage": leakage}
         solving = {"solver": solver, "seed": seed, "confidence": sure, **parse_options(options, restarts)}
+        roles["person"] = person or None
         _tell(*_held_out(tables[0], roles, read, holdout, asked, solving), as_json=as_json, out=out)
         return
     if disclosure or leakage:
@@ -136,6 +141,7 @@ def command(
             "seed": seed,
             "confidence": sure,
             "view": view,
+            "person": person,
         }
         matching = {"on": on, "order": _order_file(order, path, tables) if on is None else None}
         found = _with_release(tables, mechanism, matching, roles, read, effort)
@@ -144,7 +150,7 @@ def command(
             tables,
             mechanism,
             read,
-            {"bootstrap": bootstrap, "seed": seed, "confidence": sure, "view": view},
+            {"bootstrap": bootstrap, "seed": seed, "confidence": sure, "view": view, "person": person},
         )
     if out is not None and mechanism is not None and out.suffix.lower() == ".html":
         from privfunnel import report
@@ -250,7 +256,8 @@ def _held_out(
         for name, text in asked.items()
         if text is not None
     }
-    found = audit.holdout(counts, share=share, **wanted, **solving)
+    people = None if counts.person is None else audit.rows_of(source, counts)
+    found = audit.holdout(counts, share=share, people=people, **wanted, **solving)
     return found.to_dict(), lambda: _say(found.words())
 
 
@@ -273,7 +280,10 @@ def show(found: Audit) -> None:
 
 
 def _attributes(found: Audit) -> Table:
-    title = f"Private attributes, {found.rows:,} rows (bits{'' if found.exact else '; 95 % intervals'})"
+    people = "" if found.persons is None else f" of {found.persons.persons:,} persons"
+    title = (
+        f"Private attributes, {found.rows:,} rows{people} (bits{'' if found.exact else '; 95 % intervals'})"
+    )
     heads = ("leakage", "by chance", "guess blind", "best guess", "best from X", "trained", "trained on X")
     table = _table(title)
     table.add_column("attribute")

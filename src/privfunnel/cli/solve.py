@@ -119,7 +119,7 @@ def command(
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
             asked |= {"solver": method, "seed": seed, "progress": progress}
             if holdout is not None and counts is not None:
-                counts, solution, found = _held_out(counts, holdout, sure, asked)
+                counts, solution, found = _held_out(source, counts, holdout, sure, asked)
             else:
                 solution = solve(problem, **asked)
         if folder is not None:
@@ -147,12 +147,13 @@ def command(
 
 
 def _held_out(
-    counts: Counts, share: float, confidence: float, asked: dict[str, Any]
+    source: str, counts: Counts, share: float, confidence: float, asked: dict[str, Any]
 ) -> tuple[Counts, Solution, Holdout]:
     """Design without a share of the rows: the rows of the design, the solution, and what the others prove."""
     from privfunnel import audit
 
-    found = audit.guaranteed(counts, share=share, confidence=confidence, **asked)
+    people = None if counts.person is None else audit.rows_of(source, counts)
+    found = audit.guaranteed(counts, share=share, confidence=confidence, people=people, **asked)
     return found.counts, found.solution, found.holdout
 
 

@@ -32,18 +32,19 @@ SCHEMA_VERSION = 3
 
 def precision(policy: Policy) -> str:
     """Say how the numbers of a codebook are rounded."""
+    few = policy.threshold
     return (
-        f"probabilities are multiples of their step, worth at least {policy.threshold} rows of the design data, and "
-        f"left out (step null) where too rare; values and combinations of fewer than {policy.threshold} rows are "
-        f"{OTHER!r}; entries that round to 0 are left out, so sums differ from 1; the promise has at most {DIGITS} "
-        "digits, leakage rounded up and disclosure down; rows are rounded to two digits or fewer"
+        f"probabilities are multiples of their step, worth at least {few} rows of the design data (persons where they "
+        "are known), and left out (step null) where too rare; values and combinations of fewer than "
+        f"{few} rows are {OTHER!r}; entries that round to 0 are left out, so sums differ from 1; the promise has at "
+        f"most {DIGITS} digits, leakage rounded up and disclosure down; rows are rounded to two digits or fewer"
     )
 
 
 def to_dict(mechanism: Mechanism, policy: Policy | None = None) -> dict[str, Any]:
     """p(y), p(x|y) and p(s|y) with labels, rounded as :func:`precision` says, entries above 0 only, JSON-ready."""
     policy = policy or Policy()
-    rows = mechanism.rows
+    rows = mechanism.behind
     columns = written_columns(mechanism, policy)
     x_labels, x_of = _public_labels(mechanism, columns, policy)
     p_s = mechanism.p_s_given_y @ mechanism.p_y
@@ -124,7 +125,7 @@ def _public_labels(
     ]
     labels = tuple(", ".join(parts) for parts in zip(*named, strict=True))
     found, of = _grouped(labels, np.ones(len(labels), dtype=bool))
-    again, others = _grouped(found, policy.listed(of @ mechanism.p_x, mechanism.rows))
+    again, others = _grouped(found, policy.listed(of @ mechanism.p_x, mechanism.behind))
     return again, others @ of
 
 

@@ -102,7 +102,7 @@ class Output:
 
 def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]:
     """How the public columns of a mechanism are written."""
-    return policy.columns(mechanism.x_alphabet, mechanism.p_x, mechanism.rows)
+    return policy.columns(mechanism.x_alphabet, mechanism.p_x, mechanism.behind)
 
 
 def _density(written: Written) -> Any:

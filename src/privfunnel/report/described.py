@@ -27,7 +27,7 @@ class Described:
 
     Attributes:
         private: The private symbols; ``public`` the public ones.
-        rows: Rows behind the table, or None.
+        rows: Rows behind the table, or persons where they are known; None where neither is.
         disclosure: I(X;Y); ``disclosure_ceiling`` H(X).
         leakage: I(S;Y); ``lower_bound`` what is proved of it; ``leakage_ceiling`` I(S;X).
         meaning: What it does, on average and at worst.
@@ -74,11 +74,11 @@ class Described:
     def of_mechanism(cls, mechanism: Mechanism) -> Described:
         """A mechanism, on the table it was designed on."""
         private, public = Axis.of(mechanism.s_alphabet), Axis.of(mechanism.x_alphabet)
-        rows = mechanism.provenance.get("rows")
+        rows = mechanism.behind or None
         return cls(
             private=private,
             public=public,
-            rows=None if rows is None else float(rows),
+            rows=rows,
             disclosure=mechanism.disclosure,
             disclosure_ceiling=float(mechanism.promise["disclosure_ceiling"]),
             leakage=mechanism.leakage,

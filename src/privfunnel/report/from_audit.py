@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privfunnel.audit import Audit, Interval
+from privfunnel.audit import Audit, Interval, Persons
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import Rounding
 
@@ -11,7 +11,8 @@ SYMBOLS = 10  # the most telling ones are listed
 
 def audit_section(audit: Audit) -> Section:
     """Return what an audit found, in numbers that may be published: whether the promise was kept, and two tables."""
-    say = Rounding(float(audit.rows) if audit.rows else None)
+    rows = float(audit.rows if audit.persons is None else audit.persons.persons)
+    say = Rounding(rows or None)
 
     def percent(share: Interval | None) -> str:
         return "" if share is None else say.percent(share.value)
@@ -65,9 +66,33 @@ def audit_section(audit: Audit) -> Section:
     )
 
 
+def _persons(found: Persons, say: Rounding) -> list[str]:
+    """Return how persons with several rows were drawn, and what adding their rows up brings."""
+    if found.drawn_once is None:
+        return []
+    some = "some of them have" if found.varying else "none of them has"
+    drawn = (
+        f"Each person was drawn once for each combination of public values; {some} several."
+        if found.drawn_once
+        else "Rows of one person with the same public values were drawn one by one."
+    )
+    return [
+        drawn,
+        *(
+            f"Whoever knows which rows are one person's guesses {each.attribute} right "
+            f"{say.percent(each.together.value)} of the time by adding them up, {say.percent(each.alone.value)} from "
+            "one row."
+            for each in found.votes
+        ),
+    ]
+
+
 def _verdicts(audit: Audit, say: Rounding) -> list[str]:
     """Return what was checked and how it came out, without the exact numbers."""
-    words = [f"The audit rests on {say.count(audit.rows)} rows."] if audit.rows else []
+    people = "" if audit.persons is None else f" of {say.count(audit.persons.persons)} persons"
+    words = [f"The audit rests on {say.count(audit.rows)} rows{people}."] if audit.rows else []
+    if audit.persons is not None:
+        words += _persons(audit.persons, say)
     if audit.recount is not None:
         told = "the table it was designed on" if audit.recount.same_table else "another table"
         kept = "holds" if audit.recount.holds else "DOES NOT HOLD"

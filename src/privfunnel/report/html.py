@@ -163,6 +163,8 @@ def _sizes(found: Curve | Mechanism, say: Rounding) -> str:
         else (len(found.s_alphabet), len(found.x_alphabet))
     )
     rows = "" if say.rows is None else f", {say.count(say.rows)} rows"
+    if isinstance(found, Mechanism) and found.persons is not None:
+        rows = f", {say.count(found.rows)} rows of {say.count(found.persons)} persons"
     return f"{n_s} private × {n_x} public symbols{rows}"
 
 

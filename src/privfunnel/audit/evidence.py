@@ -1,0 +1,72 @@
+"""What counts as one piece of evidence in an audit: a row, or a person with all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from privfunnel import measures
+from privfunnel.audit import estimates
+from privfunnel.audit.alignment import Sample
+from privfunnel.engines import ReadOptions, open_table
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+
+Pair = Literal["sx", "sy", "xy"]
+
+
+def chosen_person(
+    original: Any, read: ReadOptions | None, mechanism: Mechanism | None, person: str | None
+) -> str | None:
+    """The column that says who a row is about: the one named, or the mechanism's where the table has it.
+
+    Raises:
+        InvalidInputError: The column named is one of the mechanism's.
+    """
+    if person is not None:
+        if mechanism is not None and person in {*mechanism.public_names, *mechanism.private_names}:
+            raise InvalidInputError(
+                f"column {person!r} cannot say who a row is about: it is public or private in this mechanism"
+            )
+        return person or None
+    if mechanism is None or mechanism.person is None:
+        return None
+    with open_table(original, read) as table:
+        return mechanism.person if mechanism.person in table.columns else None
+
+
+def resampling(sample: Sample, pair: Pair, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    """Tables of relative frequencies of a pair of symbols, from rows or persons drawn with replacement."""
+    people, table = sample.people, _table(sample, pair)
+    if people is None:
+        n = sample.counts.n if pair == "sx" else sample.n
+        return estimates.resampling(table, n, size, rng)
+    codes = {"s": people.s, "x": people.x, "y": people.y}
+    n_a, n_b = table.shape
+    return people.resampling(codes[pair[0]], codes[pair[1]], (n_a, n_b), size, rng)
+
+
+def resample(sample: Sample, pair: Pair, size: int, rng: np.random.Generator) -> list[Array]:
+    """The same held together; fewer if they would be huge."""
+    return list(resampling(sample, pair, min(size, estimates.fitting(_table(sample, pair))), rng))
+
+
+def _table(sample: Sample, pair: Pair) -> Array:
+    if pair == "sx":
+        return sample.counts.table() / sample.counts.n
+    return sample.sy if pair == "sy" else sample.xy
+
+
+def nulls(sample: Sample, permutations: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Informations of each private attribute, and of all together, with released rows exchanged between persons."""
+    private = sample.counts.s_alphabet
+    found: dict[str, list[float]] = {name: [] for name in private.collapse(sample.sy)}
+    n_s, n_y = sample.sy.shape
+    if sample.people is not None:
+        for table in sample.people.permuted((n_s, n_y), permutations, rng):
+            for name, each in private.collapse(table / sample.n).items():
+                found[name].append(float(measures.mutual_information(each)))
+    return {name: np.array(values) for name, values in found.items()}
