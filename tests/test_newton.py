@@ -10,8 +10,8 @@ from helpers_kernels import plain
 from privfunnel.solution import stationarity
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.global_ import newton, work
-from privfunnel.solvers.global_.branching import branch_and_bound
-from privfunnel.solvers.global_.descents import Pricing, exchanges
+from privfunnel.solvers.global_.branching import advance
+from privfunnel.solvers.global_.descents import Pricing, descend_rows, exchange_rows
 from privfunnel.solvers.global_.master import Master, Prices
 from privfunnel.solvers.global_.newton import Blocks, System, conditions, invert, moves, refine
 from privfunnel.solvers.global_.search import Search
@@ -119,7 +119,7 @@ def test_the_returned_channel_is_stationary() -> None:
 def test_the_kernels_are_loaded_before_any_clock_starts() -> None:
     pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
     work.load_kernels()
-    kernels = (conditions, moves, exchanges, branch_and_bound)
+    kernels = (conditions, moves, exchange_rows, descend_rows, advance)
     loaded = [list(kernel.signatures) for kernel in kernels]
     pf.solve(HEART, disclosure=0.8 * HEART.disclosure_ceiling, solver="global")
     assert all(loaded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import highspy
 import numpy as np
@@ -13,6 +14,7 @@ import privfunnel as pf
 from helpers_kernels import Table, plain, simplex_grid
 from privfunnel.certificate import Case, Proof, check, rivalry, rivals
 from privfunnel.errors import CertificateError
+from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_ import branching, descents, relaxation
 from privfunnel.solvers.global_.descents import Pricing
 from privfunnel.solvers.posteriors import boxes, lp, points
@@ -75,7 +77,7 @@ def test_exchanges_are_the_best_ones() -> None:
     columns, prices = rng.dirichlet(np.ones(3), size=6), rng.normal(size=6)
     active = points.sparse_starts(rng, 5, 6, 3)
     active[0] = np.eye(6)[2]
-    for kernel in (descents.exchanges, plain(descents.exchanges)):
+    for kernel in (descents.exchanges, plain(descents.exchange_rows)):
         for most in (1, 3):
             found = kernel(Pricing(columns, prices, 0.3), active, most)
             assert found.sum(axis=1) == pytest.approx(1.0)
@@ -93,19 +95,26 @@ def test_exchanges_are_the_best_ones() -> None:
                 assert np.sort(own) == pytest.approx(best, abs=1e-12)
 
 
-def test_branch_and_bound_collects_several_minima() -> None:
+@pytest.fixture(params=["compiled", "plain"])
+def search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Branch and bound, compiled or not."""
+    if request.param == "plain":
+        monkeypatch.setattr(branching, "advance", plain(branching.advance))
+    return branching.branch_and_bound
+
+
+def test_branch_and_bound_collects_several_minima(search: Any) -> None:
     """A search that has found something goes on elsewhere, and no posterior comes twice."""
     columns = np.eye(4) * 0.7 + 0.075
     apart = rivals(rivalry(columns), 0.9)
     prices = np.zeros(4)
     # By symmetry the four corners are equally good, and with this slope nothing inside is.
     corner = float(points.pricing_values(columns.T, prices, 0.9, np.eye(4))[0])
-    for kernel in (branching.branch_and_bound, plain(branching.branch_and_bound)):
-        explored = kernel(Pricing(columns, prices, 0.9), apart, corner + 1e-3, 10_000, 50, 0.2)
-        assert explored.outcome == branching.FOUND
-        assert explored.best == pytest.approx(corner, abs=1e-6)
-        assert sorted(explored.found.argmax(axis=1)) == [0, 1, 2, 3]
-        assert explored.found.max(axis=1) == pytest.approx(1.0, abs=1e-3)
+    explored = search(Pricing(columns, prices, 0.9), apart, corner + 1e-3, 10_000, 50, 0.2)
+    assert explored.outcome == branching.FOUND
+    assert explored.best == pytest.approx(corner, abs=1e-6)
+    assert sorted(explored.found.argmax(axis=1)) == [0, 1, 2, 3]
+    assert explored.found.max(axis=1) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_the_lowest_box_comes_first() -> None:
@@ -134,8 +143,9 @@ def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, f
     descents.descend_all(Pricing(columns, prices, slope), starts, 200)
     cutoff = float(points.pricing_values(columns.T, prices, slope, starts).min()) - 1e-3
     apart = rivals(rivalry(columns), slope)
-    search = plain(branching.branch_and_bound)
-    explored = search(Pricing(columns, prices, slope), apart, cutoff, 10_000, 10, 0.2)
+    monkeypatch.setattr(branching, "begin", plain(branching.begin))
+    monkeypatch.setattr(branching, "advance", plain(branching.advance))
+    explored = branching.branch_and_bound(Pricing(columns, prices, slope), apart, cutoff, 10_000, 10, 0.2)
     assert explored.outcome == branching.PROVED
     assert explored.opened > 10
     tree = explored.tree._asdict()
@@ -145,24 +155,75 @@ def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, f
         check(columns, [bold])
 
 
-def test_branch_and_bound_finds_the_grid_minimum() -> None:
+def test_branch_and_bound_finds_the_grid_minimum(search: Any) -> None:
     rng = np.random.default_rng(4)
-    for kernel in (branching.branch_and_bound, plain(branching.branch_and_bound)):
-        for _ in range(3):
-            columns = rng.dirichlet(np.ones(3), size=3)
-            prices, slope = rng.normal(size=3) * 0.3, float(rng.random())
-            apart = rivals(rivalry(columns), slope)
-            grid = simplex_grid(300)
-            least = float(points.pricing_values(columns.T, prices, slope, grid).min())
-            pricing = Pricing(columns, prices, slope)
-            assert kernel(pricing, apart, least - 1e-3, 10_000, 10, 0.2).outcome == branching.PROVED
-            below = kernel(pricing, apart, least + 1e-3, 10_000, 10, 0.2)
-            assert below.outcome == branching.FOUND
-            assert below.best < least + 1e-3
-            assert points.pricing_values(columns.T, prices, slope, below.found).min() < least + 1e-3
-            once = kernel(pricing, apart, least - 1e-3, 1, 10, 0.2)
-            assert once.opened == 1
-            assert once.outcome in (branching.PROVED, branching.LIMIT)
+    for _ in range(3):
+        columns = rng.dirichlet(np.ones(3), size=3)
+        prices, slope = rng.normal(size=3) * 0.3, float(rng.random())
+        apart = rivals(rivalry(columns), slope)
+        grid = simplex_grid(300)
+        least = float(points.pricing_values(columns.T, prices, slope, grid).min())
+        pricing = Pricing(columns, prices, slope)
+        assert search(pricing, apart, least - 1e-3, 10_000, 10, 0.2).outcome == branching.PROVED
+        below = search(pricing, apart, least + 1e-3, 10_000, 10, 0.2)
+        assert below.outcome == branching.FOUND
+        assert below.best < least + 1e-3
+        assert points.pricing_values(columns.T, prices, slope, below.found).min() < least + 1e-3
+        once = search(pricing, apart, least - 1e-3, 1, 10, 0.2)
+        assert once.opened == 1
+        assert once.outcome in (branching.PROVED, branching.LIMIT)
+
+
+@pytest.mark.parametrize("boxes", [1, 7])
+def test_when_the_clock_is_looked_at_changes_nothing(monkeypatch: pytest.MonkeyPatch, boxes: int) -> None:
+    """Pauses are for signals and deadlines; the tree is the same, bit by bit."""
+    rng = np.random.default_rng(6)
+    columns, prices, slope = rng.dirichlet(np.ones(4), size=8), 0.1 * rng.normal(size=8), 0.1
+    starts = np.concatenate([points.sparse_starts(rng, 200, 8, support) for support in range(1, 8)])
+    descents.descend_all(Pricing(columns, prices, slope), starts, 200)
+    cutoff = float(points.pricing_values(columns.T, prices, slope, starts).min()) - 1e-3
+    apart = rivals(rivalry(columns), slope)
+    asked = (Pricing(columns, prices, slope), apart, cutoff, 5000, 10, 0.2)
+    whole = branching.branch_and_bound(*asked)
+    monkeypatch.setattr(branching, "Pace", lambda _: Steady(boxes))
+    parted = branching.branch_and_bound(*asked)
+    assert whole.opened > 10
+    assert (whole.outcome, whole.opened, whole.best) == (parted.outcome, parted.opened, parted.best)
+    for one, other in zip((*whole.tree, whole.found), (*parted.tree, parted.found), strict=True):
+        assert np.array_equal(one, other)
+
+
+class Steady:
+    """A pace that never changes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def goes_on(self, deadline: object) -> bool:
+        return True
+
+
+def test_a_deadline_that_has_passed_leaves_the_proof_open() -> None:
+    rng = np.random.default_rng(6)
+    columns, prices = rng.dirichlet(np.ones(4), size=8), 0.1 * rng.normal(size=8)
+    nobody = np.zeros((8, 8), dtype=np.uint8)
+    asked = (Pricing(columns, prices, 0.1), nobody, -1.6, 5000, 10, 0.2)
+    explored = branching.branch_and_bound(*asked, Deadline(0.0))
+    assert (explored.outcome, explored.opened) == (branching.LIMIT, 0)
+
+
+def test_what_a_root_alone_proves_is_confirmed_by_the_checker() -> None:
+    rng = np.random.default_rng(8)
+    columns, prices = rng.dirichlet(np.ones(3), size=6), 0.1 * rng.normal(size=6)
+    pricing, nobody = Pricing(columns, prices, 0.4), np.zeros((6, 6), dtype=np.uint8)
+    root = branching.root_alone(branching.branch_and_bound(pricing, nobody, 0.0, 1, 50, 0.2).tree)
+    bound = branching.root_bound(pricing, root)
+    check(columns, [Case(prices=prices, slope=0.4, proof=Proof(claim=bound - 1e-12, **root._asdict()))])
+    assert bound <= points.pricing_values(columns.T, prices, 0.4, simplex_corners(6)).min()
+
+
+def simplex_corners(n: int) -> np.ndarray:
+    return np.concatenate([np.eye(n), np.full((1, n), 1.0 / n)])
 
 
 class Stalling:

@@ -198,13 +198,14 @@ def _shrink(block: _Block, terms: _Terms) -> _Block:
 def _exclude(forest: Forest, block: _Block) -> _Block:
     """(6), for boxes of several cases, each with its own rivals."""
     nodes, lower, upper = block
-    pattern = forest.pattern[forest.case[nodes]]
+    allied, own = forest.allies
+    pattern = own[forest.case[nodes]]
     if np.all(pattern == pattern[0]):
-        return _Block(nodes, lower, _without_rivals(lower, upper, forest.allied[pattern[0]]))
+        return _Block(nodes, lower, _without_rivals(lower, upper, allied[pattern[0]]))
     upper = upper.copy()
     for number in np.unique(pattern):
         rows = np.flatnonzero(pattern == number)
-        upper[rows] = _without_rivals(lower[rows], upper[rows], forest.allied[number])
+        upper[rows] = _without_rivals(lower[rows], upper[rows], allied[number])
     return _Block(nodes, lower, upper)
 
 

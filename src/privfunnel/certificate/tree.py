@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +92,7 @@ class Forest:
     """The trees of some cases side by side, so that one pass over their levels checks them all.
 
     Node arrays are those of :class:`Proof`, one tree after the other; ``case`` (n,) says whose node it is, ``roots``
-    where each tree begins. Of each case: ``claim``, ``prices``, ``slope``, and which of the ``allied`` are its own.
+    where each tree begins. Of each case: ``claim``, ``prices``, ``slope``.
     """
 
     def __init__(self, columns: Array, cases: Sequence[Case], *, exclusive: bool) -> None:
@@ -110,13 +111,23 @@ class Forest:
         self.claim = np.array([proof.claim for proof in proofs])
         self.prices = np.array([case.prices for case in cases])
         self.slope = np.array([case.slope for case in cases])
-        # Allies (M, M): 1 where two symbols may be used together. Cases of neighbouring slopes often share them.
-        thresholds = rivalry(columns) if exclusive else np.full((len(columns), len(columns)), np.inf)
+        self._cases, self._exclusive = cases, exclusive
+
+    @cached_property
+    def allies(self) -> tuple[list[Array], Index]:
+        """Tables (M, M), 1 where two symbols may be used together, and which of them is each case's, (n,).
+
+        Cases of neighbouring slopes often share them. They are worked out when a box has to be made smaller, not where
+        every tree is a root that settles at once: on a large table they are more work than all the rest.
+        """
+        n_x = len(self.columns)
+        thresholds = rivalry(self.columns) if self._exclusive else np.full((n_x, n_x), np.inf)
         patterns: dict[bytes, int] = {}
-        self.allied: list[Array] = []
-        self.pattern = np.empty(len(cases), dtype=np.intp)
-        for number, case in enumerate(cases):
+        allied: list[Array] = []
+        pattern = np.empty(len(self._cases), dtype=np.intp)
+        for number, case in enumerate(self._cases):
             excluded = rivals(thresholds, case.slope)
-            self.pattern[number] = patterns.setdefault(excluded.tobytes(), len(self.allied))
-            if self.pattern[number] == len(self.allied):
-                self.allied.append(1.0 - excluded.astype(np.float64))
+            pattern[number] = patterns.setdefault(excluded.tobytes(), len(allied))
+            if pattern[number] == len(allied):
+                allied.append(1.0 - excluded.astype(np.float64))
+        return allied, pattern

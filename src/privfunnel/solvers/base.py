@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, Answer
+from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.leakage_budget import most_disclosure
 from privfunnel.solvers.retired import Configured
 
@@ -112,10 +113,17 @@ class Solver(metaclass=Configured):
     def solve_leakage(
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
-        """Most disclosure within a leakage budget, 0 ≤ leakage < I(S;X): see :mod:`.leakage_budget`."""
-        return most_disclosure(
-            problem, leakage, lambda target: self.solve(problem, target, seed=seed, progress=progress)
-        )
+        """Most disclosure within a leakage budget, 0 ≤ leakage < I(S;X): see :mod:`.leakage_budget`.
+
+        A time limit is for the whole search.
+        """
+        deadline = Deadline(getattr(self, "time_limit", math.inf))
+
+        def solve(target: float) -> Answer:
+            solver = self if deadline.seconds == math.inf else self.limited(deadline.left())
+            return solver.solve(problem, target, seed=seed, progress=progress)
+
+        return most_disclosure(problem, leakage, solve, deadline)
 
 
 #: A limit in seconds for a solver whose time is up already: a time limit of 0 is refused as a mistake.

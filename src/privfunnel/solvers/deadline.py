@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+#: Seconds between two looks at clocks and signals, about.
+MOMENT = 0.1
+
 _CLOCK: ContextVar[str] = ContextVar("clock", default="wall")
 
 
@@ -45,17 +48,50 @@ class Deadline:
     def _now(self) -> float:
         return time.thread_time() if self.clock == "cpu" else time.monotonic()
 
-    def passed(self) -> bool:
-        """Whether the time is up."""
-        return self.elapsed() >= self.seconds
+    def passed(self, share: float = 1.0) -> bool:
+        """Whether the time is up, or ``share`` of it."""
+        return self.elapsed() >= share * self.seconds
 
     def elapsed(self) -> float:
         """Seconds since the start, by its clock."""
         return self._now() - self.started
 
-    def left(self) -> float:
-        """Seconds left, infinite without a limit, never negative."""
-        return max(0.0, self.seconds - self.elapsed())
+    def left(self, share: float = 1.0) -> float:
+        """Seconds left of all the time, or of ``share`` of it; infinite without a limit, never negative."""
+        return max(0.0, share * self.seconds - self.elapsed())
+
+    def slices(self, total: int, first: int = 1) -> Iterator[slice]:
+        """The numbers from 0 to ``total`` in slices that take a moment each, until the time is up."""
+        pace, start = Pace(first), 0
+        while start < total and pace.goes_on(self):
+            yield slice(start, min(start + pace.size, total))
+            start += pace.size
+
+
+class Pace:
+    """How many of many equal steps are taken at a time: a moment's worth, then clocks and signals are looked at.
+
+    Compiled loops hear no Ctrl-C. What they compute does not depend on the pace, only when they look up.
+
+    Attributes:
+        size: Steps to take now.
+    """
+
+    def __init__(self, first: int = 1) -> None:
+        self.size = max(first, 1)
+        self._since: float | None = None
+
+    def goes_on(self, deadline: Deadline) -> bool:
+        """Called before each ``size`` steps: adapt it to what the last ones took; whether there is time for more."""
+        now = deadline.elapsed()
+        if self._since is not None:
+            took = now - self._since
+            if took < MOMENT / 4.0:
+                self.size *= 2
+            elif took > MOMENT:
+                self.size = max(1, self.size // 2)
+        self._since = now
+        return not deadline.passed()
 
 
 @dataclass(frozen=True)
@@ -68,6 +104,6 @@ class Limits(Deadline):
 
     nodes: int = field(kw_only=True)
 
-    def restarted(self) -> Limits:
-        """The same limits, from now."""
-        return Limits(self.seconds, self.clock, nodes=self.nodes)
+
+#: No limit.
+NEVER = Deadline()

@@ -8,27 +8,32 @@ from privfunnel import channels
 from privfunnel.measures import TINY
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel.solvers.deadline import NEVER, Deadline
 
 #: Solves at most, the share of H(X) at which two neighbours are close enough to be time-shared, and the share of their
 #: distance that each step cuts off at least.
 MOST_STEPS, WIDTH, MARGIN = 30, 1e-3, 0.1
 
 
-def most_disclosure(problem: Problem, budget: float, solve: Callable[[float], Answer]) -> Answer:
+def most_disclosure(
+    problem: Problem, budget: float, solve: Callable[[float], Answer], deadline: Deadline = NEVER
+) -> Answer:
     """Most disclosure within a leakage budget, 0 ≤ budget < I(S;X), in nats.
 
-    Searches the disclosure by bisection and time-shares the two last neighbours, which spends the budget exactly.
+    Searches the disclosure by bisection and time-shares the two last neighbours, which spends the budget exactly,
+    however soon the time is up.
 
     Args:
         problem: The problem.
         budget: The most leakage allowed, in nats.
         solve: Least leakage at a disclosure in nats.
+        deadline: After which no further disclosure is tried.
     """
     below = Answer(channel=channels.constant(problem.n_x), status=Status.FEASIBLE)
     above = Answer(channel=channels.identity(problem.n_x), status=Status.FEASIBLE)
     low, high = problem.evaluate(below.channel), problem.evaluate(above.channel)
     for _ in range(MOST_STEPS):
-        if high.disclosure - low.disclosure <= WIDTH * problem.disclosure_ceiling:
+        if high.disclosure - low.disclosure <= WIDTH * problem.disclosure_ceiling or deadline.passed():
             break
         # The chord between the neighbours is achievable, so the answer lies at or beyond where it meets the budget.
         rise = high.leakage - low.leakage

@@ -25,8 +25,9 @@ class Global(TimeLimited):
 
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
-        time_limit: Seconds a point may take; where they do not suffice, up to four tenths more go into coarser tables.
-        node_limit: Boxes that branch and bound may open a point.
+        time_limit: Seconds a point may take, from the call on. The last fifth is for coarser proofs where the search
+            does not end. What is found by then depends on the machine and its load;
+        node_limit: Boxes that branch and bound may open a point: a limit that gives the same answer under any load.
     """
 
     name: ClassVar[str] = "global"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from privfunnel.certificate import LEAF, SHRINK
 from privfunnel.measures import Array
+from privfunnel.solvers.deadline import NEVER, Deadline, Pace
 from privfunnel.solvers.global_.descents import Pricing, descend
 from privfunnel.solvers.global_.relaxation import Workspace, new_workspace, relax
 from privfunnel.solvers.jit import compiled
@@ -44,6 +45,10 @@ WORTH_BOUNDING = 0.7
 LEAST_SIDE = 0.2
 
 
+#: Entries of columns that are worked on before the first look at the clock.
+FIRST_WORK = 20_000
+
+
 class Tree(NamedTuple):
     """The nodes' arrays as in :class:`privfunnel.certificate.Proof`, with room for more nodes than there are."""
 
@@ -62,6 +67,25 @@ class Frontier(NamedTuple):
     lower: Array
     upper: Array
     point: Array
+
+
+class State(NamedTuple):
+    """A search under way: its tree, open boxes, scratch arrays and posteriors found, and how many there are of each.
+
+    ``n_nodes`` of the tree and the lowest ``height`` of the frontier are in use; ``opened`` boxes were, ``last`` are to
+    be at most; ``best`` is the least F met.
+    """
+
+    tree: Tree
+    frontier: Frontier
+    work: Workspace
+    found: Array
+    n_found: int
+    n_nodes: int
+    height: int
+    opened: int
+    last: int
+    best: float
 
 
 class Explored(NamedTuple):
@@ -272,33 +296,32 @@ def choose_split(
 
 
 @compiled
-def branch_and_bound(
-    pricing: Pricing,
-    rivals: NDArray[np.uint8],
-    cutoff: float,
-    node_limit: int,
-    patience: int,
-    tightness: float,
-) -> Explored:
-    """Search one component's simplex for ``F(w) < cutoff``.
-
-    Args:
-        pricing: The function F; its columns C-contiguous.
-        rivals: Pairs of symbols that need not be used together, (M, M).
-        cutoff: The value to prove or to undercut.
-        node_limit: Most nodes to open.
-        patience: Nodes, besides as many as it took, to go on collecting after the first posterior below the cutoff.
-        tightness: How well each relaxation is solved, see :func:`relax`.
-    """
-    (n_x, n_s), slope = pricing.columns.shape, pricing.slope
+def begin(pricing: Pricing, node_limit: int) -> State:
+    """A search that has opened nothing yet."""
+    n_x, n_s = pricing.columns.shape
     tree = new_tree(min(node_limit, FIRST_NODES) + 2, n_s)
     frontier = new_frontier(FRONTIER + SPARE_DEPTH, n_x)
-    work = new_workspace(n_x, n_s)
+    found = np.zeros((MOST_FOUND, n_x))
+    return State(tree, frontier, new_workspace(n_x, n_s), found, 0, 1, 1, 0, node_limit, np.inf)
+
+
+@compiled
+def advance(
+    pricing: Pricing,
+    rivals: NDArray[np.uint8],
+    state: State,
+    cutoff: float,
+    patience: int,
+    tightness: float,
+    boxes: int,
+) -> State:
+    """Open up to ``boxes`` more; the other arguments are those of :func:`branch_and_bound`."""
+    (n_x, n_s), slope = pricing.columns.shape, pricing.slope
+    tree, frontier, work, found, n_found, n_nodes, height, opened, last, best = state
     box = Box(np.zeros(n_x), np.zeros(n_x))
     point, candidate, image = np.zeros(n_x), np.zeros(n_x), np.zeros(n_s)
-    found = np.zeros((MOST_FOUND, n_x))
-    n_found, n_nodes, height, opened, last, best = 0, 1, 1, 0, node_limit, np.inf
-    while height > 0 and opened < last:
+    pause = min(opened + boxes, last)
+    while height > 0 and opened < pause:
         height -= 1
         opened += 1
         if height < FRONTIER:
@@ -317,10 +340,12 @@ def branch_and_bound(
         if score < cutoff:
             if not is_known(found[:n_found], candidate):
                 if n_found == MOST_FOUND:
+                    last = opened
                     break
                 # Go on for a while after the first: a round of the master program gains from several.
                 if n_found == 0:
-                    last = min(node_limit, 2 * opened + patience)
+                    last = min(last, 2 * opened + patience)
+                    pause = min(pause, last)
                 copy(found[n_found], candidate)
                 n_found += 1
             # This box will never be settled: leave it and look elsewhere. Large ones, early on, hold more than that.
@@ -337,6 +362,7 @@ def branch_and_bound(
             tree = grown(tree)
         if height + 2 > frontier.node.size:
             height += 1  # this box stays open
+            last = opened
             break
         if total_width(box) < WORTH_BOUNDING * before:
             tree.variable[node] = SHRINK
@@ -347,6 +373,48 @@ def branch_and_bound(
         children = open_children(tree, frontier, node, n_nodes, height, bound, box, point)
         height += children
         n_nodes += children
+    return State(tree, frontier, work, found, n_found, n_nodes, height, opened, last, best)
+
+
+def branch_and_bound(
+    pricing: Pricing,
+    rivals: NDArray[np.uint8],
+    cutoff: float,
+    node_limit: int,
+    patience: int,
+    tightness: float,
+    deadline: Deadline = NEVER,
+) -> Explored:
+    """Search one component's simplex for ``F(w) < cutoff``.
+
+    Args:
+        pricing: The function F; its columns C-contiguous.
+        rivals: Pairs of symbols that need not be used together, (M, M).
+        cutoff: The value to prove or to undercut.
+        node_limit: Most nodes to open.
+        patience: Nodes, besides as many as it took, to go on collecting after the first posterior below the cutoff.
+        tightness: How well each relaxation is solved, see :func:`relax`.
+        deadline: When to stop, whatever is left; looked at now and then, as signals are.
+    """
+    state = begin(pricing, node_limit)
+    pace = Pace(FIRST_WORK // pricing.columns.size)
+    while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
+        state = advance(pricing, rivals, state, cutoff, patience, tightness, pace.size)
     # What is still open is not proved.
-    outcome = FOUND if n_found > 0 else LIMIT if height > 0 else PROVED
-    return Explored(outcome, opened, kept(tree, n_nodes), found[:n_found], best)
+    outcome = FOUND if state.n_found > 0 else LIMIT if state.height > 0 else PROVED
+    tree, found = kept(state.tree, state.n_nodes), state.found[: state.n_found]
+    return Explored(outcome, int(state.opened), tree, found, float(state.best))
+
+
+def root_alone(tree: Tree) -> Tree:
+    """A tree of nothing but this one's root."""
+    root = kept(tree, 1)
+    return root._replace(variable=np.full(1, LEAF, np.int32))
+
+
+def root_bound(pricing: Pricing, tree: Tree) -> float:
+    """What the root's multipliers prove of F on the whole simplex, ``ν + Σ_i min(0, ρ_i)``, in nats."""
+    q, nu = tree.q[0], float(tree.nu[0])
+    q = q - q.max()
+    rates = pricing.columns @ (q - np.log(np.exp(q).sum())) - pricing.prices - nu
+    return nu + float(np.minimum(rates, 0.0).sum())

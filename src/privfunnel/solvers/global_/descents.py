@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.measures import TINY, Array
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import copy, plogp
 
@@ -20,6 +21,10 @@ GAIN_SHARE, GAIN_NATS = 1e-3, 1e-9
 TRIAL = 12
 #: One in so many of the random starts goes on after that.
 ONE_IN = 4
+
+
+#: Rows that are descended from before the first look at the clock.
+FIRST_ROWS = 16
 
 
 class Pricing(NamedTuple):
@@ -92,7 +97,7 @@ def descend(pricing: Pricing, point: Array, image: Array, steps: int) -> float:
 
 
 @compiled
-def descend_all(pricing: Pricing, starts: Array, steps: int) -> Array:
+def descend_rows(pricing: Pricing, starts: Array, steps: int) -> Array:
     """Descend F from every row of ``starts`` (n, M), in place; return the values (n,)."""
     values = np.empty(starts.shape[0])
     image = np.empty(pricing.columns.shape[1])
@@ -101,24 +106,41 @@ def descend_all(pricing: Pricing, starts: Array, steps: int) -> Array:
     return values
 
 
-def descend_best(pricing: Pricing, starts: Array, steps: int) -> Array:
+def descend_all(pricing: Pricing, starts: Array, steps: int, deadline: Deadline = NEVER) -> Array:
+    """Descend F from every row of ``starts`` (n, M), in place; return the values (n,).
+
+    Rows that the deadline leaves no time for stay as they are, with the value inf.
+    """
+    values = np.full(len(starts), np.inf)
+    for rows in deadline.slices(len(starts), FIRST_ROWS):
+        values[rows] = descend_rows(pricing, starts[rows], steps)
+    return values
+
+
+def descend_best(pricing: Pricing, starts: Array, steps: int, deadline: Deadline = NEVER) -> Array:
     """Descend F from some rows of ``starts`` (n, M): a few steps from all, the others from the best quarter.
 
     Returns that quarter. The rest would end in worse minima, or in the same.
     """
-    values = descend_all(pricing, starts, TRIAL)
+    values = descend_all(pricing, starts, TRIAL, deadline)
     best = starts[np.argsort(values, kind="stable")[: max(1, len(starts) // ONE_IN)]]
-    descend_all(pricing, best, steps - TRIAL)
+    descend_all(pricing, best, steps - TRIAL, deadline)
     return best
 
 
-@compiled
-def exchanges(pricing: Pricing, active: Array, most: int) -> Array:
+def exchanges(pricing: Pricing, active: Array, most: int, deadline: Deadline = NEVER) -> Array:
     """Posteriors with one symbol replaced by another: the ``most`` of least F for each of ``active`` (n, M).
 
     Descents stay on the symbols they start with, or lose some: where a symbol enters, H(w) rises with infinite slope.
     The minima that they miss are mostly one exchange away from a posterior in use. Returns (n·most, M) or fewer.
     """
+    found = [exchange_rows(pricing, active[rows], most) for rows in deadline.slices(len(active), FIRST_ROWS)]
+    return np.concatenate(found) if found else np.zeros((0, active.shape[1]))
+
+
+@compiled
+def exchange_rows(pricing: Pricing, active: Array, most: int) -> Array:
+    """:func:`exchanges` for some rows."""
     n, n_x = active.shape
     starts = np.zeros((n * most, n_x))
     image = np.empty(pricing.columns.shape[1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.certificate import Certificate, Proof, rivals
+from privfunnel.certificate import Certificate, Proof, rivalry, rivals
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
@@ -35,8 +35,10 @@ CHUNK = 100_000
 LAST_BOXES = 20_000
 #: The coarse proof leaves so many times the target, each time more, until it succeeds or says less than nothing.
 COARSER, COARSEST = 4.0, 100.0
-#: Boxes per second are not measured over less than this, in seconds, nor reckoned with for more.
-SHORTEST, LONGEST = 1e-3, 1e6
+#: Share of a point's time after which its search ends: the rest is for what can still be proved.
+SEARCHED = 0.8
+#: Share of the search's time that may go into finding rivals, and the seconds after which that is foreseen.
+RIVALS_SHARE, FORESEEN = 0.4, 0.1
 #: Nodes that branch and bound goes on for after its first find, and how well it solves its relaxations.
 PATIENCE, TIGHTNESS = 50, 0.2
 #: Posteriors worth less than this share of the gap to be proved are left to the proof: chasing them takes many rounds.
@@ -87,7 +89,7 @@ class Search:
         self.nodes = 0
         self.rounds = 0
         self.effort = CHUNK
-        self.rate = 0.0  # boxes per second, as measured
+        self._rivalry: list[Array] | None = None
         self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
@@ -103,7 +105,7 @@ class Search:
     def improve(self, disclosure: float, rounds: int, threshold: float) -> None:
         """A few rounds of local pricing at ``disclosure``: posteriors, no proof."""
         for _ in range(rounds):
-            if self.limits.passed():
+            if self.limits.passed(SEARCHED):
                 break
             duals = self.master.solve(disclosure)
             if not self._price_locally(duals, self.master.weights(), threshold):
@@ -145,13 +147,16 @@ class Search:
                 tell(Progress(value=duals.value, bound=bound))
             if duals.value - bound <= CLOSED * gap:
                 return Outcome(duals=duals, status=Status.OPTIMAL)
-            if self.limits.passed() or self.nodes >= allowed:
+            if self.limits.passed(SEARCHED) or self.nodes >= allowed:
+                status = Status.NODE_LIMIT if self.nodes >= allowed else Status.TIME_LIMIT
                 self._prove_something(duals, target)
-                status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
                 return Outcome(duals=duals, status=status)
             if self._price_locally(duals, used, -WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
             idle = 0
+            if not self._find_rivals():
+                self._prove_by_roots(duals)
+                return Outcome(duals=duals, status=Status.TIME_LIMIT)
             self._price_exactly(duals, target, allowed)
 
     def _solve(self, disclosure: float) -> tuple[Prices, list[Used]]:
@@ -192,10 +197,10 @@ class Search:
             if len(active) > MOST_STARTS:
                 lenders = active[self.rng.permutation(len(active))[:MOST_STARTS]]
             spread = (1.0 - SPREAD) * lenders + SPREAD / n_x
-            exchanged = exchanges(pricing, np.ascontiguousarray(lenders), EXCHANGES)
+            exchanged = exchanges(pricing, np.ascontiguousarray(lenders), EXCHANGES, self.limits)
             near = np.ascontiguousarray(np.concatenate([active, spread, exchanged]))
-            descend_all(pricing, near, DESCENT_STEPS)
-            minima = np.concatenate([near, descend_best(pricing, random, DESCENT_STEPS)])
+            descend_all(pricing, near, DESCENT_STEPS, self.limits)
+            minima = np.concatenate([near, descend_best(pricing, random, DESCENT_STEPS, self.limits)])
             added += self._add(c, minima, pricing, threshold, MOST_PER_PART if many else MOST_LOCAL)
         return added
 
@@ -212,44 +217,83 @@ class Search:
 
         An attempt that runs out of boxes doubles what the next one may open.
         """
-        in_time = max(self.rate * min(self.limits.left(), LONGEST), LAST_BOXES)
-        boxes = int(min(self.effort, allowed - self.nodes, in_time))
-        _, limited = self._prove(duals, -target, boxes)
+        boxes = min(self.effort, allowed - self.nodes)
+        _, limited = self._prove(duals, -target, boxes, self.limits)
         if limited:
             self.effort *= 2
 
     def _prove_something(self, duals: Prices, target: float) -> None:
-        """When the limits came first: prove the best line that a few boxes allow, coarser and coarser."""
-        cutoff = -COARSER * target
-        while cutoff > -COARSEST and not self._prove(duals, cutoff, LAST_BOXES)[0]:
-            cutoff *= COARSER
+        """When the limits came first: prove the best line that a few boxes allow, coarser and coarser.
 
-    def _prove(self, duals: Prices, cutoff: float, boxes: int) -> tuple[bool, bool]:
-        """Try to prove F ≥ cutoff, or else to add posteriors below it: (a line was proved, the boxes ran out)."""
+        At last the line that the roots prove, which is as good as nothing on most tables, but a proof.
+        """
+        cutoff = -COARSER * target
+        while cutoff > -COARSEST and self._find_rivals() and not self.limits.passed():
+            # The next attempts are to have as much time as this one.
+            own = Deadline(self.limits.left() / 2.0, self.limits.clock)
+            if self._prove(duals, cutoff, LAST_BOXES, own)[0]:
+                return
+            cutoff *= COARSER
+        self._prove_by_roots(duals)
+
+    def _prove_by_roots(self, duals: Prices) -> None:
+        """The line that one box a component proves, whatever it is worth."""
         prices = self.master.global_prices(duals)
-        watch, before = Deadline(), self.nodes
-        proofs, limited = self._explore(duals, prices, cutoff, boxes)
-        self.rate = max(self.rate, (self.nodes - before) / max(watch.elapsed(), SHORTEST))
+        proofs = []
+        for part in self.master.parts:
+            pricing = Pricing(part.columns, np.ascontiguousarray(prices[part.x]), duals.slope)
+            nobody = np.zeros((part.x.size, part.x.size), dtype=np.uint8)
+            tree = branching.branch_and_bound(pricing, nobody, 0.0, 1, PATIENCE, TIGHTNESS).tree
+            root = branching.root_alone(tree)
+            proofs.append(Proof(claim=branching.root_bound(pricing, root) - MARGIN, **root._asdict()))
+        self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
+
+    def _find_rivals(self) -> bool:
+        """Work out which symbols exclude each other, M² K work for every component; False where there is no time."""
+        if self._rivalry is None:
+            watch = Deadline(RIVALS_SHARE * self.limits.left(SEARCHED), self.limits.clock)
+            sizes = [part.x.size * part.columns.size for part in self.master.parts]
+            found: list[Array] = []
+
+            def stop(share: float) -> bool:
+                """Whether the time is up, or will be before the work is done."""
+                done = (sum(sizes[: len(found)]) + share * sizes[len(found)]) / sum(sizes)
+                return watch.elapsed() > FORESEEN and watch.elapsed() > done * watch.seconds
+
+            try:
+                for part in self.master.parts:
+                    found.append(rivalry(part.columns, stop))
+            except TimeoutError:
+                return False
+            self._rivalry = found
+        return True
+
+    def _prove(self, duals: Prices, cutoff: float, boxes: int, deadline: Deadline) -> tuple[bool, bool]:
+        """Try to prove F ≥ cutoff, or else to add posteriors below it: (a line was proved, the limits came first)."""
+        prices = self.master.global_prices(duals)
+        proofs, limited = self._explore(duals, prices, cutoff, boxes, deadline)
         proved = len(proofs) == len(self.master.parts)
         if proved:
             self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
         return proved, limited
 
-    def _explore(self, duals: Prices, prices: Array, cutoff: float, boxes: int) -> tuple[list[Proof], bool]:
+    def _explore(
+        self, duals: Prices, prices: Array, cutoff: float, boxes: int, deadline: Deadline
+    ) -> tuple[list[Proof], bool]:
         """Branch and bound in every component: the trees that prove it, and whether one was cut short."""
         proofs: list[Proof] = []
         limited = False
-        for c, part in enumerate(self.master.parts):
+        for c, (part, thresholds) in enumerate(zip(self.master.parts, self._rivalry or (), strict=True)):
             own = np.ascontiguousarray(prices[part.x])
             shift = float(duals.prices[part.x[0]] - own[0])
             pricing = Pricing(part.columns, own, duals.slope)
-            exclusive = rivals(part.rivalry, duals.slope)
+            exclusive = rivals(thresholds, duals.slope)
             explored = branching.branch_and_bound(
-                pricing, exclusive, cutoff + shift, boxes, PATIENCE, TIGHTNESS
+                pricing, exclusive, cutoff + shift, boxes, PATIENCE, TIGHTNESS, deadline
             )
             self.nodes += int(explored.opened)
             if explored.outcome == branching.FOUND:
-                descend_all(pricing, explored.found, DESCENT_STEPS)
+                descend_all(pricing, explored.found, DESCENT_STEPS, deadline)
                 self._add(c, explored.found, pricing, cutoff + shift, MOST_EXACT)
             elif explored.outcome == branching.LIMIT:
                 limited = True

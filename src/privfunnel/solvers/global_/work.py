@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.errors import CertificateError
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
-from privfunnel.solvers.base import Listener, Progress
-from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
+from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_.coarsening import coarse_lines
 from privfunnel.solvers.global_.search import Outcome, Search
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
@@ -25,13 +26,18 @@ if TYPE_CHECKING:
 
 #: Share of a point's time that perfect privacy may take, where its vertices are too many to list.
 FREE_SHARE = 0.2
+#: Share of the time of all points, but no more than one point's, that filling the pool before the first one may take.
+WARM_SHARE = 0.2
+#: Seconds that building and judging a channel takes, about, for each of its entries and for each of their products with
+#: p(s|x); and the share of a point's time that is set aside for it at most.
+ENTRY_SECONDS, PRODUCT_SECONDS, LATEST_SHARE = 1e-7, 1e-9, 0.5
 #: Points of a trace, spread over it, that fill the pool before the first one is proved, and rounds for each.
 WARM_POINTS, WARM_ROUNDS = 10, 2
 #: Up to this much beyond R0, in nats, perfect privacy is the answer.
 AT_R0 = 1e-12
 #: Coarser tables are tried where the search left more than this share of the value and so many gaps,
 HOPELESS_SHARE, HOPELESS_GAPS = 0.01, 10.0
-#: each with this share of a point's time and so many boxes, to so many gaps.
+#: together with this share of a point's time, or what its search left of it, and so many boxes each, to so many gaps.
 COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
 #: Newton steps towards a leakage budget at most, and the width in nats that is left to none.
 BUDGET_STEPS, BUDGET_WIDTH = 60, 1e-9
@@ -65,6 +71,13 @@ def _named(certificate: Certificate | None) -> str:
     return "certificate" if certificate is None or certificate.coarsening is None else "coarsened certificate"
 
 
+def spend(problem: Problem, below: Channel, above: Channel, budget: float) -> Channel:
+    """Time sharing of two channels, one within a leakage budget and one beyond it, that leaks just the budget."""
+    least, most = problem.evaluate(below).leakage, problem.evaluate(above).leakage
+    share = max((budget - least) / (most - least), 0.0) if most > budget else 1.0
+    return channels.time_share([below, above], [1.0 - share, share])
+
+
 class Work:
     """One run of the solver on one problem."""
 
@@ -76,6 +89,7 @@ class Work:
         if progress is not None:
             progress(Progress(total=total, message="loading the kernels (the first run compiles them)"))
         load_kernels()  # before any clock starts
+        self.clock = Deadline()
         parts = split_problem(problem)
         seconds = FREE_SHARE * options.time_limit
         self.free: FreeDisclosure = free_disclosure(problem, seed=seed, seconds=seconds, nodes=0, parts=parts)
@@ -84,11 +98,18 @@ class Work:
             self.search.master.add(component, mixture.posteriors)
 
     def _limits(self) -> Limits:
-        return Limits(self.options.time_limit, nodes=self.options.node_limit)
+        """The limits of the next point: no more than its time, nor than its share of what is left for all of them."""
+        each, points = self.options.time_limit, max(self.total - self.done, 1)
+        seconds = min(each, (self.total * each - self.clock.elapsed()) / points)
+        n_s, n_x = self.problem.p_sx.shape
+        # A channel of a large table takes its time, too, once it has been found.
+        seconds -= min(n_x * n_x * (ENTRY_SECONDS + n_s * PRODUCT_SECONDS), LATEST_SHARE * seconds)
+        return Limits(max(seconds, SHORTEST_LIMIT), nodes=self.options.node_limit)
 
     def warm(self, disclosures: list[float]) -> None:
         """Fill the pool from the easy end of the curve, so that the hard end starts with good posteriors."""
-        self.search.limits = self._limits()
+        seconds = min(1.0, WARM_SHARE * len(disclosures)) * self.options.time_limit
+        self.search.limits = Limits(seconds, nodes=self.options.node_limit)
         if len(disclosures) > 1:
             todo = sorted(filter(self._open, disclosures), reverse=True)
             for disclosure in todo[:: max(1, math.ceil(len(todo) / WARM_POINTS))]:
@@ -128,7 +149,8 @@ class Work:
         if value - self.search.bound(disclosure)[0] <= max(HOPELESS_SHARE * value, HOPELESS_GAPS * gap):
             return
         nodes = min(self.options.node_limit, COARSE_NODES)
-        limits = Limits(COARSE_SHARE * self.options.time_limit, nodes=nodes)
+        own = self.search.limits
+        limits = Limits(max(own.left(), COARSE_SHARE * own.seconds), own.clock, nodes=nodes)
         for line in coarse_lines(self.problem, disclosure, COARSE_GAPS * gap, limits, rng):
             try:
                 line.verify(self.problem)
@@ -174,6 +196,7 @@ class Work:
         gap = self.options.gap
         low, high = self.free.disclosure, self.problem.disclosure_ceiling - FEASIBILITY
         channel = self.free.channel
+        above: Channel = channels.identity(self.problem.n_x)
         guess = min(high, max(low, self.problem.h_x_given_s + budget))
         status = Status.OPTIMAL
         self.search.limits = self._limits()
@@ -189,8 +212,9 @@ class Work:
                 if budget - value <= UNSPENT * min(gap, budget):
                     break
             else:
-                high = guess
+                high, above = guess, refined
             if status is not Status.OPTIMAL:
+                channel = spend(self.problem, channel, above, budget)
                 break
             guess += (budget - AIM_BELOW * gap - value) / slope if slope > 0.0 else math.inf
             if not low < guess < high:
@@ -212,7 +236,8 @@ class Work:
         if disclosure >= closed_form - self.options.gap:
             return None  # the closed form says it
         step = FIRST_RISE
-        while step < LAST_RISE and disclosure + step < self.problem.disclosure_ceiling:
+        ceiling = self.problem.disclosure_ceiling
+        while step < LAST_RISE and disclosure + step < ceiling and not self.search.limits.passed():
             outcome = self.search.close(disclosure + step, RISING * self.options.gap, by_line=True)
             if outcome.status is not Status.OPTIMAL or outcome.duals.slope > LEAST_SLOPE:
                 break

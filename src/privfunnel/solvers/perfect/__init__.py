@@ -68,15 +68,15 @@ def free_disclosure(
     Args:
         problem: The problem.
         seed: Seeds the local search where the vertices are too many to list.
-        seconds: Time for that search; the result says whether it was enough to prove R0 largest.
+        seconds: Time for all of it; the result says whether it was enough to prove R0 largest.
         nodes: Boxes that branch and bound may open a component; 0 leaves the proof out.
         parts: The components of the problem, where they are known already.
     """
-    closed = _without_search(problem)
+    deadline = Deadline(seconds)
+    closed = _without_search(problem, deadline)
     if closed is not None:
         return _free(problem, closed)
     rng = np.random.default_rng(seed)
-    deadline = Deadline(seconds)
     parts = split_problem(problem) if parts is None else parts
     mixtures = []
     for part in parts:
@@ -94,7 +94,7 @@ def free_disclosure(
     return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, mixtures=tuple(mixtures))
 
 
-def _without_search(problem: Problem) -> Found | None:
+def _without_search(problem: Problem, deadline: Deadline) -> Found | None:
     """What pairs or one split give; None for tables small enough to list or to search posteriors."""
     huge = problem.n_x > MOST_SEARCHED
     if problem.n_s == 2 and (
@@ -104,7 +104,7 @@ def _without_search(problem: Problem) -> Found | None:
     if not huge:
         return None
     equations = PrivateEquations.of(problem.p_s_given_x, problem.p_x, problem.p_sx)
-    return by_split(problem, equations.rows, equations.goal)
+    return by_split(problem, equations.rows, equations.goal, deadline)
 
 
 def _free(problem: Problem, found: Found) -> FreeDisclosure:

@@ -12,6 +12,7 @@ from privfunnel.channels import as_held
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Channel, Problem
 from privfunnel.solvers.binary.transport import free_pairs
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.perfect.splitting import split
 
 #: Up to this many public symbols the pairs of two private symbols are listed like any other vertices.
@@ -49,9 +50,9 @@ def pairs_rounding(problem: Problem) -> float:
     return share * (math.log(problem.n_x) - math.log(share)) if share > 0.0 else 0.0
 
 
-def by_split(problem: Problem, rows: Array, goal: Array) -> Found:
-    """At least H(X) − log rank(P) nats, without a search: see :mod:`.splitting`."""
-    parts = split(rows, goal, problem.p_x)
+def by_split(problem: Problem, rows: Array, goal: Array, deadline: Deadline = NEVER) -> Found:
+    """At least H(X) − log rank(P) nats, without a search, less where there is no time: see :mod:`.splitting`."""
+    parts = split(rows, goal, problem.p_x, deadline)
     masses = sparse.csc_array((parts.posteriors * parts.weights[:, None]).T)
     channel = sparse.csc_array(sparse.diags_array(1.0 / masses.sum(axis=1)) @ masses)
     return Found(as_held(channel), problem.h_x_given_s + problem.rounding)

@@ -231,7 +231,7 @@ def best_private_mixture(
     equations = PrivateEquations.of(p_s_given_x, p_x, p_sx)
     program = MixtureProgram(p_x)
     program.add(p_x[None, :])
-    floor = split(equations.rows, equations.goal, p_x)
+    floor = split(equations.rows, equations.goal, p_x, limits)
     try:
         if equations.n_supports <= MOST_SUPPORTS:
             vertices, errors = equations.vertices()
@@ -278,7 +278,8 @@ def _generate(program: MixtureProgram, polytope: Polytope, rng: Generator, limit
     while not limits.passed():
         _, _, prices = program.solve()
         starts = sparse_starts(rng, STARTS, n_x, n_x // 2 + 1)
-        settled = np.array([polytope.settle(prices, start) for start in starts])
+        settled = np.array([polytope.settle(prices, start) for start in starts if not limits.passed()])
+        settled = settled.reshape(-1, n_x)
         values = entropy(settled) - settled @ prices
         good = values < -level / LEVEL_FACTOR
         if program.add(distinct(settled[good], values[good], STARTS)):

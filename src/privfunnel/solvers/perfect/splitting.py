@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel.measures import Array
+from privfunnel.solvers.deadline import NEVER, Deadline
 
 #: What counts as 0 in values and pivots of the simplex method, whose rows are scaled to order 1.
 ZERO = 1e-12
@@ -33,12 +34,17 @@ class Split(NamedTuple):
     posteriors: sparse.csr_array
 
 
-def _first_basis(rows: Array, p_x: Array) -> NDArray[np.intp]:
-    """A basis of a vertex: as long as there are more symbols than rows, move within them until one is used up."""
+def _first_basis(rows: Array, p_x: Array, deadline: Deadline) -> NDArray[np.intp] | None:
+    """A basis of a vertex: as long as there are more symbols than rows, move within them until one is used up.
+
+    None where there is no time.
+    """
     rank, n_x = rows.shape
     values = p_x.copy()
     basis = list(range(min(rank, n_x)))
     for x in range(rank, n_x):
+        if deadline.passed():
+            return None
         window = [*basis, x]
         move = np.linalg.svd(rows[:, window])[2][-1]
         falling = np.flatnonzero(move < -ZERO)
@@ -53,10 +59,12 @@ def _first_basis(rows: Array, p_x: Array) -> NDArray[np.intp]:
 
 
 def _drive_out(
-    rows: Array, goal: Array, basis: NDArray[np.intp], left: Array
+    rows: Array, goal: Array, basis: NDArray[np.intp], left: Array, deadline: Deadline
 ) -> tuple[NDArray[np.intp], Array] | None:
-    """A basis whose vertex uses only symbols that are left, and its values; None where rounding keeps it from that."""
+    """A basis whose vertex uses only symbols that are left, and its values; None where rounding or time is short."""
     for pivot in range(MOST_PIVOTS):
+        if deadline.passed():
+            return None
         try:
             inverse = np.linalg.inv(rows[:, basis])
         except np.linalg.LinAlgError:
@@ -81,21 +89,24 @@ def _drive_out(
     return None
 
 
-def split(rows: Array, goal: Array, p_x: Array) -> Split:
+def split(rows: Array, goal: Array, p_x: Array, deadline: Deadline = NEVER) -> Split:
     """Split p_x (M,), with ``rows @ p_x = goal``, into vertices of ``{w ≥ 0, rows @ w = goal}``; O(M² rank), no chance.
+
+    What the deadline leaves no time for stays together, one posterior that says nothing about S either.
 
     Args:
         rows: Shape (rank, M), linearly independent, its last row ones.
         goal: Shape (rank,).
         p_x: Shape (M,), positive.
+        deadline: When to stop.
     """
     left = p_x.copy()
-    basis = _first_basis(rows, p_x)
+    basis = _first_basis(rows, p_x, deadline)
     weights: list[float] = []
     supports: list[NDArray[np.intp]] = []
     entries: list[Array] = []
-    while np.count_nonzero(left > 0.0) > 1:
-        found = _drive_out(rows, goal, basis, left)
+    while basis is not None and np.count_nonzero(left > 0.0) > 1:
+        found = _drive_out(rows, goal, basis, left, deadline)
         if found is None:
             break
         basis, values = found

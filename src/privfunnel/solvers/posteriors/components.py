@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate import components, rivalry
+from privfunnel.certificate import components
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 
@@ -30,11 +29,6 @@ class Part:
     p_s_given_x: Array
     columns: Array
     mass: float
-
-    @cached_property
-    def rivalry(self) -> Array:
-        """The slopes from which on two symbols exclude each other, shape (M_c, M_c); worked out when asked for."""
-        return rivalry(self.columns)
 
 
 def split_problem(problem: Problem) -> list[Part]:

@@ -1,0 +1,164 @@
+"""Limits are limits, in every phase; what they cut short is still an answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.certificate import exclusion, rivalry
+from privfunnel.measures import mutual_information
+from privfunnel.solvers import registry
+from privfunnel.solvers.deadline import Deadline, Limits, Pace, cpu_clock
+from privfunnel.solvers.global_ import search
+from privfunnel.solvers.global_.coarsening import coarsenings
+from privfunnel.solvers.perfect import splitting
+from privfunnel.solvers.perfect.equations import PrivateEquations
+
+#: What a limit of so many seconds may become: a fifth more, and a second.
+SHARE, SECONDS = 1.2, 1.0
+
+
+def dense(n_s: int, n_x: int, seed: int = 0) -> pf.Problem:
+    rng = np.random.default_rng(seed)
+    return pf.Problem(rng.dirichlet(np.full(n_s * n_x, 0.5)).reshape(n_s, n_x))
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (6, 150)])
+@pytest.mark.parametrize("asked", ["disclosure", "leakage"])
+def test_a_hopeless_table_is_left_in_time(shape: tuple[int, int], asked: str) -> None:
+    problem = dense(*shape)
+    registry.get("global").warm_up()
+    amount = {"disclosure": 0.9 * problem.disclosure_ceiling, "leakage": 0.3 * problem.leakage_ceiling}[asked]
+    with cpu_clock():
+        started = time.thread_time()
+        solution = pf.solve(problem, **{asked: amount}, solver="global", time_limit=0.5, throw=False)  # type: ignore[arg-type]
+        assert time.thread_time() - started <= SHARE * 0.5 + SECONDS
+    assert solution.status is pf.Status.TIME_LIMIT
+    assert solution.lower_bound <= solution.leakage
+
+
+def test_the_points_of_a_trace_share_their_time() -> None:
+    problem = dense(20, 30)
+    solver = registry.get("global", time_limit=0.1)
+    solver.warm_up()
+    wanted = np.linspace(0.3, 0.9, 6) * problem.disclosure_ceiling
+    with cpu_clock():
+        started = time.thread_time()
+        answers = list(solver.trace(problem, wanted))
+        assert time.thread_time() - started <= SHARE * 0.6 + SECONDS
+    assert len(answers) == 6
+
+
+@pytest.mark.parametrize("solver", ["auto", "global", "slsqp", "submodular"])
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_a_budget_is_spent_however_short_the_time_is(solver: str, share: float) -> None:
+    problem = dense(6, 9)
+    budget = share * problem.leakage_ceiling
+    solution = pf.solve(problem, leakage=budget, solver=solver, time_limit=1e-3, throw=False)
+    assert solution.leakage <= budget + 1e-9
+    assert solution.disclosure >= share * problem.disclosure_ceiling - 1e-9
+
+
+def test_without_time_for_rivals_a_line_is_proved_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "RIVALS_SHARE", 0.0)
+    monkeypatch.setattr(search, "FORESEEN", -1.0)
+    monkeypatch.setattr(exclusion, "_REMEMBERED", {})
+    problem = pf.Problem([[0.3, 0.02, 0.02, 0.1], [0.02, 0.3, 0.02, 0.1], [0.04, 0.01, 0.05, 0.02]])
+    run = search.Search(problem, np.random.default_rng(0), Limits(30.0, nodes=1000))
+    outcome = run.close(0.8 * problem.disclosure_ceiling, 1e-6)
+    assert outcome.status is pf.Status.TIME_LIMIT
+    (line,) = run.lines
+    assert line.n_nodes == 1
+    line.verify(problem)
+    assert exclusion._REMEMBERED == {}  # the checker did without them, too
+
+
+def test_finding_rivals_can_be_stopped_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exclusion, "_REMEMBERED", {})
+    columns = np.random.default_rng(0).dirichlet(np.ones(3), size=200)
+    with pytest.raises(TimeoutError):
+        rivalry(columns, lambda share: share > 0.5)
+    shares: list[float] = []
+    table = rivalry(columns, lambda share: bool(shares.append(share)))
+    assert 0.0 == shares[0] < shares[-1] < 1.0
+    assert rivalry(columns.copy()) is table
+    monkeypatch.setattr(exclusion, "MOST_REMEMBERED", 0)
+    other = rivalry(columns[:5])
+    assert list(exclusion._REMEMBERED.values()) == [other]
+
+
+def by_all_pairs(p_sx: np.ndarray) -> list[list[int]]:
+    """The groups of the greedy rule, every merger tried outright."""
+    groups = [[s] for s in range(len(p_sx))]
+    found = []
+    while len(groups) > 2:
+        kept = {}
+        for i in range(len(groups)):
+            for j in range(i + 1, len(groups)):
+                merged = [g for k, g in enumerate(groups) if k not in (i, j)] + [groups[i] + groups[j]]
+                table = np.array([p_sx[g].sum(axis=0) for g in merged])
+                kept[i, j] = float(mutual_information(table))
+        i, j = max(kept, key=lambda pair: kept[pair])
+        groups = [g for k, g in enumerate(groups) if k not in (i, j)] + [groups[i] + groups[j]]
+        if len(groups) <= 5:
+            found.append(sorted(map(sorted, groups)))
+    return found  # type: ignore[return-value]
+
+
+def test_coarser_tables_are_those_that_lose_least_at_each_step() -> None:
+    for seed in range(5):
+        p_sx = dense(9, 6, seed).p_sx
+        got = [
+            sorted(sorted(np.flatnonzero(groups == g)) for g in np.unique(groups))
+            for groups in coarsenings(p_sx)
+        ]
+        assert got == by_all_pairs(p_sx)
+        assert [groups.max() + 1 for groups in coarsenings(p_sx)] == [5, 4, 3, 2]
+
+
+def test_coarsening_many_private_symbols_takes_no_cubic_time() -> None:
+    p_sx = dense(200, 40).p_sx
+    started = time.thread_time()
+    assert len(coarsenings(p_sx)) == 4
+    assert time.thread_time() - started < 5.0  # hours, when every merger is tried outright
+    assert coarsenings(p_sx, Deadline(0.0)) == []
+
+
+def test_a_split_that_is_cut_short_is_a_mixture_all_the_same() -> None:
+    problem = dense(5, 30)
+    equations = PrivateEquations.of(problem.p_s_given_x, problem.p_x)
+    parts = splitting.split(equations.rows, equations.goal, problem.p_x, Deadline(0.0))
+    assert parts.weights @ parts.posteriors.toarray() == pytest.approx(problem.p_x, abs=1e-15)
+
+
+def test_slices_cover_everything_once_and_end_with_the_time() -> None:
+    pieces = list(Deadline().slices(1000, first=3))
+    assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(1000))
+    assert list(Deadline(0.0).slices(5)) == []
+
+
+def test_the_pace_follows_the_work() -> None:
+    class Watch:
+        now = 0.0
+
+        def elapsed(self) -> float:
+            return self.now
+
+        def passed(self) -> bool:
+            return self.now > 10.0
+
+    watch: Any = Watch()
+    pace = Pace(4)
+    assert pace.goes_on(watch)
+    watch.now += 0.001
+    assert pace.goes_on(watch)
+    assert pace.size == 8
+    watch.now += 1.0
+    assert pace.goes_on(watch)
+    assert pace.size == 4
+    watch.now += 10.0
+    assert not pace.goes_on(watch)
