@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import warnings
 from pathlib import Path
@@ -15,7 +16,10 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 
 import privfunnel as pf
-from privfunnel import release, tables
+from privfunnel import audit, release, tables
+from privfunnel.audit import beyond, promise
+from privfunnel.audit.held_out import split_rows
+from privfunnel.audit.pairs import Pairs
 from privfunnel.coupling import couple
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import lump
@@ -147,8 +151,6 @@ def test_a_file_of_classes_gives_the_same_mechanism_bit_for_bit(mechanism: Mecha
 
 
 def test_a_file_of_entries_gives_the_same_mechanism(mechanism: Mechanism) -> None:
-    import dataclasses
-
     plain = dataclasses.replace(mechanism, classes=None)
     data = json.loads(json.dumps(plain.to_dict()))
     assert data["version"] == 2
@@ -217,3 +219,89 @@ def test_the_codebook_of_a_wide_mechanism_lists_only_what_rows_stand_behind(mech
     assert len(book["symbols"]) < mechanism.n_y
     assert "symbols of too few rows" in book["unlisted"]
     assert all(entry["p_x_given_y_step"] is not None for entry in book["symbols"])
+
+
+# --- the audit ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["records", "symbols"])
+def test_a_wide_release_is_audited_as_it_was_promised(
+    table: Any, mechanism: Mechanism, tmp_path: Path, form: str
+) -> None:
+    with pytest.warns(pf.errors.GuaranteeWarning, match="seed"):
+        release.write(table, mechanism, tmp_path / "r.csv", form=form, seed=2)
+    found = audit.release(
+        table, tmp_path / "r.csv", mechanism=mechanism, bootstrap=20, permutations=0, attacker_rows=0
+    )
+    assert found.passed
+    assert found.draws is not None
+    assert found.draws.agrees
+    assert found.recount is not None
+    assert found.recount.leakage == pytest.approx(mechanism.leakage, abs=1e-9)
+    assert found.recount.disclosure == pytest.approx(mechanism.disclosure, abs=1e-9)
+
+
+def test_rows_that_a_wide_mechanism_did_not_draw_are_found_out(
+    table: Any, mechanism: Mechanism, tmp_path: Path
+) -> None:
+    with pytest.warns(pf.errors.GuaranteeWarning, match="seed"):
+        release.write(table, mechanism, tmp_path / "r.csv", form="symbols", seed=2)
+    order = release.order.load(tmp_path / "r.order")
+    swapped = release.Order(order.rows[::-1].copy(), order.original_rows)
+    found = audit.release(
+        table,
+        tmp_path / "r.csv",
+        mechanism=mechanism,
+        order=swapped,
+        bootstrap=20,
+        permutations=0,
+        attacker_rows=0,
+    )
+    assert found.draws is not None
+    assert found.draws.impossible > 8000
+    assert not found.draws.agrees
+
+
+def test_a_wide_mechanism_is_audited_alone(mechanism: Mechanism) -> None:
+    alone = audit.mechanism(mechanism)
+    assert alone.leakage.plug_in == pytest.approx(mechanism.leakage, abs=1e-9)
+    assert len(alone.symbols) <= 2000
+    kept = {each.name: each.kept for each in alone.columns}
+    rows = mechanism.p_xy.tocsr()
+    for j, column in enumerate(mechanism.public):
+        categories = range(column.n_values)
+        part = np.stack([rows[mechanism.x_codes[:, j] == code].sum(axis=0) for code in categories])
+        assert kept[column.name] == pytest.approx(pf.measures.mutual_information(part), abs=1e-9)
+
+
+def test_rows_of_another_table_go_through_a_wide_mechanism(
+    counts: tables.Counts, mechanism: Mechanism
+) -> None:
+    rng = np.random.default_rng(0)
+    few, _ = split_rows(counts, 0.9, rng)
+    known = dataclasses.replace(mechanism, p_x=mechanism.p_x[:-1], channel=mechanism.channel[:-1],
+                                x_alphabet=mechanism.x_alphabet.take(range(len(mechanism.p_x) - 1)))  # fmt: skip
+    channel, new = promise.channel_for(known, counts)
+    assert np.flatnonzero(new).tolist() == [counts.n_x - 1]
+    np.testing.assert_allclose(channel[[counts.n_x - 1]].toarray()[0], known.p_y)
+    found = promise.recount(mechanism, few, ())
+    assert not found.same_table
+    assert found.new_rows == 0
+    channel, _ = promise.channel_for(mechanism, few)
+    sy, xy = beyond.drawn(few, channel, rng)
+    assert sy.sum() == xy.sum() == few.n
+    assert (channel[sparse.coo_array(xy).coords] > 0.0).all()
+
+
+def test_pairs_are_counted_alike_in_tables_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    batches = [(rng.integers(0, 50, 400), rng.integers(0, 60, 400)) for _ in range(5)]
+    dense = Pairs(50, 60)
+    monkeypatch.setattr("privfunnel.audit.pairs.DENSE_ENTRIES", 10)
+    monkeypatch.setattr("privfunnel.audit.pairs.WAITING", 1000)
+    scattered = Pairs(50, 60)
+    for x, y in batches:
+        dense.add(x, y)
+        scattered.add(x, y)
+    np.testing.assert_array_equal(scattered.table().toarray(), dense.table())
+    assert Pairs(50, 60).table().nnz == 0

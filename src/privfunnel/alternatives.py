@@ -170,10 +170,15 @@ def _coarser(column: Column, p: Array) -> list[Step]:
 
 def _weigh(public: Alphabet, p_sx: Array, maps: Sequence[Codes]) -> tuple[float, float]:
     """H(X') and I(S;X') of the release that maps each column's categories so, nats."""
-    place = np.zeros(len(public), dtype=np.int64)
+    place, reach = np.zeros(len(public), dtype=np.int64), 1
     for j, codes in enumerate(maps):
-        pair = place * (int(codes.max()) + 1) + codes[public.codes[:, j]]
-        place = np.unique(pair, return_inverse=True)[1].reshape(-1)
+        size = int(codes.max()) + 1
+        if (
+            reach * size >= 2**62
+        ):  # the numbers of the combinations so far have become too large: count them anew
+            place = np.unique(place, return_inverse=True)[1].reshape(-1)
+            reach = int(place.max()) + 1
+        place, reach = place * size + codes[public.codes[:, j]], reach * size
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     p_sz = np.add.reduceat(p_sx[:, order], starts, axis=1)

@@ -35,6 +35,13 @@ def entries_of(channel: Any) -> Array:
     return np.asarray(channel.data if sparse.issparse(channel) else channel)  # type: ignore[attr-defined]
 
 
+def joint(p_x: Array, channel: Any) -> Any:
+    """p(x, y), shape (M, N), as dense as the channel."""
+    if sparse.issparse(channel):
+        return sparse.csr_array(channel.multiply(p_x[:, None]))  # type: ignore[attr-defined]
+    return np.asarray(channel * p_x[:, None])
+
+
 def as_held(channel: Any) -> Any:
     """A sparse channel as it is held and handed on: an array up to :data:`DENSE_ENTRIES` entries."""
     small = channel.shape[0] * channel.shape[1] <= DENSE_ENTRIES

@@ -21,7 +21,7 @@ from scipy import sparse
 from privfunnel import measures
 from privfunnel._version import __version__
 from privfunnel.channelfiles import Classes, codes, is_number, read_channel, stored_channel
-from privfunnel.channels import entries_of, is_sparse
+from privfunnel.channels import entries_of, is_sparse, joint
 from privfunnel.checks import is_whole
 from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
 from privfunnel.engines.categories import Codes
@@ -225,9 +225,7 @@ class Mechanism(Stored):
     @property
     def p_xy(self) -> Channel:
         """p(x, y), shape (M, N), as dense as the channel."""
-        if self.sparse:
-            return sparse.csc_array(self.channel.multiply(self.p_x[:, None]))
-        return np.asarray(self.channel * self.p_x[:, None])
+        return joint(self.p_x, self.channel)
 
     @cached_property
     def p_x_given_y(self) -> Channel:

@@ -354,6 +354,10 @@ class Problem(Stored):
         channel = self.check_channel(channel)
         if self._kept_x.all():
             return channel
+        if not isinstance(channel, np.ndarray):
+            marginal = sparse.csr_array((self.p_x @ channel)[None, :])
+            rows = np.cumsum(self._kept_x) - 1
+            return sparse.vstack([channel, marginal]).tocsr()[np.where(self._kept_x, rows, self.n_x)]
         full = np.tile(self.p_x @ channel, (len(self._all_x_labels), 1))
         full[self._kept_x] = channel
         return full

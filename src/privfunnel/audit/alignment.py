@@ -11,12 +11,14 @@ import numpy as np
 
 from privfunnel import tables
 from privfunnel.audit.kept import FileRows, Reading, further_columns, gather
+from privfunnel.audit.pairs import Pairs
 from privfunnel.audit.persons import PersonRows, counted, person_codes
 from privfunnel.engines import Alphabet, Column, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning, need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.problem import Channel
 from privfunnel.publication import Policy
 from privfunnel.release.order import Order
 from privfunnel.release.records import RecordAlphabet
@@ -31,7 +33,7 @@ class Sample:
 
     Attributes:
         counts: The original's counts (S, X), with their columns; ``matched`` those of its rows that have a partner.
-        sy: Rows by (s, y), shape (K, N); ``xy`` by (x, y), shape (M, N).
+        sy: Rows by (s, y), shape (K, N); ``xy`` by (x, y), shape (M, N), a SciPy sparse array where that is large.
         y_alphabet: The N released symbols.
         unmatched: Rows of either table without a partner, where rows are matched by key.
         further: Columns of the released file that are not the release.
@@ -43,7 +45,7 @@ class Sample:
     counts: tables.Counts
     matched: tables.Counts
     sy: Array
-    xy: Array
+    xy: Channel
     y_alphabet: Alphabet
     unmatched: int = 0
     further: tuple[Reading, ...] = ()
@@ -256,10 +258,10 @@ def _by_order(
     right: Iterator[tuple[Codes, Any]],
     shape: tuple[int, int, int],
     kept: list[Codes] | None,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Channel]:
     """Counts (s, y) and (x, y) of rows paired one by one; the rows themselves go to ``kept``, see :class:`Sample`."""
     n_s, n_x, n_y = shape
-    sy, xy = np.zeros(n_s * n_y), np.zeros(n_x * n_y)
+    sy, xy = np.zeros(n_s * n_y), Pairs(n_x, n_y)
     waiting: list[Codes] = []
     rows = [0, 0]
     for s, x, _, place in left:
@@ -279,13 +281,13 @@ def _by_order(
         if kept is not None:
             kept.append(np.column_stack([place[: len(y)], s[: len(y)], x[: len(y)], seen]))
         sy += np.bincount(s[: len(y)] * n_y + y, minlength=len(sy))
-        xy += np.bincount(x[: len(y)] * n_y + y, minlength=len(xy))
+        xy.add(x[: len(y)], y)
     rows[1] += sum(len(y) for y, _ in right)
     if rows[0] != rows[1]:
         raise InvalidInputError(
             f"the original has {rows[0]} rows and the release {rows[1]}: match them by a kept key (--on COLUMN)"
         )
-    return sy.reshape(n_s, n_y), xy.reshape(n_x, n_y)
+    return sy.reshape(n_s, n_y), xy.table()
 
 
 def _by_key(
@@ -294,7 +296,7 @@ def _by_key(
     shape: tuple[int, int, int],
     on: str,
     kept: list[Codes] | None,
-) -> tuple[Array, Array, tuple[Codes, Codes, Codes], int]:
+) -> tuple[Array, Channel, tuple[Codes, Codes, Codes], int]:
     """Codes and keys, a few bytes a row, are joined in Arrow."""
     pa = need("pyarrow", "tables")
     n_s, n_x, n_y = shape
@@ -317,8 +319,9 @@ def _by_key(
         others = [both[name].to_numpy() for name in after.column_names[2:]]
         kept.append(np.column_stack([both["place"].to_numpy(), s, x, y, *others]))
     sy = np.bincount(s * n_y + y, minlength=n_s * n_y).astype(np.float64)
-    xy = np.bincount(x * n_y + y, minlength=n_x * n_y).astype(np.float64)
+    xy = Pairs(n_x, n_y)
+    xy.add(x, y)
     unmatched = len(before) + len(after) - 2 * len(both)
     cells, n = np.unique(s * n_x + x, return_counts=True)
     matched = (cells // n_x, cells % n_x, n.astype(np.int64))
-    return sy.reshape(n_s, n_y), xy.reshape(n_x, n_y), matched, unmatched
+    return sy.reshape(n_s, n_y), xy.table(), matched, unmatched

@@ -10,6 +10,8 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit.estimates import Interval
+from privfunnel.audit.pairs import Pairs
+from privfunnel.channels import is_sparse
 from privfunnel.measures import Array
 from privfunnel.population.bounds import (
     guaranteed_outputs,
@@ -19,6 +21,7 @@ from privfunnel.population.bounds import (
     population_lower_bound,
 )
 from privfunnel.problem import Channel
+from privfunnel.release.sampler import Cumulative
 from privfunnel.tables import Counts
 
 #: Entries of the table (x, y) up to which a lower bound of the disclosure is computed.
@@ -63,12 +66,12 @@ class Population:
         return self.leakage.high >= self.target / WORTHWHILE
 
 
-def bounds(sy: Array, xy: Array, confidence: float, leakage_ceiling: float) -> Population:
+def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) -> Population:
     """Bound what a mechanism does in the population, from rows that it was not designed on.
 
     Args:
         sy: Rows by (s, y), shape (K, N), with every symbol that can be released.
-        xy: Rows by (x, y), shape (M, N).
+        xy: Rows by (x, y), shape (M, N), dense or sparse.
         confidence: For example 0.95.
         leakage_ceiling: I(S;X), in nats.
     """
@@ -76,7 +79,7 @@ def bounds(sy: Array, xy: Array, confidence: float, leakage_ceiling: float) -> P
     high = population_bound(sy, two_sided).upper
     low = min(population_lower_bound(sy, two_sided).lower, high)
     found = None
-    if xy.size <= LARGEST:
+    if xy.shape[0] * xy.shape[1] <= LARGEST:
         least = population_lower_bound(xy, confidence)
         found = Interval(max(least.plug_in, least.lower), least.lower, least.upper)
     target = WORTHWHILE * leakage_ceiling
@@ -99,19 +102,25 @@ def _chance(sy: Array) -> float:
     return float(measures.miller_madow_bias(*seen, float(sy.sum()), int((sy > 0.0).sum())))
 
 
-def drawn(counts: Counts, channel: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Rows by (s, y) and by (x, y), released once through a channel of shape (M, N)."""
+def drawn(counts: Counts, channel: Channel, rng: np.random.Generator) -> tuple[Array, Channel]:
+    """Rows by (s, y) and by (x, y), released once through a channel of shape (M, N), dense or sparse."""
     return released(counts.table(), channel, rng)
 
 
-def released(table: Array, channel: Channel, rng: np.random.Generator) -> tuple[Array, Array]:
+def released(table: Array, channel: Channel, rng: np.random.Generator) -> tuple[Array, Channel]:
     """The same for a table of counts of shape (K, M)."""
-    rows = channel if isinstance(channel, np.ndarray) else channel.tocsr()
     n_y = channel.shape[1]
+    cells = np.argwhere(table > 0.0)
+    if is_sparse(channel):
+        s_rows, x_rows = np.repeat(cells, table[table > 0.0].astype(np.int64), axis=0).T
+        y_rows = Cumulative(channel).draw(x_rows, rng.random(len(x_rows)))
+        pairs = Pairs(table.shape[1], n_y)
+        pairs.add(x_rows, y_rows)
+        told = np.bincount(s_rows * n_y + y_rows, minlength=table.shape[0] * n_y)
+        return told.astype(np.float64).reshape(table.shape[0], n_y), pairs.table()
     sy, xy = np.zeros((table.shape[0], n_y)), np.zeros((table.shape[1], n_y))
-    for s, x in np.argwhere(table > 0.0):
-        chances = rows[x] if isinstance(rows, np.ndarray) else rows[[x]].toarray()[0]
-        y = rng.multinomial(int(table[s, x]), chances)
+    for s, x in cells:
+        y = rng.multinomial(int(table[s, x]), channel[x])
         sy[s] += y
         xy[x] += y
     return sy, xy

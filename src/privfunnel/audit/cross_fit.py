@@ -97,7 +97,10 @@ def of_design(
     Returns:
         The bounds, or None where the view asks for none or the design cannot be made again.
     """
-    if view == "register" or counts.n < FOLDS or (not asked and FOLDS * counts.size.seconds > AFFORDABLE):
+    if view == "register" or counts.n < FOLDS:
+        return None
+    # So many symbols that a table of them would be large are far more than any rows could say something about.
+    if not asked and (designed.sparse or FOLDS * counts.size.seconds > AFFORDABLE):
         return None
     solver = designed.provenance.get("solver")
     if solver not in registry.names():

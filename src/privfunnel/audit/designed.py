@@ -20,6 +20,7 @@ from privfunnel.audit.informed import informed
 from privfunnel.audit.persons import PersonRows, independent, rows_of
 from privfunnel.audit.result import Audit
 from privfunnel.audit.voting import persons_of
+from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
 from privfunnel.guessing import exposures
 from privfunnel.measures import Array
@@ -41,7 +42,7 @@ def mechanism(designed: Mechanism) -> Audit:
         n_y=designed.n_y,
         private=designed.private_names,
         public=designed.public_names,
-        disclosure=exact_information(designed.channel * designed.p_x[:, None], ()),
+        disclosure=exact_information(designed.p_xy, ()),
         disclosure_ceiling=float(designed.promise["disclosure_ceiling"]),
         leakage_ceiling=float(designed.promise["leakage_ceiling"]),
         attributes=tuple(replace(each, original=from_x.get(each.name)) for each in attributes),
@@ -49,7 +50,7 @@ def mechanism(designed: Mechanism) -> Audit:
         exact=True,
         mechanism_known=True,
         exposures=exposures(designed.s_alphabet, designed.p_sy, int(designed.provenance.get("rows", 0))),
-        columns=findings.preserved(designed.x_alphabet, designed.channel * designed.p_x[:, None]),
+        columns=findings.preserved(designed.x_alphabet, designed.p_xy),
     )
 
 
@@ -95,7 +96,7 @@ def table(
     p_sx = counts.table() / counts.n
     drawn = _resampled(counts, people, bootstrap, rng)
     p_x = p_sx.sum(axis=0)
-    p_sy, p_xy = p_sx @ channel, channel * p_x[:, None]
+    p_sy, p_xy = p_sx @ channel, joint(p_x, channel)
     tables = split(counts.s_alphabet, (p_sy, ()))
     checked = promise.recount(designed, counts, drawn, people)
     ceiling = float(measures.mutual_information(p_sx))

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import sparse, stats
 
 from privfunnel import measures
+from privfunnel.channels import entries_of, is_sparse
 from privfunnel.measures import Array
+from privfunnel.problem import Channel
 
 LEVEL = 0.95
 TAIL = (1.0 - LEVEL) / 2.0
 MAX_BYTES = 2**28  # for all resampled tables of one kind together
+MAX_ENTRIES = 1e8  # of all resampled sparse tables together
 
 Statistic = Callable[[Array], Array]
 
@@ -70,8 +73,13 @@ def fitting(p: Array) -> int:
     return max(20, int(MAX_BYTES / p.nbytes))
 
 
-def resampling(p: Array, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """The same one by one, for tables of which only a number is kept."""
+def resampling(p: Channel, n: int, size: int, rng: np.random.Generator) -> Iterator[Channel]:
+    """The same one by one, for tables of which only a number is kept, dense or sparse."""
+    if is_sparse(p):
+        for _ in range(min(size, max(20, int(MAX_ENTRIES / len(p.data))))):
+            drawn = rng.multinomial(n, p.data / p.data.sum()) / n
+            yield sparse.csr_array((drawn, p.indices, p.indptr), shape=p.shape)
+        return
     cells = np.flatnonzero(p)
     weights = p.ravel()[cells] / p.sum()
     for _ in range(size):
@@ -109,8 +117,8 @@ def corrected(value: float, sample: Array, bias: float) -> Interval:
 
 
 def information(
-    counts: Array,
-    draws: Iterable[Array],
+    counts: Channel,
+    draws: Iterable[Channel],
     *,
     null: Array,
     bias: float | None = None,
@@ -119,7 +127,7 @@ def information(
     """I(A;B) of a table of counts (a, b) of released rows.
 
     Args:
-        counts: The table.
+        counts: The table, dense or sparse.
         draws: The same table, as relative frequencies, from resampled rows.
         null: Informations of permuted pairings; none of them for no null.
         bias: How much ``plug_in`` is expected to be too high, where that is known; Miller and Madow's otherwise, or by
@@ -133,7 +141,8 @@ def information(
         bias = max(float(sample.mean()) - plug_in, 0.0) if len(sample) else 0.0
     if bias is None:
         occupied = (counts.sum(axis=1) > 0).sum(), (counts.sum(axis=0) > 0).sum()
-        bias = measures.miller_madow_bias(int(occupied[0]), int(occupied[1]), n, int((counts > 0).sum()))
+        cells = int((entries_of(counts) > 0).sum())
+        bias = measures.miller_madow_bias(int(occupied[0]), int(occupied[1]), n, cells)
     found = corrected(plug_in, sample, bias)
     size = len(null)
     return Information(
@@ -147,7 +156,7 @@ def information(
     )
 
 
-def exact_information(p: Array, draws: Sequence[Array]) -> Information:
+def exact_information(p: Channel, draws: Sequence[Channel]) -> Information:
     """I(A;B) of a table that is known exactly; the interval is that of the population behind it.
 
     Args:

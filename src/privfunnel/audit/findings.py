@@ -25,6 +25,10 @@ from privfunnel.engines import Alphabet
 from privfunnel.engines.categories import Codes
 from privfunnel.guessing import blind_accuracy
 from privfunnel.measures import Array
+from privfunnel.problem import Channel
+
+#: Symbols of which something is said one by one.
+MOST_SYMBOLS = 2000
 
 #: A table with the same table from resampled rows.
 Resampled = tuple[Array, Sequence[Array]]
@@ -79,7 +83,10 @@ def attributes(
 
 
 def symbols(joint: Resampled, y_labels: Sequence[str], s_labels: Sequence[str]) -> tuple[Symbol, ...]:
-    """What each released symbol says about all private attributes together, the most telling first."""
+    """What each released symbol says about all private attributes together, the most telling first.
+
+    Of very many symbols, the most telling :data:`MOST_SYMBOLS`.
+    """
     p_sy, draws = joint
     value, sample = _told(p_sy), [_told(draw) for draw in draws]
     lift, p_y = measures.lift(p_sy), p_sy.sum(axis=0)
@@ -91,7 +98,7 @@ def symbols(joint: Resampled, y_labels: Sequence[str], s_labels: Sequence[str]) 
             lift=float(lift[:, j].max()),
             about=s_labels[int(lift[:, j].argmax())],
         )
-        for j in np.argsort(-value, kind="stable").tolist()
+        for j in np.argsort(-value, kind="stable")[:MOST_SYMBOLS].tolist()
         if p_y[j] > 0.0
     )
 
@@ -145,12 +152,12 @@ def _attack_by_person(
     )
 
 
-def preserved(public: Alphabet, p_xy: Array) -> tuple[Preserved, ...]:
+def preserved(public: Alphabet, p_xy: Channel) -> tuple[Preserved, ...]:
     """What survives of each public column alone: I(X_a;Y) of H(X_a), in nats.
 
     Args:
         public: The M public symbols.
-        p_xy: p(x, y), shape (M, N).
+        p_xy: p(x, y), shape (M, N), dense or sparse.
     """
     found = []
     for name, table in public.by_column(p_xy).items():

@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from privfunnel.audit.estimates import Interval, proportion
+from privfunnel.channels import DENSE_ENTRIES
 from privfunnel.engines import ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
-from privfunnel.release.sampler import Alias
+from privfunnel.problem import Channel
+from privfunnel.release.sampler import drawer
 from privfunnel.tables import Counts
 
 BATCH_ROWS = 131_072
@@ -91,9 +94,12 @@ class PersonRows:
         chosen[ranked[: max(int(np.searchsorted(rows, size, side="right")), 2)]] = True
         return rng.permutation(np.flatnonzero(chosen[self.person]))
 
-    def table(self, a: Codes, b: Codes, shape: tuple[int, int], weights: Array | None = None) -> Array:
-        """Rows by (a, b), weighted where weights of persons are given."""
+    def table(self, a: Codes, b: Codes, shape: tuple[int, int], weights: Array | None = None) -> Any:
+        """Rows by (a, b), weighted where weights of persons are given; sparse where the table is large."""
         of_row = None if weights is None else weights[self.person]
+        if shape[0] * shape[1] > DENSE_ENTRIES:
+            rows = np.ones(len(a)) if of_row is None else of_row
+            return sparse.csr_array((rows, (a, b)), shape=shape)
         cells = np.bincount(a * shape[1] + b, weights=of_row, minlength=shape[0] * shape[1])
         return cells.reshape(shape).astype(np.float64)
 
@@ -120,15 +126,15 @@ class PersonRows:
             yield self.table(self.s[rows], self.y[rows[np.arange(self.n) + shift]], shape)
 
     def fresh(
-        self, channel: Array, n_s: int, size: int, rng: np.random.Generator
-    ) -> Iterator[tuple[Array, Array]]:
+        self, channel: Channel, n_s: int, size: int, rng: np.random.Generator
+    ) -> Iterator[tuple[Array, Channel]]:
         """Tables (s, y) and (x, y) of rows released anew, once for each person and public symbol."""
         n_x, n_y = channel.shape
-        alias = Alias(channel)
+        chances = drawer(channel)
         _, first = np.unique(self.units, return_index=True)
         of_unit = self.x[first]
         for _ in range(size):
-            y = alias.draw(of_unit, rng.random(len(of_unit)))[self.units]
+            y = chances.draw(of_unit, rng.random(len(of_unit)))[self.units]
             yield self.table(self.s, y, (n_s, n_y)), self.table(self.x, y, (n_x, n_y))
 
     def _draws(self, size: int) -> int:

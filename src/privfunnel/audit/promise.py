@@ -8,15 +8,18 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from privfunnel import measures
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
 from privfunnel.audit.persons import PersonRows
+from privfunnel.channels import is_sparse, joint
 from privfunnel.measures import Array
 from privfunnel.mechanism import AGREEMENT, Mechanism
+from privfunnel.problem import Channel
 from privfunnel.release.records import RecordAlphabet
-from privfunnel.release.sampler import Alias
+from privfunnel.release.sampler import Alias, Cumulative
 from privfunnel.tables import Counts
 
 #: Share of honest releases that may be taken for forged: rows less likely than this are not believed to be drawn.
@@ -52,14 +55,17 @@ class Recount:
     holds: bool
 
 
-def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Array, NDArray[np.bool_]]:
+def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[np.bool_]]:
     """The mechanism's channel for the symbols of other counts, and which of them it does not know.
 
     Returns:
-        p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, and their mask.
+        p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, and their mask; as dense as the channel.
     """
     places = mechanism.x_alphabet.places(counts.x_alphabet)
     new = places < 0
+    if mechanism.sparse:
+        stacked = sparse.vstack([mechanism.channel, sparse.csr_array(mechanism.p_y[None, :])]).tocsr()
+        return stacked[np.where(new, len(mechanism.p_x), places)], new
     channel = np.where(new[:, None], mechanism.p_y[None, :], mechanism.channel[np.where(new, 0, places)])
     return np.asarray(channel, dtype=np.float64), new
 
@@ -77,7 +83,7 @@ def recount(
     """
     channel, new = channel_for(mechanism, counts)
     p_sx = counts.table() / counts.n
-    disclosure = float(measures.mutual_information(channel * p_sx.sum(axis=0)[:, None]))
+    disclosure = float(measures.mutual_information(joint(p_sx.sum(axis=0), channel)))
     found = exact_information(p_sx @ channel, [draw @ channel for draw in drawn])
     leakage = found.plug_in
     same = mechanism.provenance.get("data") == counts.fingerprint
@@ -138,7 +144,7 @@ def draws(
     """
     channel = channel_of(mechanism, sample)
     counts = sample.matched
-    impossible = int(sample.xy[channel <= 0.0].sum())
+    impossible = int(_impossible(sample.xy, channel))
     observed = _statistics(sample.sy, sample.xy, channel)
     drawn, told = [], []
     for sy, xy in _redrawn(sample, channel, size, rng):
@@ -151,7 +157,7 @@ def draws(
     surprise, p_value = _surprise(np.array([observed, *drawn]))
     agrees = impossible == 0 and p_value > ALARM
     p_sx = counts.table() / counts.n
-    promised = _informations(counts, p_sx @ channel, channel * p_sx.sum(axis=0)[:, None])
+    promised = _informations(counts, p_sx @ channel, joint(p_sx.sum(axis=0), channel))
     bias = {name: float(np.mean([each[name] for each in told])) - value for name, value in promised.items()}
     return Draws(found[0], found[1], impossible, found[2], surprise, p_value, agrees), bias
 
@@ -183,14 +189,17 @@ def _redrawn(
 
 
 def fresh(
-    counts: Counts, channel: Array, size: int, rng: np.random.Generator
-) -> Iterator[tuple[Array, Array]]:
+    counts: Counts, channel: Channel, size: int, rng: np.random.Generator
+) -> Iterator[tuple[Array, Channel]]:
     """Tables (s, y) and (x, y) of rows released anew, row by row or cell by cell, whichever is less work.
 
     Huge tables are drawn fewer times; a comparison that could never raise an alarm would be none, so never fewer
     than ``LEAST_DRAWS``.
     """
     n_y = channel.shape[1]
+    if is_sparse(channel):
+        yield from _fresh_entries(counts, channel, size, rng)
+        return
     by_row, by_cell = counts.n, len(counts.cell_n) * n_y
     alias = Alias(channel) if by_row < by_cell else None
     for _ in range(max(LEAST_DRAWS, min(size, int(MAX_DRAWS / min(by_row, by_cell))))):
@@ -209,6 +218,22 @@ def fresh(
         yield sy, xy
 
 
+def _fresh_entries(
+    counts: Counts, channel: Channel, size: int, rng: np.random.Generator
+) -> Iterator[tuple[Array, Channel]]:
+    """The same for a sparse channel, row by row; the tables (x, y) have its entries."""
+    drawer, n_y = Cumulative(channel), channel.shape[1]
+    for _ in range(max(LEAST_DRAWS, min(size, int(MAX_DRAWS / counts.n)))):
+        sy, entries = np.zeros(counts.n_s * n_y), np.zeros(len(channel.data))
+        for part in _blocks(counts.cell_n):
+            s, x = (np.repeat(cell[part], counts.cell_n[part]) for cell in (counts.cell_s, counts.cell_x))
+            drawn = drawer.entries(x, rng.random(len(x)))
+            sy += np.bincount(s * n_y + drawer.outcome[drawn], minlength=sy.size)
+            entries += np.bincount(drawn, minlength=entries.size)
+        table = sparse.csr_array((entries, channel.indices, channel.indptr), shape=channel.shape)
+        yield sy.reshape(counts.n_s, n_y), table
+
+
 def _blocks(work: NDArray[np.int64]) -> Iterator[slice]:
     """Consecutive cells whose work together stays near a bound on memory."""
     block = np.cumsum(work) // BLOCK
@@ -217,22 +242,47 @@ def _blocks(work: NDArray[np.int64]) -> Iterator[slice]:
         yield slice(start, end)
 
 
-def _informations(counts: Counts, p_sy: Array, p_xy: Array) -> dict[str, float]:
+def _informations(counts: Counts, p_sy: Array, p_xy: Channel) -> dict[str, float]:
     tables = {**counts.s_alphabet.collapse(p_sy), DISCLOSURE: p_xy}
     return {name: float(measures.mutual_information(table)) for name, table in tables.items()}
 
 
-def channel_of(mechanism: Mechanism, sample: Sample) -> Array:
+def channel_of(mechanism: Mechanism, sample: Sample) -> Channel:
     """The channel from the symbols of the original to those of the release, of symbols or of records."""
     channel, _ = channel_for(mechanism, sample.counts)
     if isinstance(sample.y_alphabet, RecordAlphabet):
         channel = channel @ sample.y_alphabet.given_y(mechanism)
+    if is_sparse(channel):
+        rows = sparse.csr_array(channel.multiply(1.0 / channel.sum(axis=1)[:, None]))
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        return rows
     return np.asarray(channel / channel.sum(axis=1, keepdims=True))
 
 
-def _statistics(sy: Array, xy: Array, channel: Array) -> tuple[float, float, float]:
-    expected = xy.sum(axis=1, keepdims=True) * channel
-    possible = (xy > 0.0) & (expected > 0.0)
-    misfit = float(np.sum(xy[possible] * np.log(xy[possible] / expected[possible])))
+def _impossible(xy: Channel, channel: Channel) -> float:
+    """Rows whose released symbol has probability 0."""
+    if is_sparse(channel):
+        n, _, p = _probabilities(xy, channel)
+        return float(n[p <= 0.0].sum())
+    return float(xy[channel <= 0.0].sum())
+
+
+def _probabilities(xy: Channel, channel: Channel) -> tuple[Array, Array, Array]:
+    """Rows of each pair of a sparse table, rows of its x, and p(y|x)."""
+    entries = xy.tocoo()
+    x, y = entries.coords
+    p = channel.data if xy.indices is channel.indices else np.asarray(channel[x, y])
+    return entries.data, np.asarray(xy.sum(axis=1))[x], p
+
+
+def _statistics(sy: Array, xy: Channel, channel: Channel) -> tuple[float, float, float]:
+    if is_sparse(channel):
+        table, of_x, p = _probabilities(xy, channel)
+        expected = of_x * p
+    else:
+        table, expected = xy, xy.sum(axis=1, keepdims=True) * channel
+    possible = (table > 0.0) & (expected > 0.0)
+    misfit = float(np.sum(table[possible] * np.log(table[possible] / expected[possible])))
     n = sy.sum()
     return float(measures.mutual_information(sy / n)), float(measures.mutual_information(xy / n)), misfit

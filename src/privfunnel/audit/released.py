@@ -24,13 +24,14 @@ from privfunnel.audit.persons import independent
 from privfunnel.audit.promise import Draws
 from privfunnel.audit.result import Audit
 from privfunnel.audit.voting import Persons, persons_of
+from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
-from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.views import View, view_of
+from privfunnel.problem import Channel
 from privfunnel.release import order as orders
 from privfunnel.release.order import Order
 from privfunnel.storage import AnyPath
@@ -162,7 +163,7 @@ def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:
     if found.check is None or not found.check.agrees:
         return ()
     p_sx = found.original[0]
-    return informed(counts.x_alphabet, p_sx, found.kept / p_sx.sum(axis=0)[:, None])
+    return informed(counts.x_alphabet, p_sx, joint(1.0 / p_sx.sum(axis=0), found.kept))
 
 
 def _leakage(
@@ -264,7 +265,7 @@ class _Estimates:
     original: Resampled
     rows: Resampled
     worst: Resampled
-    kept: Array
+    kept: Channel
     check: Draws | None = None
     bias: Mapping[str, float] = field(default_factory=dict)
 
@@ -282,5 +283,5 @@ def _estimates(
     if not check.agrees:  # a mechanism says nothing about rows that it did not draw, nor about their bias
         return _Estimates((p_sx, drawn), rows, rows, p_xy, check)
     channel = promise.channel_of(mechanism, sample)
-    exact = channel * p_sx.sum(axis=0)[:, None]
+    exact = joint(p_sx.sum(axis=0), channel)
     return _Estimates((p_sx, drawn), rows, (p_sx @ channel, ()), exact, check, bias)

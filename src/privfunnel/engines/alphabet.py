@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from privfunnel.channels import is_sparse
 from privfunnel.engines.bins import Bins
 from privfunnel.engines.categories import Codes, Column, Value
-from privfunnel.measures import Array
 
 #: Entries up to which a recogniser keeps a table that is indexed directly.
 DENSE = 2**22
@@ -98,23 +99,27 @@ class Alphabet:
 
     # --- joint tables -----------------------------------------------------------------------------------------
 
-    def by_column(self, joint: Array) -> dict[str, Array]:
+    def by_column(self, joint: Any) -> dict[str, Any]:
         """What a joint table says about each column alone.
 
         Args:
-            joint: p(symbol, other), shape (symbols, others).
+            joint: p(symbol, other), shape (symbols, others), an array or a SciPy sparse array.
 
         Returns:
-            Column name to p(category, other), shape (categories, others).
+            Column name to p(category, other), shape (categories, others), as dense as the table given.
         """
         tables = {}
         for j, column in enumerate(self.columns):
+            if is_sparse(joint):
+                ones = (np.ones(len(self)), (self.codes[:, j], np.arange(len(self))))
+                tables[column.name] = sparse.csr_array(ones, shape=(column.n_values, len(self))) @ joint
+                continue
             table = np.zeros((column.n_values, joint.shape[1]))
             np.add.at(table, self.codes[:, j], joint)
             tables[column.name] = table
         return tables
 
-    def collapse(self, joint: Array, *, together: str | None = None) -> dict[str, Array]:
+    def collapse(self, joint: Any, *, together: str | None = None) -> dict[str, Any]:
         """:meth:`by_column` and, of several columns, their combination last.
 
         Args:

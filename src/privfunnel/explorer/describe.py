@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from privfunnel.channels import is_sparse
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism, symbol_names
 from privfunnel.report.axes import Axis
@@ -33,13 +34,13 @@ def classes(solution: Solution, public: Axis) -> list[dict[str, Any]]:
     lumping = lumping_of(solution.problem)
     p_x = solution.problem.p_x
     names = symbol_names(solution.channel.shape[1])
+    channel: Any = solution.channel.tocsr() if is_sparse(solution.channel) else solution.channel
     share = np.bincount(lumping.classes, weights=p_x, minlength=lumping.n_classes)
     found = []
     for c in np.argsort(-share, kind="stable")[:MOST_CLASSES]:
         members = np.flatnonzero(lumping.classes == c)
         members = members[np.argsort(-p_x[members], kind="stable")]
-        rows = _dense(solution.channel[members])
-        released = p_x[members] @ rows / max(float(share[c]), np.finfo(float).tiny)
+        released = p_x[members] @ channel[members] / max(float(share[c]), np.finfo(float).tiny)
         most = [int(y) for y in np.argsort(-released, kind="stable")[:MOST_SYMBOLS] if released[y] > 0.0]
         found.append(
             {

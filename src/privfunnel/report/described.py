@@ -13,7 +13,7 @@ from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Point
 from privfunnel.report.axes import Axis
-from privfunnel.report.meaning import Meaning, explain, joint, meaning_of
+from privfunnel.report.meaning import Meaning, explain, meaning_of
 from privfunnel.report.rounding import Rounding
 from privfunnel.solution import Solution
 
@@ -87,7 +87,7 @@ class Described:
             meaning=meaning_of(
                 Point(mechanism.disclosure, mechanism.leakage),
                 mechanism.p_sy,
-                joint(mechanism.p_x, mechanism.channel),
+                mechanism.p_xy,
                 mechanism.guesses,
                 public,
             ),

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from privfunnel import measures
+from privfunnel.channels import joint
 from privfunnel.guessing import Guess, best_guesses
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Point, Problem
@@ -81,11 +81,6 @@ def explain(problem: Problem, channel: Channel, private: Axis, public: Axis) -> 
     )
 
 
-def joint(p_x: Array, channel: Channel) -> Channel:
-    """p(x, y), shape (M, N), as dense as the channel."""
-    return channel * p_x[:, None] if isinstance(channel, np.ndarray) else channel.multiply(p_x[:, None])
-
-
 def meaning_of(point: Point, p_sy: Array, p_xy: Channel, guesses: tuple[Guess, ...], public: Axis) -> Meaning:
     """Describe a release without the table behind it.
 
@@ -104,24 +99,12 @@ def meaning_of(point: Point, p_sy: Array, p_xy: Channel, guesses: tuple[Guess, .
         disclosure=point.disclosure,
         leakage=point.leakage,
         guesses=guesses,
-        kept=tuple(_kept(name, table) for name, table in _by_column(public, p_xy).items()),
+        kept=tuple(_kept(name, table) for name, table in public.alphabet.by_column(p_xy).items()),
         maximal_leakage=float(measures.maximal_leakage(p_sy)),
         max_lift=float(lift[s, y]),
         min_lift=float(lift.min()),
         most_telling=(s, int(used[y]), float(p_sy[:, y].sum())),
     )
-
-
-def _by_column(public: Axis, p_xy: Channel) -> dict[str, Array]:
-    """p(category, y) of each public column; a sparse table, too large to be held, is summed category by category."""
-    if isinstance(p_xy, np.ndarray):
-        return public.alphabet.by_column(p_xy)
-    tables = {}
-    for j, column in enumerate(public.alphabet.columns):
-        codes = public.alphabet.codes[:, j]
-        ones = (np.ones(len(codes)), (codes, np.arange(len(codes))))
-        tables[column.name] = (sparse.csr_array(ones, shape=(column.n_values, len(codes))) @ p_xy).toarray()
-    return tables
 
 
 def _kept(name: str, p_ay: Array) -> Kept:
