@@ -82,6 +82,22 @@ def test_the_commands_of_the_stewards_tutorial_run_and_print_what_it_shows(tmp_p
     }
 
 
+@FEW_ROWS
+def test_the_page_on_few_rows_says_what_its_commands_print(patients: Path) -> None:
+    rows = (patients / "patients.csv").read_text("utf-8").splitlines(keepends=True)
+    (patients / "few.csv").write_text("".join(rows[:301]), "utf-8")
+    script = "".join(blocks("few-rows.md", "bash")).replace("\\\n", " ")
+    told = []
+    for line in script.splitlines()[2:]:  # the first two write the tables
+        done = run(*shlex.split(line)[1:])
+        assert done.exit_code == 0, (line, done.output)
+        told.append(flat(done.stdout))
+    shown = [flat(text).strip() for text in blocks("few-rows.md", "text")[1:]]
+    for printed, quoted in zip(told[1:], shown, strict=True):
+        for part in quoted.split("…"):
+            assert part.strip() in printed
+
+
 def readme_commands() -> list[str]:
     """The commands of README's section on the command line, without their comments."""
     section = (

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from privfunnel.audit import PopulationBand
+
 #: Okabe and Ito's colours, distinct with any colour vision.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#666666",
@@ -56,6 +58,7 @@ def curve(
     ax: Axes | None = None,
     legend: bool = True,
     free: bool | None = None,
+    population: PopulationBand | None = None,
 ) -> Figure:
     """Draw a traced curve on the information plane.
 
@@ -71,6 +74,7 @@ def curve(
         ax: Draw here instead of on a new figure.
         legend: If True, add a legend.
         free: Whether to mark the free disclosure; by default where it is known already or quick to compute.
+        population: What designs like these leak in the population that the rows come from, drawn above the curve.
 
     Returns:
         The figure; see :func:`save`.
@@ -92,6 +96,8 @@ def curve(
                     marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
         ax.plot(curve.disclosure * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
                 label=label or f"achieved ({curve.solver})", zorder=3)  # fmt: skip
+        if population is not None:
+            _population(ax, curve.problem, population, unit)
         if _affordable(curve.problem) if free is None else free:
             _free(ax, curve.problem, unit)
         ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
@@ -104,6 +110,19 @@ def curve(
             _legend(ax)
     figure: Figure = ax.figure  # type: ignore[assignment]
     return figure
+
+
+def _population(ax: Axes, problem: Problem, found: PopulationBand, unit: float) -> None:
+    """Draw what holds for people like these: an estimate and, where it is below I(S;X), what is proved."""
+    proved = found.upper < problem.leakage_ceiling
+    if proved[found.disclosure > 0.0].any():
+        sure = f"people like these, at most ({100 * found.confidence:g} %)"
+        most = np.where(proved, found.upper, np.nan) * unit
+        ax.plot(found.disclosure * unit, most, color=ORANGE, lw=1.0, label=sure)
+        label = "people like these, estimated"
+    else:
+        label = "people like these, estimated only"
+    ax.plot(found.disclosure * unit, found.leakage * unit, color=ORANGE, lw=1.2, ls=(0, (4, 2)), label=label)
 
 
 def _legend(ax: Axes) -> None:

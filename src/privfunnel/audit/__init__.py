@@ -17,6 +17,7 @@ the rows for :func:`holdout`.
 from __future__ import annotations
 
 from privfunnel.audit.attacker import Attack
+from privfunnel.audit.band import PopulationBand, population_band
 from privfunnel.audit.beyond import Population
 from privfunnel.audit.cross_fit import cross_fitted
 from privfunnel.audit.designed import mechanism, table
@@ -40,9 +41,40 @@ from privfunnel.population.bounds import (
 )
 
 __all__ = [
-    "LIMITS", "Attack", "Attribute", "Audit", "Draws", "FileAttack", "Further", "FurtherColumn", "Guaranteed",
-    "GuessingBound", "Holdout", "Information", "Informed", "Interval", "PersonRows", "Persons", "Population",
-    "PopulationBound", "Preserved", "Recount", "Symbol", "Vote", "cross_fitted", "guaranteed", "guaranteed_outputs",
-    "holdout", "mechanism", "population_bound", "population_guessing", "population_lift", "population_lower_bound",
-    "release", "rows_of", "table",
+    "LIMITS",
+    "Attack",
+    "Attribute",
+    "Audit",
+    "Draws",
+    "FileAttack",
+    "Further",
+    "FurtherColumn",
+    "Guaranteed",
+    "GuessingBound",
+    "Holdout",
+    "Information",
+    "Informed",
+    "Interval",
+    "PersonRows",
+    "Persons",
+    "Population",
+    "PopulationBand",
+    "PopulationBound",
+    "Preserved",
+    "Recount",
+    "Symbol",
+    "Vote",
+    "cross_fitted",
+    "guaranteed",
+    "guaranteed_outputs",
+    "holdout",
+    "mechanism",
+    "population_band",
+    "population_bound",
+    "population_guessing",
+    "population_lift",
+    "population_lower_bound",
+    "release",
+    "rows_of",
+    "table",
 ]  # fmt: skip

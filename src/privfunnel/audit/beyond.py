@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.audit.estimates import Interval
+from privfunnel.audit.estimates import Interval, plain
 from privfunnel.audit.pairs import Pairs
 from privfunnel.channels import is_sparse
 from privfunnel.measures import Array
@@ -37,12 +39,12 @@ class Population:
     Attributes:
         rows: Held-out rows; ``outputs`` the number of released symbols.
         confidence: Of each statement.
-        leakage: I(S;Y): of the rows as they were released, and between which ends that of the population lies.
+        leakage: I(S;Y): of the rows as they were released (of cross-fitted designs, an estimate), and between which
+            ends that of the population lies.
         disclosure: I(X;Y): of the rows, and its ends; None where the table is too large to bound it.
         lift: The largest log p(s|y)/p(s) is at most this; infinite where nothing is proved.
         guess: The best guess of all private columns together is right at most so often.
         guaranteed: So many outputs can be guaranteed to leak less than ``target``, half of I(S;X).
-        chance: How much ``leakage.value`` is expected to be too high by chance (Miller and Madow).
         promised: I(S;Y) of the design rows, where the bounds are of designs made for them.
         designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
     """
@@ -56,7 +58,6 @@ class Population:
     guess: float
     guaranteed: int
     target: float
-    chance: float
     promised: float | None = None
     designs: int = 1
 
@@ -64,6 +65,14 @@ class Population:
     def proves_little(self) -> bool:
         """Whether the rows are too few to prove even that less leaks than the public columns hold."""
         return self.leakage.high >= self.target / WORTHWHILE
+
+    def words(self) -> list[str]:
+        """The bounds as sentences."""
+        return words(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, in nats; infinite numbers as the text ``"inf"``."""
+        return {"units": "nats", "words": self.words(), **plain(dataclasses.asdict(self))}
 
 
 def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) -> Population:
@@ -93,13 +102,20 @@ def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) ->
         guess=population_guessing(sy, confidence).after,
         guaranteed=guaranteed_outputs(int(n), target, p_s=sy.sum(axis=1) / n, confidence=confidence),
         target=target,
-        chance=_chance(sy),
     )
 
 
-def _chance(sy: Array) -> float:
-    seen = int((sy.sum(axis=1) > 0.0).sum()), int((sy.sum(axis=0) > 0.0).sum())
-    return float(measures.miller_madow_bias(*seen, float(sy.sum()), int((sy > 0.0).sum())))
+def estimate(table: Array, channel: Channel) -> float:
+    """I(S;Y) in the population, from rows that had no part in the design, corrected for chance: no bound; nats.
+
+    Args:
+        table: Counts, shape (K, M).
+        channel: p(y|x), shape (M, N).
+    """
+    dense = channel if isinstance(channel, np.ndarray) else channel.toarray()
+    n = float(table.sum())
+    p_sx = table / n
+    return float(measures.mutual_information(p_sx @ dense)) - measures.released_bias(p_sx, dense, n)
 
 
 def drawn(counts: Counts, channel: Channel, rng: np.random.Generator) -> tuple[Array, Channel]:
@@ -120,28 +136,37 @@ def released(table: Array, channel: Channel, rng: np.random.Generator) -> tuple[
         return told.astype(np.float64).reshape(table.shape[0], n_y), pairs.table()
     sy, xy = np.zeros((table.shape[0], n_y)), np.zeros((table.shape[1], n_y))
     for s, x in cells:
-        y = rng.multinomial(int(table[s, x]), channel[x])
+        y = rng.multinomial(int(table[s, x]), np.clip(channel[x], 0.0, 1.0))  # 1 may have been rounded up
         sy[s] += y
         xy[x] += y
     return sy, xy
 
 
-def average(found: Sequence[tuple[Population, float]], confidence: float) -> Population:
-    """The averages of what was bounded for several designs, each with what was promised for its own rows."""
-    each = [population for population, _ in found]
+class Judged(NamedTuple):
+    """A design that rows had no part in: what they prove, what they estimate, and what its own rows were promised."""
+
+    population: Population
+    estimated: float
+    promised: float
+
+
+def average(found: Sequence[Judged], confidence: float) -> Population:
+    """The averages of what was found for several designs."""
+    each = [design.population for design in found]
     kept = [population.disclosure for population in each if population.disclosure is not None]
+    proved = _mean([population.leakage for population in each])
+    estimated = float(np.mean([design.estimated for design in found]))
     return Population(
         rows=sum(population.rows for population in each),
         outputs=max(population.outputs for population in each),
         confidence=confidence,
-        leakage=_mean([population.leakage for population in each]),
+        leakage=dataclasses.replace(proved, value=min(max(estimated, proved.low), proved.high)),
         disclosure=_mean(kept) if len(kept) == len(each) else None,
         lift=max(population.lift for population in each),
         guess=float(np.mean([population.guess for population in each])),
         guaranteed=min(population.guaranteed for population in each),
         target=each[0].target,
-        chance=float(np.mean([population.chance for population in each])),
-        promised=float(np.mean([promised for _, promised in found])),
+        promised=float(np.mean([design.promised for design in found])),
         designs=len(each),
     )
 
@@ -180,8 +205,7 @@ def _cross_fitted(found: Population) -> str:
     share = f"{found.designs - 1} of {found.designs} parts" if found.designs > 2 else "one half"
     start = (
         f"For people like these: designed again on {share} of the {found.rows:,} rows and released for the other, in "
-        f"turn, it leaks {measures.to_bits(found.leakage.value):.4f} bits, of which about "
-        f"{measures.to_bits(found.chance):.4f} are expected by chance"
+        f"turn, it leaks an estimated {measures.to_bits(found.leakage.value):.4f} bits"
     )
     sure = f"with {100 * found.confidence:g} % confidence"
     if found.proves_little:

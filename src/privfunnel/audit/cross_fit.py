@@ -59,17 +59,9 @@ def cross_fitted(
     """
     miss = checked_confidence(confidence)
     problem = problem_of(counts)
-    table = problem.counts
-    if table is None:
-        raise InvalidInputError("rows cannot be split where they are not counted: give a table of counts")
-    if not 2 <= folds <= table.sum():
-        raise InvalidInputError(
-            f"{folds!r} parts of {table.sum():g} rows cannot be made: give 2 or more, each with a row"
-        )
     rng = np.random.default_rng(seed)
     found = []
-    for part in parts(table, folds, rng):
-        design = Problem(table - part)
+    for design, part in designs(problem, folds, rng):
         wanted = None if disclosure is None else min(disclosure, design.disclosure_ceiling)
         solution = solve(
             design, disclosure=wanted, leakage=leakage, solver=solver, seed=seed, throw=False, **options
@@ -77,8 +69,24 @@ def cross_fitted(
         channel = design.restore(solution.channel)
         drawn = beyond.released(part, channel, rng)
         bounded = beyond.bounds(*drawn, 1.0 - miss / folds, problem.leakage_ceiling)
-        found.append((bounded, solution.leakage))
+        found.append(beyond.Judged(bounded, beyond.estimate(part, channel), solution.leakage))
     return beyond.average(found, confidence)
+
+
+def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tuple[Problem, Array]]:
+    """For each part of the rows the problem of all the others, and the part: counts of shape (K, M).
+
+    Raises:
+        InvalidInputError: The rows are not counted, or too few for so many parts.
+    """
+    table = problem.counts
+    if table is None:
+        raise InvalidInputError("rows cannot be split where they are not counted: give a table of counts")
+    if not 2 <= folds <= table.sum():
+        raise InvalidInputError(
+            f"{folds!r} parts of {table.sum():g} rows cannot be made: give 2 or more, each with a row"
+        )
+    return [(Problem(table - part), part) for part in parts(table, folds, rng)]
 
 
 def of_design(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -199,3 +200,12 @@ def local_information_privacy(p_ab: Array) -> Array:
     lift = measures.lift(p_ab)
     low, high = float(lift.min()), float(lift.max())
     return np.asarray(max(np.log(high), -np.log(low) if low > 0.0 else np.inf))
+
+
+def plain(value: Any) -> Any:
+    """A document with infinite numbers as texts, which JSON has no numbers for."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,6 +10,7 @@ import numpy as np
 
 from privfunnel.audit import beyond, promise
 from privfunnel.audit.persons import PersonRows, counted
+from privfunnel.audit.provable import provable
 from privfunnel.audit.result import Holdout
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import mutual_information
@@ -69,6 +70,7 @@ def guaranteed(
     seed: int = 0,
     disclosure: float | None = None,
     people: PersonRows | None = None,
+    merge: bool = False,
     **asked: Any,
 ) -> Guaranteed:
     """Design on all rows but a held-out share, and bound what the mechanism does in the population.
@@ -85,11 +87,13 @@ def guaranteed(
         disclosure: Least disclosure, in nats; no more than the design rows have.
         people: The rows with whom they are about (:func:`privfunnel.audit.rows_of`), where people have several: persons
             are held out, not rows, and the bounds rest on one row of each.
+        merge: If True, outputs are merged where that lowers what the held-out rows can be expected to prove, see
+            :mod:`privfunnel.audit.provable`; for a disclosure.
         **asked: ``leakage``, ``solver`` and its options.
 
     Raises:
-        InvalidInputError: The share leaves one part without rows, the confidence is none, or the counts know of persons
-            and ``people`` is missing.
+        InvalidInputError: The share leaves one part without rows, the confidence is none, the counts know of persons
+            and ``people`` is missing, or outputs are to be merged without a disclosure.
     """
     checked_confidence(confidence)
     rng = np.random.default_rng(seed)
@@ -103,7 +107,12 @@ def guaranteed(
     problem = design.problem()
     if disclosure is not None:
         disclosure = min(disclosure, problem.disclosure_ceiling)
-    solution = solve(problem, disclosure=disclosure, seed=seed, **asked)
+    if merge:
+        if disclosure is None:
+            raise InvalidInputError("outputs are merged down to a disclosure: ask for one, not for a leakage")
+        solution = provable(problem, disclosure, rest.n, confidence, seed=seed, **asked)
+    else:
+        solution = solve(problem, disclosure=disclosure, seed=seed, **asked)
     mechanism = Mechanism.from_solution(design, solution)
     channel, new = promise.channel_for(mechanism, rest)
     ceiling = float(mutual_information(design.table() / design.n))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,7 @@ from privfunnel.alternatives import Alternative
 from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.beyond import Population
-from privfunnel.audit.estimates import Information, Interval
+from privfunnel.audit.estimates import Information, Interval, plain
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
 from privfunnel.audit.promise import Draws, Recount
@@ -248,12 +247,3 @@ class Audit:
             "words": self.words(),
             **plain(dataclasses.asdict(self)),
         }
-
-
-def plain(value: Any) -> Any:
-    """A document with infinite numbers as texts, which JSON has no numbers for."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from privfunnel.problem import Problem
     from privfunnel.solvers.base import Listener, Progress
 
 __all__ = [
@@ -38,11 +39,13 @@ __all__ = [
     "progress_on_terminal",
     "read_options",
     "record_options",
+    "say_view",
     "solver_options",
     "source_options",
     "tell_files",
     "text_file_options",
     "units_option",
+    "view_option",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -162,6 +165,32 @@ def solver_options(function: Function) -> Function:
     for decorate in reversed(decorators):
         function = decorate(function)
     return function
+
+
+def view_option(function: Function) -> Function:
+    """``--view register|sample``: what a table is."""
+    return click.option(
+        "--view",
+        type=click.Choice(["register", "sample"]),
+        help="What the table is: the population itself, or a sample, of which designs on one half of the rows, judged "
+        "by the other half, then say what holds for people like these.",
+    )(function)
+
+
+def say_view(view: str | None, problem: Problem) -> str:
+    """One line on what the numbers are about, where a small table leaves that open; empty where it does not."""
+    from privfunnel.population.views import view_of
+
+    n = problem.n
+    if (
+        view is not None
+        or view_of(None, (problem.n_s, problem.n_x), n, problem.leakage_ceiling) == "register"
+    ):
+        return ""
+    return (
+        f"These numbers are about the {n:g} rows, few for {problem.n_s} × {problem.n_x} cells: --view sample says what "
+        "holds for people like these, --view register that there are no others."
+    )
 
 
 def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

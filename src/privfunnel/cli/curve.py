@@ -22,25 +22,30 @@ from privfunnel.cli._common import (
     parse_options,
     parse_quantity,
     progress_on_terminal,
+    say_view,
     solver_options,
     source_options,
     tell_files,
     units_option,
+    view_option,
 )
 from privfunnel.cli._limits import limit_options, limited, memory_limited
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from privfunnel.audit import PopulationBand
     from privfunnel.curve import Curve
     from privfunnel.problem import Problem
     from privfunnel.solution import Solution
+    from privfunnel.solvers.base import Solver
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
 INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
 
 #: What ``--out`` may leave behind.
 OWNED = (
-    "certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json", "report.html",
+    "certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "population.json", "problem.json",
+    "report.html",
 )  # fmt: skip
 
 
@@ -52,6 +57,7 @@ OWNED = (
 @click.option(
     "--refine", type=int, default=0, show_default=True, help="Further points where the curve bends most."
 )
+@view_option
 @solver_options
 @limit_options
 @units_option
@@ -67,6 +73,7 @@ def command(
     source: str,
     points: int,
     refine: int,
+    view: str | None,
     solver: str,
     restarts: int | None,
     options: tuple[str, ...],
@@ -116,6 +123,7 @@ def command(
         drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
             curve = trace(problem, points=points, refine=refine, solver=method, seed=seed, progress=progress)
+        found = _beyond(curve, method, seed) if view == "sample" else None
         if folder is not None:
             chosen = (
                 None if at is None else solve(problem, disclosure=at, solver=method, seed=seed, throw=False)
@@ -131,25 +139,60 @@ def command(
                 for name in compare_with
             }
             if drawing:
-                draw(curve, folder, units=units, title=source)
+                draw(curve, folder, units=units, title=source, population=found)
             write_files(curve, folder, units=units, title=source, chosen=chosen, others=others)
+            if found is not None:
+                from privfunnel.storage import PRIVATE, write_json
+
+                write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
     if as_json:
-        click.echo(json.dumps(curve.to_dict(), indent=1))
+        beyond = {} if found is None else {"population": found.to_dict()}
+        click.echo(json.dumps(curve.to_dict() | beyond, indent=1))
     else:
         # These know the free disclosure anyway; for others it might cost more than their own work.
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
+        if found is not None:
+            show_population(found, units)
+        elif said := say_view(view, problem):
+            click.echo(said)
         tell_files(out, OWNED)
     if not curve.complete:
         click.echo("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
 
 
-def draw(curve: Curve, folder: Path, *, units: Units, title: str) -> None:
+def _beyond(curve: Curve, solver: Solver, seed: int) -> PopulationBand:
+    """What designs like those of the curve leak in the population."""
+    from privfunnel.audit import population_band
+
+    return population_band(curve.problem, curve.disclosure, solver=solver, seed=seed)
+
+
+def show_population(found: PopulationBand, units: Units) -> None:
+    """Print what holds for people like these, point by point."""
+    from rich import box
+    from rich.table import Table
+
+    title = (
+        f"People like these: designs on one half of {found.rows:,} rows, judged by the other ({units.name})"
+    )
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for name in ("disclosure", "leakage, estimated", f"at most, {100 * found.confidence:g} % confidence"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in zip(found.disclosure, found.leakage, found.upper, strict=True):
+        table.add_row(*(f"{units.of(float(value)):.4f}" for value in row))
+    console().print(table)
+
+
+def draw(
+    curve: Curve, folder: Path, *, units: Units, title: str, population: PopulationBand | None = None
+) -> None:
     """Write the curve as pictures."""
     from privfunnel import plot
     from privfunnel.storage import PRIVATE
 
-    plot.save(plot.curve(curve, units=units.name, title=title), folder / "curve.png", folder / "curve.svg")
+    figure = plot.curve(curve, units=units.name, title=title, population=population)
+    plot.save(figure, folder / "curve.png", folder / "curve.svg")
     (folder / "curve.svg").chmod(PRIVATE)  # its lines are drawn with six digits
 
 

@@ -17,16 +17,19 @@ from privfunnel.cli._common import (
     parse_options,
     parse_quantity,
     progress_on_terminal,
+    say_view,
     solver_options,
     source_options,
     tell_files,
     units_option,
+    view_option,
 )
 from privfunnel.cli._limits import limit_options, limited, memory_limited
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from privfunnel.audit import Holdout
+    from privfunnel.audit import Holdout, Population
+    from privfunnel.problem import Problem
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
 
@@ -51,6 +54,12 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
     help="Hold this share of a table's rows out of the design, and promise for the population from them.",
 )
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE", help="Of that promise.")
+@click.option(
+    "--merge-outputs",
+    is_flag=True,
+    help="With --holdout: merge outputs where that lowers the leakage that the held-out rows can prove.",
+)
+@view_option
 @solver_options
 @limit_options
 @units_option
@@ -68,6 +77,8 @@ def command(
     leakage: str | None,
     holdout: float | None,
     confidence: str,
+    merge_outputs: bool,
+    view: str | None,
     solver: str,
     restarts: int | None,
     options: tuple[str, ...],
@@ -112,16 +123,24 @@ def command(
         raise InvalidInputError(
             "--holdout holds rows out: give a table of records, with --private and --public"
         )
-    sure, found = parse_confidence(confidence), None
+    if merge_outputs and (holdout is None or disclosure is None):
+        raise InvalidInputError(
+            "--merge-outputs is for what held-out rows prove at a disclosure: give --holdout and --disclosure too"
+        )
+    sure, found, beyond = parse_confidence(confidence), None, None
     counts = opened.counts
     with memory_limited(memory_limit), output(out, OWNED) as folder:
         method = limited(solver, parse_options(options, restarts), time_limit)
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
             asked |= {"solver": method, "seed": seed, "progress": progress}
             if holdout is not None and counts is not None:
-                counts, solution, found = _held_out(source, counts, holdout, sure, asked)
+                counts, solution, found = _held_out(
+                    source, counts, holdout, sure, asked | {"merge": True} if merge_outputs else asked
+                )
             else:
                 solution = solve(problem, **asked)
+                if view == "sample":
+                    beyond = _cross_fitted(problem, sure, asked)
         if folder is not None:
             solution.save(folder / "solution.json")
             if solution.certificate is not None:
@@ -135,13 +154,15 @@ def command(
 
                 write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
     if as_json:
-        held_out = {} if found is None else {"holdout": found.to_dict()}
-        click.echo(json.dumps(solution.to_dict() | held_out, indent=1))
+        more = {} if found is None else {"holdout": found.to_dict()}
+        more |= {} if beyond is None else {"population": beyond.to_dict()}
+        click.echo(json.dumps(solution.to_dict() | more, indent=1))
         return
     show(solution, units=units, title=source, counts=counts)
     if counts is not None:
         _tell_instead(counts, solution.leakage)
-    for line in [] if found is None else found.words():
+    told = found.words() if found is not None else beyond.words() if beyond is not None else []
+    for line in told or [said for said in (say_view(view, problem),) if said]:
         click.echo(f"• {line}")
     tell_files(out, OWNED)
 
@@ -155,6 +176,14 @@ def _held_out(
     people = None if counts.person is None else audit.rows_of(source, counts)
     found = audit.guaranteed(counts, share=share, confidence=confidence, people=people, **asked)
     return found.counts, found.solution, found.holdout
+
+
+def _cross_fitted(problem: Problem, confidence: float, asked: dict[str, Any]) -> Population:
+    """What designs made in this way leak in the population."""
+    from privfunnel import audit
+
+    again = {name: value for name, value in asked.items() if name != "progress"}
+    return audit.cross_fitted(problem, confidence=confidence, **again)
 
 
 def _tell_instead(counts: Counts, leakage: float) -> None:

@@ -220,7 +220,7 @@ def guaranteed_outputs(
     Raises:
         InvalidInputError: n is not positive or ``p_s`` no distribution.
     """
-    miss = checked_confidence(confidence) * SHARES["tilting"]
+    checked_confidence(confidence)
     shares = np.asarray(p_s, dtype=np.float64)
     if n < 1 or shares.ndim != 1 or (shares < 0.0).any() or not math.isclose(shares.sum(), 1.0, abs_tol=1e-6):
         raise InvalidInputError(f"give at least one row and shares of S that sum to 1; not n = {n}, {p_s!r}")
@@ -228,8 +228,7 @@ def guaranteed_outputs(
     margin[np.argmax(shares)] += n - margin.sum()
 
     def kept(outputs: int) -> bool:
-        bias = measures.miller_madow_bias(len(shares), outputs, n)
-        return min(_tilted(bias, margin[:, None], miss), math.log(min(len(shares), outputs))) <= target
+        return expected_bound(0.0, margin, outputs, confidence=confidence) <= target
 
     low, high = 1, 2
     while high <= most and kept(high):
@@ -239,6 +238,21 @@ def guaranteed_outputs(
         middle = (low + high) // 2
         low, high = (middle, high) if kept(middle) else (low, middle)
     return low
+
+
+def expected_bound(leakage: float, n_s: ArrayLike, outputs: int, *, confidence: float = 0.95) -> float:
+    """What held-out rows can be expected to prove: an upper bound of I(S;Y) from its value and from chance, nats.
+
+    Args:
+        leakage: I(S;Y) of the release, nats; the plug-in of n rows is larger by (K − 1)(N − 1)/(2n) on average.
+        n_s: Held-out rows of each private symbol, shape (K,).
+        outputs: N, the number of outputs.
+        confidence: For example 0.95.
+    """
+    margin = np.asarray(n_s, dtype=np.float64)
+    miss = checked_confidence(confidence) * SHARES["tilting"]
+    plug_in = leakage + measures.miller_madow_bias(len(margin), outputs, float(margin.sum()))
+    return min(_tilted(plug_in, margin[:, None], miss), math.log(min(len(margin), outputs)))
 
 
 def _plug_in(counts: Array) -> float:
