@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from privfunnel.signals import terminate_as_exception
+from privfunnel.signals import interrupting, raise_requested, terminate_as_exception
 
 
 def strike(number: int) -> None:
@@ -84,3 +85,60 @@ def test_other_threads_leave_signals_alone() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(handler).result() == before
+
+
+def become_another_error() -> None:
+    with terminate_as_exception():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            with contextlib.suppress(RuntimeError):  # what a library may make of it
+                raise RuntimeError("interrupted") from None
+        raise_requested()
+
+
+def test_a_request_that_became_another_error_is_raised_again() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        become_another_error()
+    with terminate_as_exception():
+        raise_requested()  # there was none in this block
+
+
+def test_a_long_call_is_called_off_from_another_thread() -> None:
+    called = threading.Event()
+    with interrupting(lambda: None), interrupting(called.set):
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert called.wait(30.0)
+        finally:
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    assert signal.set_wakeup_fd(-1) == -1
+    assert not [thread for thread in threading.enumerate() if thread.name == "signals" and not ended(thread)]
+
+
+def ended(thread: threading.Thread) -> bool:
+    thread.join(30.0)
+    return not thread.is_alive()
+
+
+def test_who_listens_already_is_left_alone() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)
+    try:
+        with interrupting(lambda: None):
+            assert signal.set_wakeup_fd(writing) == writing
+    finally:
+        assert signal.set_wakeup_fd(-1) == writing
+        os.close(reading)
+        os.close(writing)
+
+
+def test_another_thread_can_have_nothing_called_off() -> None:
+    def work() -> int:
+        with interrupting(lambda: None):
+            return threading.active_count()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() == threading.active_count()

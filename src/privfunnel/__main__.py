@@ -1,5 +1,14 @@
-"""``python -m privfunnel`` is the command ``privfunnel``."""
+"""``python -m privfunnel`` is the command ``privfunnel``, and both begin here."""
 
-from privfunnel.cli import main
 
-main(prog_name="privfunnel")
+def run() -> None:
+    """Run the command line; Ctrl-C while it is still being loaded ends it quietly."""
+    try:
+        from privfunnel.cli import main
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    main(prog_name="privfunnel")
+
+
+if __name__ == "__main__":
+    run()

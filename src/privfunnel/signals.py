@@ -1,4 +1,9 @@
-"""Requests to terminate become exceptions, so that whatever is half-written is removed on the way out."""
+"""Requests to stop become exceptions, so that whatever is half-written is removed on the way out.
+
+Python hears a signal between two of its own instructions. A library that works for minutes in one call hears nothing:
+:func:`interrupting` lets a thread call it off. And what such a library, or a module that is being imported, makes of
+the exception is anybody's guess: :func:`raise_requested` raises the request again.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +11,55 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 #: Seconds after which a request that came during an import is heard again.
 LATER = 0.05
+
+#: The number of the signal that asked to stop, and what is to be called off then.
+_REQUESTED: list[int] = []
+_CALLED_OFF: list[Callable[[], object]] = []
 
 
 @contextlib.contextmanager
 def terminate_as_exception() -> Iterator[None]:
     """Raise SystemExit(128 + number) on SIGTERM and SIGHUP while the block runs; only the main thread may.
 
-    A signal that is ignored stays so: work under ``nohup`` is to survive its terminal.
+    Ctrl-C stays a KeyboardInterrupt, and is remembered. A signal that is ignored stays so: work under ``nohup`` is to
+    survive its terminal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's business
         return
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
     ours = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
+    _REQUESTED.clear()
     try:
         for number in ours:
-            signal.signal(number, _stop)
+            signal.signal(number, _interrupt if number == signal.SIGINT else _stop)
         yield
     finally:
         for number in ours:
             signal.signal(number, before[number])
+        _REQUESTED.clear()
+
+
+def raise_requested() -> None:
+    """Raise the request to stop, where there was one in this block: some library may have made another error of it."""
+    if _REQUESTED:
+        raise _exception(_REQUESTED[0])
+
+
+def _exception(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C, as Python has it, and remembered."""
+    _REQUESTED.append(number)
+    raise _exception(number)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -41,7 +69,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
         again.daemon = True
         again.start()
     else:
-        raise SystemExit(128 + number)
+        _REQUESTED.append(number)
+        raise _exception(number)
 
 
 def _importing(frame: FrameType | None) -> bool:
@@ -51,3 +80,61 @@ def _importing(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+# --- long calls ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def interrupting(call_off: Callable[[], object]) -> Iterator[None]:
+    """While the block runs, a signal that Python handles also calls ``call_off``, from another thread.
+
+    That ends a call that would not come back for long. Only the main thread can ask for it, where nobody else listens
+    to signals; elsewhere nothing happens.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if not _CALLED_OFF:
+        _listen()
+    _CALLED_OFF.append(call_off)
+    try:
+        yield
+    finally:
+        _CALLED_OFF.remove(call_off)
+        if not _CALLED_OFF:
+            _listen_no_more()
+
+
+#: The end of the pipe that Python writes the numbers of signals into, while somebody listens.
+_PIPE: list[int] = []
+
+
+def _listen() -> None:
+    """Start a thread that waits on a pipe into which Python writes the numbers of signals the moment they come."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    former = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    if former != -1:  # an event loop listens already
+        signal.set_wakeup_fd(former)
+        os.close(reading)
+        os.close(writing)
+        return
+    _PIPE.append(writing)
+    threading.Thread(target=_hear, args=(reading,), name="signals", daemon=True).start()
+
+
+def _listen_no_more() -> None:
+    while _PIPE:
+        with contextlib.suppress(ValueError):  # closed by another thread: the signals stay as they are
+            signal.set_wakeup_fd(-1)
+        os.close(_PIPE.pop())  # which ends the thread
+
+
+def _hear(reading: int) -> None:
+    """Call off what there is to call off at every signal, until the pipe is closed."""
+    with os.fdopen(reading, "rb", buffering=0) as numbers:
+        while numbers.read(1):
+            for call_off in list(_CALLED_OFF):
+                with contextlib.suppress(Exception):  # it may have ended meanwhile
+                    call_off()

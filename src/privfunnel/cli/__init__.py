@@ -19,7 +19,7 @@ import click
 
 from privfunnel._version import __version__
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
-from privfunnel.signals import terminate_as_exception
+from privfunnel.signals import raise_requested, terminate_as_exception
 
 __all__ = ["COMMAND", "main"]
 
@@ -82,18 +82,14 @@ class _Commands(click.Group):
 
 
 def _unveiled(run: Callable[[click.Context], Any], ctx: click.Context) -> Any:
-    """Run; where a request to stop comes out as the cause of some other error, raise the request itself.
+    """Run; where a request to stop comes out as some other error, raise the request itself.
 
-    Ctrl-C while a compiled module is imported ends as an ImportError, for instance.
+    Ctrl-C while a compiled module is imported ends as an ImportError, for instance, and in DuckDB as one of its own.
     """
     try:
         return run(ctx)
-    except Exception as error:
-        cause = error.__cause__
-        while cause is not None:
-            if isinstance(cause, (KeyboardInterrupt, SystemExit)):
-                raise cause from None
-            cause = cause.__cause__
+    except Exception:
+        raise_requested()
         raise
 
 

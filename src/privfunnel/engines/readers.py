@@ -21,6 +21,7 @@ from privfunnel.engines.source import Source
 from privfunnel.engines.texts import LONGEST_MESSAGE, clip, one_line, pattern, quoted
 from privfunnel.engines.workbooks import open_workbook, sheets
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.signals import interrupting
 
 _SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".arrow": "arrow",
@@ -159,6 +160,7 @@ def connect(stack: ExitStack, database: str = ":memory:", *, read_only: bool = F
     }
     connection = duckdb.connect(database, read_only=read_only, config=config)
     stack.callback(connection.close)
+    stack.enter_context(interrupting(connection.interrupt))  # a query of minutes hears no Ctrl-C
     connection.execute("SET enable_progress_bar = false")
     return connection
 

@@ -1,0 +1,111 @@
+"""Ctrl-C and requests to terminate are answered soon in every phase of a real command."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers_signals import hang_up
+
+#: A program that says when it has come to the phase in question, and would then work for minutes.
+PROGRAM = """
+import sys, threading
+from privfunnel import signals
+from privfunnel.cli import main
+
+def tell():
+    print("working", file=sys.stderr, flush=True)
+
+{prepare}
+main({arguments!r})
+"""
+#: Lets it say so when the function is first called; ``{0}`` is its module, ``{1}`` its name.
+TOLD = """
+import {0} as module
+inner = module.{1}
+def told(*args, **named):
+    threading.Timer(0.3, tell).start()
+    module.{1} = inner
+    return inner(*args, **named)
+module.{1} = told
+"""
+#: Seconds in which it has to be answered: a second on an idle machine.
+SOON = 15.0
+
+
+def joint(path: Path, n_s: int, n_x: int) -> str:
+    table = np.random.default_rng(0).dirichlet(np.full(n_s * n_x, 0.5)).reshape(n_s, n_x)
+    rows = [",".join(["", *(f"x{x}" for x in range(n_x))])]
+    rows += [",".join([f"s{s}", *map(repr, map(float, table[s]))]) for s in range(n_s)]
+    path.write_text("\n".join(rows))
+    return str(path)
+
+
+def strike(prepare: str, arguments: list[str], number: int) -> tuple[int, float, str]:
+    """Run, wait until it works, send a signal: exit code, seconds until it had ended, what it said."""
+    program = PROGRAM.format(prepare=prepare, arguments=arguments)
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hang_up) as process:
+        assert process.stderr is not None
+        said = ""
+        while "working" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        began = time.monotonic()
+        process.send_signal(number)
+        try:
+            _, rest = process.communicate(timeout=60.0)
+        finally:
+            process.kill()
+        return process.returncode, time.monotonic() - began, said + rest
+
+
+PHASES = {
+    "perfect": ("privfunnel.solvers.perfect", "best_private_mixture", 8, 60, "perfect", "20%"),
+    "branch and bound": ("privfunnel.solvers.global_.branching", "branch_and_bound", 12, 30, "global", "85%"),
+    "AEM": ("privfunnel.solvers.aem", "best_runs", 60, 100, "aem", "80%"),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_ctrl_c_is_answered_while_solving(tmp_path: Path, phase: str) -> None:
+    module, function, n_s, n_x, solver, disclosure = PHASES[phase]
+    table = joint(tmp_path / "table.csv", n_s, n_x)
+    asked = ["solve", table, "--disclosure", disclosure, "--solver", solver, "--out", str(tmp_path / "out")]
+    code, seconds, said = strike(TOLD.format(module, function), asked, signal.SIGINT)
+    assert code in (130, -signal.SIGINT), said
+    assert "interrupted: nothing was finished" in said
+    assert seconds < SOON
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_counting_in_duckdb_is_called_off(tmp_path: Path, number: signal.Signals) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="needs the extra 'tables'")
+    connection = duckdb.connect(str(tmp_path / "big.duckdb"))
+    connection.execute(
+        "CREATE VIEW big AS SELECT (i * 7919) % 3 AS s, (i * 31) % 11 AS x FROM range(20000000000) t(i)"
+    )
+    connection.close()
+    asked = [
+        "solve",
+        str(tmp_path / "big.duckdb::big"),
+        "--private",
+        "s",
+        "--public",
+        "x",
+        "--disclosure",
+        "50%",
+    ]
+    told = TOLD.format("privfunnel.engines.readers", "interrupting")
+    code, seconds, said = strike(told, asked, number)
+    assert code in (128 + number, -number), said
+    assert "Traceback" not in said
+    assert seconds < SOON
