@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy import sparse
 
 from privfunnel import measures
 from privfunnel.audit import attacker
@@ -25,7 +26,10 @@ from privfunnel.engines import Alphabet
 from privfunnel.engines.categories import Codes
 from privfunnel.guessing import blind_accuracy
 from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
+from privfunnel.release.fidelity import Fidelity, measured
+from privfunnel.release.records import RecordAlphabet
 
 #: Symbols of which something is said one by one.
 MOST_SYMBOLS = 2000
@@ -169,3 +173,19 @@ def preserved(public: Alphabet, p_xy: Channel) -> tuple[Preserved, ...]:
 def exact(share: float) -> Interval:
     """A number that is known, not estimated."""
     return Interval(share, share, share)
+
+
+def survives(mechanism: Mechanism | None, sample: Sample) -> Fidelity | None:
+    """What survives in released records, numbers aside; None where the release holds none."""
+    records = sample.y_alphabet
+    if mechanism is None or not isinstance(records, RecordAlphabet):
+        return None
+    rows = sparse.coo_array(sample.xy)
+    place = mechanism.x_alphabet.places(sample.counts.x_alphabet)[rows.row]
+    known, after = place >= 0, np.zeros(len(records))
+    np.add.at(after, rows.col, rows.data)
+    n = rows.data[known]
+    before = np.bincount(place[known], weights=n, minlength=len(mechanism.p_x)).astype(np.float64)
+    own, new = records.of_x[place[known]], rows.col[known]
+    same = [float(n[column[own] == column[new]].sum()) for column in records.codes.T]
+    return measured(mechanism, records, before, after, np.array(same))

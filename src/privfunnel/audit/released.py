@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -33,6 +33,7 @@ from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.views import View, view_of
 from privfunnel.problem import Channel
 from privfunnel.release import order as orders
+from privfunnel.release.fidelity import Fidelity, numbers_of, numeric_columns
 from privfunnel.release.order import Order
 from privfunnel.storage import AnyPath
 from privfunnel.tables import Counts
@@ -77,6 +78,8 @@ def release(
     checked_confidence(work.confidence)
     roles = _roles(mechanism, private, public, bins)
     read = read if mechanism is None else mechanism.read_options(read)
+    # A mechanism's own texts come back as they were written, blanks and all.
+    read_released = ReadOptions(header=True, trim=mechanism is None)
     counts = recount(original, roles.private, roles.public, roles.used, read)
     sample = align(
         original,
@@ -88,8 +91,7 @@ def release(
         person=chosen_person(original, read, mechanism, work.person),
         bins=roles.bins,
         read=read,
-        # A mechanism's own texts come back as they were written, blanks and all.
-        read_released=ReadOptions(header=True, trim=mechanism is None),
+        read_released=read_released,
     )
     rng = np.random.default_rng(work.seed)
     found = _estimates(mechanism, counts, sample, work.bootstrap, rng)
@@ -131,7 +133,28 @@ def release(
         view=view,
         population=_population(mechanism, checked, sample, view, work),
         persons=_persons(sample, work),
+        fidelity=_fidelity(mechanism, sample, (original, read), (released, read_released)),
     )
+
+
+def _fidelity(
+    mechanism: Mechanism | None,
+    sample: Sample,
+    original: tuple[Any, ReadOptions | None],
+    released: tuple[Any, ReadOptions | None],
+) -> Fidelity | None:
+    """What survives in released records, with the numbers of both tables."""
+    found = findings.survives(mechanism, sample)
+    if mechanism is None or found is None:
+        return None
+    header = dict(zip(mechanism.public_names, sample.y_alphabet.names, strict=True))
+    names = {name: header[name] for name in numeric_columns(mechanism.public)}
+    before = numbers_of(original[0], dict(zip(names, names, strict=True)), original[1])
+    after = numbers_of(released[0], names, released[1])
+    columns = (
+        replace(each, before=before.get(each.name), after=after.get(each.name)) for each in found.columns
+    )
+    return replace(found, columns=tuple(columns))
 
 
 def _population(

@@ -18,6 +18,7 @@ from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.voting import Persons
 from privfunnel.guessing import Exposure
 from privfunnel.population.views import View
+from privfunnel.release.fidelity import Fidelity
 
 SCHEMA = "privfunnel/audit"
 SCHEMA_VERSION = 2
@@ -174,6 +175,7 @@ class Audit:
         informed: Attackers who know one or two public columns, the one who learns most first; where the channel and
             the table are at hand.
         persons: Whom the rows are about, where a column says that.
+        fidelity: What survives in released records; None where the release holds none.
         limits: What this is not.
     """
 
@@ -200,6 +202,7 @@ class Audit:
     instead: tuple[Alternative, ...] = ()
     informed: tuple[Informed, ...] = ()
     persons: Persons | None = None
+    fidelity: Fidelity | None = None
     limits: tuple[str, ...] = field(default=LIMITS)
 
     def __post_init__(self) -> None:

@@ -98,6 +98,7 @@ def _average(found: Audit) -> list[str]:
         f"The release says {_span(leakage, found)} about {' and '.join(found.private)}{ceiling}, and keeps "
         f"{_span(disclosure, found)} of the public columns ({keeps} of H(X)).",
         *_single_columns(found),
+        *([] if found.fidelity is None else found.fidelity.words),
     ]
     if leakage.p_value is None or leakage.null_high is None:
         return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from privfunnel.release.options import (
 if TYPE_CHECKING:
     from privfunnel.mechanism import Mechanism
     from privfunnel.release import ReleaseSummary
+    from privfunnel.release.fidelity import Fidelity
 
 
 @click.command(
@@ -138,8 +139,10 @@ def command(
         )
     if as_json:
         click.echo(json.dumps(to_json(summary), indent=1))
-    else:
-        show(summary, mechanism, form)
+        return
+    show(summary, mechanism, form)
+    if summary.fidelity is not None:
+        show_fidelity(summary.fidelity, mechanism.public_names)
 
 
 @contextmanager
@@ -195,3 +198,36 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
             f"Records drawn anew from the symbols keep {kept:.4f} of these bits; release symbols and their codebook to "
             "keep all of them."
         )
+
+
+def show_fidelity(found: Fidelity, names: Sequence[str]) -> None:
+    """Print what survives of the public columns, and some rows before and after."""
+    from rich import box
+    from rich.table import Table
+
+    screen = console()
+    for line in found.words[:1]:
+        screen.print(line, soft_wrap=True)
+    table = Table(title="What survives (exact, for you alone; before → after)", box=box.SIMPLE_HEAD)
+    table.add_column("column")
+    for head in ("unchanged", "largest change of a share", "mean", "standard deviation", "quartiles"):
+        table.add_column(head, justify="right")
+    for each in found.columns:
+        numbers = ("", "", "")
+        if each.before is not None and each.after is not None:
+            pair = (each.before, each.after)
+            numbers = (
+                " → ".join(f"{one.mean:.4g}" for one in pair),
+                " → ".join(f"{one.sd:.4g}" for one in pair),
+                " → ".join(" ".join(f"{q:.4g}" for q in one.quartiles) for one in pair),
+            )
+        change = f"{100 * each.margin:.1f} points ({each.value})"
+        table.add_row(each.name, f"{100 * each.unchanged:.1f} %", change, *numbers)
+    screen.print(table)
+    rows = Table(title="Rows before and after (not in the order of the file)", box=box.SIMPLE_HEAD)
+    for head in ("", *names):
+        rows.add_column(head)
+    for shown in found.sample:
+        rows.add_row("before", *shown.before)
+        rows.add_row("after", *shown.after, end_section=True)
+    screen.print(rows)

@@ -24,12 +24,14 @@ class Drawn(NamedTuple):
     Attributes:
         columns: Arrow columns by form.
         rows: The rows of the table, from 0, that they belong to.
+        batch: The rows themselves, as they were.
         x: The public symbols of these rows; M for one that was not seen at design time.
         records: The public symbols that were drawn for them; None where no records are.
     """
 
     columns: dict[str, list[Any]]
     rows: Indices
+    batch: Any
     x: Indices
     records: Indices | None
 
@@ -106,6 +108,7 @@ class Draw:
         if kept_rows is not None:
             mask = need("pyarrow", "tables").array(kept_rows)
             copied, rows = [column.filter(mask) for column in copied], rows[kept_rows]
+            batch = batch.filter(mask)
         if self.persons is not None:
             uniforms = self.persons.rows(copied.pop(), x, uniforms, tally.persons)
         y = self.sampler.released(x, uniforms, tally)
@@ -114,7 +117,7 @@ class Draw:
             drawn = output.records(y, uniforms)
             columns[form] = [*output.arrays(y, drawn, uniforms), *copied]
             records = drawn if records is None else records
-        return Drawn(columns, rows, x, records)
+        return Drawn(columns, rows, batch, x, records)
 
 
 def _persons(mechanism: Mechanism, options: DrawOptions) -> PersonDraws | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from privfunnel.release.fidelity import Fidelity
 from privfunnel.release.persons import PersonSummary
 
 
@@ -24,6 +25,7 @@ class ReleaseSummary:
         seconds: Wall-clock time.
         seed: The seed, or ``None`` for secure randomness.
         persons: Whom the rows are about; None where every row is a person of its own.
+        fidelity: What survives of the public columns; None where no records were written.
     """
 
     files: tuple[Path, ...]
@@ -37,6 +39,7 @@ class ReleaseSummary:
     seconds: float
     seed: int | None
     persons: PersonSummary | None = None
+    fidelity: Fidelity | None = None
 
     @property
     def out(self) -> Path:

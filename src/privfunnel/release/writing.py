@@ -20,8 +20,10 @@ from privfunnel.release import codebook as codebooks
 from privfunnel.release import order as orders
 from privfunnel.release import weakening
 from privfunnel.release.drawing import Draw
+from privfunnel.release.fidelity import Watch
 from privfunnel.release.options import DEFAULT_FORM, DrawKeywords, DrawOptions
 from privfunnel.release.randomness import Uniforms, chosen_uniforms
+from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Tally
 from privfunnel.release.shuffling import Shuffle
 from privfunnel.release.summary import ReleaseSummary
@@ -167,6 +169,7 @@ def _write(
     text = "" if files.book is None else codebooks.render(mechanism, files.book, policy)
     draw, tally = Draw(mechanism, dict.fromkeys(files.forms.values()), options), Tally()
     uniforms = chosen_uniforms(options.seed)
+    watch = Watch(mechanism, RecordAlphabet.of(mechanism, policy)) if "records" in draw.outputs else None
     files.check(source)
     weakening.warn(options, stacklevel=3)
     with (
@@ -181,7 +184,7 @@ def _write(
             if files.book is not None:
                 streams[files.book].write(text.encode("utf-8"))
             batches = table.batches(names, options.batch_rows)
-            _stream(batches, _Pipe(draw, uniforms, options, tally, files, streams), progress)
+            _stream(batches, _Pipe(draw, uniforms, options, tally, files, streams, watch), progress)
     if tally.unseen_rows:
         warnings.warn(
             f"{tally.unseen_rows} of {tally.rows} rows held values not seen at design time: rule {options.unseen!r} "
@@ -204,6 +207,7 @@ def _write(
         seconds=time.perf_counter() - started,
         seed=options.seed,
         persons=persons,
+        fidelity=None if watch is None or tally.written == 0 else watch.found(),
     )
 
 
@@ -217,6 +221,7 @@ class _Pipe:
     tally: Tally
     files: _Files
     streams: Mapping[Path, BinaryIO]
+    watch: Watch | None
 
     def writers(self, schema: Any, stack: ExitStack) -> list[tuple[str, BatchWriter]]:
         """A writer for each file with the form it holds; kept columns have the types of ``schema``."""
@@ -246,7 +251,10 @@ def _stream(batches: Iterator[Any], pipe: _Pipe, progress: Callable[[int], None]
         if order is not None:
             shuffle = stack.enter_context(Shuffle(order.parent, chosen_uniforms(pipe.options.seed, "order")))
         for batch in batches:
-            columns, rows, *_ = draw.columns(batch, pipe.uniforms, tally)
+            drawn = draw.columns(batch, pipe.uniforms, tally)
+            columns, rows = drawn.columns, drawn.rows
+            if pipe.watch is not None and drawn.records is not None:
+                pipe.watch.add(drawn.batch, drawn.x, drawn.records, columns["records"])
             writers = writers or pipe.writers(batch.schema, stack)
             if shuffle is None:
                 _to_files(writers, columns)

@@ -15,7 +15,7 @@ import numpy as np
 from privfunnel._version import __version__
 from privfunnel.curve import Curve
 from privfunnel.measures import to_bits
-from privfunnel.report import parts, view
+from privfunnel.report import parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import ZERO, Rounding, Towards
@@ -121,6 +121,7 @@ def release_section(release: Described, say: Rounding) -> str:
         + parts.table(
             "Information kept about each public column.", ("public column", "#kept", "#in all"), kept
         )
+        + survival.examples(release, say)
         + f"<h3>At worst, beside the average</h3>{parts.table('', ('measure', '#value', 'in words'), worst)}"
         + f"<h3>The mechanism</h3>{_maps(release, say)}</section>"
     )

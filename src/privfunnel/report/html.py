@@ -21,6 +21,7 @@ from privfunnel.report.described import Described
 from privfunnel.report.from_audit import audit_section
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import Rounding
+from privfunnel.report.survival import survival_section
 from privfunnel.solution import Solution
 from privfunnel.storage import write_text
 
@@ -90,6 +91,8 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
         if report.others:
             body.append(detail.others_section(curve, report.others, say))
     if report.audit is not None:
+        if report.audit.fidelity is not None:
+            body.append(parts.section(survival_section(report.audit.fidelity, say)))
         body.append(parts.section(audit_section(report.audit)))
     body += [parts.section(section) for section in report.sections]
     certified = curve is not None and any(s.certificate is not None for s in curve.solutions)

@@ -1,0 +1,291 @@
+"""What survives in released records: values left as they were, margins, pairs of columns, and sums of numbers.
+
+All of it is the steward's: it is exact, and no part of what is published. A report rounds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from privfunnel.engines import Column, Cut, ReadOptions, open_table
+from privfunnel.engines.categories import Codes, canonical, shown
+from privfunnel.errors import need
+from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+from privfunnel.release.records import RecordAlphabet
+
+#: Shares of the rows at which the numbers of a column are compared.
+QUARTILES = (0.25, 0.5, 0.75)
+#: Numbers of a column that are kept for its quartiles, at least where it has as many.
+SAMPLE = 2**16
+#: Rows that are shown before and after.
+SHOWN_ROWS = 5
+BATCH_ROWS = 131_072
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Mean, standard deviation and quartiles of a column's numbers; missing ones are left out."""
+
+    mean: float
+    sd: float
+    quartiles: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class ColumnFidelity:
+    """What survives of one public column.
+
+    Attributes:
+        name: The column.
+        unchanged: Share of the rows whose value is written as it was; a bin counts as one value.
+        margin: Largest difference between the shares of a value before and after, and ``value`` which value.
+        value: See there.
+        before: The numbers of the table, ``after`` those of the release; None for a column of others.
+    """
+
+    name: str
+    unchanged: float
+    margin: float
+    value: str
+    before: Numbers | None = None
+    after: Numbers | None = None
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """A row before and after, the public columns as texts."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """What survives of all public columns.
+
+    Attributes:
+        rows: Rows that were released.
+        columns: Column by column.
+        pair: The two columns whose cross-tabulation changes most; None where there is one column.
+        pair_margin: Largest difference between the shares of a pair of their values before and after.
+        sample: Some rows before and after.
+    """
+
+    rows: int
+    columns: tuple[ColumnFidelity, ...]
+    pair: tuple[str, str] | None = None
+    pair_margin: float = 0.0
+    sample: tuple[RowPair, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """What survives, as sentences."""
+        least, most = (choose(self.columns, key=lambda c: c.unchanged) for choose in (min, max))
+        kept = f"{100 * least.unchanged:.1f} % ({least.name})"
+        if len(self.columns) > 1:
+            kept = f"between {kept} and {100 * most.unchanged:.1f} % ({most.name})"
+        margin = max(self.columns, key=lambda c: c.margin)
+        lines = [
+            f"Of the released values {kept} are what they were. The share of no value changes by more than "
+            f"{100 * margin.margin:.1f} points ({margin.name}={margin.value})"
+            + ("." if self.pair is None else f", of no pair of values by more than {100 * self.pair_margin:.1f} points "
+               f"({self.pair[0]} and {self.pair[1]}).")
+        ]  # fmt: skip
+        for each in self.columns:
+            if each.before is not None and each.after is not None:
+                b, a = each.before, each.after
+                lines.append(
+                    f"{each.name}: mean {b.mean:.4g} before, {a.mean:.4g} after; standard deviation {b.sd:.4g}, "
+                    f"{a.sd:.4g}; quartiles {_listed(b.quartiles)}, {_listed(a.quartiles)}."
+                )
+        return lines
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:.4g}" for value in values)
+
+
+@dataclass
+class Series:
+    """Numbers that go by: their sums, and an even sample of them."""
+
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    stride: int = 1
+    seen: int = 0
+    sample: list[Array] = field(default_factory=list)
+
+    def add(self, array: Any) -> None:
+        """Look at an Arrow array; one that holds no numbers is passed over."""
+        values = _numbers(array)
+        if values is None:
+            return
+        start, self.seen = self.seen, self.seen + len(values)
+        chosen = values[-start % self.stride :: self.stride]
+        self.sample.append(chosen[np.isfinite(chosen)])
+        values = values[np.isfinite(values)]
+        if len(values):
+            total = self.n + len(values)
+            shift = float(values.mean()) - self.mean
+            self.squares += (
+                float(((values - values.mean()) ** 2).sum()) + shift**2 * self.n * len(values) / total
+            )
+            self.mean += shift * len(values) / total
+            self.n = total
+        if sum(map(len, self.sample)) > SAMPLE:
+            self.sample, self.stride = [np.concatenate(self.sample)[::2]], 2 * self.stride
+
+    def numbers(self) -> Numbers | None:
+        """What was met; None where it was no number."""
+        if self.n == 0:
+            return None
+        low, middle, high = (float(q) for q in np.quantile(np.concatenate(self.sample), QUARTILES))
+        return Numbers(self.mean, float(np.sqrt(self.squares / self.n)), (low, middle, high))
+
+
+def _numbers(array: Any) -> Array | None:
+    """A column's numbers, NaN where there is none; None for a column of others."""
+    pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
+    kind = array.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return None
+    return np.asarray(
+        pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
+    )
+
+
+def numeric_columns(columns: tuple[Column, ...]) -> list[str]:
+    """Names of the columns that hold numbers; parts of dates are none."""
+    return [
+        column.name
+        for column in columns
+        if column.kind in {"integer", "number"}
+        and (column.bins is None or (isinstance(column.bins, Cut) and not column.bins.part))
+    ]
+
+
+def numbers_of(source: Any, names: dict[str, str], read: ReadOptions | None) -> dict[str, Numbers]:
+    """Mean, spread and quartiles of columns of a table that hold numbers.
+
+    Args:
+        source: The table.
+        names: What to call each column, to its name in the table.
+        read: How to read it.
+    """
+    series = {called: Series() for called in names}
+    if not names:
+        return {}
+    with open_table(source, read) as table:
+        for batch in table.batches(list(names.values()), BATCH_ROWS):
+            for called, name in names.items():
+                series[called].add(batch.column(batch.schema.get_field_index(name)))
+    found = {name: each.numbers() for name, each in series.items()}
+    return {name: numbers for name, numbers in found.items() if numbers is not None}
+
+
+def measured(
+    mechanism: Mechanism, alphabet: RecordAlphabet, before: Array, after: Array, same: Array
+) -> Fidelity:
+    """What survives in margins and pairs.
+
+    Args:
+        mechanism: The mechanism.
+        alphabet: The records.
+        before: Rows by public symbol, shape (M,); ``after`` by record, shape (records,).
+        after: See there.
+        same: Rows whose value is written as it was, by column.
+    """
+    rows = float(after.sum())
+    p, q = before / max(float(before.sum()), 1.0), after / max(rows, 1.0)
+    old = [_unwritten(mechanism, alphabet, j) for j in range(len(alphabet.columns))]
+    new = [alphabet.codes[:, j] for j in range(len(alphabet.columns))]
+    columns = []
+    for j, column in enumerate(alphabet.columns):
+        size = column.n_values
+        away = np.bincount(new[j], weights=q, minlength=size) - np.bincount(old[j], weights=p, minlength=size)
+        worst = int(np.abs(away).argmax())
+        columns.append(
+            ColumnFidelity(
+                alphabet.written[j].column.name,
+                float(same[j]) / max(rows, 1.0),
+                float(abs(away[worst])),
+                alphabet.written[j].texts[worst],
+            )
+        )
+    pair, deviation = None, -1.0
+    for i, j in combinations(range(len(columns)), 2):
+        width = alphabet.columns[j].n_values
+        cells = np.concatenate([new[i] * width + new[j], old[i] * width + old[j]])
+        _, place = np.unique(cells, return_inverse=True)
+        away = np.abs(np.bincount(place.reshape(-1), weights=np.concatenate([q, -p]))).max()
+        if away > deviation:
+            pair, deviation = (columns[i].name, columns[j].name), float(away)
+    return Fidelity(int(rows), tuple(columns), pair, max(deviation, 0.0))
+
+
+def _unwritten(mechanism: Mechanism, alphabet: RecordAlphabet, j: int) -> Codes:
+    """The category of each public symbol in the column as it is written, as if nothing were rare."""
+    codes, null = mechanism.x_codes[:, j], mechanism.public[j].null_code
+    # What is written may have one value more, "(other)", which stands before null.
+    return codes if null < 0 else np.where(codes == null, alphabet.columns[j].null_code, codes)
+
+
+class Watch:
+    """Measures what survives while rows are released.
+
+    Args:
+        mechanism: The mechanism.
+        alphabet: The records that it writes.
+    """
+
+    def __init__(self, mechanism: Mechanism, alphabet: RecordAlphabet) -> None:
+        """Nothing has gone by yet."""
+        self.mechanism, self.alphabet = mechanism, alphabet
+        self.names = mechanism.public_names
+        self.before, self.after = np.zeros(len(mechanism.p_x)), np.zeros(len(alphabet))
+        self.same = np.zeros(len(alphabet.columns))
+        self.series = {name: (Series(), Series()) for name in numeric_columns(mechanism.public)}
+        self.sample: list[RowPair] = []
+
+    def add(self, batch: Any, x: Codes, drawn: Codes, released: list[Any]) -> None:
+        """Look at a batch.
+
+        Args:
+            batch: The rows that were released.
+            x: Their public symbols; M for one that was not seen at design time.
+            drawn: The public symbols that were drawn for them.
+            released: Their records, an Arrow column each.
+        """
+        known = x < len(self.before)
+        self.before += np.bincount(x[known], minlength=len(self.before))
+        written = self.alphabet.of_x[drawn]
+        self.after += np.bincount(written, minlength=len(self.after))
+        own = self.alphabet.of_x[x[known]]
+        self.same += (self.alphabet.codes[written[known]] == self.alphabet.codes[own]).sum(axis=0)
+        originals = [batch.column(batch.schema.get_field_index(name)) for name in self.names]
+        for j, name in enumerate(self.names):
+            if name in self.series:
+                for series, array in zip(self.series[name], (originals[j], released[j]), strict=True):
+                    series.add(array)
+        if not self.sample and len(x):
+            rows = np.unique(np.linspace(0, len(x) - 1, min(SHOWN_ROWS, len(x))).astype(int)).tolist()
+            self.sample = [RowPair(_texts(originals, row), _texts(released, row)) for row in rows]
+
+    def found(self) -> Fidelity:
+        """What has survived."""
+        told = measured(self.mechanism, self.alphabet, self.before, self.after, self.same)
+        columns = []
+        for each in told.columns:
+            before, after = (one.numbers() for one in self.series.get(each.name, (Series(), Series())))
+            columns.append(replace(each, before=before, after=after))
+        return replace(told, columns=tuple(columns), sample=tuple(self.sample))
+
+
+def _texts(arrays: list[Any], row: int) -> tuple[str, ...]:
+    return tuple(shown(canonical(array[row].as_py())) for array in arrays)
