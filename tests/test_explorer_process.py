@@ -367,6 +367,27 @@ def test_an_upload_that_is_still_to_be_opened_is_not_removed_by_the_one_before_i
     session.close()
 
 
+def test_comparisons_that_nobody_waits_for_are_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    async def call(self: Worker, task: str, arguments: dict[str, Any], **more: Any) -> Any:
+        asked.append(arguments["disclosure"])
+        await asyncio.sleep(0.05)
+        return {"at": arguments["disclosure"]}
+
+    async def main() -> None:
+        session = Session(tmp_path, Limits())
+        monkeypatch.setattr(Worker, "call", call)
+        found = await asyncio.gather(*(session.compare(disclosure=r) for r in (0.1, 0.2, 0.3)))
+        assert found == [{"at": 0.1}, {}, {"at": 0.3}]
+        assert asked == [0.1, 0.3]
+        session.close()
+
+    asyncio.run(main())
+
+
 def test_no_limit_leaves_processes_alone() -> None:
     asked: list[int] = []
 

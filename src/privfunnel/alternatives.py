@@ -11,6 +11,7 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,16 @@ from privfunnel.tables import Counts
 
 #: Releases that are examined before the search settles for a good one: all ways to drop columns out of twelve.
 MOST_EXAMINED = 2**12
-#: Entries of tables that a search may look at in all, beyond the ways to drop columns.
+#: Entries of tables that a search may look at in all: some seconds. What is found does not depend on the machine.
 MOST_WORK = 4e7
+#: The same for ways to drop columns, which are fewer and mostly small.
+MOST_DROPPING = 5 * MOST_WORK
+#: Releases that are examined however large the table is.
+FEWEST_EXAMINED = 64
 #: Nats by which a leakage may exceed the limit by rounding.
 ROUNDING = 1e-9
+#: Combinations of categories that are numbered without looking which of them occur.
+MOST_PLACES = 2**62
 ORDERED = frozenset({"integer", "number", "date", "datetime"})
 
 
@@ -40,6 +47,7 @@ class Alternative:
         leakage: I(S;X'); ``limit`` what it was allowed.
         done: What happened to each column that is not released as it is.
         exact: No release of the kind is better; otherwise none was found.
+        tried: How many releases were examined.
     """
 
     method: str
@@ -49,6 +57,7 @@ class Alternative:
     limit: float
     done: dict[str, str]
     exact: bool
+    tried: int = 0
 
     @property
     def share(self) -> float:
@@ -59,7 +68,7 @@ class Alternative:
     def words(self) -> str:
         """The alternative as a sentence."""
         how = "; ".join(f"{name}: {what}" for name, what in self.done.items()) or "everything as it is"
-        best = "at best" if self.exact else "as far as was searched"
+        best = "at best" if self.exact else f"as far as was searched ({self.tried} releases)"
         return f"By {self.method} one would keep {100 * self.share:.1f} % of H(X) {best}, at no more leakage ({how})."
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,6 +81,7 @@ class Alternative:
             "limit": self.limit,
             "done": dict(self.done),
             "exact": self.exact,
+            "tried": self.tried,
             "words": self.words,
         }
 
@@ -84,7 +94,10 @@ class Step(NamedTuple):
 
 
 def suppression(counts: Counts, leakage: float) -> Alternative:
-    """The most that dropping public columns keeps while I(S;X') ≤ ``leakage`` (nats); exact up to twelve columns."""
+    """The most that dropping public columns keeps while I(S;X') ≤ ``leakage`` (nats).
+
+    Exact for up to twelve columns, unless the table is so large that :data:`MOST_DROPPING` ends the search.
+    """
     return _best(counts.x_alphabet, counts.table() / counts.n, leakage, "dropping columns")
 
 
@@ -116,12 +129,14 @@ def _best(public: Alphabet, p_sx: Array, leakage: float, method: str) -> Alterna
     finest = [Step(np.arange(column.n_values), "") for column in public.columns]
     drops = [Step(np.zeros(column.n_values, dtype=np.int64), "dropped") for column in public.columns]
     between: list[list[Step]] = [[] for _ in public.columns]
-    most = MOST_EXAMINED
+    work = MOST_DROPPING
     if method != "dropping columns":
+        work = MOST_WORK
         between = [_coarser(column, p) for column, p in zip(public.columns, margins, strict=True)]
-        most = min(most, max(64, int(MOST_WORK / p_sx.size)))
+    most = min(MOST_EXAMINED, max(FEWEST_EXAMINED, int(work / p_sx.size)))
     ladders = [[a, *b, c] for a, b, c in zip(finest, between, drops, strict=True)]
 
+    @cache
     def weigh(levels: tuple[int, ...]) -> tuple[float, float]:
         return _weigh(
             public, p_sx, [ladder[level].codes for ladder, level in zip(ladders, levels, strict=True)]
@@ -135,7 +150,8 @@ def _best(public: Alphabet, p_sx: Array, leakage: float, method: str) -> Alterna
         if level > 0
     }
     ceiling = float(measures.entropy(p_x))
-    return Alternative(method, min(disclosure, ceiling), ceiling, leaked, leakage, done, exact)
+    tried = weigh.cache_info().currsize
+    return Alternative(method, min(disclosure, ceiling), ceiling, leaked, leakage, done, exact, tried)
 
 
 def _coarser(column: Column, p: Array) -> list[Step]:
@@ -170,15 +186,15 @@ def _coarser(column: Column, p: Array) -> list[Step]:
 
 def _weigh(public: Alphabet, p_sx: Array, maps: Sequence[Codes]) -> tuple[float, float]:
     """H(X') and I(S;X') of the release that maps each column's categories so, nats."""
-    place, reach = np.zeros(len(public), dtype=np.int64), 1
+    place = np.zeros(len(public), dtype=np.int64)
+    places = 1
     for j, codes in enumerate(maps):
         size = int(codes.max()) + 1
-        if (
-            reach * size >= 2**62
-        ):  # the numbers of the combinations so far have become too large: count them anew
+        if places * size > MOST_PLACES:
             place = np.unique(place, return_inverse=True)[1].reshape(-1)
-            reach = int(place.max()) + 1
-        place, reach = place * size + codes[public.codes[:, j]], reach * size
+            places = int(place.max()) + 1
+        place = place * size + codes[public.codes[:, j]]
+        places *= size
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     p_sz = np.add.reduceat(p_sx[:, order], starts, axis=1)

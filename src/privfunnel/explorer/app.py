@@ -93,6 +93,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/example", _in_session(_example), methods=["POST"]),
             Route("/api/sessions/{session}/given", _in_session(_given), methods=["POST"]),
             Route("/api/sessions/{session}/roles", _in_session(_roles), methods=["POST"]),
+            Route("/api/sessions/{session}/units", _in_session(_units), methods=["POST"]),
             Route("/api/sessions/{session}/trace", _in_session(_trace), methods=["POST"]),
             Route("/api/sessions/{session}/refine", _in_session(_refine), methods=["POST"]),
             Route("/api/sessions/{session}/cancel", _in_session(_cancel), methods=["POST"]),
@@ -101,6 +102,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/news", _in_session(_news)),
             Route("/api/sessions/{session}/curve", _in_session(_curve)),
             Route("/api/sessions/{session}/point", _in_session(_point)),
+            Route("/api/sessions/{session}/instead", _in_session(_instead)),
             Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
         ],
         lifespan=lifespan,
@@ -400,6 +402,11 @@ async def _news(_: Request, session: Session) -> Response:
     return JSONResponse(session.news)
 
 
+async def _units(request: Request, session: Session) -> Response:
+    data = await _json(request)
+    return JSONResponse(await session.ask("units", units=str(data.get("units"))))
+
+
 async def _curve(_: Request, session: Session) -> Response:
     return JSONResponse(await session.ask("summary"))
 
@@ -417,12 +424,21 @@ async def _point(request: Request, session: Session) -> Response:
     )
 
 
-async def _export(request: Request, session: Session) -> Response:
-    name = request.path_params["name"]
+async def _instead(request: Request, session: Session) -> Response:
+    return JSONResponse(await session.compare(disclosure=_chosen(request)))
+
+
+def _chosen(request: Request) -> float:
+    """Return the chosen disclosure in nats."""
     disclosure = _number(request, "disclosure")
     if disclosure is None:
         raise InvalidInputError("no point is chosen: choose one on the curve")
-    arguments = {"name": name, "disclosure": disclosure}
+    return disclosure
+
+
+async def _export(request: Request, session: Session) -> Response:
+    name = request.path_params["name"]
+    arguments = {"name": name, "disclosure": _chosen(request)}
     try:
         path = Path(await session.front.call("export", arguments, seconds=session.limits.trace))
     except (JobError, JobStoppedError) as error:

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from privfunnel.channels import is_sparse
+from privfunnel.engines import Alphabet
+from privfunnel.guessing import exposures
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism, symbol_names
+from privfunnel.report import view
 from privfunnel.report.axes import Axis
 from privfunnel.solution import Solution
 
@@ -17,6 +20,18 @@ MOST_CELLS = 40_000
 #: What is sent of the classes, of the members of each and of the symbols it is released as.
 MOST_CLASSES, MOST_MEMBERS, MOST_SYMBOLS = 2_000, 40, 3
 SAMPLES = 6
+MOST_PEOPLE = 4
+
+
+def share_kept(solution: Solution) -> float:
+    """Share of H(X) that a solution discloses."""
+    return view.share(solution.disclosure, solution.problem.disclosure_ceiling, 1.0)
+
+
+def people(solution: Solution, private: Alphabet, rows: int) -> list[str]:
+    """Say whom the release exposes most, a sentence each for the private values that become noticeably more likely."""
+    found = exposures(private, solution.problem.p_sx @ solution.channel, rows)
+    return [each.words for each in found if each.notable][:MOST_PEOPLE]
 
 
 def too_large(solution: Solution) -> bool:

@@ -54,7 +54,7 @@ DOWNLOADS = {
 }
 
 
-def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> dict[str, Any]:
+def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid, units: str) -> dict[str, Any]:
     """Return the list of downloads, the command line and the script for a chosen point."""
     return {
         "downloads": [
@@ -62,7 +62,7 @@ def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> dic
             for name, (group, title, about) in DOWNLOADS.items()
             if name != "certificates.npz" or curve.certificates
         ],
-        "command": recipes.command_line(setting, curve, solution),
+        "command": recipes.command_line(setting, curve, solution, units=units),
         "script": recipes.script(setting, curve, solution, grid),
     }
 

@@ -232,7 +232,7 @@ def _answer(place: Any, function: Callable[..., Any], arguments: dict[str, Any])
     try:
         return "done", function(place, **arguments)
     except PrivFunnelError as error:
-        return "error", wording.for_page(place.without_paths(str(error)))
+        return "error", wording.for_page(place.without_paths(str(error)), place.units)
     except MemoryError:
         return "error", (
             "this needs more memory than the explorer may use: take fewer columns or coarser bins, "

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from privfunnel.curve import Curve
 from privfunnel.explorer import reading
 from privfunnel.explorer.workspace import Setting
-from privfunnel.measures import to_bits
+from privfunnel.measures import nats_per
 from privfunnel.solution import Solution
 
 #: How many disclosures are evenly spaced from the free limit on, and which ones lie beside them, in nats.
@@ -20,7 +20,9 @@ def released_name(setting: Setting) -> str:
     return f"{PurePath(setting.name).stem}.released.csv"
 
 
-def command_line(setting: Setting, curve: Curve, solution: Solution, *, exact: bool = True) -> str:
+def command_line(
+    setting: Setting, curve: Curve, solution: Solution, *, exact: bool = True, units: str = "bits"
+) -> str:
     """Return the shell commands that design the mechanism and release the table.
 
     What is published has them with a rounded disclosure (``exact=False``): all digits of an amount of information, the
@@ -43,7 +45,7 @@ def command_line(setting: Setting, curve: Curve, solution: Solution, *, exact: b
         solve = ["privfunnel", "solve", *table_arguments(setting)]
         solve += [
             "--disclosure",
-            f"{to_bits(solution.disclosure)!r} bits" if exact else _share(solution),
+            f"{solution.disclosure / nats_per(units)!r} {units}" if exact else _share(solution),
             "--solver",
             curve.solver,
             "--seed",

@@ -79,6 +79,8 @@ class Session:
         self.seen = time.monotonic()
         self._trace: asyncio.Task[None] | None = None
         self._uploading: set[Path] = set()
+        self._comparing = asyncio.Lock()
+        self._compared = 0
 
     def new_upload(self) -> Path:
         """Return a new empty folder for one upload, under a name that cannot be guessed."""
@@ -107,9 +109,20 @@ class Session:
     def _hear(self, event: Event) -> None:
         self.news = event
 
+    async def compare(self, **arguments: Any) -> Any:
+        """Ask what else could be done at a point, beside the page's other requests; only the latest one is answered."""
+        self._compared += 1
+        mine = self._compared
+        async with self._comparing:
+            if mine != self._compared:
+                return {}  # another point has been chosen since
+            return await self.tracer.call("instead", arguments, seconds=self.limits.quick)
+
     async def begin(self, **arguments: Any) -> None:
-        """Start tracing a curve; what it finds arrives in :attr:`stream`. A trace under way is stopped first."""
+        """Start tracing a curve; what it finds arrives in :attr:`stream`. What is under way is stopped first."""
         await self.cancel()
+        if self._comparing.locked():
+            await asyncio.to_thread(self.tracer.stop)
         stream = self.stream = Stream()
         self._trace = asyncio.create_task(self._run(stream, arguments))
 

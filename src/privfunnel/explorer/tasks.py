@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from privfunnel import alternatives
 from privfunnel.checks import is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
@@ -21,6 +22,7 @@ from privfunnel.explorer import binning, describe, examples, exports, profile, r
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
 from privfunnel.lumping import chosen_lumping
+from privfunnel.measures import nats_per
 from privfunnel.mechanism import Mechanism
 from privfunnel.report import chart, view
 from privfunnel.solution import FEASIBILITY, Solution
@@ -60,7 +62,7 @@ def inspect(
             raise InvalidInputError(f"{name} has no rows: choose a table with data")
         preview = profile.preview(table)
         columns = profile.columns(table, lambda *news: _tell(workspace, *news))
-    workspace.drop("setting", "found", "curve")
+    workspace.drop("setting", "found", "curve", "warnings")
     workspace.put("source", (path, name, asked))
     exports.clear(workspace.folder)
     suggested = {c["name"]: rule for c in columns if (rule := binning.suggested(c)) is not None}
@@ -96,6 +98,8 @@ def roles(
         )
         problem = counts.problem()
     workspace.drop("found", "curve")
+    said = [str(w.message) for w in caught if issubclass(w.category, PrivFunnelWarning)]
+    workspace.put("warnings", said)
     workspace.put(
         "setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem, read, person)
     )
@@ -105,15 +109,18 @@ def roles(
         "n": counts.n,
         "persons": counts.persons,
         "estimate": _estimate(counts),
-        "warnings": [
-            wording.for_page(str(w.message)) for w in caught if issubclass(w.category, PrivFunnelWarning)
-        ],
+        "warnings": _warnings(workspace),
         "edges": {
             column: [edge for edge in cut.edges if math.isfinite(edge)]
             for column, cut in counts.bins.items()
             if isinstance(cut, Cut) and not cut.part
         },
     }
+
+
+def _warnings(workspace: Workspace) -> list[str]:
+    """What the roles were warned of, in the page's words and unit."""
+    return [wording.for_page(message, workspace.units) for message in workspace.get("warnings") or ()]
 
 
 def _estimate(counts: Counts) -> str:
@@ -179,12 +186,12 @@ def trace(
         if not partial.complete:
             shown.append(partial.newest)
             total = sum(end_of_curve(problem, r) is None for r in new) + bends
-            workspace.emit(_point(partial, shown, free, total))
+            workspace.emit(_point(partial, shown, free, total, workspace.units))
     curve_of(workspace)
     return {}
 
 
-def _point(partial: PartialCurve, shown: list[Solution], free: float, total: int) -> Event:
+def _point(partial: PartialCurve, shown: list[Solution], free: float, total: int, units: str) -> Event:
     """The news of a point, with the drawing of all that is known: the points as they were found."""
     newest, done = partial.newest, len(partial.answers)
     sketch = Curve(
@@ -200,7 +207,7 @@ def _point(partial: PartialCurve, shown: list[Solution], free: float, total: int
         "total": max(total, done),
         "leakage": newest.leakage,
         "gap": newest.gap,
-        "figure": chart.figure(view.picture(sketch, free_disclosure=free)),
+        "figure": chart.figure(view.picture(sketch, free_disclosure=free, units=units)),
     }
 
 
@@ -260,10 +267,17 @@ def grid_of(workspace: Workspace) -> tuple[int, tuple[float, ...]]:
     return found.points, found.extra
 
 
+def units(workspace: Workspace, units: str) -> dict[str, Any]:
+    """Choose the unit of the page's amounts of information; return the warnings in it."""
+    nats_per(units)  # an unknown one is told
+    workspace.put("units", units)
+    return {"warnings": _warnings(workspace)}
+
+
 def summary(workspace: Workspace) -> dict[str, Any]:
     """Return the finished curve as the page shows it."""
     setting, curve = workspace.setting(), curve_of(workspace)
-    return view.curve_summary(curve, setting.public_axis)
+    return view.curve_summary(curve, setting.public_axis, workspace.units)
 
 
 def point(
@@ -279,11 +293,32 @@ def point(
     large = describe.too_large(solution)
     public = setting.public_axis
     return {
-        **view.point(solution, setting.private_axis, public, width=0 if large else width, group=group),
+        **view.point(
+            solution,
+            setting.private_axis,
+            public,
+            width=0 if large else width,
+            group=group,
+            units=workspace.units,
+        ),
+        "people": describe.people(solution, setting.counts.s_alphabet, setting.counts.n),
         "classes": describe.classes(solution, public) if large else [],
         "names": list(public.names),
         "samples": describe.samples(Mechanism.from_solution(setting.counts, solution), public),
-        **exports.offer(setting, curve, solution, grid_of(workspace)),
+        **exports.offer(setting, curve, solution, grid_of(workspace), workspace.units),
+    }
+
+
+def instead(workspace: Workspace, disclosure: float) -> dict[str, Any]:
+    """Say what dropping columns and coarser categories keep where they leak no more than the chosen point."""
+    setting = workspace.setting()
+    solution = curve_of(workspace).at(disclosure)
+    counts = setting.counts
+    found = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, solution.leakage)
+    return {
+        "share": describe.share_kept(solution),
+        "columns": len(setting.public),
+        "others": [each.to_dict() for each in found],
     }
 
 
@@ -307,7 +342,9 @@ TASKS: dict[str, Callable[..., Any]] = {
     "inspect": inspect,
     "roles": roles,
     "trace": trace,
+    "units": units,
     "summary": summary,
     "point": point,
     "export": export,
+    "instead": instead,
 }

@@ -1,10 +1,10 @@
-"""Messages in the words of the page: no options of a command line, no Python, and one unit, bits."""
+"""Messages in the words of the page: no options of a command line, no Python, and one unit."""
 
 from __future__ import annotations
 
 import re
 
-from privfunnel.measures import to_bits
+from privfunnel.measures import nats_per
 
 _READ = "encoding|delimiter|decimal|dates|null|quote|escape|type|sheet|columns"
 #: What a message says for the command line, and what the page says instead.
@@ -22,19 +22,19 @@ _INSTEAD = (
 )
 #: A part of a sentence that names an option, an argument or an extra to install.
 _FOREIGN = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b\w+=\{|\bpip install\b|\bprivfunnel\.\w+|\bPython\b")
-#: An amount in the unit of computation; the page has one unit, bits.
+#: An amount in the unit of computation; the page has one unit.
 _NATS = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?) nats\b")
 _PARTS = re.compile(r"(?<=[:;,])\s+")
 _REMEDY = "change the table or the roles and try again"
 
 
-def for_page(message: str) -> str:
+def for_page(message: str, units: str = "bits") -> str:
     """Return a message without anything that only the command line or Python understands.
 
     What has words of its own for the page gets them; of other messages the parts that name an option go, and where
     that leaves no advice, a general one follows.
     """
-    message = _NATS.sub(lambda found: f"{to_bits(float(found[1])):.3g} bits", message)
+    message = _NATS.sub(lambda found: f"{float(found[1]) / nats_per(units):.3g} {units}", message)
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)
     if not _FOREIGN.search(message):

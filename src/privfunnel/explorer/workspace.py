@@ -119,6 +119,11 @@ class Workspace:
         """Take the session's folder out of a message: a person knows the file by its name."""
         return re.sub(rf"{re.escape(str(self.folder))}/(?:{UPLOAD}[^/]*/)?", "", message)
 
+    @property
+    def units(self) -> str:
+        """The unit of the page's amounts of information, ``"bits"`` or ``"nats"``."""
+        return self.get("units") or "bits"
+
     def setting(self) -> Setting:
         """Return the counted table, or say that there is none yet."""
         found = self.get("setting")

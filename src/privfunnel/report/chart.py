@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from privfunnel.measures import to_bits
+from privfunnel.measures import nats_per
 
 Line = Sequence[tuple[float, float]]
 
@@ -48,6 +48,7 @@ class Picture:
         free_disclosure: The largest disclosure known to leak nothing, or None where it is not known.
         chosen: Disclosure and leakage of the chosen point, or None.
         others: Curves of other methods.
+        units: What the axes are in, ``"bits"`` or ``"nats"``.
     """
 
     disclosure_ceiling: float
@@ -58,11 +59,12 @@ class Picture:
     free_disclosure: float | None = None
     chosen: tuple[float, float] | None = None
     others: Sequence[Series] = field(default_factory=tuple)
+    units: str = "bits"
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Pixel geometry of one drawing and its map from bits."""
+    """Pixel geometry of one drawing and its map from nats; the ends of the axes are in ``units``."""
 
     name: str
     width: int
@@ -73,12 +75,18 @@ class _Frame:
     bottom: int
     x_max: float
     y_max: float
+    units: str
+
+    def told(self, nats: float) -> float:
+        return nats / nats_per(self.units)
 
     def x(self, nats: float) -> float:
-        return self.left + (self.width - self.left - self.right) * to_bits(nats) / self.x_max
+        return self.left + (self.width - self.left - self.right) * self.told(nats) / self.x_max
 
     def y(self, nats: float) -> float:
-        return self.height - self.bottom - (self.height - self.top - self.bottom) * to_bits(nats) / self.y_max
+        return (
+            self.height - self.bottom - (self.height - self.top - self.bottom) * self.told(nats) / self.y_max
+        )
 
     def path(self, line: Line) -> str:
         return "M" + "L".join(f"{self.x(a):.1f} {self.y(b):.1f}" for a, b in line)
@@ -96,11 +104,12 @@ def ticks(top: float, about: int) -> list[float]:
 
 def figure(picture: Picture, *, label: str = "Privacy funnel: leakage against disclosure") -> str:
     """Return the ``<figure>`` with both drawings and the legend."""
-    x_max = to_bits(picture.disclosure_ceiling) or 1.0
-    y_max = to_bits(picture.leakage_ceiling) * 1.06 or 1.0
+    per = nats_per(picture.units)
+    x_max = picture.disclosure_ceiling / per or 1.0
+    y_max = picture.leakage_ceiling / per * 1.06 or 1.0
     frames = (
-        _Frame("wide", 760, 400, 66, 22, 20, 54, x_max, y_max),
-        _Frame("narrow", 360, 300, 50, 14, 18, 50, x_max, y_max),
+        _Frame("wide", 760, 400, 66, 22, 20, 54, x_max, y_max, picture.units),
+        _Frame("narrow", 360, 300, 50, 14, 18, 50, x_max, y_max, picture.units),
     )
     drawings = "".join(_drawing(picture, frame, label) for frame in frames)
     return (
@@ -113,7 +122,8 @@ def _drawing(picture: Picture, f: _Frame, label: str) -> str:
     parts = [
         f'<svg class="chart {f.name}" viewBox="0 0 {f.width} {f.height}" role="group" aria-label="{escape(label)}" '
         f'data-left="{f.left}" data-right="{f.width - f.right}" data-top="{f.top}" '
-        f'data-bottom="{f.height - f.bottom}" data-xmax="{f.x_max:.9g}" data-ymax="{f.y_max:.9g}">',
+        f'data-bottom="{f.height - f.bottom}" data-xmax="{f.x_max:.9g}" data-ymax="{f.y_max:.9g}" '
+        f'data-unit="{f.units}">',
         *_axes(f),
         *_bounds(picture, f),
         *_others(picture, f),
@@ -142,9 +152,8 @@ def _axes(f: _Frame) -> list[str]:
     out.append(f'<line class="base" x1="{f.left}" x2="{end}" y1="{base}" y2="{base}"/>')
     middle = (f.left + end) / 2
     narrow = f.name == "narrow"
-    what = (
-        ("disclosed, bits", "leaked, bits") if narrow else ("disclosure I(X;Y), bits", "leakage I(S;Y), bits")
-    )
+    names = ("disclosed", "leaked") if narrow else ("disclosure I(X;Y)", "leakage I(S;Y)")
+    what = [f"{name}, {f.units}" for name in names]
     out.append(
         f'<text class="title" x="{middle:.1f}" y="{f.height - 8}" text-anchor="middle">{what[0]}</text>'
     )
@@ -173,7 +182,7 @@ def _bounds(picture: Picture, f: _Frame) -> list[str]:
     if free is not None and free > 0.0:
         x, base = f.x(free), f.height - f.bottom
         anchor, offset = ("end", -6) if x > (f.left + f.width) / 2 else ("start", 6)
-        text = "free" if f.name == "narrow" else f"free up to {to_bits(free):.3g} bits"
+        text = "free" if f.name == "narrow" else f"free up to {f.told(free):.3g} {f.units}"
         out.append(
             f'<g class="free"><line x1="{f.left}" x2="{x:.1f}" y1="{base}" y2="{base}"/>'
             f'<line class="post" x1="{x:.1f}" x2="{x:.1f}" y1="{base}" y2="{base - 26}"/>'
@@ -198,8 +207,8 @@ def _curve(picture: Picture, f: _Frame) -> list[str]:
         line.insert(0, (0.0, 0.0))
     out = [f'<path class="curve" d="{f.path(line)}"/>', '<g class="points">']
     for i, mark in enumerate(picture.marks):
-        r, v, b = to_bits(mark.disclosure), to_bits(mark.leakage), to_bits(mark.lower_bound)
-        said = f"disclosure {r:.3f} bits, leakage {v:.4f} bits, proved at least {b:.4f}"
+        r, v, b = map(f.told, (mark.disclosure, mark.leakage, mark.lower_bound))
+        said = f"disclosure {r:.3f} {f.units}, leakage {v:.4f} {f.units}, proved at least {b:.4f}"
         out.append(
             f'<circle class="point" r="{4 if f.name == "wide" else 3.2}" cx="{f.x(mark.disclosure):.1f}" '
             f'cy="{f.y(mark.leakage):.1f}" tabindex="{0 if i == 0 else -1}" role="button" aria-label="{said}" '

@@ -18,7 +18,7 @@ from privfunnel.publication import STEPS, Policy
 
 #: The step of shares where the number of rows is not known.
 UNKNOWN = 0.01
-#: Exact informations below this, in bits, are told as less than it.
+#: Exact informations below this, in their unit, are told as less than it.
 LEAST = 1e-4
 ZERO = 1e-9  # what rounding leaves of nothing
 
@@ -79,6 +79,10 @@ class Rounding:
             return f"less than {self.bits_told(nats, 'up'):.3g} bits"
         return f"{near:.3g} bits"
 
+    def amount(self, nats: float) -> str:
+        """An amount of information in the unit of what is published."""
+        return self.bits(nats)
+
     def factor(self, value: float) -> str:
         """A largest ratio of probabilities, rounded up to two digits: a bound stays one."""
         if math.isinf(value) or value <= 0.0:
@@ -105,16 +109,23 @@ def _whole(value: float, to: Towards) -> int:
 
 @dataclass(frozen=True)
 class Exact:
-    """Numbers as the steward's own page shows them, in the words of :class:`Rounding`."""
+    """Numbers as the steward's own page shows them, in the words of :class:`Rounding`.
+
+    Attributes:
+        units: What amounts of information are told in, ``"bits"`` or ``"nats"``.
+    """
+
+    units: str = "bits"
 
     def percent(self, value: float) -> str:
         """A share: ``64.9 %``."""
         return "less than 0.1 %" if ZERO < value < 5e-4 else f"{100 * value:.1f} %"
 
-    def bits(self, nats: float) -> str:
+    def amount(self, nats: float) -> str:
         """An amount of information: ``0.0123 bits``, or less than the smallest number shown."""
-        value = to_bits(nats)
-        return f"less than {LEAST} bits" if ZERO < value < 0.5 * LEAST else f"{value:.4f} bits"
+        value = nats / nats_per(self.units)
+        told = f"less than {LEAST}" if ZERO < value < 0.5 * LEAST else f"{value:.4f}"
+        return f"{told} {self.units}"
 
     def factor(self, value: float) -> str:
         """A ratio of probabilities."""

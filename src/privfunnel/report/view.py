@@ -1,6 +1,7 @@
 """Curves and solutions turned into what a page shows: pictures, figures and sentences.
 
-Nats come in; the page turns them into bits where a person reads. Used by the report and by the explorer.
+Nats come in; where a person reads, there are bits, or nats where the person has chosen them. Used by the report and by
+the explorer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from privfunnel.curve import Curve
 from privfunnel.guessing import Guess
-from privfunnel.measures import Array, to_bits
+from privfunnel.measures import Array, nats_per
 from privfunnel.mechanism import symbol_names
 from privfunnel.report import heat
 from privfunnel.report.axes import Axis
@@ -34,6 +35,7 @@ def picture(
     free_disclosure: float | None = None,
     chosen: Solution | None = None,
     others: Sequence[Series] = (),
+    units: str = "bits",
 ) -> Picture:
     """Collect what the chart draws of a curve."""
     problem = curve.problem
@@ -48,6 +50,7 @@ def picture(
         free_disclosure=free_disclosure,
         chosen=None if chosen is None else (chosen.disclosure, chosen.leakage),
         others=others,
+        units=units,
     )
 
 
@@ -78,27 +81,27 @@ def proof_text(solution: Solution) -> str:
     )
 
 
-def curve_note(curve: Curve) -> str:
+def curve_note(curve: Curve, units: str = "bits") -> str:
     """Say in a sentence how good the curve is."""
     proved = sum(s.status is Status.OPTIMAL for s in curve.solutions)
     worst = max((s.gap for s in curve.solutions), default=0.0)
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
     return (
         f"{whole}{proved} of {len(curve.solutions)} points proved optimal; "
-        f"no point is more than {to_bits(worst):.2g} bits above what is proved possible. "
+        f"no point is more than {worst / nats_per(units):.2g} {units} above what is proved possible. "
         f"Solver {curve.solver}, seed {curve.seed}."
     )
 
 
-def curve_summary(curve: Curve, public: Axis) -> dict[str, Any]:
+def curve_summary(curve: Curve, public: Axis, units: str = "bits") -> dict[str, Any]:
     """Return the finished curve for the explorer's page."""
     problem = curve.problem
     free = problem.free_disclosure
-    drawn = picture(curve, free_disclosure=free)
+    drawn = picture(curve, free_disclosure=free, units=units)
     groups = public.levels(0) if len(public.names) > 1 and len(public) > 24 else ()
     return {
         "figure": figure(drawn),
-        "note": curve_note(curve),
+        "note": curve_note(curve, units),
         "disclosure_ceiling": problem.disclosure_ceiling,
         "leakage_ceiling": problem.leakage_ceiling,
         "free_disclosure": free,
@@ -111,10 +114,17 @@ def curve_summary(curve: Curve, public: Axis) -> dict[str, Any]:
 
 
 def point(
-    solution: Solution, private: Axis, public: Axis, *, width: int = 520, group: str = ""
+    solution: Solution,
+    private: Axis,
+    public: Axis,
+    *,
+    width: int = 520,
+    group: str = "",
+    units: str = "bits",
 ) -> dict[str, Any]:
     """Return everything the page says about one solution; without heat maps where ``width`` is 0."""
     problem = solution.problem
+    numbers = Exact(units)
     meaning = explain(problem, solution.channel, private, public)
     kept = share(solution.disclosure, problem.disclosure_ceiling, 1.0)
     leaked = share(solution.leakage, problem.leakage_ceiling, 0.0)
@@ -128,10 +138,10 @@ def point(
         "gap": solution.gap,
         "status": solution.status.value,
         "advice": status_text(solution.status),
-        "words": f"{in_words(kept, leaked, meaning)} {column_words(kept, meaning)}".strip(),
+        "words": f"{in_words(kept, leaked, meaning, numbers)} {column_words(kept, meaning)}".strip(),
         "guesses": [vars(g) for g in meaning.guesses],
         "kept": [{**vars(k), "share": k.share} for k in meaning.kept],
-        "worst": worst_case(meaning, private),
+        "worst": worst_case(meaning, private, numbers),
         "heat": heat_maps(solution, public, width=width, group=group) if width else "",
     }
 
@@ -155,7 +165,7 @@ def in_words(kept: float, leaked: float, meaning: Meaning, numbers: Numbers = EX
         first += " and tells nothing about the private ones."
     else:
         first += (
-            f" and leaks {numbers.bits(meaning.leakage)} about the private ones, "
+            f" and leaks {numbers.amount(meaning.leakage)} about the private ones, "
             f"{numbers.percent(leaked)} of what the original data leaks."
         )
     largest = max(meaning.guesses, key=lambda g: g.after - g.before)
@@ -223,12 +233,12 @@ def worst_case(
     return [
         {
             "name": "Average leakage I(S;Y)",
-            "value": numbers.bits(meaning.leakage),
+            "value": numbers.amount(meaning.leakage),
             "words": "what the curve shows: the mean over all released symbols",
         },
         {
             "name": "Maximal leakage",
-            "value": numbers.bits(meaning.maximal_leakage),
+            "value": numbers.amount(meaning.maximal_leakage),
             "words": (
                 "no question about the private values becomes easier to guess"
                 if factor < 1.0 + ZERO

@@ -1,5 +1,5 @@
 // The explorer: one page, six steps. Each step is a module; this file only connects them.
-import { $, api, complain } from "./dom.js";
+import { $, api, complain, setUnit } from "./dom.js";
 import * as table from "./table.js";
 import * as curve from "./curve.js";
 import * as point from "./point.js";
@@ -17,6 +17,18 @@ function watchSteps() {
   document.querySelectorAll("section.card").forEach((section) => seen.observe(section));
 }
 
+async function changeUnit() {
+  try {
+    const { warnings } = await api.post("units", { units: $("units").value });
+    table.warn(warnings);
+    setUnit($("units").value);
+    document.querySelectorAll(".unit").forEach((name) => { name.textContent = $("units").value; });
+    await curve.redraw();
+  } catch (error) {
+    complain(error);
+  }
+}
+
 async function main() {
   watchSteps();
   table.listen(); // before anything is asked of the server: a file that is chosen at once waits, and is not lost
@@ -31,6 +43,7 @@ async function main() {
     table.setUp(hello, {
       onReset: () => { curve.reset(); point.reset(); },
     });
+    $("units").addEventListener("change", changeUnit);
     $("table").dataset.ready = "";
   } catch (error) {
     complain(error);

@@ -1,5 +1,5 @@
 // Step 3: trace the curve in the background and draw what arrives.
-import { $, api, bits, complain, keepingFocus, lock, say, unlock } from "./dom.js";
+import { $, amount, api, complain, keepingFocus, lock, say, unlock } from "./dom.js";
 
 let source = null;
 let chart = null;
@@ -72,14 +72,14 @@ export async function start(task, options = {}) {
 function handle(event) {
   if (event.kind === "progress") {
     const text = [event.message];
-    if (event.value !== null && event.bound !== null) text.push(`gap ${bits(Math.max(event.value - event.bound, 0), 6)} bits`);
+    if (event.value !== null && event.bound !== null) text.push(`gap ${amount(Math.max(event.value - event.bound, 0), 6)}`);
     $("progress-text").textContent = text.filter(Boolean).join(" · ");
     if (event.total) $("progress").value = event.done / event.total;
   } else if (event.kind === "point") {
     draw(event.figure);
     if (event.total) $("progress").value = event.done / event.total;
     $("progress-text").textContent =
-      `${event.done} of ${event.total} points · last: ${bits(event.leakage, 4)} bits leaked, gap ${bits(event.gap, 6)}`;
+      `${event.done} of ${event.total} points · last: ${amount(event.leakage, 4)} leaked, gap ${amount(event.gap, 6)}`;
   } else {
     finish(event);
   }
@@ -89,6 +89,15 @@ export function draw(figure) {
   // Drawn by the server with every text escaped.
   keepingFocus($("chart"), () => { $("chart").innerHTML = figure; });
   chart = window.privfunnel.funnel($("chart").querySelector("figure"), { onPick });
+}
+
+// The same curve in another unit.
+export async function redraw() {
+  if (!chart || source) return;
+  const curve = await api.get("curve");
+  draw(curve.figure);
+  $("curve-note").textContent = curve.note;
+  onCurve(curve);
 }
 
 async function finish(event) {

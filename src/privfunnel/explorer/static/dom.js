@@ -42,7 +42,14 @@ export function keepingFocus(container, redraw) {
 }
 
 export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
-export const bits = (nats, digits = 3) => window.privfunnel.number(nats / window.privfunnel.BIT, digits);
+
+// The page has one unit; the server computes in nats.
+let unit = "bits";
+export const setUnit = (name) => { unit = name; };
+export const unitName = () => unit;
+export const natsPerUnit = () => window.privfunnel.NATS[unit];
+export const number = (nats, digits = 3) => window.privfunnel.number(nats / natsPerUnit(), digits);
+export const amount = (nats, digits = 3) => `${number(nats, digits)} ${unit}`;
 
 export function unlock(id) {
   $(id).removeAttribute("data-locked");

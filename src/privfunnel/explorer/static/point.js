@@ -1,5 +1,5 @@
 // Steps 4 to 6: choose a point, see what it means, download it.
-import { $, api, bits, complain, el, keepingFocus, latest, percent, say, svg, unlock } from "./dom.js";
+import { $, amount, api, complain, el, keepingFocus, latest, natsPerUnit, number, percent, say, svg, unitName, unlock } from "./dom.js";
 import * as curve from "./curve.js";
 
 let ceiling = { disclosure: 1, leakage: 1, free: null };
@@ -14,9 +14,9 @@ export function setUp() {
     if (!refuse("keep", fits, `${$("keep").value || "That"} is not a share: keep from 0 to 100 %`)) choose(share * ceiling.disclosure);
   });
   $("budget").addEventListener("change", () => {
-    const leakage = Number($("budget").value) * window.privfunnel.BIT;
+    const leakage = Number($("budget").value) * natsPerUnit();
     const fits = $("budget").value !== "" && leakage >= 0;
-    if (!refuse("budget", fits, `${$("budget").value || "That"} is not a leakage: allow 0 bits or more`)) ask({ leakage: String(leakage) });
+    if (!refuse("budget", fits, `${$("budget").value || "That"} is not a leakage: allow 0 ${unitName()} or more`)) ask({ leakage: String(leakage) });
   });
   $("sharpen").addEventListener("click", () => curve.start("refine", { at: chosen }));
   for (const id of ["keep", "budget"]) {
@@ -70,7 +70,7 @@ function samples(found) {
 export function begin(summary) {
   ceiling = { disclosure: summary.disclosure_ceiling, leakage: summary.leakage_ceiling, free: summary.free_disclosure };
   $("go-free").hidden = !(ceiling.free > 0);
-  $("budget").max = ceiling.leakage / window.privfunnel.BIT;
+  $("budget").max = ceiling.leakage / natsPerUnit();
   const groups = summary.groups;
   $("group-row").hidden = groups.length < 2;
   $("group").replaceChildren(new Option("all combinations", ""), ...groups.map((g) => new Option(`${summary.group_name}: ${g}`, g)));
@@ -117,17 +117,18 @@ function show(found) {
   follow(chosen);
   const chart = curve.current();
   if (chart) chart.mark(found.disclosure, found.leakage);
-  if (!("typing" in $("budget").dataset)) $("budget").value = (found.leakage / window.privfunnel.BIT).toFixed(4);
+  if (!("typing" in $("budget").dataset)) $("budget").value = (found.leakage / natsPerUnit()).toFixed(4);
   $("figures").replaceChildren(...[
-    ["Disclosed", `${bits(found.disclosure)} bits`, `${percent(found.disclosure_share)} of H(X)`],
-    ["Leaked", `${bits(found.leakage, 4)} bits`, `${percent(found.leakage_share)} of I(S;X)`],
-    ["No release leaks less than", `${bits(found.lower_bound, 4)} bits`, found.bound_source],
-    ["Gap", `${bits(found.gap, 6)} bits`, found.advice],
+    ["Disclosed", amount(found.disclosure), `${percent(found.disclosure_share)} of H(X)`],
+    ["Leaked", amount(found.leakage, 4), `${percent(found.leakage_share)} of I(S;X)`],
+    ["No release leaks less than", amount(found.lower_bound, 4), found.bound_source],
+    ["Gap", amount(found.gap, 6), found.advice],
   ].flatMap(([name, value, more]) => [el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)))]));
   $("sharpen").hidden = found.status === "optimal";
   unlock("meaning");
   unlock("export");
   $("in-words").textContent = found.words;
+  $("people").replaceChildren(...found.people.map((sentence) => el("li", {}, sentence)));
   guesses(found.guesses);
   kept(found.kept);
   $("worst").replaceChildren(head(["", "value", "in words"]), el("tbody", {}, ...found.worst.map((row) =>
@@ -142,8 +143,36 @@ function show(found) {
   showClasses();
   samples(found);
   exports(found);
+  otherwise(found.disclosure);
   say(found.words);
 }
+
+// What one would do without the funnel takes longer to find than the point: it follows when it is there.
+let compared = null;
+const otherwise = (disclosure) => {
+  if (compared !== disclosure) $("instead").classList.add("busy");
+  compare(disclosure);
+};
+
+function done(changes, columns) {
+  const dropped = Object.keys(changes).filter((name) => changes[name] === "dropped");
+  const coarser = Object.entries(changes).filter(([, what]) => what !== "dropped").map(([name, what]) => `${name}: ${what}`);
+  if (dropped.length === columns) return "nothing is left";
+  return [...coarser, dropped.length ? `without ${dropped.join(", ")}` : ""].filter(Boolean).join("; ") || "everything as it is";
+}
+
+const compare = latest(500, async (current, disclosure) => {
+  const found = await api.get("instead", { disclosure: String(disclosure) }).catch(() => ({}));
+  if (!current() || !found.others) return;
+  compared = disclosure;
+  $("instead").classList.remove("busy");
+  const rows = [["this release", found.share, "every public column, values drawn"], ...found.others.map((other) =>
+    [other.method, other.share, done(other.done, found.columns),
+      other.exact ? "" : ` (the best of ${other.tried.toLocaleString("en")} that were tried)`])];
+  $("instead").replaceChildren(head(["", "kept", "", "how"]), el("tbody", {}, ...rows.map(([name, share, how, tried = ""], i) =>
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "num" }, el("b", {}, percent(share))),
+      el("td", { class: "wide" }, bar([[i ? "other" : "fill", 0, share]])), el("td", {}, how + tried)))));
+});
 
 const head = (names) => el("thead", {}, el("tr", {}, ...names.map((name, i) =>
   el("th", { scope: "col", class: i && i < names.length - 1 ? "num" : "" }, name))));
@@ -163,14 +192,14 @@ function guesses(rows) {
 }
 
 function kept(rows) {
-  $("kept").replaceChildren(head(["", "kept", "of bits", ""]), el("tbody", {}, ...rows.map((row) =>
+  $("kept").replaceChildren(head(["", "kept", `of ${unitName()}`, ""]), el("tbody", {}, ...rows.map((row) =>
     el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, el("b", {}, percent(row.share))),
-      el("td", { class: "num" }, bits(row.entropy)), el("td", { class: "wide" }, bar([["fill", 0, row.share]]))))));
+      el("td", { class: "num" }, number(row.entropy)), el("td", { class: "wide" }, bar([["fill", 0, row.share]]))))));
 }
 
 function exports(found) {
   const query = new URLSearchParams({ disclosure: String(found.disclosure) });
-  $("export-point").textContent = `${percent(found.disclosure_share)} kept, ${bits(found.leakage, 4)} bits leaked`;
+  $("export-point").textContent = `${percent(found.disclosure_share)} kept, ${amount(found.leakage, 4)} leaked`;
   keepingFocus($("downloads"), () => document.querySelectorAll("#downloads ul").forEach((list) =>
     list.replaceChildren(...found.downloads.filter((file) => file.group === list.dataset.group).map((file) =>
       el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name },

@@ -170,6 +170,11 @@ function check() {
   count(roles);
 }
 
+// What the roles were warned of; again when the unit changes.
+export function warn(warnings) {
+  if ($("warnings")) $("warnings").replaceChildren(...warnings.map((warning) => el("span", { class: "warn" }, warning)));
+}
+
 const count = latest(200, async (current, roles) => {
   const since = performance.now();
   const wait = el("span", {}, "Counting…");
@@ -188,6 +193,7 @@ const count = latest(200, async (current, roles) => {
   columns.forEach((column, i) => { if (column.histogram) bins.drawEdges(column, i, problem.edges[column.name]); });
   $("size").replaceChildren(
     el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.n.toLocaleString("en")} rows${problem.persons ? ` about ${problem.persons.toLocaleString("en")} persons` : ""}. `,
-    problem.estimate, ...problem.warnings.map((warning) => el("span", { class: "warn" }, warning)));
+    problem.estimate, el("span", { id: "warnings" }));
+  warn(problem.warnings);
   unlock("curve");
 });

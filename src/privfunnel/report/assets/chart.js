@@ -2,7 +2,7 @@
 // without this script they are complete, only still. Shared by the report (inlined) and the explorer.
 (function () {
   "use strict";
-  const BIT = Math.LN2;
+  const NATS = { bits: Math.LN2, nats: 1 }; // in one unit
 
   function number(value, digits) {
     if (!isFinite(value)) return "∞";
@@ -36,12 +36,13 @@
 
   function scales(svg) {
     const d = svg.dataset;
+    const nat = NATS[d.unit];
     const [left, right, top, bottom, xmax, ymax] =
       [d.left, d.right, d.top, d.bottom, d.xmax, d.ymax].map(Number);
     return {
-      x: (nats) => left + ((right - left) * nats) / BIT / xmax,
-      y: (nats) => bottom - ((bottom - top) * nats) / BIT / ymax,
-      disclosure: (px) => Math.min(Math.max((px - left) / (right - left), 0), 1) * xmax * BIT,
+      x: (nats) => left + ((right - left) * nats) / nat / xmax,
+      y: (nats) => bottom - ((bottom - top) * nats) / nat / ymax,
+      disclosure: (px) => Math.min(Math.max((px - left) / (right - left), 0), 1) * xmax * nat,
     };
   }
 
@@ -52,12 +53,14 @@
     function show(svg, circle) {
       const point = pointOf(circle);
       const gap = point.leakage - point.bound;
+      const unit = svg.dataset.unit;
+      const told = (nats, digits) => `${number(nats / NATS[unit], digits)} ${unit}`;
       tip.replaceChildren();
       for (const line of [
-        `disclosed ${number(point.disclosure / BIT, 3)} bits`,
-        `leaked ${number(point.leakage / BIT, 4)} bits`,
-        `proved at least ${number(point.bound / BIT, 4)} bits`,
-        `gap ${number(gap / BIT, 6)} bits${point.status ? " · " + point.status : ""}`,
+        `disclosed ${told(point.disclosure, 3)}`,
+        `leaked ${told(point.leakage, 4)}`,
+        `proved at least ${told(point.bound, 4)}`,
+        `gap ${told(gap, 6)}${point.status ? " · " + point.status : ""}`,
       ]) {
         tip.appendChild(Object.assign(document.createElement("div"), { textContent: line }));
       }
@@ -169,7 +172,7 @@
   }
 
   window.privfunnel = {
-    BIT, number, interpolate, funnel,
+    NATS, number, interpolate, funnel,
     heatmaps: (root) => root.querySelectorAll("figure.heatmap").forEach(heatmap),
   };
 })();
