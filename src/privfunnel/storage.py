@@ -166,7 +166,13 @@ def output_folder(path: AnyPath, owned: tuple[str, ...] = ()) -> Iterator[Path]:
     if not os.fspath(path):
         raise InvalidInputError("the output folder's name is empty: give a folder, '.' for this one")
     target = Path(path)
-    host = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
+    try:
+        host = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a zero
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(
+            f"{str(path)[:40]!r} cannot be written ({reason}): choose another name"
+        ) from error
     temporary = host / f".{target.name}.{secrets.token_hex(8)}.partial"
     # Announced before it is made: a signal turned into an exception may strike at any instruction, also after the
     # folder appeared and before the caller's `with` took hold. Then the generator's or the program's end removes it.

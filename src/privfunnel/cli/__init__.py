@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import click
 
 from privfunnel._version import __version__
+from privfunnel.cli._screen import say
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 from privfunnel.signals import raise_requested, terminate_as_exception
 
@@ -61,7 +62,8 @@ class _Commands(click.Group):
         except click.ClickException as error:
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "privfunnel"
-            click.echo(f"error: {' '.join(error.format_message().split())} See: {command} --help", err=True)
+            message = f"error: {' '.join(error.format_message().split())} See: {command} --help"
+            say(message, err=True, one_line=True)
             sys.exit(error.exit_code)
         except click.Abort:
             sys.exit(128 + signal.SIGINT)
@@ -74,10 +76,10 @@ class _Commands(click.Group):
             try:
                 return _unveiled(super().invoke, ctx)
             except PrivFunnelError as error:
-                click.echo(f"error: {error}", err=True)
+                say(f"error: {error}", err=True, one_line=True)
                 ctx.exit(2)
             except KeyboardInterrupt:
-                click.echo("interrupted: nothing was finished, nothing is written", err=True)
+                say("interrupted: nothing was finished, nothing is written", err=True)
                 ctx.exit(128 + signal.SIGINT)
 
 
@@ -88,8 +90,13 @@ def _unveiled(run: Callable[[click.Context], Any], ctx: click.Context) -> Any:
     """
     try:
         return run(ctx)
-    except Exception:
+    except Exception as error:
         raise_requested()
+        cause = error.__cause__
+        while cause is not None:
+            if isinstance(cause, (KeyboardInterrupt, SystemExit)):
+                raise cause from None
+            cause = cause.__cause__
         raise
 
 
@@ -103,9 +110,9 @@ def _show_warning(
 ) -> None:
     """One line on stderr for what privfunnel has to say; Python's own form for everything else."""
     if issubclass(category, PrivFunnelWarning):
-        click.echo(f"warning: {message}", err=True)
+        say(f"warning: {message}", err=True, one_line=True)
     else:
-        click.echo(warnings.formatwarning(str(message), category, filename, lineno, line), err=True, nl=False)
+        say(warnings.formatwarning(str(message), category, filename, lineno, line).rstrip("\n"), err=True)
 
 
 @click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

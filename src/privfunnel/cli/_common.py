@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import csv
 import math
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from privfunnel.cli._screen import console, say
 from privfunnel.cli._source import NamedProblem, load_source, open_source, read_options
 from privfunnel.errors import InfeasibleError, InvalidInputError, MissingExtraError, need
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rich.console import Console
 
     from privfunnel.problem import Problem
     from privfunnel.solvers.base import Listener, Progress
@@ -39,6 +37,7 @@ __all__ = [
     "progress_on_terminal",
     "read_options",
     "record_options",
+    "say",
     "say_view",
     "solver_options",
     "source_options",
@@ -291,18 +290,6 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
     return nats
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A rich console; wide enough for a table where the output is not a terminal."""
-    from rich.console import Console
-
-    stream = sys.stderr if stderr else sys.stdout
-    # Never narrower than the widest table: a number that wraps can be read, one that is cut cannot.
-    wide = 120 if not stream.isatty() else max(shutil.get_terminal_size().columns, 120)
-    width = None if stderr else wide  # what is redrawn on stderr has to fit the terminal
-    # No markup: labels and file names with square brackets are shown as they are.
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
-
-
 @contextmanager
 def output(out: Path | None, owned: tuple[str, ...]) -> Iterator[Path | None]:
     """The folder that a command fills for ``--out``, see :func:`privfunnel.storage.output_folder`; None without.
@@ -325,7 +312,7 @@ def can_draw() -> bool:
     try:
         need("matplotlib", extra="plots")
     except MissingExtraError as error:
-        click.echo(f"no pictures are written: {error}", err=True)
+        say(f"no pictures are written: {error}", err=True)
         return False
     return True
 
@@ -340,11 +327,9 @@ def tell_files(out: Path | None, owned: tuple[str, ...]) -> None:
         return
     written = [name for name in owned if (out / name).exists()]
     confidential = [name for name in written if name not in PUBLISHABLE]
-    click.echo(f"Files are in {out}: {', '.join(written)}")
+    say(f"Files are in {out}: {', '.join(written)}")
     if confidential:
-        click.echo(
-            f"Confidential, they hold the exact table (only you may read them): {', '.join(confidential)}"
-        )
+        say(f"Confidential, they hold the exact table (only you may read them): {', '.join(confidential)}")
 
 
 @contextmanager

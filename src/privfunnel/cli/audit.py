@@ -20,6 +20,8 @@ from privfunnel.cli._common import (
     solver_options,
     text_file_options,
 )
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,11 +41,11 @@ BITS = Units("bits")
 
 @click.command("audit", short_help="Check a release or a mechanism: leakage, attackers, worst case, promise.")
 @click.argument("tables", nargs=-1, metavar="[ORIGINAL [RELEASED]]")
-@click.option("--mechanism", "path", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--mechanism", "path", type=PathName(), metavar="FILE",
               help="The mechanism.json; brings columns and bins, and has its promise checked.")  # fmt: skip
 @record_options
 @click.option("--on", metavar="COLUMN", help="Match rows by this key instead of by their order.")
-@click.option("--order", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--order", type=PathName(), metavar="FILE",
               help="The order file of RELEASED; found beside the mechanism or RELEASED by default.")  # fmt: skip
 @click.option("--person", metavar="COLUMN",
               help="Column that says who a row is about, if people have several: their rows are resampled, permuted "
@@ -66,7 +68,7 @@ BITS = Units("bits")
 @solver_options
 @text_file_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a report.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--out", type=PathName(), metavar="FILE",
               help="Also write it here: report.html, for a review board, or .json with the exact numbers, "
                    "confidential.")  # fmt: skip
 def command(
@@ -182,7 +184,7 @@ def _tell(document: dict[str, Any], show: Callable[[], None], *, as_json: bool, 
     if out is not None:
         write_json(out, document, mode=PRIVATE)
     if as_json:
-        click.echo(json.dumps(document, indent=1))
+        say(json.dumps(document, indent=1))
     else:
         show()
     if not document["passed"]:

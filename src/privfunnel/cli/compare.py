@@ -21,6 +21,8 @@ from privfunnel.cli._common import (
     units_option,
 )
 from privfunnel.cli._limits import memory_limited
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
 
 if TYPE_CHECKING:
     from privfunnel.comparison import Comparison
@@ -45,7 +47,7 @@ OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg"
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes all randomness.")
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a table.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--out", type=PathName(), metavar="DIR",
               help="Folder for comparison.png, which may be published, and comparison.csv, .json (both in nats) and "
                    ".svg, which are confidential.")  # fmt: skip
 def command(
@@ -98,7 +100,7 @@ def command(
             plot.save(figure, folder / "comparison.png", folder / "comparison.svg")
             (folder / "comparison.svg").chmod(PRIVATE)  # its lines are drawn with six digits
     if as_json:
-        click.echo(json.dumps(result.to_dict(), indent=1))
+        say(json.dumps(result.to_dict(), indent=1))
         return
     show(result, units=units, title=source)
     tell_files(out, OWNED)

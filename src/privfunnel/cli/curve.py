@@ -30,6 +30,8 @@ from privfunnel.cli._common import (
     view_option,
 )
 from privfunnel.cli._limits import limit_options, limited, memory_limited
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ OWNED = (
 @limit_options
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--out", type=PathName(), metavar="DIR",
               help="Folder for report.html and curve.png, which may be published, and for curve.csv, .json (in nats), "
                    ".svg, problem.json and the proofs, which are confidential.")  # fmt: skip
 @click.option("--describe", "--choose", cls=Renamed, metavar="R",
@@ -147,17 +149,17 @@ def command(
                 write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
     if as_json:
         beyond = {} if found is None else {"population": found.to_dict()}
-        click.echo(json.dumps(curve.to_dict() | beyond, indent=1))
+        say(json.dumps(curve.to_dict() | beyond, indent=1))
     else:
         # These know the free disclosure anyway; for others it might cost more than their own work.
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         if found is not None:
             show_population(found, units)
         elif said := say_view(view, problem):
-            click.echo(said)
+            say(said)
         tell_files(out, OWNED)
     if not curve.complete:
-        click.echo("interrupted: this is the part of the curve that was found", err=True)
+        say("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
 
 

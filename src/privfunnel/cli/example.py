@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 
 @click.command("example", short_help="Write the table of patients that the README and the tutorials use.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PathName())
 @click.option(
     "--joint", is_flag=True, help="Write counts instead of rows: sex and death by smoking and diabetes."
 )
@@ -35,4 +37,4 @@ def command(file: Path, joint: bool, force: bool) -> None:
         if joint
         else f"{patients.ROWS} invented patients: {', '.join(patients.COLUMNS)}"
     )
-    click.echo(f"Written: {file}, {what}.")
+    say(f"Written: {file}, {what}.")

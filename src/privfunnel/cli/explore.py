@@ -9,6 +9,7 @@ import sys
 import click
 
 from privfunnel.cli._limits import parse_size
+from privfunnel.cli._screen import say
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -72,15 +73,15 @@ def command(
 
     limits = Limits(memory=parse_size(memory_limit, "--memory-limit"), trace=time_limit)
     if host not in _LOOPBACK:
-        click.echo(
+        say(
             f"warning: on {host} the page can be reached from other machines, unencrypted; anyone with the address "
             "can read what is loaded",
             err=True,
         )
 
     def announce(address: str) -> None:
-        click.echo(f"privfunnel explorer: {address}")
-        click.echo("Stop it with Ctrl-C; what was uploaded is removed then.")
+        say(f"privfunnel explorer: {address}")
+        say("Stop it with Ctrl-C; what was uploaded is removed then.")
 
     with contextlib.suppress(KeyboardInterrupt):
         serve(

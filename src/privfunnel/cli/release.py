@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import console, read_options, text_file_options
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
 from privfunnel.release.options import (
     BINNED,
     DEFAULT_FORM,
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
     "release", short_help="Write the sanitised table: rows through a mechanism into CSV or Parquet."
 )
 @click.argument("data")
-@click.option("--mechanism", "path", required=True, type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--mechanism", "path", required=True, type=PathName(), metavar="FILE",
               help="The mechanism.json that `privfunnel solve --out` wrote; confidential, keep it.")  # fmt: skip
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
+@click.option("-o", "--out", required=True, type=PathName(), metavar="FILE",
               help="The file to write, .csv or .parquet.")  # fmt: skip
 @click.option("--as", "form", type=click.Choice(FORMS), default=DEFAULT_FORM, show_default=True,
               help="The public columns drawn from p(x|y), or one column with the released symbol.")  # fmt: skip
@@ -53,14 +55,14 @@ if TYPE_CHECKING:
                    "design's own by default, '' for none.")  # fmt: skip
 @click.option("--unseen", type=click.Choice(UNSEEN_RULES), default="error", show_default=True,
               help="What to do with rows whose values were not seen at design time.")  # fmt: skip
-@click.option("--order", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--order", type=PathName(), metavar="FILE",
               help="Where it goes which row each line is of; confidential, for the audit; beside the mechanism by "
                    "default.")  # fmt: skip
 @click.option("--keep-order", is_flag=True,
               help="Do not shuffle the rows; refused where the private columns depend on a row's place.")  # fmt: skip
 @click.option("--raw-text", is_flag=True,
               help="CSV: leave texts that a spreadsheet would compute (=…, +…, -…, @…) as they are.")  # fmt: skip
-@click.option("--codebook", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--codebook", type=PathName(), metavar="FILE",
               help="Where p(y), p(x|y), p(s|y) go, rounded for publication, .json or .csv; beside the output by "
                    "default.")  # fmt: skip
 @click.option(
@@ -138,7 +140,7 @@ def command(
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps(to_json(summary), indent=1))
+        say(json.dumps(to_json(summary), indent=1))
         return
     show(summary, mechanism, form)
     if summary.fidelity is not None:
@@ -177,24 +179,24 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     from privfunnel.measures import mutual_information, to_bits
 
     rate = f"{summary.rows / summary.seconds:,.0f} rows/s" if summary.seconds > 0 else ""
-    click.echo(
+    say(
         f"Written: {summary.out} ({summary.written:,} of {summary.rows:,} rows, {rate}), codebook {summary.codebook}"
     )
     if summary.order is not None:
-        click.echo(f"Confidential: {summary.order}, which line is of which row; keep it for the audit.")
+        say(f"Confidential: {summary.order}, which line is of which row; keep it for the audit.")
     if summary.persons is not None:
-        click.echo(f"Persons: {summary.persons.words}")
+        say(f"Persons: {summary.persons.words}")
     for cause, rows in summary.unseen.items():
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
-        click.echo(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")
-    click.echo(
+        say(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")
+    say(
         f"Promise: disclosure {to_bits(mechanism.disclosure):.4f} bits of X, leakage "
         f"{to_bits(mechanism.leakage):.4f} bits about {', '.join(mechanism.private_names)}; see privfunnel audit."
     )
     if form == "records":
         # X → Y → X': the second draw keeps less of X than Y does, and leaks no more.
         kept = to_bits(float(mutual_information(mechanism.p_x_given_y @ mechanism.p_xy.T)))
-        click.echo(
+        say(
             f"Records drawn anew from the symbols keep {kept:.4f} of these bits; release symbols and their codebook to "
             "keep all of them."
         )

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import click
 
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
+
 
 @click.command("reproduce", short_help="The paper's figures, with the numbers behind them.")
 @click.option("--quick", is_flag=True, help="About a minute, with reduced settings, instead of the full run.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("out/reproduction"), show_default=True,
+@click.option("--out", type=PathName(), default=Path("out/reproduction"), show_default=True,
               metavar="DIR", help="Folder for the figures, points.csv and reproduction.md.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Fixes all randomness.")
 @click.option("--fresh", is_flag=True, help="Compute panels again that an earlier run has finished.")
@@ -28,11 +31,11 @@ def command(quick: bool, out: Path, seed: int, fresh: bool) -> None:
     check_seed(seed)
     need("matplotlib", extra="plots")  # told before the work, not after it
     try:
-        reproduce.run(out, quick=quick, seed=seed, fresh=fresh, tell=click.echo)
+        reproduce.run(out, quick=quick, seed=seed, fresh=fresh, tell=say)
     except KeyboardInterrupt:
-        click.echo(
+        say(
             f"interrupted: finished panels are kept in {out / 'panels'}; run the same again to go on",
             err=True,
         )
         click.get_current_context().exit(130)
-    click.echo(f"The page is {out / 'reproduction.md'}")
+    say(f"The page is {out / 'reproduction.md'}")

@@ -25,6 +25,8 @@ from privfunnel.cli._common import (
     view_option,
 )
 from privfunnel.cli._limits import limit_options, limited, memory_limited
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, channel included, instead of a summary.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PathName(),
     metavar="DIR",
     help="Folder for solution.json (in nats), its certificate and, for a table of records, mechanism.json; all of "
     "them confidential.",
@@ -156,14 +158,14 @@ def command(
     if as_json:
         more = {} if found is None else {"holdout": found.to_dict()}
         more |= {} if beyond is None else {"population": beyond.to_dict()}
-        click.echo(json.dumps(solution.to_dict() | more, indent=1))
+        say(json.dumps(solution.to_dict() | more, indent=1))
         return
     show(solution, units=units, title=source, counts=counts)
     if counts is not None:
         _tell_instead(counts, solution.leakage)
     told = found.words() if found is not None else beyond.words() if beyond is not None else []
     for line in told or [said for said in (say_view(view, problem),) if said]:
-        click.echo(f"• {line}")
+        say(f"• {line}")
     tell_files(out, OWNED)
 
 
@@ -191,7 +193,7 @@ def _tell_instead(counts: Counts, leakage: float) -> None:
     from privfunnel.alternatives import instead
 
     for each in instead(counts.x_alphabet, counts.table() / counts.n, leakage):
-        click.echo(f"Instead: {each.words}")
+        say(f"Instead: {each.words}")
 
 
 def show(solution: Solution, *, units: Units, title: str, counts: Counts | None = None) -> None:

@@ -16,6 +16,8 @@ from privfunnel.cli._common import (
     source_options,
     units_option,
 )
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
 from privfunnel.errors import CertificateError
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("verify", short_help="Check a certificate: prove its lower bound again by plain arithmetic.")
-@click.argument("certificate", type=click.Path(path_type=Path))
+@click.argument("certificate", type=PathName())
 @source_options
 @click.option(
     "--disclosure", metavar="R", help="Also show the proved bound at R: 60% (of H(X)), '0.9 bits', 1.2."
@@ -63,7 +65,7 @@ def command(
     for line in lines:
         line.verify(problem)
     if as_json:
-        click.echo(json.dumps([_summary(line, at) for line in lines], indent=1))
+        say(json.dumps([_summary(line, at) for line in lines], indent=1))
     else:
         _show(lines, units, at, certificate.name)
 
