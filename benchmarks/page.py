@@ -431,17 +431,17 @@ def versions(result: dict[str, Any]) -> str:
     """Two versions in one run."""
     rows = [
         (name, f"{case['before']:.3f}", f"{case['after']:.3f}", f"{case['ratio']:.2f}×",
-         f"{case['quartiles'][0]:.2f} – {case['quartiles'][1]:.2f}", "same" if case["apart"] == 0.0 else f"{case['apart']:.0e}")
+         f"{case['quartiles'][0]:.2f} – {case['quartiles'][1]:.2f}", "same" if case["change"] == 0.0 else f"{case['change']:+.0e}")
         for name, case in result["cases"].items()
     ]  # fmt: skip
     return f"""## Before and after
 
-The same work by {result["before"]} and by {result["after"]}, on one thread: CPU seconds of each, and the later version's over
+The same work by {result["names"][0]} and by {result["names"][1]}, on one thread: CPU seconds of each, and the later version's over
 the earlier one's. The two took turns {result["repeats"]} times in one run, each in a process that had loaded its kernels; the
-ratio is the median of the pairs', with the middle half of them. *Apart* is how far the leakages differ at most, in nats.
+ratio is the median of the pairs', with the middle half of them. The last column is the largest change of a leakage, in nats: less is better.
 `python -m benchmarks.versions OLD NEW` measures any two versions like this.
 
-{table(("", "before, s", "after, s", "ratio", "middle half", "apart"), rows)}
+{table(("", "before, s", "after, s", "ratio", "middle half", "leakage"), rows)}
 {machine(result)}"""
 
 

@@ -70,7 +70,7 @@ class Version:
 
 
 def compare(before: Version, after: Version, case: str, repeats: int) -> dict[str, Any]:
-    """One case by both, in turns: medians, the ratio of each pair, and how far apart the answers are."""
+    """One case by both, in turns: medians, the ratio of each pair, and by how much the answers differ."""
     pairs = [(before.work(case), after.work(case)) for _ in range(repeats + 1)][1:]  # the first fills caches
     ratios = sorted(new["seconds"] / old["seconds"] for old, new in pairs)
     old, new = pairs[-1]
@@ -79,7 +79,7 @@ def compare(before: Version, after: Version, case: str, repeats: int) -> dict[st
         "after": statistics.median(pair[1]["seconds"] for pair in pairs),
         "ratio": statistics.median(ratios),
         "quartiles": [ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]],
-        "apart": max(abs(x - y) for x, y in zip(old["leakages"], new["leakages"], strict=True)),
+        "change": max((y - x for x, y in zip(old["leakages"], new["leakages"], strict=True)), key=abs),
     }
 
 
@@ -90,6 +90,7 @@ def main() -> None:
     )
     parser.add_argument("before", help="interpreter with the earlier version, or folder with its sources")
     parser.add_argument("after", help="the later one")
+    parser.add_argument("--names", nargs=2, help="what the page calls the two, by default their versions")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="the smallest cases, few repeats")
     options = parser.parse_args()
@@ -105,8 +106,7 @@ def main() -> None:
         "versions",
         {
             "machine": harness.machine(),
-            "before": before.about["version"],
-            "after": after.about["version"],
+            "names": options.names or [before.about["version"], after.about["version"]],
             "repeats": 2 if options.quick else options.repeats,
             "cases": cases,
         },

@@ -86,7 +86,7 @@ def test_a_benchmark_can_be_rehearsed_and_shown(name: str, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_two_versions_can_be_compared_in_one_run(tmp_path: Path) -> None:
     result = quick("versions", tmp_path, str(ROOT / "src"), str(ROOT / "src"))
-    assert all(case["apart"] == 0.0 and case["ratio"] > 0.0 for case in result["cases"].values())
+    assert all(case["change"] == 0.0 and case["ratio"] > 0.0 for case in result["cases"].values())
     assert page.versions(result).count("| same |") == len(result["cases"]) == 2
 
 
