@@ -158,3 +158,19 @@ def test_the_blocks_of_the_researchers_tutorial_run_and_say_what_they_say(patien
 def test_the_block_of_the_explorers_page_writes_a_report(patients: Path) -> None:
     play("explorer.md", blocks("explorer.md", "python"))
     assert "The chosen point" in (patients / "report.html").read_text("utf-8")
+
+
+@FEW_ROWS
+def test_the_blocks_of_the_page_on_decoys_run_and_come_near_the_truth(
+    patients: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = play("decoys.md", blocks("decoys.md", "python"))
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert list(names["released"].columns) == [
+        "decoy_row", "sex", "smoking", "diabetes", "age", "decoy_weight",
+    ]  # fmt: skip
+    for what, estimate in names["found"].items():
+        # Bins stand for ages by their rounded means, a year or less from the ages themselves.
+        allowed = 4.0 * estimate.error + 1.0
+        assert abs(estimate.value - names["truth"][what]) <= allowed
+    assert list(names["model"]) == ["(constant)", "smoking", "diabetes"]

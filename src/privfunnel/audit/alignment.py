@@ -20,6 +20,8 @@ from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
 from privfunnel.publication import Policy
+from privfunnel.release.candidates import ROW, WEIGHT
+from privfunnel.release.decoy_alphabet import DecoyAlphabet, read_decoys
 from privfunnel.release.order import Order
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.writer import original as original_text
@@ -161,8 +163,16 @@ def _released_rows(
     table: Source, y: Alphabet, others: Sequence[Reading], on: str | None
 ) -> Iterator[tuple[Codes, Any]]:
     """Released symbols, categories of the further columns, shape (rows, 1 + columns), and keys, batch by batch."""
-    y_of = y.recogniser()
     names = [*y.names, *(other.name for other in others)]
+    if isinstance(y, DecoyAlphabet):
+        # Candidates of one row may lie in two batches: the table is put together by its rows' numbers.
+        batches = list(table.batches(_with_key(names, on), BATCH_ROWS))
+        lists, begin = read_decoys(y, batches)
+        whole = need("pyarrow", "tables").Table.from_batches(batches).take(begin) if batches else None
+        seen = [] if whole is None else [other.encode(whole.column(other.name)) for other in others]
+        yield np.stack([lists, *seen], axis=1), None if on is None or whole is None else whole.column(on)
+        return
+    y_of = y.recogniser()
     for batch in table.batches(_with_key(names, on), BATCH_ROWS):
         found = [_known(y_of(y.encode(batch)), batch, y.columns)]
         found += [other.encode(batch.column(batch.schema.get_field_index(other.name))) for other in others]
@@ -189,7 +199,10 @@ def _released_symbols(
     names = [name for name in table.columns if name != on]
     plain = {original_text(name): name for name in names} | {name: name for name in names}
     if mechanism is not None and set(mechanism.public_names) <= set(plain):
-        return RecordAlphabet.of(mechanism, policy, [plain[name] for name in mechanism.public_names])
+        header = [plain[name] for name in mechanism.public_names]
+        if {ROW, WEIGHT} <= set(names):
+            return DecoyAlphabet.of(mechanism, policy, header)
+        return RecordAlphabet.of(mechanism, policy, header)
     if mechanism is not None:
         name = "released" if "released" in names else names[0] if len(names) == 1 else None
         if name is None:

@@ -18,6 +18,7 @@ from privfunnel.channels import is_sparse, joint
 from privfunnel.measures import Array
 from privfunnel.mechanism import AGREEMENT, Mechanism
 from privfunnel.problem import Channel
+from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Alias, Cumulative
 from privfunnel.tables import Counts
@@ -250,7 +251,7 @@ def _informations(counts: Counts, p_sy: Array, p_xy: Channel) -> dict[str, float
 def channel_of(mechanism: Mechanism, sample: Sample) -> Channel:
     """The channel from the symbols of the original to those of the release, of symbols or of records."""
     channel, _ = channel_for(mechanism, sample.counts)
-    if isinstance(sample.y_alphabet, RecordAlphabet):
+    if isinstance(sample.y_alphabet, RecordAlphabet | DecoyAlphabet):
         channel = channel @ sample.y_alphabet.given_y(mechanism)
     if is_sparse(channel):
         rows = sparse.csr_array(channel.multiply(1.0 / channel.sum(axis=1)[:, None]))

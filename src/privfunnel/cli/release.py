@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 @click.option("-o", "--out", required=True, type=PathName(), metavar="FILE",
               help="The file to write, .csv or .parquet.")  # fmt: skip
 @click.option("--as", "form", type=click.Choice(FORMS), default=DEFAULT_FORM, show_default=True,
-              help="The public columns drawn from p(x|y), or one column with the released symbol.")  # fmt: skip
+              help="The public columns drawn from p(x|y); all candidates of a row with weights; or one column with "
+                   "the released symbol.")  # fmt: skip
 @click.option("--numbers", type=click.Choice(NUMBERS), default=DEFAULT_NUMBERS, show_default=True,
               help="Records: what stands for a bin: its mean or middle, a number drawn from it, its name.")  # fmt: skip
 @click.option("--binned", type=click.Choice(list(BINNED)), hidden=True, help="The former name of --numbers.")
@@ -97,6 +98,10 @@ def command(
     Every row's public columns are drawn anew through the mechanism, and the rows are shuffled; private columns are
     never written. The file appears whole at the end or not at all.
 
+    As decoys, a row becomes its candidates: at most as many records as there are private values, the true one among
+    them, each with its weight. Weighted means, tables and regressions are those of DATA, without bias; what is promised
+    is about the whole list of candidates, and for the table as it is, not for a population.
+
     The release and its codebook, whose numbers are rounded, are what is published. The mechanism and the order file
     beside it are the steward's own: one determines the joint table of private and public values up to rounding, the
     other says which line is whose. Keep them as confidential as DATA.
@@ -105,6 +110,7 @@ def command(
     Examples:
       privfunnel release patients.csv --mechanism design/mechanism.json -o release.csv
       privfunnel release patients.parquet --mechanism design/mechanism.json -o release.parquet --as symbols
+      privfunnel release patients.csv --mechanism design/mechanism.json -o decoys.csv --as decoys
     """
     from privfunnel import release
     from privfunnel.mechanism import Mechanism

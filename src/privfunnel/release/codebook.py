@@ -24,10 +24,16 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
+from privfunnel.release.candidates import PARTS, ROW, WEIGHT
 from privfunnel.release.output import written_columns
 
 SCHEMA = "privfunnel/codebook"
 SCHEMA_VERSION = 3
+#: How decoys are read.
+READING = (
+    "lines of one row are its candidates: the row was one of them, each with the probability that is its weight; sums "
+    "and means over all lines, with the weights, estimate those of the table that was released, not of a population"
+)
 
 
 def precision(policy: Policy) -> str:
@@ -41,8 +47,11 @@ def precision(policy: Policy) -> str:
     )
 
 
-def to_dict(mechanism: Mechanism, policy: Policy | None = None) -> dict[str, Any]:
-    """p(y), p(x|y) and p(s|y) with labels, rounded as :func:`precision` says, entries above 0 only, JSON-ready."""
+def to_dict(mechanism: Mechanism, policy: Policy | None = None, *, decoys: bool = False) -> dict[str, Any]:
+    """p(y), p(x|y) and p(s|y) with labels, rounded as :func:`precision` says, entries above 0 only, JSON-ready.
+
+    Decoys say p(x|y) themselves, and symbols have no names there: of them it says how they are read.
+    """
     policy = policy or Policy()
     rows = mechanism.behind
     columns = written_columns(mechanism, policy)
@@ -53,7 +62,7 @@ def to_dict(mechanism: Mechanism, policy: Policy | None = None) -> dict[str, Any
     symbols = []
     p_x_given_y, p_s_given_y = x_of @ mechanism.p_x_given_y, s_of @ mechanism.p_s_given_y
     p_x_given_y = p_x_given_y.tocsc() if mechanism.sparse else p_x_given_y
-    for j in _listed(mechanism, policy):
+    for j in [] if decoys else _listed(mechanism, policy):
         own = rows * float(mechanism.p_y[j])
         x_step, s_step = policy.step(own), policy.step(own, FINEST_PRIVATE)
         symbols.append(
@@ -78,7 +87,7 @@ def to_dict(mechanism: Mechanism, policy: Policy | None = None) -> dict[str, Any
         "promise": policy.promise(mechanism.promise, rows),
         "provenance": policy.provenance(mechanism.provenance),
         "p_y_step": step,
-        **({"unlisted": _unlisted(mechanism, symbols, policy)} if mechanism.sparse else {}),
+        **_further(mechanism, symbols, policy, decoys=decoys),
         "symbols": symbols,
     }
 
@@ -95,10 +104,16 @@ def _column(table: Any, j: int) -> Array:
     return np.asarray(table[:, [j]].toarray())[:, 0] if is_sparse(table) else np.asarray(table[:, j])
 
 
-def _unlisted(mechanism: Mechanism, symbols: list[dict[str, Any]], policy: Policy) -> str:
-    """How many symbols have too few rows for anything to be said of them."""
+def _further(
+    mechanism: Mechanism, symbols: list[dict[str, Any]], policy: Policy, *, decoys: bool
+) -> dict[str, Any]:
+    """How decoys are read, or how many symbols have too few rows for anything to be said of them."""
+    if decoys:
+        return {"decoys": {"row": ROW, "weight": WEIGHT, "weight_step": 1.0 / PARTS, "reading": READING}}
+    if not mechanism.sparse:
+        return {}
     left = mechanism.n_y - len(symbols)
-    return f"{policy.about(left)} symbols of too few rows: nothing is said of them"
+    return {"unlisted": f"{policy.about(left)} symbols of too few rows: nothing is said of them"}
 
 
 def _bins(written: Written) -> list[dict[str, Any]]:
@@ -145,28 +160,29 @@ def _rounded(labels: tuple[str, ...], p: Array, step: float | None) -> dict[str,
     return {label: value for label, value in near.items() if value > 0.0}
 
 
-def to_csv(mechanism: Mechanism, policy: Policy | None = None) -> str:
+def to_csv(mechanism: Mechanism, policy: Policy | None = None, *, decoys: bool = False) -> str:
     """One line an entry above 0: symbol, p(y), what it is about, label, probability given the symbol, rounding step."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["symbol", "p_y", "of", "label", "p_given_y", "step"])
-    for entry in to_dict(mechanism, policy)["symbols"]:
+    for entry in to_dict(mechanism, policy, decoys=decoys)["symbols"]:
         for of, key in (("public", "p_x_given_y"), ("private", "p_s_given_y")):
             for label, value in entry[key].items():
                 writer.writerow([entry["symbol"], entry["p_y"], of, label, value, entry[f"{key}_step"]])
     return lines.getvalue()
 
 
-def render(mechanism: Mechanism, path: Path, policy: Policy | None = None) -> str:
+def render(mechanism: Mechanism, path: Path, policy: Policy | None = None, *, decoys: bool = False) -> str:
     """The text of a codebook file in the format of its suffix.
 
     Raises:
         InvalidInputError: The suffix is neither .json nor .csv.
     """
     if path.suffix.lower() == ".json":
-        return json.dumps(to_dict(mechanism, policy), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        found = to_dict(mechanism, policy, decoys=decoys)
+        return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if path.suffix.lower() == ".csv":
-        return to_csv(mechanism, policy)
+        return to_csv(mechanism, policy, decoys=decoys)
     raise InvalidInputError(
         f"the codebook {str(path)!r} is neither .json nor .csv: the suffix chooses the format"
     )

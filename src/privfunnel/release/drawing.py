@@ -11,6 +11,7 @@ import numpy as np
 from privfunnel.engines import Source
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
+from privfunnel.release.decoys import DecoyOutput
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output, check_kept
 from privfunnel.release.persons import PersonDraws
@@ -53,7 +54,7 @@ class Draw:
 
     def __init__(self, mechanism: Mechanism, forms: Iterable[str], options: DrawOptions) -> None:
         """Build the tables."""
-        self.outputs = {form: Output(mechanism, form, options) for form in forms}
+        self.outputs = {form: _output(mechanism, form, options) for form in forms}
         self.public, self.keep = mechanism.public_names, tuple(options.keep)
         for output in self.outputs.values():
             check_kept(mechanism, output.names, self.keep)
@@ -94,6 +95,17 @@ class Draw:
         """Arrow fields of a release; ``schema`` is that of the rows it is drawn for."""
         return [*self.outputs[form].fields(), *(schema.field(column) for column in self.keep)]
 
+    def lines(self, form: str, arrays: list[Any], rows: Indices, uniforms: Uniforms) -> list[Any]:
+        """What is written of columns that :meth:`columns` gave, after the rows were shuffled.
+
+        Args:
+            form: The form they are of.
+            arrays: The columns.
+            rows: Numbers that tell the rows apart and say nothing about them.
+            uniforms: Randomness.
+        """
+        return self.outputs[form].lines(arrays, rows, uniforms)
+
     def texts(self, form: str) -> list[str] | None:
         """Every text that may appear in a release, or None where that is not known."""
         return None if self.keep else self.outputs[form].texts()
@@ -118,6 +130,10 @@ class Draw:
             columns[form] = [*output.arrays(y, drawn, uniforms), *copied]
             records = drawn if records is None else records
         return Drawn(columns, rows, batch, x, records)
+
+
+def _output(mechanism: Mechanism, form: str, options: DrawOptions) -> Output:
+    return DecoyOutput(mechanism, options) if form == "decoys" else Output(mechanism, form, options)
 
 
 def _persons(mechanism: Mechanism, options: DrawOptions) -> PersonDraws | None:

@@ -12,6 +12,7 @@ import numpy as np
 from privfunnel.engines import open_table
 from privfunnel.errors import GuaranteeWarning, need
 from privfunnel.mechanism import Mechanism
+from privfunnel.publication import Policy
 from privfunnel.release import weakening
 from privfunnel.release.drawing import Draw
 from privfunnel.release.options import DEFAULT_FORM, DrawKeywords, DrawOptions
@@ -52,7 +53,10 @@ def frame(
     """
     chosen = DrawOptions(**options)
     draw, uniforms = Draw(mechanism, [form], chosen), chosen_uniforms(chosen.seed)
+    mixing = chosen_uniforms(chosen.seed, "decoys")
     weakening.warn(chosen, stacklevel=2)
+    if form == "decoys":
+        weakening.warn_of_decoys(mechanism, Policy(chosen.threshold), stacklevel=2)
     with open_table(source) as table:
         names = draw.needed(table)
         if "pyspark" in table.engine:
@@ -67,14 +71,19 @@ def frame(
             for batch in table.batches(names, chosen.batch_rows):
                 fields = draw.fields(form, batch.schema)
                 drawn = draw.columns(batch, uniforms, tally)
-                plain = [a.cast(f.type) for a, f in zip(drawn.columns[form], fields, strict=True)]
+                plain = drawn.columns[form]
+                if form != "decoys":
+                    plain = [a.cast(f.type) for a, f in zip(plain, fields, strict=True)]
                 if chosen.keep_order:
-                    parts.append(plain)
+                    parts.append(draw.lines(form, plain, drawn.rows + 1, mixing))
                     rows.append(drawn.rows)
                 else:
                     shuffle.add(plain, drawn.rows)
+            done = 0
             for arrays, positions in shuffle.shuffled():
-                parts.append(arrays)
+                numbers = np.arange(done, done + len(positions)) + 1
+                parts.append(draw.lines(form, arrays, numbers, mixing))
+                done += len(positions)
                 rows.append(positions)
         if on_unseen is not None and tally.unseen_rows:
             on_unseen(tally.unseen_rows)

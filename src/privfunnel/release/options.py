@@ -9,8 +9,9 @@ from typing import TypedDict
 
 from privfunnel.errors import InvalidInputError, RetiredOptionWarning
 
-#: Records, the public columns with values drawn from p(x|y); or released symbols, one column.
-FORMS = ("records", "symbols")
+#: Records, the public columns with values drawn from p(x|y); decoys, all candidate records of a row with their weights;
+#: or released symbols, one column.
+FORMS = ("records", "decoys", "symbols")
 #: What a record holds for a bin of numbers: its mean, its middle, a number drawn from it, or its name.
 NUMBERS = ("mean", "midpoint", "draw", "interval")
 #: The same by the names of version 0.1.

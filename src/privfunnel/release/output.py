@@ -25,7 +25,8 @@ class Output:
     Args:
         mechanism: The mechanism.
         form: ``"symbols"``, one column with the symbol's name, or ``"records"``, the public columns with values drawn
-            from p(x|y); that is post-processing of y, so it leaks no more than y does.
+            from p(x|y); that is post-processing of y, so it leaks no more than y does. For ``"decoys"`` see
+            :class:`~privfunnel.release.decoys.DecoyOutput`.
         options: The name of the symbol's column, what stands for a bin of numbers, and how many rows are few.
 
     Raises:
@@ -45,10 +46,20 @@ class Output:
             if not mechanism.sparse:
                 p_x_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
             self.posterior = drawer(p_x_given_y.T)
+        if form != "symbols":
             self.columns = written_columns(mechanism, Policy(options.threshold))
             # What is written for each symbol, one array a column.
             self.codes = [written.codes[mechanism.x_codes[:, j]] for j, written in enumerate(self.columns)]
             self.densities = [_density(written) for written in self.columns]
+
+    @property
+    def held(self) -> int:
+        """Columns that :meth:`arrays` gives."""
+        return len(self.names)
+
+    def lines(self, arrays: list[Any], rows: Indices, uniforms: Uniforms) -> list[Any]:
+        """What is written for shuffled rows: by default what :meth:`arrays` gave, and kept columns, as they are."""
+        return arrays
 
     def fields(self) -> list[Any]:
         """Arrow fields of the output."""

@@ -33,7 +33,7 @@ def seeded(seed: int, *stream: int) -> Uniforms:
 
 
 #: Numbers that tell the streams of one seed apart; the rows' draws have none.
-STREAMS = {"order": 1}
+STREAMS = {"order": 1, "decoys": 2}
 
 
 def chosen_uniforms(seed: int | None, purpose: str = "") -> Uniforms:

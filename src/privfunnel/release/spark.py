@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privfunnel.engines.texts import quoted
 from privfunnel.errors import need
 from privfunnel.release.drawing import Draw
@@ -71,11 +74,24 @@ class _Partition:
         names += [] if self.options.keep_order else [KEY]
         for batch in batches:
             arrays = self.draw.columns(batch, uniforms, tally).columns[self.form]
+            size = len(arrays[0])
+            key = (keys(size) * 2.0**53).astype("int64")
+            if self.form == "decoys":
+                # Numbers of 62 random bits tell rows apart that no one counts together.
+                high, low = ((keys(size) * 2.0**31).astype("int64") for _ in range(2))
+                arrays = self.draw.lines(self.form, arrays, high * 2**31 + low, keys)
+                key = key[_of_row(arrays[0])]
             plain = [
                 array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array for array in arrays
             ]
             if not self.options.keep_order:
-                plain.append(pa.array((keys(len(plain[0])) * 2.0**53).astype("int64")))
+                plain.append(pa.array(key))
             yield pa.RecordBatch.from_arrays(plain, names=names)
         if self.on_unseen is not None and tally.unseen_rows:
             self.on_unseen(tally.unseen_rows)
+
+
+def _of_row(numbers: Any) -> NDArray[np.int64]:
+    """Which row of the batch, from 0, each line is of; lines of one row follow each other."""
+    values = numbers.to_numpy(zero_copy_only=False)
+    return np.cumsum(np.diff(values, prepend=values[:1]) != 0)

@@ -14,6 +14,7 @@ from privfunnel.engines import Column, Source
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.publication import Policy
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.sampler import Indices
 
@@ -47,6 +48,25 @@ def warn(options: DrawOptions, *, stacklevel: int) -> None:
         )
     for text in told:
         warnings.warn(text, GuaranteeWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_decoys(mechanism: Mechanism, policy: Policy, *, stacklevel: int) -> None:
+    """Say whom candidates and weights tell of: those whose public values few have.
+
+    With the weights a reader can work out how p(s|x) differs between candidates. Against a reader who knows nothing of
+    a row that is no more than the promise; whoever knows somebody's public values learns p(s|x) of them, and of a
+    combination that few rows have that is nearly the private value itself.
+    """
+    rows = mechanism.rows * mechanism.p_x
+    few = float(rows[policy.rare(rows)].sum())
+    if few > 0.0:
+        warnings.warn(
+            f"decoys name combinations of public values that fewer than {policy.threshold} rows have, of {few:,.0f} of "
+            f"{mechanism.rows:,.0f} rows: whoever knows such a person's public values can work out from candidates and "
+            "weights how likely each private value is; use coarser values or release records where that matters",
+            GuaranteeWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def check_places(table: Source, mechanism: Mechanism, options: DrawOptions, *, stacklevel: int) -> None:

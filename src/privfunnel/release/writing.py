@@ -8,9 +8,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Unpack
+
+import numpy as np
 
 from privfunnel.engines import ReadOptions, open_table
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
@@ -24,7 +27,7 @@ from privfunnel.release.fidelity import Watch
 from privfunnel.release.options import DEFAULT_FORM, DrawKeywords, DrawOptions
 from privfunnel.release.randomness import Uniforms, chosen_uniforms
 from privfunnel.release.records import RecordAlphabet
-from privfunnel.release.sampler import Tally
+from privfunnel.release.sampler import Indices, Tally
 from privfunnel.release.shuffling import Shuffle
 from privfunnel.release.summary import ReleaseSummary
 from privfunnel.release.writer import BatchWriter, check_apart, file_format
@@ -51,8 +54,8 @@ def write(
         source: A path or a frame, as for :func:`privfunnel.tables.count`; it needs the public columns only.
         mechanism: The mechanism.
         out: The file, ``.csv`` or ``.parquet``; it appears whole at the end or not at all.
-        form: ``"records"``: the public columns with values drawn from p(x|y); ``"symbols"``: one column with the
-            released symbol.
+        form: ``"records"``: the public columns with values drawn from p(x|y); ``"decoys"``: all candidates of each row
+            with their weights p(x|y), see :mod:`privfunnel.decoys`; ``"symbols"``: one column with the released symbol.
         codebook: Where p(y), p(x|y), p(s|y) go (``.json`` or ``.csv``), rounded so that they may be published with the
             release; beside ``out`` by default. The mechanism itself is confidential and no part of a release.
         order: Where the confidential file goes that says which row each line was drawn for, and without which an audit
@@ -101,7 +104,7 @@ def write_all(
     Args:
         source: As for :func:`write`.
         mechanism: As for :func:`write`.
-        files: File to the form it holds, ``"symbols"`` or ``"records"``; all of them appear, or none.
+        files: File to the form it holds, as ``form`` there; all of them appear, or none.
         codebook: As for :func:`write`, but written only where it is named.
         order: As for :func:`write`; beside the first file by default.
         force: As for :func:`write`.
@@ -166,12 +169,15 @@ def _write(
     for path in files.forms:
         file_format(path)
     policy = Policy(options.threshold)
-    text = "" if files.book is None else codebooks.render(mechanism, files.book, policy)
+    decoys = "decoys" in files.forms.values()
+    text = "" if files.book is None else codebooks.render(mechanism, files.book, policy, decoys=decoys)
     draw, tally = Draw(mechanism, dict.fromkeys(files.forms.values()), options), Tally()
     uniforms = chosen_uniforms(options.seed)
     watch = Watch(mechanism, RecordAlphabet.of(mechanism, policy)) if "records" in draw.outputs else None
     files.check(source)
     weakening.warn(options, stacklevel=3)
+    if decoys:
+        weakening.warn_of_decoys(mechanism, policy, stacklevel=3)
     with (
         terminate_as_exception(),
         open_table(source, mechanism.read_options(read, public_only=True)) as table,
@@ -241,6 +247,18 @@ class _Pipe:
             for path, form in self.files.forms.items()
         ]
 
+    def to_files(
+        self, writers: Sequence[tuple[str, BatchWriter]], columns: Mapping[str, list[Any]], places: Indices
+    ) -> None:
+        """Write columns by form; ``places`` are those of the rows in the release, counted from 0."""
+        for form, writer in writers:
+            writer.write(self.draw.lines(form, columns[form], places + 1, self.mixing))
+
+    @cached_property
+    def mixing(self) -> Uniforms:
+        """Randomness of the order of candidates."""
+        return chosen_uniforms(self.options.seed, "decoys")
+
 
 def _stream(batches: Iterator[Any], pipe: _Pipe, progress: Callable[[int], None] | None) -> None:
     """Draw batch by batch, and write each as it comes, or all of them shuffled at the end."""
@@ -257,7 +275,7 @@ def _stream(batches: Iterator[Any], pipe: _Pipe, progress: Callable[[int], None]
                 pipe.watch.add(drawn.batch, drawn.x, drawn.records, columns["records"])
             writers = writers or pipe.writers(batch.schema, stack)
             if shuffle is None:
-                _to_files(writers, columns)
+                pipe.to_files(writers, columns, rows)
             else:
                 shuffle.add([array for form in draw.outputs for array in columns[form]], rows)
             if progress is not None:
@@ -265,15 +283,13 @@ def _stream(batches: Iterator[Any], pipe: _Pipe, progress: Callable[[int], None]
         if order is not None and shuffle is not None:
             stream = pipe.streams[order]
             kind = orders.write_header(stream, shuffle.rows, tally.rows, pipe.options.threshold)
+            done = 0
             for arrays, rows in shuffle.shuffled():
                 left = iter(arrays)
-                widths = {form: len(output.names) + len(draw.keep) for form, output in draw.outputs.items()}
-                _to_files(writers, {form: list(islice(left, width)) for form, width in widths.items()})
+                widths = {form: output.held + len(draw.keep) for form, output in draw.outputs.items()}
+                shuffled = {form: list(islice(left, width)) for form, width in widths.items()}
+                pipe.to_files(writers, shuffled, np.arange(done, done + len(rows)))
                 stream.write(rows.astype(kind).tobytes())
+                done += len(rows)
     if tally.rows == 0:
         raise InvalidInputError("the table has no rows: there is nothing to release")
-
-
-def _to_files(writers: Sequence[tuple[str, BatchWriter]], columns: Mapping[str, list[Any]]) -> None:
-    for form, writer in writers:
-        writer.write(columns[form])
