@@ -1,4 +1,4 @@
-# make run | explore | test | fuzz | lint | bench | kernels | lock | clean; everything happens inside .venv, which `make install` builds.
+# make run | explore | test | fuzz | lint | docs | bench | kernels | lock | clean; everything happens inside .venv, which `make install` builds.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: install run explore test fuzz lint format bench kernels lock clean
+.PHONY: install run explore test fuzz lint format docs bench kernels lock clean
 
 install: $(STAMP)
 
