@@ -56,7 +56,8 @@ class Mechanism(Stored):
         p_s_given_y: p(s|y), shape (K, N).
         promise: Disclosure, leakage, proved lower bound, what was asked, ceilings; see ``PROMISES``.
         guesses: Guessing accuracy a private attribute, and for all together, at design.
-        provenance: Version, fingerprints of the design data, rows, persons where they were named, solver and seed.
+        provenance: Version, fingerprints of the design data, rows, persons where they were named, ε where the design is
+            private, solver and seed.
         read: How the design data was read, so that a release or an audit of the same file need not be told again.
         classes: The classes that a sparse channel was made of, where it was.
     """
@@ -113,6 +114,7 @@ class Mechanism(Stored):
                 "problem": problem.fingerprint,
                 "rows": counts.n,
                 **({} if counts.person is None else {"person": counts.person, "persons": counts.persons}),
+                **({} if counts.epsilon is None else {"epsilon": counts.epsilon}),
                 "solver": solution.solver,
                 "seed": solution.seed,
             },
@@ -135,6 +137,12 @@ class Mechanism(Stored):
         """The column that says who a row is about, where the design was told one."""
         column = self.provenance.get("person")
         return column if isinstance(column, str) and column else None
+
+    @property
+    def epsilon(self) -> float | None:
+        """ε of a design that is differentially private and may be published, see :mod:`privfunnel.noise`."""
+        found: Any = self.provenance.get("epsilon")
+        return float(found) if is_number(found) and found > 0 else None
 
     @property
     def persons(self) -> int | None:

@@ -138,7 +138,7 @@ class Policy:
 
     def provenance(self, provenance: Mapping[str, Any]) -> dict[str, Any]:
         """Where something comes from, without what a guessed table could be checked against."""
-        told = {name: provenance[name] for name in ("privfunnel",) if name in provenance}
+        told = {name: provenance[name] for name in ("privfunnel", "epsilon") if name in provenance}
         for name in ("rows", "persons"):
             n: Any = provenance.get(name)
             if is_number(n) and n > 0:

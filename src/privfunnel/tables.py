@@ -93,6 +93,7 @@ class Counts:
         cell_s: Symbol of S of each occurring cell, ``cell_x`` its symbol of X, ``cell_n`` its number of rows.
         read: How the file was read; None for tables that describe themselves.
         person: The column that says who a row is about, if one was named, and ``persons`` how many there are.
+        epsilon: ε of the noise in the counts, see :mod:`privfunnel.noise`; None where they are exact.
     """
 
     s_alphabet: Alphabet
@@ -103,6 +104,7 @@ class Counts:
     read: ReadOptions | None = None
     person: str | None = None
     persons: int | None = None
+    epsilon: float | None = None
 
     @property
     def n(self) -> int:

@@ -42,6 +42,7 @@ class Recount:
         new_rows: Rows whose public values were not seen at design time; they count as drawn from p(y).
         least_leakage: Lower end of the 95 % range of the leakage in the population, corrected for the bias of few
             rows; on another table than the design's, it allows for the chance in the rows of both.
+        epsilon: ε of the noise in the counts of the design, which is then never the table's own; None without.
         holds: On the design table: claims and recount agree. On another one: the claim is not below
             ``least_leakage``, so that chance alone, in tables of one population, breaks about one promise in forty.
     """
@@ -54,6 +55,7 @@ class Recount:
     new_rows: int
     least_leakage: float
     holds: bool
+    epsilon: float | None = None
 
 
 def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[np.bool_]]:
@@ -104,6 +106,7 @@ def recount(
         new_rows=int(counts.table()[:, new].sum()),
         least_leakage=least,
         holds=agree if same else least <= mechanism.leakage + AGREEMENT,
+        epsilon=mechanism.epsilon,
     )
 
 

@@ -231,8 +231,13 @@ def _recount(found: Recount, further: Further | None) -> str:
         )
     new = f"; {found.new_rows} rows hold values not seen at design time" if found.new_rows else ""
     verdict = "compatible with" if found.holds else "ABOVE"
+    where = (
+        "another table"
+        if found.epsilon is None
+        else f"counts with noise (ε = {found.epsilon:g}), for which it is differentially private"
+    )
     return (
-        f"The mechanism was designed on another table; on this one its channel leaks {_bits(found.leakage)} (at least "
+        f"The mechanism was designed on {where}; on this one its channel leaks {_bits(found.leakage)} (at least "
         f"{_bits(found.least_leakage)}, allowing for chance in the rows of both), {verdict} the "
         f"{_bits(found.claimed_leakage)} it promised there{new}."
     )

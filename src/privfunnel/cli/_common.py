@@ -29,6 +29,7 @@ __all__ = [
     "Units",
     "can_draw",
     "console",
+    "independent_rows",
     "load_source",
     "open_source",
     "output",
@@ -174,6 +175,18 @@ def view_option(function: Function) -> Function:
         help="What the table is: the population itself, or a sample, of which designs on one half of the rows, judged "
         "by the other half, then say what holds for people like these.",
     )(function)
+
+
+def independent_rows(source: str, opened: NamedProblem) -> Problem:
+    """The problem of rows that stand for themselves: all of them, or one of each person."""
+    if opened.counts is None or opened.counts.person is None:
+        return opened.problem
+    import numpy as np
+
+    from privfunnel.audit.persons import independent, rows_of
+
+    people = rows_of(source, opened.counts)
+    return independent(opened.counts, people, np.random.default_rng(0)).problem()
 
 
 def say_view(view: str | None, problem: Problem) -> str:

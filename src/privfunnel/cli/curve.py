@@ -17,7 +17,8 @@ from privfunnel.cli._common import (
     Units,
     can_draw,
     console,
-    load_source,
+    independent_rows,
+    open_source,
     output,
     parse_options,
     parse_quantity,
@@ -112,7 +113,8 @@ def command(
         )
     for name in compare_with:
         registry.get(name)  # an unknown name is told before the work, not after it
-    problem = load_source(source, **reading)
+    opened = open_source(source, **reading)
+    problem = opened.problem
     at = None
     if describe is not None:
         at = parse_quantity(
@@ -125,7 +127,9 @@ def command(
         drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
             curve = trace(problem, points=points, refine=refine, solver=method, seed=seed, progress=progress)
-        found = _beyond(curve, method, seed) if view == "sample" else None
+        found = None
+        if view == "sample":
+            found = _beyond(independent_rows(source, opened), curve, method, seed)
         if folder is not None:
             chosen = (
                 None if at is None else solve(problem, disclosure=at, solver=method, seed=seed, throw=False)
@@ -163,11 +167,11 @@ def command(
         click.get_current_context().exit(130)
 
 
-def _beyond(curve: Curve, solver: Solver, seed: int) -> PopulationBand:
+def _beyond(rows: Problem, curve: Curve, solver: Solver, seed: int) -> PopulationBand:
     """What designs like those of the curve leak in the population."""
     from privfunnel.audit import population_band
 
-    return population_band(curve.problem, curve.disclosure, solver=solver, seed=seed)
+    return population_band(rows, curve.disclosure, solver=solver, seed=seed)
 
 
 def show_population(found: PopulationBand, units: Units) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import (
+    NamedProblem,
     Units,
     console,
+    independent_rows,
     open_source,
     output,
     parse_confidence,
@@ -61,6 +63,12 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
     is_flag=True,
     help="With --holdout: merge outputs where that lowers the leakage that the held-out rows can prove.",
 )
+@click.option(
+    "--design-epsilon",
+    type=float,
+    metavar="EPSILON",
+    help="Add noise to the counts first, so that the design is differentially private and may be published, e.g. 1.",
+)
 @view_option
 @solver_options
 @limit_options
@@ -80,6 +88,7 @@ def command(
     holdout: float | None,
     confidence: str,
     merge_outputs: bool,
+    design_epsilon: float | None,
     view: str | None,
     solver: str,
     restarts: int | None,
@@ -110,17 +119,15 @@ def command(
         raise InvalidInputError(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
-    opened = open_source(source, **reading)
+    opened, exact = open_source(source, **reading), None
+    if design_epsilon is not None:
+        if holdout is not None or view == "sample":
+            raise InvalidInputError(
+                "--design-epsilon makes a design of all rows: leave --holdout and --view out"
+            )
+        opened, exact = _with_noise(opened, design_epsilon, reading["bins"]), opened.counts
     problem = opened.problem
-    asked: dict[str, Any] = {}
-    if disclosure is not None:
-        asked["disclosure"] = parse_quantity(
-            disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units
-        )
-    if leakage is not None:
-        asked["leakage"] = parse_quantity(
-            leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", option="--leakage", units=units
-        )
+    asked = _wanted(problem, disclosure, leakage, units)
     if holdout is not None and opened.counts is None:
         raise InvalidInputError(
             "--holdout holds rows out: give a table of records, with --private and --public"
@@ -142,19 +149,9 @@ def command(
             else:
                 solution = solve(problem, **asked)
                 if view == "sample":
-                    beyond = _cross_fitted(problem, sure, asked)
+                    beyond = _cross_fitted(independent_rows(source, opened), sure, asked)
         if folder is not None:
-            solution.save(folder / "solution.json")
-            if solution.certificate is not None:
-                solution.certificate.save(folder / "certificate.npz")
-            if counts is not None:
-                from privfunnel.mechanism import Mechanism
-
-                Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
-            if found is not None:
-                from privfunnel.storage import PRIVATE, write_json
-
-                write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
+            _write(folder, solution, counts, found or beyond)
     if as_json:
         more = {} if found is None else {"holdout": found.to_dict()}
         more |= {} if beyond is None else {"population": beyond.to_dict()}
@@ -166,7 +163,84 @@ def command(
     told = found.words() if found is not None else beyond.words() if beyond is not None else []
     for line in told or [said for said in (say_view(view, problem),) if said]:
         say(f"• {line}")
+    if design_epsilon is not None and counts is not None and exact is not None:
+        _tell_noise(counts, solution, exact, {"solver": method, "seed": seed})
+        if out is not None:
+            say(f"Files are in {out}: made of the noisy counts alone, they may be published.")
+        return
     tell_files(out, OWNED)
+
+
+def _wanted(problem: Problem, disclosure: str | None, leakage: str | None, units: Units) -> dict[str, Any]:
+    """What was asked for, in nats."""
+    if disclosure is not None:
+        ceiling = problem.disclosure_ceiling
+        return {
+            "disclosure": parse_quantity(
+                disclosure, ceiling=ceiling, whole="H(X)", option="--disclosure", units=units
+            )
+        }
+    assert leakage is not None  # one of the two was given
+    ceiling = problem.leakage_ceiling
+    return {
+        "leakage": parse_quantity(leakage, ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units)
+    }
+
+
+def _write(
+    folder: Path, solution: Solution, counts: Counts | None, beyond: Holdout | Population | None
+) -> None:
+    """Write the solution, its proof, its mechanism and what holds for the population, as far as there are any."""
+    solution.save(folder / "solution.json")
+    if solution.certificate is not None:
+        solution.certificate.save(folder / "certificate.npz")
+    if counts is not None:
+        from privfunnel.mechanism import Mechanism
+
+        Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
+    if beyond is not None:
+        from privfunnel.storage import PRIVATE, write_json
+
+        write_json(folder / "population.json", beyond.to_dict(), mode=PRIVATE)
+
+
+#: Rules for bins that do not depend on the rows, besides edges.
+FIXED_BINS = ("year", "quarter", "month", "weekday")
+
+
+def _with_noise(opened: NamedProblem, epsilon: float, bins: dict[str, str]) -> NamedProblem:
+    """What the user named, with noise on its counts."""
+    from privfunnel.noise import private_counts
+
+    if opened.counts is None:
+        raise InvalidInputError(
+            "--design-epsilon adds noise to the counts of rows: give a table of records, with --private and --public"
+        )
+    for column, rule in bins.items():
+        if rule not in FIXED_BINS and not rule.startswith("edges:"):
+            raise InvalidInputError(
+                f"--bin {column}={rule} depends on the rows, which noise on the counts does not hide: give the edges, "
+                f"e.g. {column}=edges:0,18,65,inf"
+            )
+    counts = private_counts(opened.counts, epsilon)
+    return NamedProblem(counts.problem(), counts)
+
+
+def _tell_noise(counts: Counts, solution: Solution, exact: Counts, asked: dict[str, Any]) -> None:
+    """Say what the noise cost: what the design does to the real rows, beside a design made for them."""
+    from privfunnel import solve
+    from privfunnel.audit.promise import channel_for
+    from privfunnel.mechanism import Mechanism
+
+    problem = exact.problem()
+    done = problem.evaluate(channel_for(Mechanism.from_solution(counts, solution), exact)[0])
+    best = solve(problem, disclosure=min(done.disclosure, problem.disclosure_ceiling), throw=False, **asked)
+    more = f" ({100 * (done.leakage / best.leakage - 1):+.1f} %)" if best.leakage > 1e-9 else ""
+    say(
+        f"Designed on counts with noise, ε = {counts.epsilon:g}; all of the above is about these. CONFIDENTIAL, what "
+        f"the noise cost: on the real rows the design keeps {done.disclosure:.6f} and leaks {done.leakage:.6f} nats; "
+        f"made for the exact counts it would leak {best.leakage:.6f}{more}."
+    )
 
 
 def _held_out(
