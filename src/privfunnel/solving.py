@@ -9,10 +9,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from privfunnel import channels, quantities
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
-from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
+from privfunnel.errors import (
+    CertificateError,
+    ConvergenceWarning,
+    InfeasibleError,
+    InvalidInputError,
+    SolverError,
+)
 from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping, lumping_of
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
@@ -24,6 +32,12 @@ from privfunnel.watching import watching
 #: Statuses of runs that a limit cut short.
 UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
 
+
+#: An answer that misses what was asked for by less than this, in nats, is repaired.
+REPAIRABLE = 1e-4
+
+#: What a solver may raise on a table at the edge of what floating-point numbers can hold; others are mistakes.
+FAILURES = (SolverError, InfeasibleError, CertificateError, ArithmeticError, np.linalg.LinAlgError)
 
 #: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
 FREE_PROVED = 1e-6
@@ -120,13 +134,15 @@ def _solve(
             inner = judge(classes, answer, chosen.name, seed, requested=classes.disclosure_ceiling)
             return lifted(lumping, inner, requested=problem.disclosure_ceiling)
         target = lumping.inner(wanted)
-        answer = end_of_curve(classes, target) or chosen.solve(classes, target, seed=seed, progress=progress)
     else:
         budget = _check_budget(problem, leakage)
-        if budget >= classes.leakage_ceiling:
-            answer = Answer(channel=channels.identity(classes.n_x), status=Status.OPTIMAL)
-        else:
-            answer = chosen.solve_leakage(classes, budget, seed=seed, progress=progress)
+    try:
+        answer = _answer(classes, target, budget, chosen, seed, progress)
+    except FAILURES as error:
+        if throw:
+            raise
+        message = str(error) or type(error).__name__
+        answer = Answer(channel=channels.constant(classes.n_x), status=Status.FAILED, message=message)
     inner = judge(
         classes,
         answer,
@@ -138,6 +154,53 @@ def _solve(
         seconds=time.perf_counter() - started,
     )
     return lifted(lumping, inner, requested=wanted)
+
+
+def _answer(
+    problem: Problem,
+    target: float | None,
+    budget: float | None,
+    chosen: Solver,
+    seed: int,
+    progress: Listener | None,
+) -> Answer:
+    """What the solver says to a disclosure, or to a budget, in nats; what falls short of it is repaired."""
+    if target is not None:
+        answer = end_of_curve(problem, target)
+        answer = answer or chosen.solve(problem, target, seed=seed, progress=progress)
+    elif budget is not None and budget < problem.leakage_ceiling:
+        answer = chosen.solve_leakage(problem, budget, seed=seed, progress=progress)
+    else:
+        answer = Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
+    return (
+        answer
+        if chosen.free_only or answer.status is Status.FAILED
+        else repaired(problem, answer, target, budget)
+    )
+
+
+def repaired(problem: Problem, answer: Answer, target: float | None, budget: float | None) -> Answer:
+    """The answer, time-shared with X itself where it discloses too little, or with nothing where it leaks too much.
+
+    What can be asked for can be had: that rounding kept a solver from it is no reason to refuse it. A channel that misses
+    it by more than rounding can explain is left as it is, and judged.
+
+    Args:
+        problem: The problem.
+        answer: What a solver found.
+        target: The least disclosure in nats, or None.
+        budget: The most leakage in nats, or None.
+    """
+    point = problem.evaluate(answer.channel)
+    if target is not None and FEASIBILITY < target - point.disclosure < REPAIRABLE:
+        more = (target - point.disclosure) / (problem.disclosure_ceiling - point.disclosure)
+        other = channels.identity(problem.n_x)
+    elif budget is not None and FEASIBILITY < point.leakage - budget < REPAIRABLE:
+        more, other = 1.0 - budget / point.leakage, channels.constant(problem.n_x)
+    else:
+        return answer
+    more = min(more, 1.0)
+    return replace(answer, channel=channels.time_share([answer.channel, other], [1.0 - more, more]))
 
 
 def lifted(lumping: Lumping, inner: Solution, *, requested: float | None) -> Solution:
