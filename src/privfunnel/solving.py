@@ -182,8 +182,8 @@ def _answer(
 def repaired(problem: Problem, answer: Answer, target: float | None, budget: float | None) -> Answer:
     """The answer, time-shared with X itself where it discloses too little, or with nothing where it leaks too much.
 
-    What can be asked for can be had: that rounding kept a solver from it is no reason to refuse it. A channel that misses
-    it by more than rounding can explain is left as it is, and judged.
+    What can be asked for can be had: that rounding kept a solver from it is no reason to refuse it. A channel that
+    misses it by more than rounding can explain is left as it is, and judged.
 
     Args:
         problem: The problem.
