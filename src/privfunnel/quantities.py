@@ -1,14 +1,49 @@
-"""Amounts of information as people write them: ``60%``, ``0.5 bits``, ``1.2 nats``."""
+"""Amounts of information as people write and read them: ``60%``, ``0.5 bits``, ``1.2 nats``."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import nats_per
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%|nats?|bits?)?\s*")
+
+#: The unit of sentences; everything that is computed or stored is in nats.
+_SPOKEN: ContextVar[str] = ContextVar("spoken", default="bits")
+
+
+@contextmanager
+def spoken_in(unit: str) -> Iterator[None]:
+    """Let sentences be in another unit than bits.
+
+    Args:
+        unit: ``"nats"`` or ``"bits"``.
+    """
+    token = _SPOKEN.set(unit)
+    try:
+        yield
+    finally:
+        _SPOKEN.reset(token)
+
+
+def spoken_unit() -> str:
+    """The unit of sentences."""
+    return _SPOKEN.get()
+
+
+def amount(nats: float, digits: int = 4) -> str:
+    """An amount of information in the unit of sentences, without its name: ``0.0123``."""
+    return f"{nats / nats_per(_SPOKEN.get()):.{digits}f}"
+
+
+def told(nats: float, digits: int = 4) -> str:
+    """The same with its name: ``0.0123 bits``."""
+    return f"{amount(nats, digits)} {_SPOKEN.get()}"
 
 
 def parse(text: str, *, ceiling: float, whole: str, name: str, units: str = "nats") -> float:

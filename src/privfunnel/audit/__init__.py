@@ -67,7 +67,7 @@ __all__ = [
     "cross_fitted",
     "guaranteed",
     "guaranteed_outputs",
-    "holdout",
+    "holdout", "independent",
     "mechanism",
     "population_band",
     "population_bound",

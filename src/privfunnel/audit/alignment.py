@@ -62,6 +62,11 @@ class Sample:
         return gather(rows[:, [1, *range(3, rows.shape[1])]], self.further)
 
     @property
+    def evidence(self) -> int:
+        """Rows of the original that are independent of each other: all of them, or as many as persons."""
+        return self.counts.n if self.people is None else self.people.persons
+
+    @property
     def n(self) -> int:
         """Rows that were matched."""
         return int(self.sy.sum())

@@ -23,6 +23,7 @@ from privfunnel.population.bounds import (
     population_lower_bound,
 )
 from privfunnel.problem import Channel
+from privfunnel.quantities import amount, told
 from privfunnel.release.sampler import Cumulative
 from privfunnel.tables import Counts
 
@@ -132,8 +133,8 @@ def released(table: Array, channel: Channel, rng: np.random.Generator) -> tuple[
         y_rows = Cumulative(channel).draw(x_rows, rng.random(len(x_rows)))
         pairs = Pairs(table.shape[1], n_y)
         pairs.add(x_rows, y_rows)
-        told = np.bincount(s_rows * n_y + y_rows, minlength=table.shape[0] * n_y)
-        return told.astype(np.float64).reshape(table.shape[0], n_y), pairs.table()
+        counted = np.bincount(s_rows * n_y + y_rows, minlength=table.shape[0] * n_y)
+        return counted.astype(np.float64).reshape(table.shape[0], n_y), pairs.table()
     sy, xy = np.zeros((table.shape[0], n_y)), np.zeros((table.shape[1], n_y))
     for s, x in cells:
         y = rng.multinomial(int(table[s, x]), np.clip(channel[x], 0.0, 1.0))  # 1 may have been rounded up
@@ -184,7 +185,7 @@ def words(found: Population) -> list[str]:
     kept = (
         ""
         if found.disclosure is None
-        else f" and keeps at least {measures.to_bits(found.disclosure.low):.4f} bits of the public columns"
+        else f" and keeps at least {told(found.disclosure.low)} of the public columns"
     )
     lift = (
         "no limit of a lift is proved"
@@ -193,8 +194,8 @@ def words(found: Population) -> list[str]:
     )
     return [
         f"In the population that these {found.rows:,} rows come from, {sure}, the release leaks at most "
-        f"{measures.to_bits(found.leakage.high):.4f} bits and at least "
-        f"{measures.to_bits(found.leakage.low):.4f}{kept}; {lift}; the best guess is right at most "
+        f"{told(found.leakage.high)} and at least "
+        f"{amount(found.leakage.low)}{kept}; {lift}; the best guess is right at most "
         f"{100 * found.guess:.1f} % of the time.",
         _outputs(found),
     ]
@@ -205,18 +206,18 @@ def _cross_fitted(found: Population) -> str:
     share = f"{found.designs - 1} of {found.designs} parts" if found.designs > 2 else "one half"
     start = (
         f"For people like these: designed again on {share} of the {found.rows:,} rows and released for the other, in "
-        f"turn, it leaks an estimated {measures.to_bits(found.leakage.value):.4f} bits"
+        f"turn, it leaks an estimated {told(found.leakage.value)}"
     )
     sure = f"with {100 * found.confidence:g} % confidence"
     if found.proves_little:
         return (
             f"{start}. The rows are too few to prove anything about the population: {sure} at most "
-            f"{measures.to_bits(found.leakage.high):.4f} bits, where the public columns themselves tell "
-            f"{measures.to_bits(found.target / WORTHWHILE):.4f} of these rows."
+            f"{told(found.leakage.high)}, where the public columns themselves tell "
+            f"{amount(found.target / WORTHWHILE)} of these rows."
         )
     return (
-        f"{start}; in the population, {sure}, at most {measures.to_bits(found.leakage.high):.4f} bits and at least "
-        f"{measures.to_bits(found.leakage.low):.4f}, and the best guess is right at most {100 * found.guess:.1f} % of "
+        f"{start}; in the population, {sure}, at most {told(found.leakage.high)} and at least "
+        f"{amount(found.leakage.low)}, and the best guess is right at most {100 * found.guess:.1f} % of "
         "the time. A design on all rows, which none is left to judge, is made from more rows."
     )
 
@@ -229,6 +230,6 @@ def _outputs(found: Population) -> str:
     )
     has = "this release has" if found.designs == 1 else "these designs have up to"
     return (
-        f"With these rows {most} can be guaranteed to leak less than {measures.to_bits(found.target):.4f} bits, half "
+        f"With these rows {most} can be guaranteed to leak less than {told(found.target)}, half "
         f"of what the public columns hold; {has} {found.outputs} outputs."
     )

@@ -9,7 +9,8 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.attackers import Attacker, few_columns
 from privfunnel.engines import Alphabet
-from privfunnel.measures import Array, to_bits
+from privfunnel.measures import Array
+from privfunnel.quantities import amount, told
 
 #: Public symbols up to which attackers who know two columns are looked at; beyond, those who know one.
 PAIRS_UP_TO = 2000
@@ -68,6 +69,6 @@ def words(found: tuple[Informed, ...], alone: float) -> list[str]:
     return [
         f"Of attackers who know {several} of the public columns of their target, one who knows {worst.columns} learns "
         "most: "
-        f"{to_bits(worst.leakage):.4f} of the {to_bits(worst.ceiling):.4f} bits that the columns as they are would "
-        f"add; one who knows nothing learns {to_bits(alone):.4f}."
+        f"{amount(worst.leakage)} of the {told(worst.ceiling)} that the columns as they are would "
+        f"add; one who knows nothing learns {amount(alone)}."
     ]

@@ -34,6 +34,7 @@ from privfunnel.population.views import View, view_of
 from privfunnel.problem import Channel
 from privfunnel.release import order as orders
 from privfunnel.release.fidelity import Fidelity, numbers_of, numeric_columns
+from privfunnel.release.options import DEFAULT_THRESHOLD
 from privfunnel.release.order import Order
 from privfunnel.storage import AnyPath
 from privfunnel.tables import Counts
@@ -81,13 +82,14 @@ def release(
     # A mechanism's own texts come back as they were written, blanks and all.
     read_released = ReadOptions(header=True, trim=mechanism is None)
     counts = recount(original, roles.private, roles.public, roles.used, read)
+    ordered = None if on is not None else _order(released, order)
     sample = align(
         original,
         released,
         counts,
         mechanism=mechanism,
         on=on,
-        order=None if on is not None else _order(released, order),
+        order=ordered,
         person=chosen_person(original, read, mechanism, work.person),
         bins=roles.bins,
         read=read,
@@ -97,20 +99,12 @@ def release(
     found = _estimates(mechanism, counts, sample, work.bootstrap, rng)
     s = counts.s_alphabet
     leakage = _leakage(sample, found, work.permutations, rng)
-    disclosure = information(
-        sample.xy,
-        evidence.resampling(sample, "xy", work.bootstrap, rng),
-        null=np.zeros(0),
-        bias=found.bias.get(promise.DISCLOSURE),
-        independent=sample.people is None,
-    )
+    disclosure = _disclosure(sample, found, work, rng)
     attacks = findings.attacks(sample, work.attacker_rows, rng) if work.attacker_rows else {}
     p_sx, drawn = found.original
-    from_x: Resampled = found.original if mechanism is None else (p_sx, ())
     checked = None if mechanism is None else promise.recount(mechanism, counts, drawn, sample.people)
     ceiling = float(measures.mutual_information(p_sx))
-    evidences = counts.n if sample.people is None else sample.people.persons
-    view = view_of(work.view, p_sx.shape, evidences, ceiling)
+    view = view_of(work.view, p_sx.shape, sample.evidence, ceiling)
     return Audit(
         rows=sample.n,
         n_y=len(sample.y_alphabet),
@@ -119,7 +113,12 @@ def release(
         disclosure=disclosure,
         disclosure_ceiling=float(measures.entropy(p_sx.sum(axis=0))),
         leakage_ceiling=ceiling,
-        attributes=findings.attributes(leakage, split(s, found.worst), split(s, from_x), attacks),
+        attributes=findings.attributes(
+            leakage,
+            split(s, found.worst),
+            split(s, found.original if mechanism is None else (p_sx, ())),
+            attacks,
+        ),
         symbols=findings.symbols(found.worst, sample.y_labels, counts.s_labels),
         recount=checked,
         draws=found.check,
@@ -134,6 +133,7 @@ def release(
         population=_population(mechanism, checked, sample, view, work),
         persons=_persons(sample, work),
         fidelity=_fidelity(mechanism, sample, (original, read), (released, read_released)),
+        threshold=DEFAULT_THRESHOLD if ordered is None else max(ordered.threshold, 2),
     )
 
 
@@ -187,6 +187,17 @@ def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:
         return ()
     p_sx = found.original[0]
     return informed(counts.x_alphabet, p_sx, joint(1.0 / p_sx.sum(axis=0), found.kept))
+
+
+def _disclosure(sample: Sample, found: _Estimates, work: Effort, rng: np.random.Generator) -> Information:
+    """I(X;Y)."""
+    return information(
+        sample.xy,
+        evidence.resampling(sample, "xy", work.bootstrap, rng),
+        null=np.zeros(0),
+        bias=found.bias.get(promise.DISCLOSURE),
+        independent=sample.people is None,
+    )
 
 
 def _leakage(

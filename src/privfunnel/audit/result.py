@@ -19,6 +19,7 @@ from privfunnel.audit.voting import Persons
 from privfunnel.guessing import Exposure
 from privfunnel.population.views import View
 from privfunnel.release.fidelity import Fidelity
+from privfunnel.release.options import DEFAULT_THRESHOLD
 
 SCHEMA = "privfunnel/audit"
 SCHEMA_VERSION = 2
@@ -176,6 +177,7 @@ class Audit:
             the table are at hand.
         persons: Whom the rows are about, where a column says that.
         fidelity: What survives in released records; None where the release holds none.
+        threshold: How many rows were few to the release; see :class:`~privfunnel.publication.Policy`.
         limits: What this is not.
     """
 
@@ -203,6 +205,7 @@ class Audit:
     informed: tuple[Informed, ...] = ()
     persons: Persons | None = None
     fidelity: Fidelity | None = None
+    threshold: int = DEFAULT_THRESHOLD
     limits: tuple[str, ...] = field(default=LIMITS)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ from privfunnel.audit.estimates import Interval
 from privfunnel.audit.persons import PersonRows, share_by_person
 from privfunnel.engines.categories import Codes
 from privfunnel.guessing import ranking_auc
-from privfunnel.measures import Array, to_bits
+from privfunnel.measures import Array
+from privfunnel.quantities import told
 
 FOLDS = 5
 #: Added to every count, so that a symbol which was not seen rules nothing out.
@@ -149,7 +150,5 @@ def words(found: Persons, rows: int, leakage: float) -> list[str]:
             f"{100 * each.alone.value:.1f} % (AUC {each.auc_alone:.3f})."
         )
     if found.varying or not found.drawn_once:
-        lines.append(
-            f"The {to_bits(leakage):.4f} bits of leakage are for one row, not for all rows of a person."
-        )
+        lines.append(f"The {told(leakage)} of leakage are for one row, not for all rows of a person.")
     return lines

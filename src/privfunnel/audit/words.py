@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from privfunnel.audit import beyond, informed, voting
-from privfunnel.measures import to_bits
+from privfunnel.quantities import amount, told
 
 if TYPE_CHECKING:
     from privfunnel.audit.estimates import Information, Interval
@@ -33,14 +33,14 @@ def of_audit(found: Audit) -> list[str]:
     lines = [_guess(attribute) for attribute in found.attributes[:-1] or found.attributes]
     verdict = [_file_verdict(found.further)] if found.further is not None and found.further.leaks else []
     instead = [each.words for each in found.instead]
-    whose = [] if found.persons is None else voting.words(found.persons, found.rows, _told(found))
+    whose = [] if found.persons is None else voting.words(found.persons, found.rows, _leaked(found))
     return [
         *verdict, *lines, *people(found), *whose, *_average(found), *instead, *_worst(found), *_informed(found),
         *_checks(found),
     ]  # fmt: skip
 
 
-def _told(found: Audit) -> float:
+def _leaked(found: Audit) -> float:
     """I(S;Y) as the sentences tell it, in nats."""
     return _best(found.leakage, found.exact)
 
@@ -85,9 +85,7 @@ def _guess(attribute: Attribute) -> str:
 def _average(found: Audit) -> list[str]:
     leakage, disclosure = found.leakage, found.disclosure
     ceiling = (
-        f" of the {_bits(found.leakage_ceiling)} that the public columns hold"
-        if found.leakage_ceiling
-        else ""
+        f" of the {told(found.leakage_ceiling)} that the public columns hold" if found.leakage_ceiling else ""
     )
     keeps = (
         f"{100 * _best(disclosure, found.exact) / found.disclosure_ceiling:.1f} %"
@@ -103,12 +101,10 @@ def _average(found: Audit) -> list[str]:
     if leakage.p_value is None or leakage.null_high is None:
         return lines
     verdict = "more than" if leakage.plug_in > leakage.null_high else "no more than"
-    chance = (
-        f"The rows show {verdict} chance would: permuted pairings give up to {_bits(leakage.null_high)}, "
-    )
+    chance = f"The rows show {verdict} chance would: permuted pairings give up to {told(leakage.null_high)}, "
     return [
         *lines,
-        chance + f"these rows {_bits(leakage.plug_in)} before correction (p = {leakage.p_value:.3f}).",
+        chance + f"these rows {told(leakage.plug_in)} before correction (p = {leakage.p_value:.3f}).",
     ]
 
 
@@ -138,7 +134,7 @@ def _worst(found: Audit) -> list[str]:
     among = "" if found.mechanism_known else " (among these rows; a symbol released once counts fully)"
     return [
         f"At worst: no released symbol makes a private value more than {times} as likely as before{among}; {ends}; "
-        f"maximal leakage {_bits(whole.maximal_leakage.value)}."
+        f"maximal leakage {told(whole.maximal_leakage.value)}."
     ]
 
 
@@ -167,8 +163,8 @@ def _population(found: Audit) -> list[str]:
     if found.holdout is not None or found.recount is None:
         return []
     if not found.recount.same_table:
-        told = [] if found.population is None else beyond.words(found.population)
-        return [*told, "This holds if none of these rows was used in the design."]
+        proved = [] if found.population is None else beyond.words(found.population)
+        return [*proved, "This holds if none of these rows was used in the design."]
     if found.view == "register":
         return [REGISTER]
     if found.population is not None:
@@ -191,16 +187,16 @@ def _file_verdict(found: Further) -> str:
     )
     return (
         f"THE FILE TELLS MORE THAN ITS RELEASE: beside it stand {names}, outside the promise. The released symbol says "
-        f"{_bits(found.released)} about the private columns, everything in the file about {_bits(found.file)}.{learnt}"
+        f"{told(found.released)} about the private columns, everything in the file about {told(found.file)}.{learnt}"
     )
 
 
 def _further(found: Further) -> list[str]:
-    names = ", ".join(f"{each.name} ({_bits(each.added)} more)" for each in found.columns)
+    names = ", ".join(f"{each.name} ({told(each.added)} more)" for each in found.columns)
     verdict = "add to" if found.leaks else "add nothing that these rows show to"
     lines = [
         f"The file has columns besides the release, which no promise covers: {names}. They {verdict} what it says "
-        f"about the private columns: {_bits(found.released)} by the release, {_bits(found.file)} by the whole file "
+        f"about the private columns: {told(found.released)} by the release, {told(found.file)} by the whole file "
         f"(p = {found.p_value:.3f})."
     ]
     naming = [each.name for each in found.columns if each.names_rows]
@@ -226,7 +222,7 @@ def _recount(found: Recount, further: Further | None) -> str:
             else "For the released symbol alone the designed promise"
         )
         return (
-            f"{what} {verdict}: leakage {_bits(found.claimed_leakage)} claimed, {_bits(found.leakage)} "
+            f"{what} {verdict}: leakage {told(found.claimed_leakage)} claimed, {told(found.leakage)} "
             f"counted again on the table it was designed on."
         )
     new = f"; {found.new_rows} rows hold values not seen at design time" if found.new_rows else ""
@@ -237,19 +233,19 @@ def _recount(found: Recount, further: Further | None) -> str:
         else f"counts with noise (ε = {found.epsilon:g}), for which it is differentially private"
     )
     return (
-        f"The mechanism was designed on {where}; on this one its channel leaks {_bits(found.leakage)} (at least "
-        f"{_bits(found.least_leakage)}, allowing for chance in the rows of both), {verdict} the "
-        f"{_bits(found.claimed_leakage)} it promised there{new}."
+        f"The mechanism was designed on {where}; on this one its channel leaks {told(found.leakage)} (at least "
+        f"{told(found.least_leakage)}, allowing for chance in the rows of both), {verdict} the "
+        f"{told(found.claimed_leakage)} it promised there{new}."
     )
 
 
 def _draws(found: Draws) -> str:
-    span = f"{to_bits(found.leakage.low):.4f} to {to_bits(found.leakage.high):.4f} bits"
+    span = f"{amount(found.leakage.low)} to {told(found.leakage.high)}"
     if found.impossible:
         return f"THE RELEASE IS NOT THIS MECHANISM'S: {found.impossible} rows hold symbols that it never gives them."
     verdict = "agree" if found.agrees else "DO NOT AGREE"
     return (
-        f"The released rows {verdict} with the mechanism: they measure {_bits(found.leakage.value)} uncorrected, fresh "
+        f"The released rows {verdict} with the mechanism: they measure {told(found.leakage.value)} uncorrected, fresh "
         f"draws for the same rows {span} (p = {found.p_value:.3f}; the alarm, at "
         "0.005, is false for one honest release in 200)."
     )
@@ -270,10 +266,10 @@ def holdout(found: Holdout) -> list[str]:
         else f"{found.held_out_rows} rows, one of each other person,"
     )
     first = (
-        f"Designed on {found.design_rows} rows{whose} with {_bits(found.promised_leakage)} of leakage promised for "
-        f"them, the release of {held_out} measures {_bits(leakage.value)} uncorrected; in the "
-        f"population, with {100 * found.population.confidence:g} % confidence, {to_bits(leakage.low):.4f} to "
-        f"{to_bits(leakage.high):.4f} bits: {verdicts[found.verdict]}; {found.new_rows} of the held-out rows "
+        f"Designed on {found.design_rows} rows{whose} with {told(found.promised_leakage)} of leakage promised for "
+        f"them, the release of {held_out} measures {told(leakage.value)} uncorrected; in the "
+        f"population, with {100 * found.population.confidence:g} % confidence, {amount(leakage.low)} to "
+        f"{told(leakage.high)}: {verdicts[found.verdict]}; {found.new_rows} of the held-out rows "
         "hold values the design rows do not have."
     )
     return [first, *beyond.words(found.population)]
@@ -283,10 +279,6 @@ def _percent(share: Interval) -> str:
     return f"{100 * share.value:.1f} %"
 
 
-def _bits(nats: float) -> str:
-    return f"{to_bits(nats):.4f} bits"
-
-
 def _best(information: Information, exact: bool) -> float:
     return information.plug_in if exact else information.corrected
 
@@ -294,8 +286,8 @@ def _best(information: Information, exact: bool) -> float:
 def _span(information: Information, found: Audit) -> str:
     if found.exact:
         which = "table it was designed on" if found.on_design else "counted table"
-        return f"{_bits(information.plug_in)} in the {which}"
-    ends = f"95 % interval {to_bits(information.low):.4f} to {to_bits(information.high):.4f}"
+        return f"{told(information.plug_in)} in the {which}"
+    ends = f"95 % interval {amount(information.low)} to {amount(information.high)}"
     scope = (
         " for these rows"
         if found.on_design
@@ -303,4 +295,4 @@ def _span(information: Information, found: Audit) -> str:
         if found.recount is not None
         else ", unless it was designed on these very rows"
     )
-    return f"{_bits(information.corrected)} ({ends}{scope})"
+    return f"{told(information.corrected)} ({ends}{scope})"

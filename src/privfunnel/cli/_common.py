@@ -27,7 +27,9 @@ __all__ = [
     "NamedProblem",
     "Renamed",
     "Units",
+    "amount",
     "can_draw",
+    "checked_threshold",
     "console",
     "independent_rows",
     "load_source",
@@ -92,6 +94,31 @@ def units_option(function: Function) -> Function:
         show_default=True,
         callback=lambda _ctx, _param, value: Units(value),
         help="Unit of the numbers that are shown, and of numbers given without a unit; JSON is always in nats.",
+    )(function)
+
+
+def amount(nats: float, digits: int = 4) -> str:
+    """:func:`privfunnel.quantities.amount`, loaded when something is shown."""
+    from privfunnel import quantities
+
+    return quantities.amount(nats, digits)
+
+
+def checked_threshold(threshold: int | None) -> None:
+    """Refuse a threshold that hides nobody, before the work."""
+    from privfunnel.publication import Policy
+
+    if threshold is not None:
+        Policy(threshold)
+
+
+def shown_units_option(function: Function) -> Function:
+    """``--units`` of commands that speak to stewards and reviewers, who read bits; None where nothing was said."""
+    return click.option(
+        "--units",
+        type=click.Choice(["nats", "bits"]),
+        help="Unit of the numbers that are shown, bits by default, and of numbers given without one, nats by default; "
+        "JSON is always in nats, a report in bits.",
     )(function)
 
 

@@ -11,12 +11,15 @@ import click
 
 from privfunnel.cli._common import (
     Units,
+    amount,
+    checked_threshold,
     console,
     parse_confidence,
     parse_options,
     parse_quantity,
     read_options,
     record_options,
+    shown_units_option,
     solver_options,
     text_file_options,
 )
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from privfunnel.population.views import View
 
 SHOWN_SYMBOLS = 8
-
-#: What a person reads amounts of information in here.
-BITS = Units("bits")
 
 
 @click.command("audit", short_help="Check a release or a mechanism: leakage, attackers, worst case, promise.")
@@ -67,6 +67,9 @@ BITS = Units("bits")
               help="Most rows an attacker trains on; 0 for no attacker.")  # fmt: skip
 @solver_options
 @text_file_options
+@shown_units_option
+@click.option("--threshold", type=int, metavar="ROWS",
+              help="Report: what fewer rows have is not told; that of the release by default, else 5.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a report.")
 @click.option("--out", type=PathName(), metavar="FILE",
               help="Also write it here: report.html, for a review board, or .json with the exact numbers, "
@@ -92,6 +95,8 @@ def command(
     restarts: int | None,
     options: tuple[str, ...],
     seed: int,
+    units: str | None,
+    threshold: int | None,
     as_json: bool,
     out: Path | None,
     **reading: Any,
@@ -118,6 +123,7 @@ def command(
             "the mechanism brings its own columns and bins: leave --private, --public and --bin out"
         )
     _check_out(out, can_report=mechanism is not None)
+    checked_threshold(threshold)
     read = read_options(**reading)
     roles: dict[str, Any] = {"private": private, "public": public, "bins": bins}
     sure = parse_confidence(confidence)
@@ -129,7 +135,8 @@ def command(
         asked = {"disclosure": disclosure, "leakage": leakage}
         solving = {"solver": solver, "seed": seed, "confidence": sure, **parse_options(options, restarts)}
         roles["person"] = person or None
-        _tell(*_held_out(tables[0], roles, read, holdout, asked, solving), as_json=as_json, out=out)
+        told = _held_out(tables[0], roles, read, holdout, asked, {**solving, "units": units})
+        _tell(*told, units, as_json=as_json, out=out)
         return
     if disclosure or leakage:
         raise InvalidInputError(
@@ -155,12 +162,19 @@ def command(
             {"bootstrap": bootstrap, "seed": seed, "confidence": sure, "view": view, "person": person},
         )
     if out is not None and mechanism is not None and out.suffix.lower() == ".html":
-        from privfunnel import report
-
-        details = report.Report(source=", ".join(tables) or str(path), audit=found)
-        report.write(out, mechanism, details)
+        few = found.threshold if threshold is None else threshold
+        _write_report(
+            out, mechanism, {"source": ", ".join(tables) or str(path), "audit": found, "threshold": few}
+        )
         out = None
-    _tell(found.to_dict(), lambda: show(found), as_json=as_json, out=out)
+    _tell(found.to_dict(), lambda: show(found), units, as_json=as_json, out=out)
+
+
+def _write_report(out: Path, mechanism: Mechanism, details: dict[str, Any]) -> None:
+    """Write the report for a review board."""
+    from privfunnel import report
+
+    report.write(out, mechanism, report.Report(**details))
 
 
 def _check_out(out: Path | None, *, can_report: bool) -> None:
@@ -177,8 +191,11 @@ def _check_out(out: Path | None, *, can_report: bool) -> None:
         )
 
 
-def _tell(document: dict[str, Any], show: Callable[[], None], *, as_json: bool, out: Path | None) -> None:
+def _tell(
+    document: dict[str, Any], show: Callable[[], None], units: str | None, *, as_json: bool, out: Path | None
+) -> None:
     """Write and show what was found; the exit code says whether the promise is kept."""
+    from privfunnel.quantities import spoken_in
     from privfunnel.storage import PRIVATE, write_json
 
     if out is not None:
@@ -186,7 +203,8 @@ def _tell(document: dict[str, Any], show: Callable[[], None], *, as_json: bool, 
     if as_json:
         say(json.dumps(document, indent=1))
     else:
-        show()
+        with spoken_in(units or "bits"):
+            show()
     if not document["passed"]:
         click.get_current_context().exit(1)
 
@@ -251,9 +269,10 @@ def _held_out(
         "disclosure": (problem.disclosure_ceiling, "H(X)"),
         "leakage": (problem.leakage_ceiling, "I(S;X)"),
     }
+    units = Units(solving.pop("units") or "nats")
     wanted: dict[str, Any] = {
         name: parse_quantity(
-            text, ceiling=ceilings[name][0], whole=ceilings[name][1], option=f"--{name}", units=Units("nats")
+            text, ceiling=ceilings[name][0], whole=ceilings[name][1], option=f"--{name}", units=units
         )
         for name, text in asked.items()
         if text is not None
@@ -282,10 +301,11 @@ def show(found: Audit) -> None:
 
 
 def _attributes(found: Audit) -> Table:
+    from privfunnel.quantities import spoken_unit
+
     people = "" if found.persons is None else f" of {found.persons.persons:,} persons"
-    title = (
-        f"Private attributes, {found.rows:,} rows{people} (bits{'' if found.exact else '; 95 % intervals'})"
-    )
+    how = "" if found.exact else "; 95 % intervals"
+    title = f"Private attributes, {found.rows:,} rows{people} ({spoken_unit()}{how})"
     heads = ("leakage", "by chance", "guess blind", "best guess", "best from X", "trained", "trained on X")
     table = _table(title)
     table.add_column("attribute")
@@ -296,7 +316,7 @@ def _attributes(found: Audit) -> Table:
         table.add_row(
             each.name,
             _information(each.leakage, exact=found.exact),
-            "" if each.leakage.null_high is None else f"≤ {BITS.of(each.leakage.null_high):.4f}",
+            "" if each.leakage.null_high is None else f"≤ {amount(each.leakage.null_high)}",
             _percent(each.before),
             _percent(each.after),
             _percent(each.original),
@@ -319,37 +339,43 @@ def _exposures(found: Audit) -> Table:
 
 
 def _worst_case(found: Audit) -> Table:
-    table = _table("Worst case (bits)")
+    from privfunnel.quantities import spoken_unit
+
+    table = _table(f"Worst case ({spoken_unit()})")
     table.add_column("attribute")
     for head in ("maximal leakage", "largest log-lift", "local information privacy"):
         table.add_column(head, justify="right")
     for each in found.attributes:
         measured = (each.maximal_leakage, each.max_log_lift, each.local_information_privacy)
-        table.add_row(each.name, *map(_bits, measured))
+        table.add_row(each.name, *map(_amount, measured))
     return table
 
 
 def _informed(found: Audit) -> Table | None:
     if not found.informed:
         return None
-    table = _table("Attackers who know public columns already (bits)")
+    from privfunnel.quantities import spoken_unit
+
+    table = _table(f"Attackers who know public columns already ({spoken_unit()})")
     table.add_column("knows")
     for head in ("learns", "of"):
         table.add_column(head, justify="right")
     for each in found.informed[:SHOWN_SYMBOLS]:
-        table.add_row(each.columns, f"{BITS.of(each.leakage):.4f}", f"{BITS.of(each.ceiling):.4f}")
+        table.add_row(each.columns, amount(each.leakage), amount(each.ceiling))
     return table
 
 
 def _symbols(found: Audit) -> Table:
-    table = _table(f"Most telling of {found.n_y} released symbols (bits)")
+    from privfunnel.quantities import spoken_unit
+
+    table = _table(f"Most telling of {found.n_y} released symbols ({spoken_unit()})")
     table.add_column("symbol")
     for head in ("share", "says", "lift"):
         table.add_column(head, justify="right")
     table.add_column("towards")
     for symbol in found.symbols[:SHOWN_SYMBOLS]:
         share = f"{100 * symbol.share:.2f} %"
-        table.add_row(symbol.label, share, _bits(symbol.information), f"{symbol.lift:.2f}", symbol.about)
+        table.add_row(symbol.label, share, _amount(symbol.information), f"{symbol.lift:.2f}", symbol.about)
     return table
 
 
@@ -362,13 +388,13 @@ def _table(title: str) -> Table:
 
 def _information(found: Information, *, exact: bool) -> str:
     value = found.plug_in if exact else found.corrected
-    ends = "" if found.low == found.high else f"\n({BITS.of(found.low):.4f}–{BITS.of(found.high):.4f})"
-    return f"{BITS.of(value):.4f}{ends}"
+    ends = "" if found.low == found.high else f"\n({amount(found.low)}–{amount(found.high)})"
+    return f"{amount(value)}{ends}"
 
 
-def _bits(found: Interval) -> str:
-    ends = "" if found.low == found.high else f" ({BITS.of(found.low):.3f}–{BITS.of(found.high):.3f})"
-    return f"{BITS.of(found.value):.3f}{ends}".replace("inf", "∞")
+def _amount(found: Interval) -> str:
+    ends = "" if found.low == found.high else f" ({amount(found.low, 3)}–{amount(found.high, 3)})"
+    return f"{amount(found.value, 3)}{ends}".replace("inf", "∞")
 
 
 def _percent(found: Interval | None) -> str:

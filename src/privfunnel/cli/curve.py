@@ -16,6 +16,7 @@ from privfunnel.cli._common import (
     Renamed,
     Units,
     can_draw,
+    checked_threshold,
     console,
     independent_rows,
     open_source,
@@ -34,12 +35,12 @@ from privfunnel.cli._limits import limit_options, limited, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
+from privfunnel.release.options import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from privfunnel.audit import PopulationBand
     from privfunnel.curve import Curve
     from privfunnel.problem import Problem
-    from privfunnel.solution import Solution
     from privfunnel.solvers.base import Solver
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
@@ -68,6 +69,8 @@ OWNED = (
 @click.option("--out", type=PathName(), metavar="DIR",
               help="Folder for report.html and curve.png, which may be published, and for curve.csv, .json (in nats), "
                    ".svg, problem.json and the proofs, which are confidential.")  # fmt: skip
+@click.option("--threshold", type=int, default=DEFAULT_THRESHOLD, show_default=True, metavar="ROWS",
+              help="Report: what fewer rows have is not told, and numbers come in steps worth as many.")  # fmt: skip
 @click.option("--describe", "--choose", cls=Renamed, metavar="R",
               help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2.")  # fmt: skip
 @click.option("--compare-with", "--beside", cls=Renamed, multiple=True, metavar="SOLVER",
@@ -86,6 +89,7 @@ def command(
     units: Units,
     as_json: bool,
     out: Path | None,
+    threshold: int,
     describe: str | None,
     compare_with: tuple[str, ...],
     **reading: Any,
@@ -111,6 +115,7 @@ def command(
         raise InvalidInputError(
             "--describe and --compare-with go into the report: say where to put it with --out DIR"
         )
+    checked_threshold(threshold)
     for name in compare_with:
         registry.get(name)  # an unknown name is told before the work, not after it
     opened = open_source(source, **reading)
@@ -135,18 +140,13 @@ def command(
                 None if at is None else solve(problem, disclosure=at, solver=method, seed=seed, throw=False)
             )
             others = {
-                name: trace(
-                    problem,
-                    points=points,
-                    solver=limited(name, {}, time_limit, inner),
-                    seed=seed,
-                    throw=False,
-                )
-                for name in compare_with
+                name: trace(problem, points=points, solver=other, seed=seed, throw=False)
+                for name, other in ((name, limited(name, {}, time_limit, inner)) for name in compare_with)
             }
             if drawing:
                 draw(curve, folder, units=units, title=source, population=found)
-            write_files(curve, folder, units=units, title=source, chosen=chosen, others=others)
+            details = {"chosen": chosen, "others": others, "threshold": threshold}
+            write_files(curve, folder, units=units, title=source, details=details)
             if found is not None:
                 from privfunnel.storage import PRIVATE, write_json
 
@@ -208,10 +208,17 @@ def write_files(
     *,
     units: Units,
     title: str,
-    chosen: Solution | None = None,
-    others: Mapping[str, Curve] | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the curve as table, JSON and report, and what it takes to check it: the problem and the proofs."""
+    """Write the curve as table, JSON and report, and what it takes to check it: the problem and the proofs.
+
+    Args:
+        curve: The curve.
+        folder: Where to.
+        units: Unit of the table.
+        title: What the curve is called.
+        details: Further fields of :class:`privfunnel.report.Report`.
+    """
     from privfunnel import report
     from privfunnel.certificate import save_bundle
     from privfunnel.storage import PRIVATE, write_text
@@ -228,10 +235,10 @@ def write_files(
     if curve.certificates:
         save_bundle(folder / "certificates.npz", curve.certificates)
     command = click.get_current_context().meta.get(COMMAND, "")
-    details = report.Report(
-        title=f"Privacy funnel of {title}", source=title, command=command, chosen=chosen, others=others or {}
+    about = report.Report(
+        title=f"Privacy funnel of {title}", source=title, command=command, **(details or {})
     )
-    report.write(folder / "report.html", curve, details)
+    report.write(folder / "report.html", curve, about)
 
 
 def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfunnel.cli._common import console, read_options, text_file_options
+from privfunnel.cli._common import console, read_options, shown_units_option, text_file_options
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.release.options import (
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=int, help="For experiments only: reproducible draws instead of secure randomness."
 )
+@shown_units_option
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @text_file_options
@@ -89,6 +90,7 @@ def command(
     raw_text: bool,
     codebook: Path | None,
     seed: int | None,
+    units: str | None,
     force: bool,
     as_json: bool,
     **reading: Any,
@@ -114,6 +116,7 @@ def command(
     """
     from privfunnel import release
     from privfunnel.mechanism import Mechanism
+    from privfunnel.quantities import spoken_in
     from privfunnel.release import codebook as codebooks
     from privfunnel.release import order as orders
     from privfunnel.release.writer import check_apart
@@ -148,7 +151,8 @@ def command(
     if as_json:
         say(json.dumps(to_json(summary), indent=1))
         return
-    show(summary, mechanism, form)
+    with spoken_in(units or "bits"):
+        show(summary, mechanism, form)
     if summary.fidelity is not None:
         show_fidelity(summary.fidelity, mechanism.public_names)
 
@@ -182,7 +186,8 @@ def to_json(summary: ReleaseSummary) -> dict[str, Any]:
 
 def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     """Print what was done."""
-    from privfunnel.measures import mutual_information, to_bits
+    from privfunnel.measures import mutual_information
+    from privfunnel.quantities import amount, spoken_unit, told
 
     rate = f"{summary.rows / summary.seconds:,.0f} rows/s" if summary.seconds > 0 else ""
     say(
@@ -196,15 +201,15 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
         say(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")
     say(
-        f"Promise: disclosure {to_bits(mechanism.disclosure):.4f} bits of X, leakage "
-        f"{to_bits(mechanism.leakage):.4f} bits about {', '.join(mechanism.private_names)}; see privfunnel audit."
+        f"Promise: disclosure {told(mechanism.disclosure)} of X, leakage "
+        f"{told(mechanism.leakage)} about {', '.join(mechanism.private_names)}; see privfunnel audit."
     )
     if form == "records":
         # X → Y → X': the second draw keeps less of X than Y does, and leaks no more.
-        kept = to_bits(float(mutual_information(mechanism.p_x_given_y @ mechanism.p_xy.T)))
+        kept = amount(float(mutual_information(mechanism.p_x_given_y @ mechanism.p_xy.T)))
         say(
-            f"Records drawn anew from the symbols keep {kept:.4f} of these bits; release symbols and their codebook to "
-            "keep all of them."
+            f"Records drawn anew from the symbols keep {kept} of these {spoken_unit()}; release symbols and their "
+            "codebook to keep all of them."
         )
 
 

@@ -160,9 +160,7 @@ def command(
     show(solution, units=units, title=source, counts=counts)
     if counts is not None:
         _tell_instead(counts, solution.leakage)
-    told = found.words() if found is not None else beyond.words() if beyond is not None else []
-    for line in told or [said for said in (say_view(view, problem),) if said]:
-        say(f"• {line}")
+    _tell_beyond(found or beyond, units, say_view(view, problem))
     if design_epsilon is not None and counts is not None and exact is not None:
         _tell_noise(counts, solution, exact, {"solver": method, "seed": seed})
         if out is not None:
@@ -241,6 +239,16 @@ def _tell_noise(counts: Counts, solution: Solution, exact: Counts, asked: dict[s
         f"the noise cost: on the real rows the design keeps {done.disclosure:.6f} and leaks {done.leakage:.6f} nats; "
         f"made for the exact counts it would leak {best.leakage:.6f}{more}."
     )
+
+
+def _tell_beyond(found: Holdout | Population | None, units: Units, otherwise: str) -> None:
+    """Say what other rows than those of the design prove, or what is left open."""
+    from privfunnel.quantities import spoken_in
+
+    with spoken_in(units.name):
+        told = found.words() if found is not None else []
+    for line in told or [otherwise] * bool(otherwise):
+        say(f"• {line}")
 
 
 def _held_out(

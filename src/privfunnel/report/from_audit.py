@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from privfunnel.audit import Audit, Interval, Persons
+from privfunnel.publication import Policy
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import Rounding
 
 SYMBOLS = 10  # the most telling ones are listed
 
 
-def audit_section(audit: Audit) -> Section:
+def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
     """Return what an audit found, in numbers that may be published: whether the promise was kept, and two tables."""
     rows = float(audit.rows if audit.persons is None else audit.persons.persons)
-    say = Rounding(rows or None)
+    say = Rounding(rows or None, policy or Policy())
 
     def percent(share: Interval | None) -> str:
         return "" if share is None else say.percent(share.value)

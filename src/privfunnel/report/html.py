@@ -14,6 +14,7 @@ from privfunnel._version import __version__
 from privfunnel.audit import Audit
 from privfunnel.curve import Curve
 from privfunnel.mechanism import Mechanism
+from privfunnel.publication import THRESHOLD, Policy
 from privfunnel.report import detail, front, parts
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
@@ -46,6 +47,7 @@ class Report:
         alternatives: What else could be published: a name, disclosure and leakage in nats; what the audit found by
             default.
         form: What replaces a row's public values.
+        threshold: What fewer rows have is not told, and numbers come in steps worth as many.
         contact: Who is to be asked; a line to fill in by default.
         sections: Further sections.
         table: What to check certificates against, as the command line takes it, e.g. ``p.csv --private sex --public
@@ -63,6 +65,7 @@ class Report:
     audit: Audit | None = None
     alternatives: Sequence[tuple[str, float, float]] = ()
     form: str = FORM
+    threshold: int = THRESHOLD
     contact: str = ""
     sections: Sequence[Section] = ()
     table: str = ""
@@ -80,7 +83,8 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
     report = report or Report()
     curve = found if isinstance(found, Curve) else None
     release = _release(found, report)
-    say = Rounding(curve.problem.n if curve is not None else release.rows if release is not None else None)
+    rows = curve.problem.n if curve is not None else release.rows if release is not None else None
+    say = Rounding(rows, Policy(report.threshold))
     body = [_first_page(found, release, report, say)]
     if curve is not None:
         body.append(detail.curve_section(curve, report.chosen, report.others, say))
@@ -93,7 +97,7 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
     if report.audit is not None:
         if report.audit.fidelity is not None:
             body.append(parts.section(survival_section(report.audit.fidelity, say)))
-        body.append(parts.section(audit_section(report.audit)))
+        body.append(parts.section(audit_section(report.audit, say.policy)))
     body += [parts.section(section) for section in report.sections]
     certified = curve is not None and any(s.certificate is not None for s in curve.solutions)
     body += [detail.verify_section(certified, report.table), _provenance(found, report, say)]
@@ -104,7 +108,7 @@ def write(path: str | os.PathLike[str], found: Curve | Mechanism, report: Report
     """Write the report of a curve or a mechanism to a file, in one piece.
 
     Raises:
-        InvalidInputError: The file cannot be written.
+        InvalidInputError: The file cannot be written, or the threshold is less than 2.
     """
     write_text(path, render(found, report))
 
