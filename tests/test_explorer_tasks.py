@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 import privfunnel as pf
+from privfunnel import alternatives
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import describe, examples, tasks, wording
 from privfunnel.explorer.workspace import Workspace
@@ -320,7 +321,7 @@ def test_what_one_would_do_otherwise_stands_beside_a_point(traced: Workspace) ->
     found = tasks.instead(traced, at)
     assert found["share"] == pytest.approx(0.8)
     leakage = tasks.point(traced, disclosure=at)["leakage"]
-    best = pf.alternatives.suppression(setting.counts, leakage)
+    best = alternatives.suppression(setting.counts, leakage)
     assert found["others"][0]["share"] == pytest.approx(best.share)
     assert 0.0 < found["others"][0]["share"] <= found["others"][1]["share"] < 0.8
     assert found["others"][0]["tried"] == best.tried > 1

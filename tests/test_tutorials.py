@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import ast
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from documents import ROOT, blocks, write_census
+from documents import ROOT, blocks
 from helpers_cli import run
 from privfunnel.instances import patients as example
 
@@ -41,44 +39,32 @@ def flat(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-@pytest.mark.slow
-def test_the_commands_of_the_stewards_tutorial_run_and_print_what_it_shows(tmp_path: Path) -> None:
-    write_census(tmp_path / "census.csv")
-    bin_folder = tmp_path / "bin"
-    bin_folder.mkdir()
-    command = bin_folder / "privfunnel"
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m privfunnel "$@"\n')
-    command.chmod(0o755)
-    script = "set -eu\n" + "\n".join(blocks("tutorial-steward.md", "bash"))
-    environment = {
-        **os.environ,
-        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
-    }
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    told, shown = flat(done.stdout), flat("\n".join(blocks("tutorial-steward.md", "text")))
-    # Numbers of the table, not of a draw.
-    for line in (
-        "H(X) = 3.892298, I(S;X) = 0.130130 nats; 2 private × 156 public symbols.",
-        "Free disclosure: 3.371839 nats (86.6 % of H(X)) can be released without any leakage.",
-        "Written: release.csv (32,561 of 32,561 rows, ",
-        "Promise: disclosure 5.0539 bits of X, leakage 0.0076 bits about income; see privfunnel audit.",
-        "The designed promise holds: leakage 0.0076 bits claimed, 0.0076 bits counted again",
-        "the promise is not refuted, and not proved either",
-    ):
-        assert line in told
-        assert line in shown
-    # The optimum is proved to 1e-6 nats, so that its last digits may change: up to 2e-6 bits.
-    for label in ("disclosure I(X;Y)", "leakage I(S;Y)", "proved lower bound"):
-        printed, written = (
-            float(re.findall(rf"{re.escape(label)} ([\d.]+)", text)[0]) for text in (told, shown)
-        )
-        assert printed == pytest.approx(written, abs=2e-6)
-    assert {"design", "release.csv", "release.codebook.json", "audit.json"} <= {
-        p.name for p in tmp_path.iterdir()
+@FEW_ROWS
+def test_the_commands_of_the_stewards_tutorial_run_and_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = [block.replace("\\\n", " ") for block in blocks("tutorial-steward.md", "bash")]
+    shown = iter(blocks("tutorial-steward.md", "text"))
+    for command in commands:
+        done = run(*shlex.split(command)[1:])
+        # An audit takes one honest release in 200 for another mechanism's, and says so by exit code 1.
+        assert done.exit_code in ((0, 1) if "release.csv" in command else (0,)), (command, done.output)
+        if " example " in command:
+            continue
+        # The optimum is proved to 1e-6 nats: its last digits may change, and what depends on the draw is left out.
+        told, written = flat(done.stdout), flat(next(shown))
+        for label in ("leakage I(S;Y)", "proved lower bound"):
+            quoted = re.findall(rf"{re.escape(label)} ([\d.]+)", written)
+            if quoted:
+                printed = re.findall(rf"{re.escape(label)} ([\d.]+)", told)
+                assert float(printed[0]) == pytest.approx(float(quoted[0]), abs=2e-6)
+                written = written.replace(quoted[0], "…")
+        for part in written.split("…"):
+            assert part.strip() in told, command
+    assert next(shown, None) is None
+    assert {"design", "release.csv", "release.codebook.json", "report.html"} <= {
+        path.name for path in tmp_path.iterdir()
     }
 
 
@@ -148,9 +134,21 @@ def test_the_blocks_of_the_researchers_tutorial_run_and_say_what_they_say(patien
     assert f"# {names['problem']!r}" in text
     assert f"# {names['problem'].free_disclosure:.6f}…" in text
     solution = names["solution"]
-    assert f"# {solution.leakage:.7f}, {solution.lower_bound:.7f}, {solution.status}" in text
-    for row in names["curve"].to_frame()[["disclosure", "leakage", "lower_bound"]].iloc[3:6].itertuples():
-        assert re.search(rf"# {row[0]} +{row[1]:.6f} +{row[2]:.6f} +{row[3]:.6f}\n", text)
+    # The optimum is proved to 1e-6 nats, so that its last digits may change; so may an optimal channel.
+    *values, status = re.findall(r"solution.status # (.*), (.*), (.*)\n", text)[0]
+    assert [solution.leakage, solution.lower_bound] == pytest.approx([float(v) for v in values], abs=1e-5)
+    assert status == solution.status
+    shown = [
+        [float(number) for number in line.split()] for line in re.findall(r"^# (\d .*)\n", text, re.MULTILINE)
+    ]
+    frame = names["curve"].to_frame()[["disclosure", "leakage", "lower_bound"]].iloc[3:6]
+    assert len(shown) == len(frame)
+    for (place, *told), row in zip(shown, frame.itertuples(), strict=True):
+        assert place == row[0]
+        assert list(row[1:]) == pytest.approx(told, abs=3e-6)
+    known = ast.literal_eval(re.findall(r"# (\{'nothing'.*\})\n", text)[0])
+    assert names["learnt"] == pytest.approx(known, abs=0.01)
+    assert known["age"] > 5 * known["nothing"]
     assert names["found"].leakage is not None
     assert hasattr(names["model"], "predict")
 
