@@ -164,7 +164,7 @@ def test_other_warnings_keep_their_form(monkeypatch: pytest.MonkeyPatch, joint: 
             warnings.warn("something else", UserWarning, stacklevel=1)
         raise InvalidInputError("stop: here")
 
-    monkeypatch.setattr("privfunnel.cli.curve.load_source", warn)
+    monkeypatch.setattr("privfunnel.cli.curve.open_source", warn)
     result = run("curve", joint)
     assert "warning: something of a library\n" in result.stderr
     assert "UserWarning: something else" in result.stderr
