@@ -54,7 +54,7 @@ class Auto(TimeLimited):
 
     @cached_property
     def _binary(self) -> Binary:
-        return Binary(gap=self.gap)
+        return Binary(gap=self.gap, time_limit=self.time_limit)
 
     def _prover(self, problem: Problem) -> Global | Binary:
         return self._binary if problem.n_s == Binary.n_s and problem.n_x > FEW else self._global

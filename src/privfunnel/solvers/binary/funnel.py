@@ -21,6 +21,7 @@ from privfunnel.solvers.binary.proof import EPS, prove
 from privfunnel.solvers.binary.shooting import staircase
 from privfunnel.solvers.binary.table import BinaryTable, binary_table, check_table
 from privfunnel.solvers.binary.transport import free_pairs
+from privfunnel.solvers.deadline import NEVER, Deadline
 
 #: Slopes tried at most; some ten are needed.
 MOST_SLOPES = 80
@@ -94,9 +95,9 @@ class ClassCurve:
         release = PairRelease(first=n, second=n, mass_first=self.table.mass, mass_second=np.zeros(n.size))
         return Support(slope=1.0, point=release.point(self.p_st), release=release, prices=self.classes.caps)
 
-    def at(self, slope: float) -> Support:
-        """The tangent of slope 0 < μ < 1."""
-        stairs = staircase(self.classes, slope)
+    def at(self, slope: float, deadline: Deadline = NEVER) -> Support:
+        """The tangent of slope 0 < μ < 1; after the deadline, a point of no use."""
+        stairs = staircase(self.classes, slope, deadline)
         release = class_release(stairs, self.table.mass)
         return Support(slope=slope, point=release.point(self.p_st), release=release, prices=stairs.prices)
 
@@ -144,14 +145,21 @@ class Bracket(NamedTuple):
     tried: int
 
 
-def bracket(curve: ClassCurve, target: Target, gap: float, known: list[Support] | None = None) -> Bracket:
-    """Supports on both sides of ``target``, chord within ``gap`` of the best tangent.
+def bracket(
+    curve: ClassCurve,
+    target: Target,
+    gap: float,
+    known: list[Support] | None = None,
+    deadline: Deadline = NEVER,
+) -> Bracket:
+    """Supports on both sides of ``target``, chord within ``gap`` of the best tangent, or as close as time allows.
 
     Args:
         curve: The curve of the classes.
         target: What is asked.
         gap: In nats.
         known: Supports found before; those found now are added.
+        deadline: When to stop.
     """
     known = [] if known is None else known
     if not known:
@@ -175,7 +183,9 @@ def bracket(curve: ClassCurve, target: Target, gap: float, known: list[Support] 
             slope = 0.5 * (low.slope + high.slope)
         if slope in (low.slope, high.slope) or slope < LEAST_SLOPE:
             break
-        found = curve.at(slope)
+        found = curve.at(slope, deadline)
+        if deadline.passed():
+            break
         known.append(found)
         tried += 1
         if target.below(found):

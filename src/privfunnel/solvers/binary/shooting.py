@@ -27,6 +27,7 @@ from privfunnel.solvers.binary.frontier import (
     price_below,
 )
 from privfunnel.solvers.binary.walking import HIGH, LOW, SOLVED, Integers, Path, Start, empty_path, walk
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.jit import compiled
 
 #: What is bisected. FREE: the price of the first class above; which class below comes first follows from it. FIXED: the
@@ -185,9 +186,9 @@ def common(high: Path, low: Path) -> int:
 class Shooting:
     """Build the staircase of one slope, component by component."""
 
-    def __init__(self, classes: Classes, slope: float) -> None:
+    def __init__(self, classes: Classes, slope: float, deadline: Deadline = NEVER) -> None:
         n = classes.pi.size
-        self.classes, self.slope = classes, slope
+        self.classes, self.slope, self.deadline = classes, slope, deadline
         self.left = classes.mass.copy()
         self.prices = classes.caps.copy()
         self.paths = Paths(empty_path(n), empty_path(n), empty_path(n))
@@ -195,10 +196,13 @@ class Shooting:
         self.guess = Guess(FREE, n - 2, n - 1, 0.0, -1)
 
     def solve(self) -> Staircase:
-        """The optimal staircase; ``finished`` is False where rounding stopped the walk early."""
+        """The optimal staircase; ``finished`` is False where rounding or the time stopped the walk early."""
         ends = self._first_ends()
         finished = True
         while ends is not None:
+            if self.deadline.passed():
+                finished = False
+                break
             outcome, x = bisect(self.classes, self.left, self.slope, self.guess, ends, self.paths)
             if outcome == SOLVED:
                 self._keep(self.paths.scratch, int(self.paths.scratch.n[0]))
@@ -305,6 +309,6 @@ class Shooting:
         return lower, upper
 
 
-def staircase(classes: Classes, slope: float) -> Staircase:
-    """The optimal staircase of the classes at slope 0 < μ < 1."""
-    return Shooting(classes, slope).solve()
+def staircase(classes: Classes, slope: float, deadline: Deadline = NEVER) -> Staircase:
+    """The optimal staircase of the classes at slope 0 < μ < 1, as far as there is time."""
+    return Shooting(classes, slope, deadline).solve()

@@ -16,11 +16,12 @@ from privfunnel.certificate import Certificate, PairsProof
 from privfunnel.errors import CertificateError
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import DEFAULT_GAP, Answer, Status
-from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.binary.funnel import Bracket, ClassCurve, Support, Target, bracket, mixed
 from privfunnel.solvers.binary.proof import Crossings, find_crossings, prove
 from privfunnel.solvers.binary.table import binary_table
-from privfunnel.solvers.options import check_positive
+from privfunnel.solvers.deadline import NEVER, Deadline
+from privfunnel.solvers.options import check_positive, check_seconds
 
 #: How far apart the search lets value and tangent be, in nats: as close as double precision allows.
 SEARCH_GAP = 1e-12
@@ -53,29 +54,29 @@ class Run:
         self.known: list[Support] = []
         self.proved: dict[float, Certificate | None] = {}
 
-    def answer(self, disclosure: float) -> Answer:
+    def answer(self, disclosure: float, deadline: Deadline = NEVER) -> Answer:
         """Least leakage at ``disclosure`` nats."""
         started = time.perf_counter()
         wanted = min(disclosure - self.within, self.curve.h_t)
-        found = bracket(self.curve, Target(disclosure=wanted), SEARCH_GAP, self.known)
-        answer = self._answer(found, found.best, started)
+        found = bracket(self.curve, Target(disclosure=wanted), SEARCH_GAP, self.known, deadline)
+        answer = self._answer(found, found.best, started, deadline)
         have = self.problem.evaluate(answer.channel).disclosure
         if found.share <= 0.0 and have > disclosure:  # up to R0: the rest of the time nothing is released
             return self._shared_down(answer, disclosure / have)
         return answer
 
-    def spend(self, leakage: float) -> Answer:
+    def spend(self, leakage: float, deadline: Deadline = NEVER) -> Answer:
         """Most disclosure within ``leakage`` nats."""
         started = time.perf_counter()
-        found = bracket(self.curve, Target(leakage=leakage), SEARCH_GAP, self.known)
-        if not any(0.0 < support.slope < 1.0 for support in self.known):
+        found = bracket(self.curve, Target(leakage=leakage), SEARCH_GAP, self.known, deadline)
+        if not any(0.0 < support.slope < 1.0 for support in self.known) and not deadline.passed():
             self.known.append(self.curve.at(FIRST_SLOPE))
         rising = [support for support in self.known if support.slope > 0.0]
 
         def ceiling(support: Support) -> float:
             return support.point.disclosure + (leakage - support.point.leakage) / support.slope
 
-        return self._answer(found, min(rising, key=ceiling), started)
+        return self._answer(found, min(rising, key=ceiling), started, deadline)
 
     def certificate(self, support: Support, *, crossings: bool) -> Certificate | None:
         """The proof of a support's tangent, or None where rounding keeps the checker from confirming it."""
@@ -108,11 +109,11 @@ class Run:
             return made
         return None
 
-    def _answer(self, found: Bracket, line: Support, started: float) -> Answer:
+    def _answer(self, found: Bracket, line: Support, started: float, deadline: Deadline) -> Answer:
         release = mixed(self.table, found)
         return Answer(
             channel=channels.as_held(release.channel(self.problem.n_x)),
-            status=Status.OPTIMAL,
+            status=Status.TIME_LIMIT if deadline.passed() else Status.OPTIMAL,
             slope=found.best.slope,
             certificate=self.certificate(line, crossings=self.table.n_classes > ALL_PAIRS),
             bound_source="pairs",
@@ -132,7 +133,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Binary(Solver):
+class Binary(TimeLimited):
     """The exact curve of a table with two private symbols, by slopes: each optimum is a staircase of pairs.
 
     It is found and proved in time that grows with M log M: see docs/math-binary.md. A trace shares slopes among its
@@ -141,6 +142,7 @@ class Binary(Solver):
     Attributes:
         gap: Leakage and proved bound are to be within this, in nats; they end within some 1e-12, more from 10⁵ classes
             on, where the rounding of a sum counts.
+        time_limit: Seconds for one answer; it is needed without numba, where some thousand classes take minutes.
     """
 
     name: ClassVar[str] = "binary"
@@ -151,6 +153,7 @@ class Binary(Solver):
 
     def __post_init__(self) -> None:
         check_positive(self.name, gap=self.gap)
+        check_seconds(self.name, self.time_limit)
 
     @property
     def target_gap(self) -> float:
@@ -176,7 +179,7 @@ class Binary(Solver):
             return
         run = Run(problem)
         for i, disclosure in enumerate(wanted):
-            yield run.answer(disclosure)
+            yield run.answer(disclosure, Deadline(self.time_limit))
             if progress is not None:
                 progress(Progress(done=i + 1, total=len(wanted), message=f"R = {disclosure:.4f} nats"))
 
@@ -184,7 +187,10 @@ class Binary(Solver):
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """Most disclosure within ``leakage`` nats, with a certificate that no channel discloses more."""
-        return _refused(problem) if problem.n_s != self.n_s else Run(problem).spend(leakage)
+        if problem.n_s != self.n_s:
+            return _refused(problem)
+        deadline = Deadline(self.time_limit)
+        return Run(problem).spend(leakage, deadline)
 
 
 def _refused(problem: Problem) -> Answer:
