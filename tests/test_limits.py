@@ -162,3 +162,43 @@ def test_the_pace_follows_the_work() -> None:
     assert pace.size == 4
     watch.now += 10.0
     assert not pace.goes_on(watch)
+
+
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_aem_is_left_in_time_with_what_it_has(*, accelerate: bool) -> None:
+    problem = dense(30, 40)
+    solver = registry.get("aem", restarts=200, threads=1, time_limit=0.25, accelerate=accelerate)
+    solver.warm_up()
+    wanted = np.array([0.5, 0.8]) * problem.disclosure_ceiling
+    with cpu_clock():
+        started = time.thread_time()
+        answers = list(solver.trace(problem, wanted))
+        assert time.thread_time() - started <= SHARE * 0.5 + SECONDS
+    for disclosure, answer in zip(wanted, answers, strict=True):
+        assert answer.status is pf.Status.TIME_LIMIT
+        assert problem.evaluate(answer.channel).disclosure >= disclosure - 1e-9
+
+
+def test_a_limit_that_is_not_met_changes_nothing() -> None:
+    problem = dense(4, 6)
+    for name in ("aem", "binary"):
+        table = problem if name == "aem" else dense(2, 80)
+        asked = 0.8 * table.disclosure_ceiling
+        free, limited = (
+            pf.solve(table, disclosure=asked, solver=name, time_limit=limit, throw=False)
+            for limit in (np.inf, 3600.0)
+        )
+        assert np.array_equal(free.channel, limited.channel)
+
+
+def test_the_binary_solver_is_left_in_time_with_a_channel() -> None:
+    problem = dense(2, 400)
+    asked = 0.95 * problem.disclosure_ceiling
+    solution = pf.solve(problem, disclosure=asked, solver="binary", time_limit=1e-6, throw=False)
+    assert solution.status is pf.Status.TIME_LIMIT
+    assert solution.disclosure >= asked - 1e-9
+    assert solution.lower_bound <= solution.leakage <= problem.leakage_ceiling
+    budget = 0.2 * problem.leakage_ceiling
+    spent = pf.solve(problem, leakage=budget, solver="binary", time_limit=1e-6, throw=False)
+    assert spent.leakage <= budget + 1e-9
+    assert spent.disclosure >= 0.2 * problem.disclosure_ceiling

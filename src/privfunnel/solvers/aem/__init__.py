@@ -23,12 +23,13 @@ from privfunnel.solvers.aem.record import record_run
 from privfunnel.solvers.aem.runs import FIRST_SLOPE, Run, Work, best_runs
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, log_of
-from privfunnel.solvers.base import Listener, Progress, Solver
-from privfunnel.solvers.options import check_whole
+from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress, TimeLimited
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.options import check_seconds, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class AEM(Solver):
+class AEM(TimeLimited):
     """Alternating expectation minimisation, best of ``restarts`` random feasible starts.
 
     Attributes:
@@ -43,6 +44,8 @@ class AEM(Solver):
             512 MiB, or most of what is free on a GPU.
         accelerate: Take longer steps that keep the guarantees, ramp up the disclosure, and retire restarts that fall
             behind (:mod:`privfunnel.solvers.aem.schedule`); False is plain Algorithm 1 from independent starts.
+        time_limit: Seconds for one answer, infinite for no limit: steps are a limit that gives the same answer on any
+            machine.
         record: Keep the history of the best run (:func:`privfunnel.solvers.aem.record.record_run`).
     """
 
@@ -66,6 +69,7 @@ class AEM(Solver):
         for option in ("restarts", "max_steps"):
             if getattr(self, option) is None:
                 raise InvalidInputError(f"{self.name}: {option}=None is not usable: give a whole number ≥ 1")
+        check_seconds(self.name, self.time_limit)
         if not is_number(self.tolerance) or not 0.0 <= self.tolerance < math.inf:
             raise InvalidInputError(
                 f"{self.name}: tolerance={self.tolerance!r} is not usable: give a number of nats ≥ 0"
@@ -76,8 +80,8 @@ class AEM(Solver):
             )
 
     def limited(self, seconds: float, *, threads: int = 1) -> AEM:
-        """The same solver on ``threads`` threads; what it does is limited by its steps, not by a clock."""
-        return replace(self, threads=threads)
+        """The same solver with another time limit, on ``threads`` threads."""
+        return replace(self, threads=threads, time_limit=max(seconds, SHORTEST_LIMIT))
 
     def warm_up(self) -> None:
         """Compile the kernels, or read them from the cache, by solving a tiny problem."""
@@ -124,6 +128,7 @@ class AEM(Solver):
             # The runs stop on an estimate of the residual; half of it leaves room for the difference.
             tolerance=0.5 * self.tolerance,
             memory=backend.memory if self.memory is None else self.memory,
+            deadline=Deadline(self.time_limit * len(disclosures)),
         )
 
         def report(done: int, total: int) -> None:
@@ -134,12 +139,21 @@ class AEM(Solver):
         for disclosure, run in zip(
             disclosures, best_runs(work, report, accelerate=self.accelerate), strict=True
         ):
-            yield self._answer(problem, tables, starts, disclosure, run, time.perf_counter() - began)
+            limit = Status.TIME_LIMIT if work.deadline.passed() else Status.MAX_STEPS
+            yield self._answer(problem, tables, starts, disclosure, run, limit, time.perf_counter() - began)
             began = time.perf_counter()
 
     def _answer(
-        self, problem: Problem, tables: Tables, starts: Starts, disclosure: float, run: Run, seconds: float
+        self,
+        problem: Problem,
+        tables: Tables,
+        starts: Starts,
+        disclosure: float,
+        run: Run,
+        limit: Status,
+        seconds: float,
     ) -> Answer:
+        """The answer of the best run, which a ``limit`` ended where it has not converged."""
         residual = kkt_residual(problem, run.channel)
         record = None
         if self.record:
@@ -147,7 +161,7 @@ class AEM(Solver):
             record = record_run(problem, tables, start, FIRST_SLOPE, disclosure, run.steps)
         return Answer(
             channel=run.channel,
-            status=Status.CONVERGED if residual <= self.tolerance else Status.MAX_STEPS,
+            status=Status.CONVERGED if residual <= self.tolerance else limit,
             slope=run.slope,
             steps=run.steps,
             seconds=seconds,

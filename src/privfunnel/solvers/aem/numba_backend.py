@@ -12,9 +12,11 @@ from privfunnel.solvers.aem.backends import CPU_MEMORY, STEPS_PER_CHECK, Progres
 from privfunnel.solvers.aem.kernel_groups import KernelTables
 from privfunnel.solvers.aem.state import Tables
 
-#: Entries times steps that one call of the compiled code may take on: a fraction of a second, after which an
-#: interrupt is seen.
+#: Entries times steps that one call of the compiled code may take on where there are few private symbols: a fraction of
+#: a second, after which an interrupt is seen.
 ENTRIES_PER_CALL = 1 << 24
+#: From so many private symbols on a step takes longer in proportion to them.
+FEW_PRIVATE = 16
 #: Calls for each thread at least, so that none waits long for the slowest.
 CALLS_PER_THREAD = 4
 
@@ -57,7 +59,8 @@ class NumbaBackend:
     def _share_out(self, do: Callable[[int, int], None], shape: tuple[int, ...], steps: int) -> None:
         """Call ``do`` on ranges of runs that cover the batch, several per thread and often enough to interrupt."""
         runs, n_x, n_y = shape
-        length = ENTRIES_PER_CALL // (n_x * n_y * steps)
+        n_s = len(self.tables.p_s_given_x)
+        length = ENTRIES_PER_CALL // (n_x * n_y * steps * max(1, n_s // FEW_PRIVATE))
         if self.threads > 1:
             length = min(length, runs // (CALLS_PER_THREAD * self.threads))
         begins = range(0, runs, max(1, length))
@@ -67,5 +70,9 @@ class NumbaBackend:
                 do(begin, end)
             return
         with ThreadPoolExecutor(self.threads) as pool:
-            for _ in pool.map(do, begins, ends):
-                pass
+            try:
+                for _ in pool.map(do, begins, ends):
+                    pass
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # or an interrupt would wait for all that is left
+                raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from privfunnel.solvers.aem.schedule import (
 )
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, channel_of, log_of, pieces
+from privfunnel.solvers.deadline import NEVER, Deadline
 
 #: λ that the first root search of a run starts from.
 FIRST_SLOPE = 0.5
@@ -29,6 +31,9 @@ FIRST_SLOPE = 0.5
 UNBEATABLE = 1.0e-13
 #: An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
 UNUSED = 1.0e-15
+
+#: Where there is a deadline, runs that are advanced before the first look at the clock.
+RUNS_AT_ONCE = 8
 
 #: Called with (iterations done, iterations at most).
 Report = Callable[[int, int], None]
@@ -68,6 +73,7 @@ class Work:
         max_steps: Iterations of a run at most.
         tolerance: Residual at which a run stops.
         memory: Bytes that the runs in work may take.
+        deadline: When to stop; what has been reached by then is the answer.
     """
 
     tables: Tables
@@ -79,6 +85,7 @@ class Work:
     max_steps: int
     tolerance: float
     memory: int
+    deadline: Deadline = NEVER
 
     def block(self) -> int:
         """How many runs may be in work at one time."""
@@ -117,6 +124,8 @@ def best_runs(work: Work, report: Report, *, accelerate: bool) -> Iterator[Run]:
     """
     restarts = range(work.restarts)
     block = work.block()
+    if work.deadline.seconds < math.inf and not accelerate:
+        block = min(block, RUNS_AT_ONCE)
     if accelerate and block < work.restarts:
         groups = [restarts[begin : begin + block] for begin in range(0, work.restarts, block)]
         blocks = [[(point, r) for r in group] for point in range(len(work.disclosures)) for group in groups]
@@ -133,9 +142,11 @@ def best_runs(work: Work, report: Report, *, accelerate: bool) -> Iterator[Run]:
         def report_block(done: int, begun: int = begun, size: int = len(jobs)) -> None:
             report(begun * work.max_steps + done * size, total)
 
-        for (point, _), run in run_block(work, jobs, report_block):
-            if point not in best or run.leakage < best[point].leakage:
-                best[point] = run
+        # When the time is up, points that have an answer get no better one.
+        if not work.deadline.passed() or any(point not in best for point, _ in jobs):
+            for (point, _), run in run_block(work, jobs, report_block):
+                if point not in best or run.leakage < best[point].leakage:
+                    best[point] = run
         begun += len(jobs)
         finished = blocks[number + 1][0][0] if number + 1 < len(blocks) else len(work.disclosures)
         for point in range(following, finished):
@@ -175,7 +186,7 @@ def _run_plain(work: Work, jobs: Sequence[Job], report: Callable[[int], None]) -
         steps[going] += made.steps
         going = going[made.alive & (made.residual > work.tolerance)]
         report(begin + length)
-        if not len(going):
+        if not len(going) or work.deadline.passed():
             break
     for run, job in enumerate(jobs):
         yield job, work.finish(job, log_u[run], float(state.slope[run]), int(steps[run]))
@@ -188,6 +199,8 @@ def _run_accelerated(
     runs = _Population(work, jobs)
     length = level_steps(work.max_steps)
     for level in RAMP:
+        if work.deadline.passed():
+            break
         runs.climb(level)
         runs.run(length)
         report(int(runs.steps.max()))
@@ -195,9 +208,10 @@ def _run_accelerated(
     runs.climb(1.0)
     runs.run(length)
     report(int(runs.steps.max()))
+    runs.settle()
     runs.retire(KEPT_TO_THE_END)
     runs.drop_finished()
-    while len(runs.going):
+    while len(runs.going) and not work.deadline.passed():
         runs.run(min(work.backend.steps_per_check, work.max_steps - int(runs.steps[runs.going].max())))
         runs.drop_finished()
         report(int(runs.steps.max()))
@@ -254,8 +268,23 @@ class _Population:
         self.stopped[low] = False
 
     def run(self, steps: int) -> None:
-        """Advance the runs that are going and have not stopped."""
-        runs = self.going[~self.stopped[self.going]]
+        """Advance the runs that are going and have not stopped, as many of them as there is time for."""
+        runs, deadline = self.going[~self.stopped[self.going]], self.work.deadline
+        if deadline.seconds == math.inf:
+            self._advance(runs, steps)
+            return
+        for part in deadline.slices(len(runs), RUNS_AT_ONCE):
+            self._advance(runs[part], steps)
+
+    def settle(self) -> None:
+        """One step for a run of each point that none had time for."""
+        for point in np.unique(self.points[self.going]):
+            runs = self.going[self.points[self.going] == point]
+            if np.all(self.leakage[runs] == np.inf):
+                self._advance(runs[:1], 1)
+
+    def _advance(self, runs: NDArray[np.intp], steps: int) -> None:
+        """Advance some runs."""
         if not len(runs):
             return
         whole = len(runs) == len(self.jobs)
