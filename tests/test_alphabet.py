@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from privfunnel.engines import Alphabet, Column
+from privfunnel.engines.alphabet import distinct
 from privfunnel.guessing import best_guesses, blind_accuracy
 
 SEX = Column("sex", "text", ("f", "m"))
@@ -62,3 +63,15 @@ def test_best_guesses_by_hand() -> None:
     assert (both.before, both.after, both.original) == pytest.approx((0.5, 0.5, 0.6))
     assert [guess.after for guess in best_guesses(BOTH, p_sx, np.eye(2))] == pytest.approx([0.8, 0.7, 0.6])
     assert float(blind_accuracy(p_sx)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("largest", [3, 2**40])
+def test_different_rows_are_found_in_order(largest: int) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, (200, 4)) * np.array([1, 1, 1, largest // 3])
+    found, place = distinct(codes)
+    expected, where = np.unique(codes, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(place, where.reshape(-1))
+    wide = np.repeat(codes, 3, axis=1) * (2**40 // largest)  # more combinations than numbers of 64 bits
+    np.testing.assert_array_equal(distinct(wide)[0], np.unique(wide, axis=0))

@@ -30,6 +30,7 @@ from privfunnel.engines.advice import (
     looks_like_identifier,
     unbinned_error,
 )
+from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
 from privfunnel.engines.source import Tails
@@ -464,9 +465,9 @@ def _assemble(
     alphabets, index = {}, {}
     for role, names in roles.items():
         codes = np.stack([encoded[name][1] for name in names], axis=1)
-        symbols, inverse = np.unique(codes, axis=0, return_inverse=True)
+        symbols, inverse = distinct(codes)
         alphabets[role] = Alphabet(tuple(encoded[name][0] for name in names), symbols)
-        index[role] = inverse.reshape(-1)
+        index[role] = inverse
     width = len(alphabets["public"])
     # Values that are one category here may have been several in the engine (0.0 and −0.0, NaN and null): add them up.
     cells, where = np.unique(index["private"] * width + index["public"], return_inverse=True)

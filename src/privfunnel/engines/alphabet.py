@@ -84,7 +84,7 @@ class Alphabet:
     @property
     def repeats(self) -> bool:
         """Whether a symbol is listed twice."""
-        return len(np.unique(self.codes, axis=0)) < len(self.codes)
+        return len(distinct(self.codes)[0]) < len(self.codes)
 
     def take(self, symbols: Iterable[int]) -> Alphabet:
         """Some of the symbols, in the order given."""
@@ -94,7 +94,7 @@ class Alphabet:
         """The column without which there would be the fewest symbols."""
         if len(self.columns) == 1:
             return self.columns[0]
-        left = [len(np.unique(np.delete(self.codes, j, axis=1), axis=0)) for j in range(len(self.columns))]
+        left = [len(distinct(np.delete(self.codes, j, axis=1))[0]) for j in range(len(self.columns))]
         return self.columns[int(np.argmin(left))]
 
     # --- joint tables -----------------------------------------------------------------------------------------
@@ -147,6 +147,22 @@ class Alphabet:
         """Where the symbols of another alphabet are in this one, by label; −1 for one that is not here."""
         known = {label: i for i, label in enumerate(self.labels)}
         return np.array([known.get(label, -1) for label in other.labels], dtype=np.int64)
+
+
+def distinct(codes: Codes) -> tuple[Codes, Codes]:
+    """The different rows of codes ≥ 0, shape (rows, columns), in order, and the place of each row among them.
+
+    What ``np.unique`` along the rows gives, by one sort of numbers where the combinations can be numbered.
+    """
+    sizes = codes.max(axis=0, initial=0).astype(object) + 1
+    if np.prod(sizes) >= 2**62 or codes.shape[1] == 0:
+        found, place = np.unique(codes, axis=0, return_inverse=True)
+        return found, place.reshape(-1)
+    keys = np.zeros(len(codes), dtype=np.int64)
+    for j, size in enumerate(sizes.tolist()):
+        keys = keys * size + codes[:, j]
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    return codes[first], place.reshape(-1)
 
 
 class Recogniser:

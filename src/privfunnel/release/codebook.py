@@ -26,6 +26,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
 from privfunnel.release.candidates import PARTS, ROW, WEIGHT
 from privfunnel.release.output import written_columns
+from privfunnel.release.records import RecordAlphabet
 
 SCHEMA = "privfunnel/codebook"
 SCHEMA_VERSION = 3
@@ -55,14 +56,35 @@ def to_dict(mechanism: Mechanism, policy: Policy | None = None, *, decoys: bool 
     policy = policy or Policy()
     rows = mechanism.behind
     columns = written_columns(mechanism, policy)
+    symbols = [] if decoys else _symbols(mechanism, columns, policy)
+    return {
+        "schema": SCHEMA,
+        "version": SCHEMA_VERSION,
+        "units": "nats",
+        "precision": precision(policy),
+        "threshold": policy.threshold,
+        "public": list(mechanism.public_names),
+        "private": list(mechanism.private_names),
+        "bins": {written.column.name: _bins(written) for written in columns if written.numbers is not None},
+        "promise": policy.promise(mechanism.promise, rows),
+        "provenance": policy.provenance(mechanism.provenance),
+        "p_y_step": policy.step(rows),
+        **_further(mechanism, symbols, policy, decoys=decoys),
+        "symbols": symbols,
+    }
+
+
+def _symbols(mechanism: Mechanism, columns: tuple[Written, ...], policy: Policy) -> list[dict[str, Any]]:
+    """What is said of each symbol that is listed."""
+    rows = mechanism.behind
     x_labels, x_of = _public_labels(mechanism, columns, policy)
     p_s = mechanism.p_s_given_y @ mechanism.p_y
     s_labels, s_of = _grouped(mechanism.s_labels, policy.listed(p_s, rows))
     step = policy.step(rows)
-    symbols = []
     p_x_given_y, p_s_given_y = x_of @ mechanism.p_x_given_y, s_of @ mechanism.p_s_given_y
     p_x_given_y = p_x_given_y.tocsc() if mechanism.sparse else p_x_given_y
-    for j in [] if decoys else _listed(mechanism, policy):
+    symbols = []
+    for j in _listed(mechanism, policy):
         own = rows * float(mechanism.p_y[j])
         x_step, s_step = policy.step(own), policy.step(own, FINEST_PRIVATE)
         symbols.append(
@@ -75,28 +97,14 @@ def to_dict(mechanism: Mechanism, policy: Policy | None = None, *, decoys: bool 
                 "p_s_given_y_step": s_step,
             }
         )
-    return {
-        "schema": SCHEMA,
-        "version": SCHEMA_VERSION,
-        "units": "nats",
-        "precision": precision(policy),
-        "threshold": policy.threshold,
-        "public": list(mechanism.public_names),
-        "private": list(mechanism.private_names),
-        "bins": {written.column.name: _bins(written) for written in columns if written.numbers is not None},
-        "promise": policy.promise(mechanism.promise, rows),
-        "provenance": policy.provenance(mechanism.provenance),
-        "p_y_step": step,
-        **_further(mechanism, symbols, policy, decoys=decoys),
-        "symbols": symbols,
-    }
+    return symbols
 
 
 def _listed(mechanism: Mechanism, policy: Policy) -> list[int]:
     """The symbols that are listed: all of them, or those of a large mechanism of which something can be said."""
     if not mechanism.sparse:
         return list(range(mechanism.n_y))
-    return np.flatnonzero(mechanism.rows * mechanism.p_y >= policy.threshold / STEPS[-1]).tolist()
+    return np.flatnonzero(mechanism.behind * mechanism.p_y >= policy.threshold / STEPS[-1]).tolist()
 
 
 def _column(table: Any, j: int) -> Array:
@@ -132,6 +140,8 @@ def _public_labels(
     mechanism: Mechanism, columns: tuple[Written, ...], policy: Policy
 ) -> tuple[tuple[str, ...], Any]:
     """Names of the combinations that are written, rare ones together, and which symbols each stands for."""
+    if mechanism.sparse:
+        return _few_labels(mechanism, policy)
     named = [
         tuple(
             f"{written.column.name}={written.texts[code]}" for code in written.codes[mechanism.x_codes[:, j]]
@@ -142,6 +152,19 @@ def _public_labels(
     found, of = _grouped(labels, np.ones(len(labels), dtype=bool))
     again, others = _grouped(found, policy.listed(of @ mechanism.p_x, mechanism.behind))
     return again, others @ of
+
+
+def _few_labels(mechanism: Mechanism, policy: Policy) -> tuple[tuple[str, ...], Any]:
+    """The same for very many combinations, of which few are listed: no others are given names."""
+    alphabet = RecordAlphabet.of(mechanism, policy)
+    shares: Array = np.bincount(alphabet.of_x, mechanism.p_x, len(alphabet)).astype(np.float64)
+    kept = np.flatnonzero(policy.listed(shares, mechanism.behind))
+    some = RecordAlphabet(alphabet.columns, alphabet.codes[kept], alphabet.written, kept, alphabet.header)
+    names, of = _grouped((*some.labels, OTHER), np.append(np.ones(len(kept), dtype=bool), False))
+    place = np.full(len(alphabet), len(kept))
+    place[kept] = np.arange(len(kept))
+    ones = (np.ones(len(alphabet.of_x)), (place[alphabet.of_x], np.arange(len(alphabet.of_x))))
+    return names, of @ sparse.csr_array(ones, shape=(len(kept) + 1, len(alphabet.of_x)))
 
 
 def _grouped(labels: tuple[str, ...], listed: Any) -> tuple[tuple[str, ...], Any]:

@@ -24,6 +24,8 @@ QUARTILES = (0.25, 0.5, 0.75)
 SAMPLE = 2**16
 #: Rows that are shown before and after.
 SHOWN_ROWS = 5
+#: Cells of a pair of columns up to which a table of all of them is made.
+MOST_CELLS = 2**22
 BATCH_ROWS = 131_072
 
 
@@ -220,10 +222,11 @@ def measured(
         )
     pair, deviation = None, -1.0
     for i, j in combinations(range(len(columns)), 2):
-        width = alphabet.columns[j].n_values
+        width = max(int(codes[j].max(initial=0)) for codes in (new, old)) + 1
         cells = np.concatenate([new[i] * width + new[j], old[i] * width + old[j]])
-        _, place = np.unique(cells, return_inverse=True)
-        away = np.abs(np.bincount(place.reshape(-1), weights=np.concatenate([q, -p]))).max()
+        if cells.max(initial=0) > MOST_CELLS:
+            cells = np.unique(cells, return_inverse=True)[1].reshape(-1)
+        away = np.abs(np.bincount(cells, weights=np.concatenate([q, -p]))).max()
         if away > deviation:
             pair, deviation = (columns[i].name, columns[j].name), float(away)
     return Fidelity(int(rows), tuple(columns), pair, max(deviation, 0.0))

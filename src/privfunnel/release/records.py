@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel.engines import Alphabet, Cut
+from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.categories import UNSEEN, Codes
 from privfunnel.errors import need
 from privfunnel.mechanism import Mechanism
@@ -46,9 +47,9 @@ class RecordAlphabet(Alphabet):
         """The records of a mechanism under a policy; ``header`` are the columns' names where they were changed."""
         written = written_columns(mechanism, policy or Policy())
         codes = np.stack([w.codes[mechanism.x_codes[:, j]] for j, w in enumerate(written)], axis=1)
-        found, of_x = np.unique(codes, axis=0, return_inverse=True)
+        found, of_x = distinct(codes)
         names = tuple(header or mechanism.public_names)
-        return cls(tuple(w.column for w in written), found, written, of_x.reshape(-1), names)
+        return cls(tuple(w.column for w in written), found, written, of_x, names)
 
     def encode(self, batch: Any) -> list[Codes]:
         """Categories of a released Arrow batch, one array a column; negative where nothing of the kind is written."""
