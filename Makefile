@@ -72,6 +72,7 @@ lock: $(STAMP)
 	  --extra compare --extra ipopt --extra cluster -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra spark --constraint requirements/dev.txt -o requirements/spark.txt
 	$(LOCK) --group docs --constraint requirements/dev.txt -o requirements/docs.txt
+	$(LOCK) requirements/torch.in --constraint requirements/dev.txt -o requirements/torch.txt
 
 clean:
 	rm -rf out build dist site .cache htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \

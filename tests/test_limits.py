@@ -11,7 +11,7 @@ import pytest
 import privfunnel as pf
 from privfunnel.certificate import exclusion, rivalry
 from privfunnel.measures import mutual_information
-from privfunnel.solvers import registry
+from privfunnel.solvers import deadline, registry
 from privfunnel.solvers.deadline import Deadline, Limits, Pace, cpu_clock
 from privfunnel.solvers.global_ import search
 from privfunnel.solvers.global_.coarsening import coarsenings
@@ -202,3 +202,19 @@ def test_the_binary_solver_is_left_in_time_with_a_channel() -> None:
     spent = pf.solve(problem, leakage=budget, solver="binary", time_limit=1e-6, throw=False)
     assert spent.leakage <= budget + 1e-9
     assert spent.disclosure >= 0.2 * problem.disclosure_ceiling
+
+
+def test_a_limit_on_boxes_gives_the_same_answer_however_fast_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = dense(6, 12)
+    asked = 0.7 * problem.disclosure_ceiling
+    answers = []
+    for moment in (0.1, 0.0):  # as on a machine where every box takes long
+        monkeypatch.setattr(deadline, "MOMENT", moment)
+        answers.append(
+            pf.solve(problem, disclosure=asked, node_limit=60, time_limit=np.inf, gap=1e-8, throw=False)
+        )
+    assert answers[0].status is pf.Status.NODE_LIMIT
+    assert answers[0].lower_bound == answers[1].lower_bound
+    assert np.array_equal(answers[0].channel, answers[1].channel)

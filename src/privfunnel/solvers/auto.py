@@ -12,7 +12,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, ROUNDING, Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.binary.solver import Binary
-from privfunnel.solvers.global_ import Global
+from privfunnel.solvers.global_ import NODE_LIMIT, Global
 
 #: Tables with two private symbols and more public ones than this go to :class:`Binary`.
 FEW = 64
@@ -29,7 +29,10 @@ class Auto(TimeLimited):
 
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
-        time_limit: Seconds a point may take; the best value and bound until then are returned.
+        time_limit: Seconds a point may take; the best value and bound until then are returned, which depend on the
+            machine and its load.
+        node_limit: Boxes that Global may open a point. With ``time_limit=math.inf`` it gives the same answer under any
+            load.
     """
 
     name: ClassVar[str] = "auto"
@@ -37,6 +40,7 @@ class Auto(TimeLimited):
 
     gap: float = DEFAULT_GAP
     time_limit: float = 20.0
+    node_limit: int = NODE_LIMIT
 
     def __post_init__(self) -> None:
         """Check the options: they are the global solver's."""
@@ -61,7 +65,7 @@ class Auto(TimeLimited):
 
     @cached_property
     def _global(self) -> Global:
-        return Global(gap=self.gap, time_limit=self.time_limit)
+        return Global(gap=self.gap, time_limit=self.time_limit, node_limit=self.node_limit)
 
     def trace(
         self,

@@ -15,6 +15,8 @@ from privfunnel.solvers.options import check_positive, check_seconds, check_whol
 
 #: The smallest gap that double precision and the checker's rounding allowance support, in nats.
 SMALLEST_GAP = 1e-8
+#: Boxes that a point may take unless the caller says otherwise: more than any time limit has room for.
+NODE_LIMIT = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,7 @@ class Global(TimeLimited):
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
         time_limit: Seconds a point may take, from the call on. The last fifth is for coarser proofs where the search
-            does not end. What is found by then depends on the machine and its load;
+            does not end. What is found by then depends on the machine and its load.
         node_limit: Boxes that branch and bound may open a point: a limit that gives the same answer under any load.
     """
 
@@ -35,7 +37,7 @@ class Global(TimeLimited):
 
     gap: float = DEFAULT_GAP
     time_limit: float = 300.0
-    node_limit: int = 100_000_000
+    node_limit: int = NODE_LIMIT
 
     def __post_init__(self) -> None:
         check_positive(self.name, gap=self.gap)
