@@ -437,8 +437,8 @@ def versions(result: dict[str, Any]) -> str:
     return f"""## Before and after
 
 The same work by {result["names"][0]} and by {result["names"][1]}, on one thread: CPU seconds of each, and the later version's over
-the earlier one's. The two took turns {result["repeats"]} times in one run, each in a process that had loaded its kernels; the
-ratio is the median of the pairs', with the middle half of them. The last column is the largest change of a leakage, in nats: less is better.
+the earlier one's. The two took turns {result["repeats"]} times in one run, each in a process that had loaded its kernels, and
+the quickest of each are compared; the middle half of the ratios of single turns says how far to trust that. The last column is the largest change of a leakage, in nats: less is better.
 `python -m benchmarks.versions OLD NEW` measures any two versions like this.
 
 {table(("", "before, s", "after, s", "ratio", "middle half", "leakage"), rows)}
