@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from privfunnel import channels
+from privfunnel.amounts import check_disclosure
 from privfunnel.checks import check_seed
 from privfunnel.curve import Curve
 from privfunnel.envelope import Envelope
@@ -34,7 +35,6 @@ from privfunnel.measures import TINY, Array, nats_per
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import Solution, Status, fields_from
 from privfunnel.solvers.options import check_positive, check_whole
-from privfunnel.solving import check_disclosure
 from privfunnel.storage import Stored
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import cards, channels
+from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import Certificate, verify_all
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InvalidInputError, need
@@ -18,7 +19,7 @@ from privfunnel.lumping import Lumping, lumping_of
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import DEFAULT_GAP, Answer, Solution, Status, fields_from
-from privfunnel.solving import UNFINISHED, Line, check_disclosure, judge, lifted, lowered
+from privfunnel.solving import UNFINISHED, Line, judge, lifted, lowered
 from privfunnel.storage import Stored
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Curve(Stored):
     def certificates(self) -> tuple[Certificate, ...]:
         """The proofs behind the curve's bounds, each once, in the order of the points they prove."""
         proofs = (solution.certificate for solution in self.solutions)
-        return tuple(dict.fromkeys(proof for proof in proofs if proof is not None))
+        return tuple(dict.fromkeys(proof for proof in proofs if isinstance(proof, Certificate)))
 
     @cached_property
     def _pool(self) -> AchievedPoints:

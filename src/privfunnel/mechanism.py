@@ -91,6 +91,18 @@ class Mechanism(Stored):
         if problem.p_sx.shape != table.shape or not np.array_equal(problem.p_sx, table / table.sum()):
             raise InvalidInputError("the solution belongs to another table: solve counts.problem() first")
         summary, mapping = solution.summary(), solution.mapping
+        guarded = {}
+        if solution.threat is not None:
+            # The promise is about who knows nothing, and can be recomputed from the file; what else was designed for
+            # needs the table.
+            guarded = {
+                "guarded": solution.threat.words,
+                "leakages": solution.leakages,
+                "guaranteed": solution.guaranteed,
+                "lower_bound": solution.lower_bound,
+            }
+            plain = problem.evaluate(solution.channel).leakage
+            summary |= {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
         classes, told = None, None
         if isinstance(mapping, ClassChannel) and is_sparse(mapping.table):
             outputs = mapping.coupled.outputs
@@ -117,6 +129,7 @@ class Mechanism(Stored):
                 **({} if counts.epsilon is None else {"epsilon": counts.epsilon}),
                 "solver": solution.solver,
                 "seed": solution.seed,
+                **guarded,
             },
             read=counts.read or ReadOptions(),
             classes=classes,

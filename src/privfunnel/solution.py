@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from privfunnel import cards, measures
+from privfunnel.attackers import NOTHING
 from privfunnel.channels import from_stored, to_stored
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
 from privfunnel.storage import Stored
+from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
     from privfunnel.certificate import Certificate
+    from privfunnel.certificate.guarded import GuardedCertificate
 
 #: A channel meets an asked disclosure when it misses it by no more than this, in nats.
 FEASIBILITY = 1e-9
@@ -125,9 +128,14 @@ class Solution(Stored):
         seconds: Wall-clock time spent.
         message: Anything worth telling.
         record: The run's history, where it was asked for.
+        threat: Attackers who know something, published columns and guarantees, where there are any: ``leakage`` is then
+            the largest of :attr:`leakages`, and ``lower_bound`` is of it.
     """
 
     schema: ClassVar[str] = "privfunnel/solution"
+    #: Version 2 has a threat; a solution of the plain funnel is still written as version 1.
+    schema_version: ClassVar[int] = 2
+    oldest_version: ClassVar[int | None] = 1
 
     problem: Problem
     mapping: Channel | ClassChannel
@@ -137,7 +145,7 @@ class Solution(Stored):
     bound_source: str
     slope: float | None
     status: Status
-    certificate: Certificate | None = None
+    certificate: Certificate | GuardedCertificate | None = None
     requested: float | None = None
     budget: float | None = None
     disclosure_upper_bound: float | None = None
@@ -147,6 +155,7 @@ class Solution(Stored):
     seconds: float = 0.0
     message: str = ""
     record: Record | None = None
+    threat: Threat | None = None
 
     def __repr__(self) -> str:
         """One line with the numbers."""
@@ -169,6 +178,28 @@ class Solution(Stored):
             ("solver", f"{self.solver}, {self.seconds:.1f} s"),
         ]  # fmt: skip
         return cards.card("Solution", facts)
+
+    @cached_property
+    def leakages(self) -> dict[str, float]:
+        """What the release tells each attacker that it was designed against, in nats, by what they know."""
+        return (
+            {NOTHING: self.leakage}
+            if self.threat is None
+            else self.threat.leakages(self.problem, self.channel)
+        )
+
+    @property
+    def published_leakage(self) -> float:
+        """I(S;A), what the published columns tell as they are, in nats; 0 where none are published."""
+        if self.threat is None or self.threat.published is None:
+            return 0.0
+        shown = self.threat.published
+        return self.problem.evaluate(np.eye(shown.n_values)[shown.values]).leakage
+
+    @cached_property
+    def guaranteed(self) -> dict[str, float]:
+        """What the channel has of each guarantee that was asked for, by the guarantee as written."""
+        return {} if self.threat is None else self.threat.reached(self.problem, self.channel)
 
     @property
     def gap(self) -> float:
@@ -217,6 +248,7 @@ class Solution(Stored):
         """A JSON-ready form; certificates and records live in files of their own."""
         return {
             **self.heading(),
+            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
             "units": "nats",
             **self.summary(),
             **self.stored_channel(),
@@ -247,6 +279,7 @@ class Solution(Stored):
             "steps": self.steps,
             "seconds": self.seconds,
             "message": self.message,
+            **({} if self.threat is None else {"leakages": self.leakages, "guaranteed": self.guaranteed}),
         }
 
     @classmethod
@@ -270,6 +303,9 @@ def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
     else:
         mapping = problem.check_channel(from_stored(data["channel"]))
         point = problem.evaluate(mapping)
+    threat = Threat.from_dict(data["threat"]) if "threat" in data else None
+    if threat is not None:
+        point = point._replace(leakage=max(threat.leakages(problem, mapping).values()))
     for name, value in (("disclosure", point.disclosure), ("leakage", point.leakage)):
         if abs(float(data[name]) - value) > FEASIBILITY:
             raise InvalidInputError(
@@ -293,6 +329,7 @@ def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
         "disclosure": point.disclosure,
         "leakage": point.leakage,
         "status": status,
+        "threat": threat,
         **{name: data[name] for name in plain},
     }
 

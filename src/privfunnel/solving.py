@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Iterable
@@ -11,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel import channels, quantities
+from privfunnel import channels
+from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import (
@@ -21,12 +21,14 @@ from privfunnel.errors import (
     InvalidInputError,
     SolverError,
 )
+from privfunnel.guarding import guarded_solver, solve_guarded
 from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping, lumping_of
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
 from privfunnel.solvers import perfect, registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.tables import Counts
+from privfunnel.threats import Threat
 from privfunnel.watching import watching
 
 #: Statuses of runs that a limit cut short.
@@ -38,6 +40,9 @@ REPAIRABLE = 1e-4
 
 #: What a solver may raise on a table at the edge of what floating-point numbers can hold; others are mistakes.
 FAILURES = (SolverError, InfeasibleError, CertificateError, ArithmeticError, np.linalg.LinAlgError)
+
+#: Options that say what a release is guarded against.
+GUARDS = ("known", "published", "guarantees", "measure")
 
 #: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
 FREE_PROVED = 1e-6
@@ -57,6 +62,13 @@ def solve(
 ) -> Solution:
     """Solve one point of the funnel.
 
+    Among the options, ``known``, ``published``, ``guarantees`` and ``measure`` say what the release is guarded against
+    beyond an attacker who knows nothing; see :meth:`privfunnel.threats.Threat.of`. With ``known=[["age"], ["sex",
+    "town"]]`` leakage is the largest I(S;Y|A) of attackers who know these public columns or nothing; with
+    ``published=["sex"]`` the column is released as it is, everyone knows it, and leakage is I(S;Y|A); with
+    ``guarantees=["lip=0.2"]`` every output has to meet them, and with neither ``disclosure`` nor ``leakage`` the most
+    disclosure that they allow is found.
+
     On tables with many public symbols those with the same p(s|x) are solved as one class, which loses nothing: see
     :mod:`privfunnel.lumping`.
 
@@ -65,25 +77,35 @@ def solve(
         disclosure: Least disclosure R, 0 ≤ R ≤ H(X): minimise the leakage. A number in nats, or a text such as
             ``"60%"`` (of H(X)) or ``"0.5 bits"``.
         leakage: Leakage budget, ≥ 0: maximise the disclosure. A number in nats, or a text such as ``"5%"`` (of I(S;X))
-            or ``"0.01 bits"``. Give exactly one of the two.
+            or ``"0.01 bits"``. Give exactly one of the two, or neither with guarantees.
         solver: A solver's name or object.
         seed: Fixes all randomness.
         throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so.
         progress: Called with news of a long run; True to show them.
         lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
             with more than 64 public symbols.
-        **options: Options of the solver, e.g. ``restarts=10``.
+        **options: Options of the solver, e.g. ``restarts=10``, and what the release is guarded against.
 
     Returns:
         The solution, each of its numbers recomputed from its channel.
 
     Raises:
         InvalidInputError: An argument cannot be used.
-        InfeasibleError: ``disclosure`` exceeds H(X).
+        InfeasibleError: ``disclosure`` exceeds H(X), or a guarantee cannot hold.
         SolverError: The solver ended without a channel that meets the request.
     """
+    guards = {name: options.pop(name) for name in GUARDS if name in options}
     chosen = registry.get(solver, **options)
     check_seed(seed)
+    threat = Threat.of(problem_of(problem), **guards) if guards else None
+    if threat is not None and not threat.plain:
+        with watching(progress) as listener:
+            solution = solve_guarded(
+                problem_of(problem), threat, guarded_solver(chosen), (disclosure, leakage), seed, listener
+            )
+        if throw:
+            _raise_or_warn(solution)
+        return solution
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("give exactly one of disclosure= (nats to keep) and leakage= (nats to spend)")
     with watching(progress) as listener:
@@ -135,7 +157,7 @@ def _solve(
             return lifted(lumping, inner, requested=problem.disclosure_ceiling)
         target = lumping.inner(wanted)
     else:
-        budget = _check_budget(problem, leakage)
+        budget = check_budget(problem, leakage)
     try:
         answer = _answer(classes, target, budget, chosen, seed, progress)
     except FAILURES as error:
@@ -219,7 +241,7 @@ def lifted(lumping: Lumping, inner: Solution, *, requested: float | None) -> Sol
     mapping = ClassChannel(lumping, inner.mapping, share)
     point, upper = mapping.evaluate(), inner.disclosure_upper_bound
     proof = inner.certificate
-    if proof is not None:
+    if isinstance(proof, Certificate):
         proof = proof.on_members(lumping.problem, lumping.cells)
         proof.verify(lumping.problem)
     return replace(
@@ -282,39 +304,6 @@ def free_disclosure_bounds(problem: Problem) -> tuple[float, float]:
 def search_free_disclosure(problem: Problem) -> float:
     """:func:`free_disclosure`, searched now, in nats."""
     return free_disclosure_bounds(problem)[0]
-
-
-def check_disclosure(problem: Problem, disclosure: float | str) -> float:
-    """The asked disclosure in nats, clipped by rounding only, or an error that says the largest feasible one."""
-    if isinstance(disclosure, str):
-        ceiling = problem.disclosure_ceiling
-        disclosure = quantities.parse(disclosure, ceiling=ceiling, whole="H(X)", name="disclosure")
-    try:
-        wanted = float(disclosure)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"disclosure={disclosure!r} is not a number: give nats") from None
-    ceiling = problem.disclosure_ceiling
-    if math.isnan(wanted) or wanted < 0.0:
-        raise InvalidInputError(
-            f"disclosure={wanted!r} is not in [0, H(X)] = [0, {ceiling:.9g}] nats: raise it"
-        )
-    if wanted > ceiling + FEASIBILITY:
-        raise InfeasibleError(
-            f"disclosure={wanted!r} nats is infeasible: the largest feasible is H(X) = {ceiling:.9g} nats; lower it"
-        )
-    return min(wanted, ceiling)
-
-
-def _check_budget(problem: Problem, leakage: float | str | None) -> float:
-    if isinstance(leakage, str):
-        leakage = quantities.parse(leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", name="leakage")
-    try:
-        budget = float(leakage)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"leakage={leakage!r} is not a number: give nats") from None
-    if math.isnan(budget) or budget < 0.0:
-        raise InvalidInputError(f"leakage={budget!r} is not a budget: give nats, 0 or more")
-    return budget
 
 
 def end_of_curve(problem: Problem, disclosure: float) -> Answer | None:

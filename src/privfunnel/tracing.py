@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve, lifted_curve
@@ -23,7 +24,6 @@ from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving import (
     UNFINISHED,
     Line,
-    check_disclosure,
     end_of_curve,
     judge,
     lifted,

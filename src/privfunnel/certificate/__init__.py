@@ -23,6 +23,7 @@ from privfunnel.certificate.bundle import load_bundle, save_bundle
 from privfunnel.certificate.certificate import Certificate, cell_columns, combine, components, verify_all
 from privfunnel.certificate.checker import SIMPLEX_SLACK, check
 from privfunnel.certificate.exclusion import rivalry, rivals
+from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.tree import LEAF, SHRINK, Case, Proof
 
@@ -32,6 +33,7 @@ __all__ = [
     "SIMPLEX_SLACK",
     "Case",
     "Certificate",
+    "GuardedCertificate",
     "PairsProof",
     "Proof",
     "cell_columns",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 import zlib
@@ -12,15 +13,17 @@ import numpy as np
 
 from privfunnel.certificate.archive import Archive, open_archive
 from privfunnel.certificate.certificate import Certificate
+from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
 from privfunnel.certificate.tree import Proof
 from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.storage import PRIVATE, write_whole
+from privfunnel.threats import Threat
 
 SCHEMA = "privfunnel/certificate"
-#: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs; files without either are still
-#: written as version 1, those without pairs as version 2.
-CELLS_VERSION, SCHEMA_VERSION = 2, 3
+#: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 guarded certificates;
+#: a file is written as the oldest version that can hold it.
+CELLS_VERSION, PAIRS_VERSION, SCHEMA_VERSION = 2, 3, 4
 
 #: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
 UNREADABLE = (
@@ -43,7 +46,9 @@ _TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
 _PAIR_ARRAYS = ("outer", "inner")
 
 
-def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate]) -> None:
+def save_bundle(
+    path: str | os.PathLike[str], certificates: Iterable[Certificate | GuardedCertificate]
+) -> None:
     """Write certificates, e.g. those of a curve, as one compressed ``.npz`` file, whole or not at all.
 
     A proof speaks of one table in exact numbers: the file is for the user alone.
@@ -52,6 +57,10 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
     count, version = 0, 1
     for c, certificate in enumerate(certificates):
         count += 1
+        if isinstance(certificate, GuardedCertificate):
+            data.update(_guarded(certificate, c))
+            version = SCHEMA_VERSION
+            continue
         data[f"{c}.fingerprint"] = np.array(certificate.fingerprint)
         data[f"{c}.prices"] = certificate.prices
         data[f"{c}.numbers"] = np.array([certificate.slope, certificate.value, certificate.intercept])
@@ -62,14 +71,14 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
             data[f"{c}.cells"], version = certificate.cells, max(version, CELLS_VERSION)
         for t, proof in enumerate(certificate.proofs):
             by_pairs = isinstance(proof, PairsProof)
-            version = SCHEMA_VERSION if by_pairs else version
+            version = max(version, PAIRS_VERSION) if by_pairs else version
             names = _PAIR_ARRAYS if by_pairs else _TREE_ARRAYS
             data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in names})
     data["count"], data["version"] = np.array(count), np.array(version)
     write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 
 
-def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
+def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate | GuardedCertificate, ...]:
     """Read what :func:`save_bundle` wrote, from a file that anybody may have made: see :mod:`.archive`.
 
     Raises:
@@ -85,13 +94,58 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate, ...]:
                     f"{str(path)!r} has certificate version {version}, this release reads up to "
                     f"{SCHEMA_VERSION}: update privfunnel or write the file again"
                 )
-            return tuple(_read(data, c) for c in range(count))
+            return tuple(
+                _read_guarded(data, c) if f"{c}.threat" in data else _read(data, c) for c in range(count)
+            )
     except FileNotFoundError as error:
         raise InvalidInputError(f"cannot read {str(path)!r} ({error.strerror}): check the path") from error
-    except UNREADABLE as e:
+    except (*UNREADABLE, InvalidInputError) as e:
         raise CertificateError(
             f"{str(path)!r} is not a readable certificate file: give the .npz that solve --out or curve --out wrote"
         ) from e
+
+
+def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
+    """The arrays of a guarded certificate, which says in words what it is about."""
+    made: dict[str, Any] = {
+        f"{c}.fingerprint": np.array(certificate.fingerprint),
+        f"{c}.threat": np.array(json.dumps(certificate.threat.to_dict())),
+        f"{c}.zero": np.array(int(certificate.zero)),
+        f"{c}.weights": certificate.weights,
+        f"{c}.prices": certificate.prices,
+        f"{c}.numbers": np.array([certificate.slope, certificate.intercept]),
+        f"{c}.claims": np.array([proof.claim for proof in certificate.proofs]),
+    }
+    for t, proof in enumerate(certificate.proofs):
+        made.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
+    return made
+
+
+def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
+    slope, intercept = (float(x) for x in data[f"{c}.numbers"])
+    claims = data[f"{c}.claims"]
+    return GuardedCertificate(
+        fingerprint=str(data[f"{c}.fingerprint"]),
+        threat=Threat.from_dict(json.loads(str(data[f"{c}.threat"]))),
+        zero=bool(data[f"{c}.zero"]),
+        weights=data[f"{c}.weights"].astype(np.float64),
+        prices=data[f"{c}.prices"].astype(np.float64),
+        slope=slope,
+        intercept=intercept,
+        proofs=tuple(_read_tree(data, f"{c}.{t}", float(claim)) for t, claim in enumerate(claims)),
+    )
+
+
+def _read_tree(data: Archive, place: str, claim: float) -> Proof:
+    q, nu, variable, split, first = (data[f"{place}.{name}"] for name in _TREE_ARRAYS)
+    return Proof(
+        claim=claim,
+        q=q.astype(np.float64),
+        nu=nu.astype(np.float64),
+        variable=variable.astype(np.int32),
+        split=split.astype(np.float64),
+        first=first.astype(np.int32),
+    )
 
 
 def _read(data: Archive, c: int) -> Certificate:
@@ -102,17 +156,7 @@ def _read(data: Archive, c: int) -> Certificate:
             outer, inner = (data[f"{c}.{t}.{name}"].astype(np.int32) for name in _PAIR_ARRAYS)
             proofs.append(PairsProof(claim=float(claim), outer=outer, inner=inner))
             continue
-        q, nu, variable, split, first = (data[f"{c}.{t}.{name}"] for name in _TREE_ARRAYS)
-        proofs.append(
-            Proof(
-                claim=float(claim),
-                q=q.astype(np.float64),
-                nu=nu.astype(np.float64),
-                variable=variable.astype(np.int32),
-                split=split.astype(np.float64),
-                first=first.astype(np.int32),
-            )
-        )
+        proofs.append(_read_tree(data, f"{c}.{t}", float(claim)))
     groups, cells = (
         data[f"{c}.{name}"].astype(np.int32) if f"{c}.{name}" in data else None
         for name in ("coarsening", "cells")

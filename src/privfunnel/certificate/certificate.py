@@ -242,7 +242,12 @@ class Certificate:
             raise CertificateError(
                 f"{str(path)!r} holds {len(bundle)} certificates: read it with load_bundle"
             )
-        return bundle[0]
+        only = bundle[0]
+        if not isinstance(only, Certificate):
+            raise CertificateError(
+                f"{str(path)!r} is about attackers or guarantees: read it with load_bundle"
+            )
+        return only
 
 
 def verify_all(problem: Problem, certificates: Iterable[Certificate]) -> None:

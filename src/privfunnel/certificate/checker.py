@@ -14,6 +14,9 @@ without losing a posterior that could be below the claim:
     (5)  1 − Σ_{j≠i} u_j ≤ w_i ≤ 1 − Σ_{j≠i} l_j        because Σ w = 1;
     (6)  w_i = 0 where a rival of i is used, and where i and its allies cannot add up to 1, see :mod:`.exclusion`.
 
+A guarded certificate has more images than Pw, and its posteriors are those of a convex set W; (1) is then what
+:mod:`.stacking` says of each image, and (2) to (5) are the same.
+
 What remains belongs to the node's children, which have to cover it; a leaf may have nothing left. Arithmetic rounds, so
 each bound is lowered by more than rounding could have added, and each cut is checked by evaluation.
 """
@@ -26,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.stacking import Stack, gibbs
 from privfunnel.certificate.tree import LEAF, Case, Forest, Index, check_form
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
@@ -75,22 +79,26 @@ class _Terms(NamedTuple):
         return np.minimum(self.at_lower, self.at_upper)
 
 
-def check(columns: Array, cases: Sequence[Case], *, exclusive: bool = True) -> None:
+def check(
+    columns: Array, cases: Sequence[Case], *, exclusive: bool = True, images: Stack | None = None
+) -> None:
     """Raise CertificateError unless every tree proves its case on the simplex of one component.
 
     Args:
-        columns: Pᵀ of the component, shape (M_c, K_c).
+        columns: Pᵀ of the component, shape (M_c, K_c); those of ``images``, where there are any.
         cases: The trees, and what they are to prove.
         exclusive: Whether rivals may be used: not where a column stands for different ones.
+        images: The images and constraints of a guarded certificate.
     """
     n_x, n_s = columns.shape
     for case in cases:
         check_form(case.proof, n_x, n_s)
-    forest = Forest(columns, cases, exclusive=exclusive)
+    forest = Forest(columns, cases, exclusive=exclusive and images is None, images=images)
     seen = np.zeros(forest.case.size, dtype=bool)
     n = len(cases)
-    # Every tree begins with the whole simplex, 0 ≤ w ≤ 1.
-    pending = [_Block(forest.roots, np.zeros((n, n_x)), np.ones((n, n_x)))]
+    # Every tree begins with the whole simplex, 0 ≤ w ≤ 1, or what a guarantee leaves of it.
+    caps = np.ones(n_x) if images is None else images.caps
+    pending = [_Block(forest.roots, np.zeros((n, n_x)), np.tile(caps, (n, 1)))]
     while pending:
         block = pending.pop()
         if block.nodes.size > _BLOCK:
@@ -128,15 +136,12 @@ def _check_block(forest: Forest, block: _Block) -> _Block | None:
     return _children(forest, block)
 
 
-def _multipliers(forest: Forest, nodes: Index) -> Array:
-    """The q of some nodes (n, K), normalised: (1) holds for whatever was stored."""
-    n_s = forest.columns.shape[1]
-    q = forest.q[nodes]
-    # The largest entry becomes 0, so that the sum of exponentials is in [1, K] and its logarithm accurate.
-    q = q - q.max(axis=1, keepdims=True)
-    allowance = 8.0 * n_s * _EPS * (1.0 - q.min(axis=1, keepdims=True))
-    normalised: Array = q - np.log(np.exp(q).sum(axis=1, keepdims=True)) - allowance
-    return normalised
+def _multipliers(forest: Forest, nodes: Index) -> tuple[Array, Array]:
+    """The q of some nodes (n, K), normalised: (1) holds for whatever was stored; and what it adds to ν, (n, 1)."""
+    if forest.images is None:
+        return gibbs(forest.q[nodes]), np.zeros((nodes.size, 1))
+    q, shift = forest.images.normalised(forest.q[nodes])
+    return q, shift[:, None]
 
 
 def _bound(forest: Forest, block: _Block) -> _Terms:
@@ -145,10 +150,11 @@ def _bound(forest: Forest, block: _Block) -> _Terms:
     columns, case = forest.columns, forest.case[nodes]
     n_x, n_s = columns.shape
     prices, slope = forest.prices[case], forest.slope[case][:, None]
-    q, nu = _multipliers(forest, nodes), forest.nu[nodes][:, None]
+    q, shift = _multipliers(forest, nodes)
+    nu = forest.nu[nodes][:, None]
     # ρ_i, and the absolute values that it is a sum of
     rates = q @ columns.T - prices - nu
-    size = np.abs(q) @ columns.T + np.abs(prices) + np.abs(nu)
+    size = np.abs(q) @ forest.sizes.T + np.abs(prices) + np.abs(nu) + np.abs(shift)
     # e_i(l_i) and e_i(u_i)
     at_lower, at_upper = rates * lower - slope * xlogx(lower), rates * upper - slope * xlogx(upper)
     # What one evaluation of e_i may be off by, anywhere in its interval: |w log w| is at most 1/e there.
@@ -162,7 +168,7 @@ def _bound(forest: Forest, block: _Block) -> _Terms:
         + 8.0 * n_s * _EPS
     )
     # (3): F ≥ ν + Σ_i min(e_i(l_i), e_i(u_i))
-    bound = nu[:, 0] + least.sum(axis=1) - rounding
+    bound = nu[:, 0] + shift[:, 0] + least.sum(axis=1) - rounding
     excess = forest.claim[case] - bound
     return _Terms(rates, slope, at_lower, at_upper, noise, excess[:, None])
 

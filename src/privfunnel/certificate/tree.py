@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate.exclusion import rivalry, rivals
+from privfunnel.certificate.stacking import Stack
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 
@@ -92,13 +93,17 @@ class Forest:
     """The trees of some cases side by side, so that one pass over their levels checks them all.
 
     Node arrays are those of :class:`Proof`, one tree after the other; ``case`` (n,) says whose node it is, ``roots``
-    where each tree begins. Of each case: ``claim``, ``prices``, ``slope``.
+    where each tree begins; ``sizes`` (M, K) are the absolute values that ``columns`` are sums of. Of each case:
+    ``claim``, ``prices``, ``slope``.
     """
 
-    def __init__(self, columns: Array, cases: Sequence[Case], *, exclusive: bool) -> None:
+    def __init__(
+        self, columns: Array, cases: Sequence[Case], *, exclusive: bool, images: Stack | None = None
+    ) -> None:
         proofs = [case.proof for case in cases]
         sizes = np.array([proof.n_nodes for proof in proofs])
-        self.columns = columns
+        self.columns, self.images = columns, images
+        self.sizes = columns if images is None else images.sizes
         self.roots = np.cumsum(sizes) - sizes
         self.case = np.repeat(np.arange(len(cases)), sizes)
         self.q = np.concatenate([proof.q for proof in proofs])

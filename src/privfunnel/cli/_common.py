@@ -31,10 +31,12 @@ __all__ = [
     "can_draw",
     "checked_threshold",
     "console",
+    "guard_options",
     "independent_rows",
     "load_source",
     "open_source",
     "output",
+    "parse_guards",
     "parse_options",
     "parse_quantity",
     "progress_on_terminal",
@@ -155,6 +157,30 @@ def record_options(function: Function) -> Function:
     return function
 
 
+def guard_options(function: Function) -> Function:
+    """``--known``, ``--published``, ``--guarantee`` and ``--measure``; see :func:`parse_guards`."""
+    decorators: Sequence[Callable[[Function], Function]] = (
+        click.option("--known", multiple=True, metavar="COLUMNS",
+                     help="Also guard against an attacker who knows these public columns of the target, separated by "
+                          "commas; once for each attacker."),
+        click.option("--published", multiple=True, metavar="COLUMN", callback=_columns,
+                     help="Public column that is released as it is, so that everyone knows it."),
+        click.option("--guarantee", "guarantees", multiple=True, metavar="NAME=VALUE",
+                     help="What holds for every output: lip=0.2, lift=0.5, ldp=1, t-closeness=0.1, l-diversity=2 or "
+                          "k=5; once for each."),
+    )  # fmt: skip
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def parse_guards(known: Sequence[str], published: Sequence[str], guarantees: Sequence[str]) -> dict[str, Any]:
+    """The options of :func:`guard_options` as :func:`privfunnel.solve` takes them; none where none was given."""
+    attackers = [list(_split_names(each)) for each in known]
+    given = {"known": attackers, "published": list(published), "guarantees": list(guarantees)}
+    return {name: value for name, value in given.items() if value}
+
+
 def text_file_options(function: Function) -> Function:
     """How to read a text file of records; hand the options to :func:`read_options`."""
     decorators: Sequence[Callable[[Function], Function]] = (
@@ -234,15 +260,18 @@ def say_view(view: str | None, problem: Problem) -> str:
 
 def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """Columns given one an option or separated by commas; a name in double quotes may hold commas."""
-    names = []
-    for value in values:
-        try:
-            names += next(csv.reader([value], skipinitialspace=True, strict=True), [])
-        except csv.Error:
-            raise click.BadParameter(
-                f"{value!r} has a quote that is never closed: write '\"a,b\"' for a column called a,b"
-            ) from None
-    return tuple(name.strip() for name in names if name.strip())
+    return tuple(name for value in values for name in _split_names(value))
+
+
+def _split_names(value: str) -> list[str]:
+    """Names separated by commas; one in double quotes may hold commas."""
+    try:
+        names = next(csv.reader([value], skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        raise click.BadParameter(
+            f"{value!r} has a quote that is never closed: write '\"a,b\"' for a column called a,b"
+        ) from None
+    return [name.strip() for name in names if name.strip()]
 
 
 def _unquoted(column: str) -> str:

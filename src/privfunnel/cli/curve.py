@@ -108,8 +108,8 @@ def command(
       privfunnel curve heart-failure --out out/heart --describe 80% --compare-with aem --compare-with greedy
     """
     from privfunnel import solve, trace
+    from privfunnel.amounts import check_disclosure
     from privfunnel.solvers import registry
-    from privfunnel.solving import check_disclosure
 
     if out is None and (describe is not None or compare_with):
         raise InvalidInputError(

@@ -12,10 +12,12 @@ from privfunnel.cli._common import (
     NamedProblem,
     Units,
     console,
+    guard_options,
     independent_rows,
     open_source,
     output,
     parse_confidence,
+    parse_guards,
     parse_options,
     parse_quantity,
     progress_on_terminal,
@@ -51,6 +53,7 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
 @click.option(
     "--leakage", metavar="BUDGET", help="Instead: what may leak, at most: 5% (of I(S;X)), '0.01 bits', 0.02."
 )
+@guard_options
 @click.option(
     "--holdout",
     type=float,
@@ -85,6 +88,9 @@ def command(
     source: str,
     disclosure: str | None,
     leakage: str | None,
+    known: tuple[str, ...],
+    published: tuple[str, ...],
+    guarantees: tuple[str, ...],
     holdout: float | None,
     confidence: str,
     merge_outputs: bool,
@@ -104,18 +110,24 @@ def command(
     """Find the best channel for SOURCE at one point of its privacy funnel.
 
     With --disclosure R the leakage I(S;Y) is minimised among channels with I(X;Y) ≥ R; with --leakage BUDGET the
-    disclosure is maximised among channels with I(S;Y) ≤ BUDGET.
+    disclosure is maximised among channels with I(S;Y) ≤ BUDGET. With --known the leakage is the largest I(S;Y|A) of
+    attackers who know these columns or nothing; with --published it is I(S;Y|A) given what is published; with
+    --guarantee alone the most disclosure is found that it allows.
 
     \b
     Examples:
       privfunnel solve heart-failure --disclosure 60%
       privfunnel solve heart-failure --leakage '0.01 bits' --json
       privfunnel solve patients.csv --private sex,death --public smoking,diabetes --disclosure 60% --out design
+      privfunnel solve heart-failure --leakage 0 --known anaemia --known smoking,diabetes
+      privfunnel solve heart-failure --guarantee lip=0.2
       privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 0 --holdout 0.3 --confidence 95%
     """
     from privfunnel import solve
 
-    if (disclosure is None) == (leakage is None):
+    guards = parse_guards(known, published, guarantees)
+    neither = disclosure is None and leakage is None and bool(guarantees)
+    if not neither and (disclosure is None) == (leakage is None):
         raise InvalidInputError(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
@@ -127,7 +139,12 @@ def command(
             )
         opened, exact = _with_noise(opened, design_epsilon, reading["bins"]), opened.counts
     problem = opened.problem
-    asked = _wanted(problem, disclosure, leakage, units)
+    asked = guards | _wanted(problem, disclosure, leakage, units)
+    if guards and (holdout is not None or view == "sample"):
+        raise InvalidInputError(
+            "--holdout and --view sample are about attackers who know nothing: leave --known, --published and "
+            "--guarantee out"
+        )
     if holdout is not None and opened.counts is None:
         raise InvalidInputError(
             "--holdout holds rows out: give a table of records, with --private and --public"
@@ -158,7 +175,7 @@ def command(
         say(json.dumps(solution.to_dict() | more, indent=1))
         return
     show(solution, units=units, title=source, counts=counts)
-    if counts is not None:
+    if counts is not None and solution.threat is None:
         _tell_instead(counts, solution.leakage)
     _tell_beyond(found or beyond, units, say_view(view, problem))
     if design_epsilon is not None and counts is not None and exact is not None:
@@ -178,7 +195,8 @@ def _wanted(problem: Problem, disclosure: str | None, leakage: str | None, units
                 disclosure, ceiling=ceiling, whole="H(X)", option="--disclosure", units=units
             )
         }
-    assert leakage is not None  # one of the two was given
+    if leakage is None:
+        return {}  # the most that the guarantees allow
     ceiling = problem.leakage_ceiling
     return {
         "leakage": parse_quantity(leakage, ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units)
@@ -296,8 +314,18 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     table.add_column()
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
                   share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
-    table.add_row("leakage I(S;Y)", f"{units.of(solution.leakage):.9f}",
+    name = "leakage I(S;Y)" if solution.threat is None else "largest leakage"
+    table.add_row(name, f"{units.of(solution.leakage):.9f}",
                   share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
+    if solution.threat is not None:
+        for known, leakage in solution.leakages.items():
+            table.add_row(f"  to who knows {known}", f"{units.of(leakage):.9f}", "")
+        if solution.threat.published is not None:
+            table.add_row(
+                "told by what is published", f"{units.of(solution.published_leakage):.9f}", "I(S;A)"
+            )
+        for guarantee, reached in solution.guaranteed.items():
+            table.add_row(f"  {guarantee}", f"{reached:.9f}", "what the worst output has")
     table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
     table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
     if solution.disclosure_upper_bound is not None:

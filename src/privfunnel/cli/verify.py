@@ -21,7 +21,9 @@ from privfunnel.cli._screen import say
 from privfunnel.errors import CertificateError
 
 if TYPE_CHECKING:
-    from privfunnel.certificate import Certificate
+    from privfunnel.certificate import Certificate, GuardedCertificate
+
+    AnyCertificate = Certificate | GuardedCertificate
 
 
 @click.command("verify", short_help="Check a certificate: prove its lower bound again by plain arithmetic.")
@@ -70,23 +72,27 @@ def command(
         _show(lines, units, at, certificate.name)
 
 
-def _summary(line: Certificate, at: float | None) -> dict[str, Any]:
+def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
     """One proved line as JSON, in nats."""
     summary: dict[str, Any] = {
         "verified": True,
         "units": "nats",
         "intercept": line.intercept,
         "slope": line.slope,
-        "coarsened": line.coarsening is not None,
+        "coarsened": getattr(line, "coarsening", None) is not None,
         "boxes": line.n_nodes,
     }
+    from privfunnel.certificate import GuardedCertificate
+
+    if isinstance(line, GuardedCertificate):
+        summary |= {"proves": line.words, "threat": line.threat.to_dict(), "weights": line.weights.tolist()}
     if at is not None:
         summary["disclosure"] = at
         summary["lower_bound"] = line.lower_bound(at)
     return summary
 
 
-def _show(lines: tuple[Certificate, ...], units: Units, at: float | None, name: str) -> None:
+def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, name: str) -> None:
     from rich import box
     from rich.table import Table
 
@@ -96,7 +102,8 @@ def _show(lines: tuple[Certificate, ...], units: Units, at: float | None, name: 
         table.add_column(f"at R = {units.of(at):.6g}", justify="right", no_wrap=True)
     table.add_column("boxes", justify="right")
     for line in lines:
-        cells = [f"L(R) ≥ {units.of(line.intercept):.9f} + {line.slope:.9f} R"]
+        said = getattr(line, "words", None)  # a guarded certificate says what it is about
+        cells = [said or f"L(R) ≥ {units.of(line.intercept):.9f} + {line.slope:.9f} R"]
         if at is not None:
             cells.append(f"{units.of(line.lower_bound(at)):.9f}")
         table.add_row(*cells, str(line.n_nodes))

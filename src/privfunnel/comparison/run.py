@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel.certificate import verify_all
+from privfunnel.amounts import check_disclosure
+from privfunnel.certificate import Certificate, verify_all
 from privfunnel.checks import check_seed, is_number, is_whole
 from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.result import Comparison, Entry
@@ -26,7 +27,7 @@ from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
-from privfunnel.solving import UNFINISHED, check_disclosure, end_of_curve
+from privfunnel.solving import UNFINISHED, end_of_curve
 from privfunnel.tracing import assemble
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
@@ -121,7 +122,8 @@ def _check_reference(problem: Problem, reference: object) -> None:
 def verified_part(reference: Curve) -> Curve:
     """The points of a reference whose bound can be checked here and now: a file's own word for a bound is no proof."""
     held = [solution for solution in reference.solutions if solution.certificate is not None]
-    verify_all(reference.problem, [solution.certificate for solution in held if solution.certificate])
+    proofs = (solution.certificate for solution in held)
+    verify_all(reference.problem, [proof for proof in proofs if isinstance(proof, Certificate)])
     return replace(reference, solutions=tuple(held))
 
 

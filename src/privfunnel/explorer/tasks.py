@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from privfunnel import alternatives
+from privfunnel.amounts import check_disclosure
 from privfunnel.checks import is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
@@ -28,7 +29,7 @@ from privfunnel.report import chart, view
 from privfunnel.solution import FEASIBILITY, Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
-from privfunnel.solving import check_disclosure, end_of_curve
+from privfunnel.solving import end_of_curve
 from privfunnel.tables import Counts, count
 from privfunnel.tracing import PartialCurve, assemble, tracing
 

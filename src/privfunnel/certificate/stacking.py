@@ -1,0 +1,164 @@
+"""What the trees of guarded certificates speak of: the images of a posterior, stacked, and their multipliers.
+
+A bracket of the general funnel is Σ_a θ_a φ_a(w) + μ H(w) − a·w over posteriors w of a convex set W. Each part has
+multipliers z that bound it from below by a linear function of w, whatever z is stored, after it is normalised:
+
+* ``entropy``: φ(w) = Σ_k t_k log(t_k/Σt) with t = columns·w, one group k for each value of what an attacker knows;
+  Σ_k exp z_k ≤ 1 gives φ(w) ≥ z·t (Gibbs), and θ is in the columns because φ is homogeneous;
+* ``equal``: W has columns·w = 0, so that z·columns·w = 0;
+* ``below``: W has columns·w ≤ 0; z ≥ 0 gives 0 ≥ z·columns·w;
+* ``ball``: W has ‖columns·w‖₁ ≤ ρ, so that z·columns·w ≤ ρ max|z|;
+* ``diverse``: W has H(t) ≥ log l; with η ≥ 0 and Σ exp q_k ≤ 1, 0 ≥ η(log l − H(t)) ≥ η log l + ηq·t; z = (ηq, η).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from privfunnel.attackers import Attacker
+from privfunnel.measures import Array
+from privfunnel.threats import Stratum, Threat
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class Block(NamedTuple):
+    """Columns ``start`` to ``stop`` of a stack: their kind, whose they are, and ρ of a ball, log l of a diversity."""
+
+    kind: str
+    start: int
+    stop: int
+    owner: int = -1
+    number: float = 0.0
+
+    @property
+    def places(self) -> slice:
+        """Where they are."""
+        return slice(self.start, self.stop)
+
+
+class _Made(NamedTuple):
+    """One block before it has a place: columns (M, j), sizes (M, j)."""
+
+    kind: str
+    columns: Array
+    sizes: Array
+    owner: int = -1
+    number: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """The images of a stratum's posteriors.
+
+    Attributes:
+        columns: Shape (M, J); those of an attacker are multiplied by the weight θ.
+        sizes: The absolute values that each entry is a sum of, shape (M, J).
+        blocks: What they are.
+        caps: Largest entries of a posterior, shape (M,).
+    """
+
+    columns: Array
+    sizes: Array
+    blocks: tuple[Block, ...]
+    caps: Array
+
+    def normalised(self, given: Array) -> tuple[Array, Array]:
+        """Multipliers (n, J) made safe, and what has to be added to each bound, (n,); see the module's list."""
+        made, shift = given.copy(), np.zeros(len(given))
+        for block in self.blocks:
+            z = given[:, block.places]
+            if block.kind == "entropy":
+                made[:, block.places] = gibbs(z)
+            elif block.kind == "below":
+                made[:, block.places] = np.maximum(z, 0.0)
+            elif block.kind == "ball":
+                shift -= block.number * np.abs(z).max(axis=1, initial=0.0) * (1.0 + 4.0 * _EPS)
+            elif block.kind == "diverse":
+                weight = np.maximum(z[:, -1:], 0.0)
+                some = weight > 0.0
+                q = gibbs(np.where(some, z[:, :-1] / np.where(some, weight, 1.0), 0.0))
+                made[:, block.places] = np.concatenate([weight * q, weight], axis=1)
+        return made, shift
+
+
+def gibbs(q: Array) -> Array:
+    """Multipliers (n, K) with Σ exp q ≤ 1 in every row, rounding allowed for: what Gibbs' inequality asks for."""
+    # The largest entry becomes 0, so that the sum of exponentials is in [1, K] and its logarithm accurate.
+    q = q - q.max(axis=1, keepdims=True)
+    allowance = 8.0 * q.shape[1] * _EPS * (1.0 - q.min(axis=1, keepdims=True))
+    normalised: Array = q - np.log(np.exp(q).sum(axis=1, keepdims=True)) - allowance
+    return normalised
+
+
+def stack(stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: bool) -> Stack:
+    """The images that a proof about this stratum may use.
+
+    Args:
+        stratum: The symbols, all of them where nothing is published.
+        threat: Attackers and guarantees.
+        weights: θ, one an attacker; those of weight 0 have no columns.
+        zero: Whether nothing may leak to any attacker: W is then the perfectly private posteriors.
+    """
+    n_x = stratum.problem.n_x
+    made = [*_leakages(stratum, threat, weights), *_constraints(stratum, threat, zero=zero)]
+    caps = np.ones(n_x)
+    for guarantee in threat.guarantees:
+        cap = guarantee.caps(stratum.problem)
+        caps = caps if cap is None else np.minimum(caps, cap * (1.0 + 4.0 * _EPS))
+    ends = np.cumsum([0, *(each.columns.shape[1] for each in made)])
+    blocks = tuple(
+        Block(each.kind, int(start), int(stop), each.owner, each.number)
+        for each, start, stop in zip(made, ends, ends[1:], strict=False)
+    )
+    empty = np.zeros((n_x, 0))
+    columns = np.concatenate([empty, *(each.columns for each in made)], axis=1)
+    sizes = np.concatenate([empty, *(each.sizes for each in made)], axis=1)
+    return Stack(np.ascontiguousarray(columns), np.ascontiguousarray(sizes), blocks, caps)
+
+
+def _leakages(stratum: Stratum, threat: Threat, weights: Sequence[float]) -> Iterator[_Made]:
+    """The image p(s, a) of each attacker with a weight, one block a value of A."""
+    p = stratum.problem.p_s_given_x
+    for number, (attacker, weight) in enumerate(zip(threat.attackers, weights, strict=True)):
+        if weight <= 0.0:
+            continue
+        for group in _groups(attacker, stratum):
+            columns = np.zeros((p.shape[1], p.shape[0]))
+            columns[group] = weight * p[:, group].T
+            columns = columns[:, columns.any(axis=0)]
+            yield _Made("entropy", columns, columns, number)
+
+
+def _constraints(stratum: Stratum, threat: Threat, *, zero: bool) -> Iterator[_Made]:
+    """What W consists of."""
+    problem = stratum.problem
+    p = problem.p_s_given_x
+    if zero:
+        for number, attacker in enumerate(threat.attackers):
+            for group in _groups(attacker, stratum):
+                if group.size > 1:
+                    prior = problem.p_sx[:, group].sum(axis=1) / problem.p_x[group].sum()
+                    columns, sizes = np.zeros((2, p.shape[1], p.shape[0]))
+                    columns[group] = p[:, group].T - prior
+                    sizes[group] = p[:, group].T + prior
+                    yield _Made("equal", columns, sizes, number)
+    for guarantee in threat.guarantees:
+        rows = guarantee.rows(problem)
+        if len(rows.values):
+            yield _Made("below", rows.values.T, rows.sizes.T)
+        for ball in guarantee.balls(problem):
+            yield _Made("ball", ball.values.T, ball.sizes.T, number=ball.radius)
+        least = guarantee.least_entropy
+        if least is not None:
+            columns = np.concatenate([p.T, np.full((p.shape[1], 1), least)], axis=1)
+            yield _Made("diverse", columns, np.abs(columns), number=least)
+
+
+def _groups(attacker: Attacker, stratum: Stratum) -> Iterator[np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """The stratum's symbols by what the attacker knows, numbered inside the stratum."""
+    yield from Attacker(attacker.name, attacker.values[stratum.x]).groups()

@@ -1,0 +1,171 @@
+"""The front door of guarded funnels: attackers who know something, published columns, guarantees for every output."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from privfunnel.amounts import check_budget, check_disclosure
+from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.errors import InvalidInputError
+from privfunnel.guarantees import MET
+from privfunnel.problem import Channel, Problem
+from privfunnel.solution import FEASIBILITY, ROUNDING, Solution, Status
+from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.guarded import Guarded, GuardedAnswer
+from privfunnel.threats import Threat
+
+#: The solvers of the plain funnel that stand for the guarded one where it is asked for.
+SAME_SOLVER = ("auto", "global")
+
+
+def guarded_solver(chosen: Solver) -> Guarded:
+    """The guarded solver with the gap and the limits that ``chosen``, a solver of the plain funnel, was given.
+
+    Raises:
+        InvalidInputError: It is another solver, which knows the plain funnel only.
+    """
+    if chosen.name not in SAME_SOLVER:
+        raise InvalidInputError(
+            f"solver {chosen.name!r} solves the plain funnel: leave it out where attackers know something, columns are "
+            "published or guarantees are asked for"
+        )
+    fields = {field.name for field in dataclasses.fields(Guarded)}
+    given = {
+        field.name: getattr(chosen, field.name)
+        for field in dataclasses.fields(chosen)
+        if field.name in fields and getattr(chosen, field.name) != field.default
+    }
+    return Guarded(**given)
+
+
+def solve_guarded(
+    problem: Problem,
+    threat: Threat,
+    solver: Guarded,
+    asked: tuple[float | str | None, float | str | None],
+    seed: int,
+    progress: Listener | None,
+) -> Solution:
+    """One point of a guarded funnel, judged: numbers recomputed from the channel, the certificate verified.
+
+    Args:
+        problem: The problem.
+        threat: Attackers, published columns and guarantees.
+        solver: The solver.
+        asked: Least disclosure, and what may leak to any attacker; None for what was not asked for, both for the most
+            disclosure that the guarantees allow.
+        seed: Fixes all randomness.
+        progress: Called with news.
+
+    Raises:
+        InvalidInputError: What was asked for makes no sense.
+        InfeasibleError: The guarantees do not allow that much disclosure.
+    """
+    if threat.measure != DEFAULT_MEASURE:
+        raise InvalidInputError(
+            f"measure={threat.measure!r} cannot be optimised: solve for mutual information, and measure the channel by "
+            "problem.evaluate"
+        )
+    if None not in asked:
+        raise InvalidInputError("give at most one of disclosure= (nats to keep) and leakage= (nats to spend)")
+    if asked == (None, None) and not threat.guarantees:
+        raise InvalidInputError(
+            "give disclosure= (nats to keep) or leakage= (nats to spend); with guarantees= neither is needed"
+        )
+    disclosure = None if asked[0] is None else check_disclosure(problem, asked[0])
+    leakage = None if asked[1] is None else check_budget(problem, asked[1])
+    answer = _end(problem, threat, disclosure, leakage)
+    if answer is None:
+        answer = solver.answer(
+            problem, threat, disclosure=disclosure, leakage=leakage, seed=seed, progress=progress
+        )
+    return judge_guarded(problem, threat, answer, solver.gap, (disclosure, leakage), seed)
+
+
+def _end(
+    problem: Problem, threat: Threat, disclosure: float | None, leakage: float | None
+) -> GuardedAnswer | None:
+    """What needs no search: nothing beyond what is published, and X itself."""
+    least = nothing(problem, threat)
+    if disclosure is not None and disclosure <= problem.evaluate(least).disclosure + FEASIBILITY:
+        return GuardedAnswer(channel=least, status=Status.OPTIMAL, slope=0.0)
+    whole = np.eye(problem.n_x)
+    allowed = not threat.guarantees or threat.excess(problem, whole) <= MET
+    asked = disclosure is not None and disclosure >= problem.disclosure_ceiling - FEASIBILITY
+    enough = leakage is None or max(threat.leakages(problem, whole).values()) <= leakage
+    if allowed and (asked or (disclosure is None and enough)):
+        return GuardedAnswer(channel=whole, status=Status.OPTIMAL)
+    return None
+
+
+def nothing(problem: Problem, threat: Threat) -> Channel:
+    """The channel that releases the published columns alone, one output where there are none; shape (M, N)."""
+    if threat.published is None:
+        return np.ones((problem.n_x, 1))
+    return np.eye(threat.published.n_values)[threat.published.values]
+
+
+def judge_guarded(
+    problem: Problem,
+    threat: Threat,
+    answer: GuardedAnswer,
+    gap: float,
+    asked: tuple[float | None, float | None],
+    seed: int,
+) -> Solution:
+    """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
+
+    Args:
+        problem: The problem.
+        threat: What it is guarded against.
+        answer: What the solver found.
+        gap: The gap in nats at which an answer is proved optimal.
+        asked: The disclosure and the leakage that were asked for, in nats; None for what was not.
+        seed: Seed of the run.
+    """
+    requested, budget = asked
+    channel = problem.check_channel(answer.channel)
+    point = problem.evaluate(channel)
+    leakage = max(threat.leakages(problem, channel).values())
+    certificate = answer.certificate
+    lower, source, upper = 0.0, "zero", problem.disclosure_ceiling
+    if certificate is not None:
+        certificate.verify(problem)
+        upper = min(upper, certificate.most_disclosure(0.0 if budget is None else budget))
+        bound = certificate.lower_bound(point.disclosure if requested is None else requested)
+        lower, source = (bound, "certificate") if bound > 0.0 else (lower, source)
+    if requested is not None and requested >= problem.disclosure_ceiling - ROUNDING:
+        lower, source = leakage, "closed form"
+    met = threat.excess(problem, channel) <= MET if threat.guarantees else True
+    if requested is None:
+        met = met and (budget is None or leakage <= budget + FEASIBILITY)
+        proved = upper - point.disclosure <= gap + ROUNDING
+    else:
+        met = met and point.disclosure >= requested - FEASIBILITY
+        proved = leakage - lower <= gap + ROUNDING
+    status = Status.INFEASIBLE if not met else answer.status
+    if met and not proved and status is Status.OPTIMAL:
+        status = Status.CONVERGED
+    return Solution(
+        problem=problem,
+        mapping=channel,
+        disclosure=point.disclosure,
+        leakage=leakage,
+        lower_bound=min(lower, leakage),
+        bound_source=source,
+        slope=answer.slope if answer.slope is None or math.isfinite(answer.slope) else None,
+        status=Status.OPTIMAL if met and proved else status,
+        certificate=certificate,
+        requested=requested,
+        budget=budget,
+        disclosure_upper_bound=max(upper, point.disclosure) if requested is None else None,
+        solver=Guarded.name,
+        seed=seed,
+        steps=answer.steps,
+        seconds=answer.seconds,
+        message=answer.message,
+        threat=threat,
+    )

@@ -1,0 +1,116 @@
+"""Funnels with attackers who know something, published columns and guarantees: a channel and its certificate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privfunnel.certificate.guarded import GuardedCertificate
+from privfunnel.errors import InfeasibleError
+from privfunnel.problem import Channel, Problem
+from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Status
+from privfunnel.solvers.base import Listener
+from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.guarded.master import Master
+from privfunnel.solvers.guarded.search import Search
+from privfunnel.solvers.options import check_positive, check_seconds, check_whole
+from privfunnel.threats import Threat
+
+#: A channel's disclosure may fall short of the program's by rounding: aim so much higher, in nats.
+AIM = 5e-10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GuardedAnswer:
+    """What the solver returns: a channel, a status and a proof, never a leakage.
+
+    Attributes:
+        channel: p(y|x), shape (M, N), rows sum to 1.
+        status: How the run ended.
+        slope: Leakage per disclosure at the point, where it is known.
+        certificate: Proof of a bound, where there is one.
+        steps: Boxes opened.
+        seconds: Wall-clock time spent.
+        message: Anything worth telling.
+    """
+
+    channel: Channel
+    status: Status
+    slope: float | None = None
+    certificate: GuardedCertificate | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarded:
+    """Column generation over allowed posteriors with exact pricing by branch and bound on linear programs.
+
+    Attributes:
+        gap: Stop when value and proved bound are within this, in nats.
+        time_limit: Seconds a point may take.
+        node_limit: Boxes that branch and bound may open a point.
+    """
+
+    name: ClassVar[str] = "guarded"
+
+    gap: float = DEFAULT_GAP
+    time_limit: float = 300.0
+    node_limit: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        check_positive(self.name, gap=self.gap)
+        check_seconds(self.name, self.time_limit)
+        check_whole(self.name, 1, node_limit=self.node_limit)
+
+    def answer(
+        self,
+        problem: Problem,
+        threat: Threat,
+        *,
+        disclosure: float | None,
+        leakage: float | None,
+        seed: int = 0,
+        progress: Listener | None = None,
+    ) -> GuardedAnswer:
+        """Least leakage at a disclosure, most disclosure within a leakage, or with neither within the guarantees.
+
+        Raises:
+            InfeasibleError: The guarantees do not allow that much disclosure.
+        """
+        started = time.perf_counter()
+        limits = Limits(self.time_limit, nodes=self.node_limit)
+        rng = np.random.default_rng(seed)
+        zero = leakage is not None and leakage <= 0.0
+        search = Search(problem, threat, zero=zero, rng=rng, limits=limits)
+        aim = None if disclosure is None else min(disclosure + AIM, problem.disclosure_ceiling)
+        budget = None if zero else leakage
+        master = Master(problem, threat, disclosure=aim, budget=budget)
+        if aim is not None and threat.guarantees:
+            self._make_room(search, master, aim)
+        outcome = search.close(master, self.gap, progress)
+        total = float(outcome.duals.weights.sum())
+        return GuardedAnswer(
+            channel=outcome.channel,
+            status=outcome.status,
+            slope=outcome.duals.slope / total if total > 0.0 else 0.0 if zero else None,
+            certificate=outcome.certificate,
+            steps=outcome.opened,
+            seconds=time.perf_counter() - started,
+            message=f"{len(master.posteriors)} posteriors, {outcome.opened} boxes",
+        )
+
+    def _make_room(self, search: Search, master: Master, disclosure: float) -> None:
+        """Fill the pool with posteriors that disclose as much as the guarantees allow."""
+        most = Master(search.problem, search.threat, disclosure=None, budget=None)
+        search.close(most, self.gap, enough=search.problem.disclosure_ceiling - disclosure)
+        largest = search.problem.disclosure_ceiling - most.solve().value
+        if largest < disclosure - FEASIBILITY:
+            raise InfeasibleError(
+                f"disclosure={disclosure:.9g} nats is infeasible: the guarantees allow {largest:.9g} nats; lower it"
+            )
+        master.add(most.posteriors)

@@ -1,0 +1,296 @@
+"""Branch and bound over the allowed posteriors of one stratum: prove F ≥ cutoff, or find posteriors below it.
+
+The tree is the one that :mod:`privfunnel.certificate` checks, with the multipliers of a stack in place of those of Pw.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from privfunnel.certificate import LEAF, SHRINK, Proof
+from privfunnel.certificate.stacking import Stack
+from privfunnel.certificate.tree import LARGEST
+from privfunnel.measures import Array, entropy, xlogx
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.guarded.relaxation import Relaxation, Solved
+from privfunnel.solvers.posteriors.boxes import Box, fill_chords, propagate, shrink, split_hole
+
+#: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
+MARGIN = 1e-9
+#: Programs of one box at most, and the share of the missing height to which its relaxation is solved.
+MOST_TRIALS, TIGHTNESS = 12, 0.2
+#: Posteriors that violate W by less than this in all are in it.
+INSIDE = 1e-8
+#: Posteriors that one search collects at most, and boxes it opens after the first besides as many as that took.
+MOST_FOUND, PATIENCE = 30, 30
+#: Posteriors of one search this close in total variation are the same.
+SAME = 1e-3
+#: A box that shrinks below this share of its total width is bounded again before it is split.
+WORTH_BOUNDING = 0.7
+#: Where W has more equations than this share of the symbols, they are used to make boxes smaller:
+TIED = 0.3
+#: on so many symbols of a box, where that cuts off this share of the interval, with multipliers times this.
+MOST_TIGHTENED, LEAST_CUT, FACTOR = 3, 0.1, 1e4
+#: Open boxes up to which the one of the least bound comes first; beyond, the newest does.
+FRONTIER = 5000
+
+
+class Bracket(NamedTuple):
+    """F of one stratum: weights θ (attackers,), prices a (M,) and slope μ."""
+
+    weights: Array
+    prices: Array
+    slope: float
+
+
+class Bounded(NamedTuple):
+    """A box's multipliers (J,) and ν, the rates (M,) of the e_i, the bound they prove, and the program's point (M,)."""
+
+    multipliers: Array
+    price: float
+    rates: Array
+    bound: float
+    point: Array
+    inside: bool
+
+
+@dataclass(eq=False)
+class Tree:
+    """The nodes so far, as lists."""
+
+    q: list[Array] = field(default_factory=list)
+    nu: list[float] = field(default_factory=list)
+    variable: list[int] = field(default_factory=list)
+    split: list[tuple[float, float]] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+
+    def new(self, size: int, parent: Array | None = None) -> int:
+        """Add a leaf; its multipliers are its parent's until it is bounded."""
+        self.q.append(np.zeros(size) if parent is None else parent)
+        self.nu.append(0.0)
+        self.variable.append(LEAF)
+        self.split.append((0.0, 0.0))
+        self.first.append(0)
+        return len(self.nu) - 1
+
+    def proof(self, claim: float, images: Stack, weights: Array) -> Proof:
+        """As certificates store it: multipliers of attackers without weight are left out."""
+        kept = [block for block in images.blocks if block.kind != "entropy" or weights[block.owner] > 0.0]
+        places = np.concatenate([np.arange(0), *(np.arange(each.start, each.stop) for each in kept)])
+        return Proof(
+            claim=claim,
+            q=np.array(self.q)[:, places.astype(np.intp)],
+            nu=np.array(self.nu),
+            variable=np.array(self.variable, dtype=np.int32),
+            split=np.array(self.split),
+            first=np.array(self.first, dtype=np.int32),
+        )
+
+
+class Explored(NamedTuple):
+    """The tree where it proves the cutoff, None otherwise; posteriors (n, M) below it; boxes opened."""
+
+    tree: Tree | None
+    found: Array
+    opened: int
+
+
+def value(relaxation: Relaxation, bracket: Bracket, posteriors: Array) -> Array:
+    """F of posteriors (n, M), in nats, shape (n,)."""
+    leaked = np.array([relaxation.spread(bracket.weights) @ relaxation.curvature(w) for w in posteriors])
+    return np.asarray(leaked + bracket.slope * entropy(posteriors) - posteriors @ bracket.prices)
+
+
+def bound_box(relaxation: Relaxation, bracket: Bracket, box: Box, cutoff: float) -> Bounded | None:
+    """The best bound of a box that a few programs give; None where a program fails."""
+    alpha, beta = np.empty(relaxation.n_x), np.empty(relaxation.n_x)
+    fill_chords(box, alpha, beta)
+    cost = bracket.slope * beta - bracket.prices
+    best: Bounded | None = None
+    for _ in range(MOST_TRIALS):
+        solved = relaxation.minimise(cost, box)
+        if solved is None:
+            return best
+        made = _bounded(relaxation, bracket, box, solved)
+        better = best is None or made.bound > best.bound
+        best = made if best is None or better else best._replace(point=made.point, inside=made.inside)
+        if best.bound >= cutoff:
+            break
+        if not relaxation.sharpen(solved.point, bracket.weights, TIGHTNESS * (cutoff - best.bound)):
+            break
+    return best
+
+
+def _bounded(relaxation: Relaxation, bracket: Bracket, box: Box, solved: Solved) -> Bounded:
+    """What multipliers prove over a box, by the checker's rule."""
+    images = relaxation.images
+    z, shift = images.normalised(solved.multipliers[None, :])
+    rates = images.columns @ (z[0] * relaxation.scale(bracket.weights)) - bracket.prices - solved.price
+    ends = np.minimum(
+        rates * box.lower - bracket.slope * xlogx(box.lower),
+        rates * box.upper - bracket.slope * xlogx(box.upper),
+    )
+    bound = solved.price + float(shift[0]) + float(ends.sum())
+    return Bounded(solved.multipliers, solved.price, rates, bound, solved.point, solved.violation <= INSIDE)
+
+
+def explore(
+    relaxation: Relaxation, bracket: Bracket, cutoff: float, nodes: int, deadline: Deadline
+) -> Explored:
+    """Search the stratum's posteriors for ``F(w) < cutoff``; prove that there is none where there is none."""
+    relaxation.weigh(bracket.weights)
+    size, n_x = relaxation.images.columns.shape[1], relaxation.n_x
+    tree = Tree()
+    root = tree.new(size)
+    frontier: list[tuple[float, int, Box]] = [
+        (-np.inf, root, Box(np.zeros(n_x), relaxation.images.caps.copy()))
+    ]
+    found: list[Array] = []
+    opened, waiting, complete = 0, PATIENCE, True
+    while frontier:
+        if opened >= nodes or deadline.passed() or (found and waiting < 0) or len(found) >= MOST_FOUND:
+            complete = False
+            break
+        _, node, box = heapq.heappop(frontier) if len(frontier) < FRONTIER else frontier.pop()
+        opened += 1
+        waiting -= 1 if found else 0
+        bounded = bound_box(relaxation, bracket, box, cutoff)
+        if bounded is None:
+            complete = False
+            break
+        tree.q[node], tree.nu[node] = bounded.multipliers, bounded.price
+        if bounded.bound >= cutoff:
+            continue
+        candidate = relaxation.pulled(bounded.point)
+        if bounded.inside and float(value(relaxation, bracket, candidate[None, :])[0]) < cutoff:
+            complete = False
+            if all(np.abs(candidate - other).sum() > SAME for other in found):
+                if not found:
+                    waiting += opened
+                found.append(candidate)
+            if opened > PATIENCE:
+                continue
+        for child, part in _children(relaxation, bracket, tree, Opened(node, box, bounded), cutoff):
+            heapq.heappush(frontier, (bounded.bound, child, part))
+    return Explored(tree if complete and not found else None, np.array(found).reshape(-1, n_x), opened)
+
+
+class Opened(NamedTuple):
+    """A node with its box and what was proved of it."""
+
+    node: int
+    box: Box
+    bounded: Bounded
+
+
+def _smaller(bounded: Bounded, box: Box, slope: float, cutoff: float) -> Box | None:
+    """The box made smaller by the checker's rules; None where nothing is left of it."""
+    made = Box(box.lower.copy(), box.upper.copy())
+    shrink(bounded.rates, slope, cutoff - bounded.bound, made)
+    return made if propagate(made) else None
+
+
+def _width(box: Box) -> float:
+    return float((box.upper - box.lower).sum())
+
+
+def _gaps(point: Array, box: Box) -> Array:
+    """How far the chord of −w log w is below it at a point of the box, (M,); −1 where the box has no width."""
+    alpha, beta = np.empty(point.size), np.empty(point.size)
+    fill_chords(box, alpha, beta)
+    w = np.clip(point, box.lower, box.upper)
+    return np.where(box.upper > box.lower, -xlogx(w) - alpha - beta * w, -1.0)
+
+
+def _children(
+    relaxation: Relaxation, bracket: Bracket, tree: Tree, opened: Opened, cutoff: float
+) -> list[tuple[int, Box]]:
+    """Make a box smaller by the checker's rules and split what is left; no child where nothing is."""
+    node, before, bounded = opened
+    box = _smaller(bounded, before, bracket.slope, cutoff)
+    if box is None:
+        return []
+    if relaxation.n_equations > TIED * relaxation.n_x:
+        tied = _tighten(relaxation, bracket, tree, Opened(node, box, bounded), cutoff)
+        if tied is None:
+            return []
+        node, box = tied
+    if _width(box) < WORTH_BOUNDING * _width(before):
+        if node == opened.node:
+            node = _only_child(tree, node, bounded.multipliers)
+        return [(node, box)]
+    if node != opened.node:
+        tree.q[node], tree.nu[node] = bounded.multipliers, bounded.price
+        again = _bounded(
+            relaxation, bracket, box, Solved(bounded.point, bounded.multipliers, bounded.price, 0.0)
+        )
+        bounded = again
+    symbol = int(np.argmax(_gaps(bounded.point, box)))
+    low, high = float(box.lower[symbol]), float(box.upper[symbol])
+    middle = 0.5 * (
+        low + high
+    )  # not at the point: both halves would hold it, and so on for each symbol of a vertex
+    left, right = split_hole(
+        float(bounded.rates[symbol]), bracket.slope, cutoff - bounded.bound, low, high, middle
+    )
+    tree.variable[node], tree.split[node] = symbol, (left, right)
+    q = bounded.multipliers
+    tree.first[node] = tree.new(q.size, q)
+    tree.new(q.size, q)
+    below, above = box.upper.copy(), box.lower.copy()
+    below[symbol], above[symbol] = left, right
+    return [(tree.first[node], Box(box.lower, below)), (tree.first[node] + 1, Box(above, box.upper))]
+
+
+def _only_child(tree: Tree, node: int, q: Array) -> int:
+    """Give a node one child, what its multipliers leave of its box; return the child."""
+    tree.variable[node] = SHRINK
+    tree.first[node] = tree.new(q.size, q)
+    return tree.first[node]
+
+
+def _tighten(
+    relaxation: Relaxation, bracket: Bracket, tree: Tree, opened: Opened, cutoff: float
+) -> tuple[int, Box] | None:
+    """Use the equations of W on the symbols whose chords are loosest: the last node of a chain, and its box.
+
+    The multipliers of the program that looks for the largest or least entry, times a large factor, make the checker's
+    own rule cut the interval off there. None where nothing is left of the box.
+    """
+    node, box, bounded = opened
+    relaxation.weigh(np.zeros(bracket.weights.size))
+    for symbol in np.argsort(-_gaps(bounded.point, box), kind="stable")[:MOST_TIGHTENED]:
+        for sign in (1.0, -1.0):
+            solved = relaxation.reach(int(symbol), sign, box)
+            if solved is None:
+                continue
+            end = sign * (solved.point[symbol] - (box.lower if sign > 0.0 else box.upper)[symbol])
+            if solved.violation <= INSIDE and end < LEAST_CUT * (box.upper - box.lower)[symbol]:
+                continue
+            mixed = bounded.multipliers.copy()
+            largest = max(float(np.abs(solved.multipliers).max(initial=0.0)), abs(solved.price), 1.0)
+            factor = min(FACTOR, 0.4 * LARGEST / largest)
+            mixed[relaxation.of_w] += factor * solved.multipliers[relaxation.of_w]
+            made = _bounded(
+                relaxation,
+                bracket,
+                box,
+                Solved(bounded.point, mixed, bounded.price + factor * solved.price, 0.0),
+            )
+            smaller = _smaller(made, box, bracket.slope, cutoff)
+            if smaller is not None and _width(smaller) > (1.0 - LEAST_CUT / relaxation.n_x) * _width(box):
+                continue
+            node = _only_child(tree, node, mixed)
+            tree.nu[node] = made.price
+            if smaller is None or made.bound >= cutoff:
+                relaxation.weigh(bracket.weights)
+                return None
+            box = smaller
+    relaxation.weigh(bracket.weights)
+    if node != opened.node:
+        node = _only_child(tree, node, bounded.multipliers)
+    return node, box

@@ -1,0 +1,140 @@
+"""The linear program over allowed posteriors, on one live model that only gains columns.
+
+With weights r on posteriors w of W, f_a(w) = −H(S|A_a)_w and nats,
+
+    least leakage:    min z        s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ z,  Σ r H(w) ≤ H(X) − R,  r ≥ 0;
+    most disclosure:  min Σ r H(w) s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ c_a,  r ≥ 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privfunnel.certificate.guarded import conditional_entropies
+from privfunnel.errors import SolverError
+from privfunnel.measures import Array, entropy
+from privfunnel.problem import Problem
+from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
+from privfunnel.threats import Threat
+
+#: Decimals to which two posteriors have to agree to be the same column.
+SAME_DECIMALS = 11
+#: Weights of posteriors above this are in use.
+IN_USE = 1e-12
+#: Weights that solve the equations of the program are taken where none is below minus this.
+EXACT = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Duals:
+    """The duals of the program: weights θ (attackers,), prices a (M,), slope μ; and its value in nats."""
+
+    weights: Array
+    prices: Array
+    slope: float
+    value: float
+
+
+def conditional(problem: Problem, threat: Threat, posteriors: Array) -> Array:
+    """f_a(w) = −H(S|A_a)_w of posteriors (n, M), in nats, shape (n, attackers)."""
+    made = np.zeros((len(posteriors), len(threat.attackers)))
+    for number, attacker in enumerate(threat.attackers):
+        for group in attacker.groups():
+            mass = posteriors[:, group]
+            total = mass.sum(axis=1)
+            image = mass @ problem.p_s_given_x[:, group].T
+            share = image / np.where(total > 0.0, total, 1.0)[:, None]
+            made[:, number] -= total * entropy(share)
+    return made
+
+
+class Master:
+    """The program of one problem and threat.
+
+    Args:
+        problem: The problem.
+        threat: Attackers whose leakages count.
+        disclosure: R in nats, to find the least leakage; None to find the most disclosure.
+        budget: What may leak to each attacker in nats, where the most disclosure is looked for; None for no limit.
+    """
+
+    def __init__(
+        self, problem: Problem, threat: Threat, *, disclosure: float | None, budget: float | None
+    ) -> None:
+        self.problem, self.threat, self.least = problem, threat, disclosure is not None
+        self.limited = self.least or budget is not None
+        self.posteriors = np.zeros((0, problem.n_x))
+        self._known: set[bytes] = set()
+        self._lp = new_model(primal=True)
+        self._lp.addCol(1.0 if self.least else 0.0, -INFINITY if self.least else 0.0,
+                        INFINITY if self.least else 0.0, 0, NO_ROWS, NO_VALUES)  # fmt: skip
+        for p in problem.p_x:
+            self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
+        room = problem.disclosure_ceiling - (disclosure or 0.0) if self.least else INFINITY
+        self._lp.addRow(-INFINITY, room, 0, NO_ROWS, NO_VALUES)
+        if self.limited:
+            z = (
+                (1, np.array([0], dtype=np.int32), np.array([-1.0]))
+                if self.least
+                else (0, NO_ROWS, NO_VALUES)
+            )
+            for h in conditional_entropies(problem, threat):
+                self._lp.addRow(-INFINITY, (budget or 0.0) - float(h), *z)
+
+    def move(self, disclosure: float) -> None:
+        """Ask for another disclosure, in nats."""
+        self._lp.changeRowBounds(self.problem.n_x, -INFINITY, self.problem.disclosure_ceiling - disclosure)
+
+    def add(self, posteriors: Array) -> int:
+        """Add posteriors (n, M) that are not there yet; return how many were new."""
+        new = []
+        for w in posteriors:
+            key = np.round(w, SAME_DECIMALS).tobytes()
+            if key not in self._known:
+                self._known.add(key)
+                new.append(w)
+        if not new:
+            return 0
+        made = np.array(new)
+        n_x = self.problem.n_x
+        resource = entropy(made)
+        leaked = conditional(self.problem, self.threat, made) if self.limited else np.zeros((len(made), 0))
+        for w, h, f in zip(made, resource, leaked, strict=True):
+            column = np.concatenate([w, [h], f])
+            rows = np.flatnonzero(column).astype(np.int32)
+            cost = 0.0 if self.least else float(h)
+            self._lp.addCol(cost, 0.0, INFINITY, rows.size, rows[rows <= n_x + f.size], column[rows])
+        self.posteriors = np.concatenate([self.posteriors, made])
+        return len(new)
+
+    def solve(self) -> Duals:
+        """The duals for the posteriors there are."""
+        if not run_robustly(self._lp):
+            status = self._lp.modelStatusToString(self._lp.getModelStatus())
+            raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
+        n_x = self.problem.n_x
+        solution = self._lp.getSolution()
+        duals, self._primal = np.array(solution.row_dual), np.array(solution.col_value)
+        weights = np.maximum(-duals[n_x + 1 :], 0.0) if self.limited else np.zeros(len(self.threat.attackers))
+        return Duals(
+            weights=weights,
+            prices=duals[:n_x],
+            slope=max(-float(duals[n_x]), 0.0) if self.least else 1.0,
+            value=float(self._lp.getObjectiveValue()),
+        )
+
+    def used(self) -> tuple[Array, Array]:
+        """Weights (n,) and posteriors (n, M) in use, with Σ r w = p_x to rounding where that is possible."""
+        r = self._primal[1:]
+        some = r > IN_USE
+        posteriors = self.posteriors[some]
+        exact = np.linalg.lstsq(posteriors.T, self.problem.p_x, rcond=None)[0]
+        good = (
+            np.linalg.matrix_rank(posteriors) == len(posteriors)
+            and exact.min() > -EXACT
+            and np.abs(posteriors.T @ exact - self.problem.p_x).max() < EXACT
+        )
+        weights = np.maximum(exact, 0.0) if good else r[some]
+        return weights / weights.sum(), posteriors

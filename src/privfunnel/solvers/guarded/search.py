@@ -1,0 +1,189 @@
+"""Column generation with exact pricing for guarded funnels: a channel, and a certificate of how good it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator
+
+from privfunnel.certificate.guarded import GuardedCertificate
+from privfunnel.certificate.stacking import stack
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import Status
+from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.guarded.branching import MARGIN, Bracket, Tree, explore, value
+from privfunnel.solvers.guarded.master import Duals, Master
+from privfunnel.solvers.guarded.pricing import candidates
+from privfunnel.solvers.guarded.relaxation import Relaxation
+from privfunnel.solvers.posteriors.assembly import channel_of_posteriors
+from privfunnel.solvers.posteriors.points import distinct
+from privfunnel.threats import Threat
+
+#: A proof leaves this share of the gap asked for: rounding of the channel needs the rest.
+TARGET = 0.8
+#: Posteriors worth less than this share of the gap to be proved are left to the proof.
+WORTHWHILE = 0.2
+#: Rounds that lower the value by less than this share of the gap are idle; after so many of them a proof is tried.
+IDLE, IDLE_ROUNDS = 0.5, 3
+#: Posteriors that one round adds at most.
+MOST_ADDED = 60
+#: When the limits came first, so many boxes try to prove a line that is coarser and coarser, up to this, in nats.
+LAST_BOXES, COARSER, COARSEST = 300, 4.0, 100.0
+#: and this share of the time limit, or so many seconds.
+LAST_SHARE, LAST_SECONDS = 0.1, 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """A channel (M, N), the certificate that was proved, how it ended, and boxes opened."""
+
+    channel: Array
+    certificate: GuardedCertificate | None
+    status: Status
+    duals: Duals
+    opened: int
+
+
+class Search:
+    """The search for one problem and threat.
+
+    Args:
+        problem: The problem.
+        threat: Attackers, published columns and guarantees.
+        zero: Whether nothing may leak to any attacker.
+        rng: Randomness of the local searches.
+        limits: Time and boxes.
+    """
+
+    def __init__(
+        self, problem: Problem, threat: Threat, *, zero: bool, rng: Generator, limits: Limits
+    ) -> None:
+        self.problem, self.threat, self.zero, self.rng, self.limits = problem, threat, zero, rng, limits
+        self.strata = threat.strata(problem)
+        ones = [0.0 if zero else 1.0] * len(threat.attackers)
+        self.relaxations = [
+            Relaxation(stack(each, threat, ones, zero=zero), each.problem.p_x) for each in self.strata
+        ]
+        self.opened = 0
+        self.lines: list[GuardedCertificate] = []
+
+    def starts(self) -> Array:
+        """A posterior that says nothing, and single symbols where they are allowed, (n, M)."""
+        made = []
+        for stratum, relaxation in zip(self.strata, self.relaxations, strict=True):
+            first = np.zeros(self.problem.n_x)
+            first[stratum.x] = stratum.problem.p_x
+            made.append(first)
+            if not relaxation.constrained and relaxation.images.caps.min() >= 1.0:
+                made += list(np.eye(self.problem.n_x)[stratum.x])
+        return np.array(made)
+
+    def close(
+        self, master: Master, gap: float, tell: Listener | None = None, *, enough: float = -math.inf
+    ) -> Outcome:
+        """Add posteriors until none improves by ``gap`` nats, and prove it, or stop at the limits.
+
+        A program whose value is no more than ``enough`` is good enough as it is.
+        """
+        target = TARGET * gap
+        master.add(self.starts())
+        best, idle = math.inf, 0
+        certificate: GuardedCertificate | None = None
+        status = Status.OPTIMAL
+        while True:
+            duals = self._tidy(master.solve())
+            idle = idle + 1 if best - duals.value < IDLE * target else 0
+            best = duals.value
+            if tell is not None:
+                tell(Progress(message=f"{len(master.posteriors)} posteriors, {self.opened} boxes"))
+            if (master.least and duals.value <= gap) or duals.value <= enough:
+                break  # leakage cannot be negative
+            if self.limits.passed() or self.opened >= self.limits.nodes:
+                status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
+                certificate = self._prove_something(duals, target)
+                break
+            if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
+                continue
+            idle = 0
+            trees = self._explore(master, duals, -target, self.limits.nodes - self.opened)
+            if trees is not None:
+                certificate = self._certify(duals, trees, -target)
+                break
+        weights, posteriors = master.used()
+        channel = channel_of_posteriors(self.problem, weights, posteriors)
+        return Outcome(
+            channel=channel, certificate=certificate, status=status, duals=duals, opened=self.opened
+        )
+
+    def _tidy(self, duals: Duals) -> Duals:
+        """The duals with prices that are worth the same on W, and moderate."""
+        prices = duals.prices.copy()
+        for stratum, relaxation in zip(self.strata, self.relaxations, strict=True):
+            prices[stratum.x] = relaxation.reduced(prices[stratum.x])
+        return replace(duals, prices=prices)
+
+    def _bracket(self, duals: Duals, number: int) -> Bracket:
+        prices = np.ascontiguousarray(duals.prices[self.strata[number].x])
+        return Bracket(duals.weights, prices, duals.slope)
+
+    def _lift(self, number: int, posteriors: Array) -> Array:
+        """Posteriors (n, M_a) of a stratum as posteriors of all symbols, (n, M)."""
+        lifted = np.zeros((len(posteriors), self.problem.n_x))
+        lifted[:, self.strata[number].x] = posteriors
+        return lifted
+
+    def _price_locally(self, master: Master, duals: Duals, worth: float) -> int:
+        """Add local minima below −``worth``; how many were new."""
+        _, active = master.used()
+        added = 0
+        for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
+            own = active[active[:, stratum.x].any(axis=1)][:, stratum.x]
+            found = candidates(relaxation, self._bracket(duals, number), own, self.rng)
+            added += self._add(master, duals, number, found, -worth)
+        return added
+
+    def _add(self, master: Master, duals: Duals, number: int, found: Array, threshold: float) -> int:
+        if not len(found):
+            return 0
+        values = value(self.relaxations[number], self._bracket(duals, number), found)
+        good = values < threshold
+        return master.add(self._lift(number, distinct(found[good], values[good], MOST_ADDED)))
+
+    def _explore(self, master: Master, duals: Duals, cutoff: float, nodes: int) -> list[Tree] | None:
+        """The trees that prove F ≥ cutoff in every stratum; None where one was cut short or posteriors were added."""
+        trees: list[Tree] = []
+        for number, relaxation in enumerate(self.relaxations):
+            explored = explore(relaxation, self._bracket(duals, number), cutoff, nodes, self.limits)
+            self.opened += explored.opened
+            if explored.tree is None:
+                self._add(master, duals, number, explored.found, cutoff)
+                continue
+            trees.append(explored.tree)
+        return trees if len(trees) == len(self.relaxations) else None
+
+    def _certify(self, duals: Duals, trees: list[Tree], cutoff: float) -> GuardedCertificate:
+        proofs = [
+            tree.proof(cutoff - MARGIN, relaxation.images, duals.weights)
+            for tree, relaxation in zip(trees, self.relaxations, strict=True)
+        ]
+        both = (duals.weights, duals.slope)
+        return GuardedCertificate.build(self.problem, self.threat, duals.prices, both, proofs, zero=self.zero)
+
+    def _prove_something(self, duals: Duals, level: float) -> GuardedCertificate | None:
+        """When the limits came first: the best line that a few boxes allow, coarser and coarser."""
+        patient = Limits(max(LAST_SHARE * self.limits.seconds, LAST_SECONDS), nodes=LAST_BOXES)
+        while level < COARSEST and not patient.passed():
+            level *= COARSER
+            trees = []
+            for number, relaxation in enumerate(self.relaxations):
+                tree = explore(relaxation, self._bracket(duals, number), -level, LAST_BOXES, patient).tree
+                if tree is None:
+                    break
+                trees.append(tree)
+            if len(trees) == len(self.relaxations):
+                return self._certify(duals, trees, -level)
+        return None

@@ -1,0 +1,480 @@
+"""Funnels with attackers who know something, published columns and guarantees: values, proofs, attacks on proofs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import privfunnel as pf
+from helpers_cli import assert_one_line_error, run
+from privfunnel import certificate, guarantees, instances, measures, tables
+from privfunnel.certificate import GuardedCertificate
+from privfunnel.certificate.stacking import stack
+from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
+from privfunnel.mechanism import Mechanism
+from privfunnel.threats import Threat
+
+COLUMNS = ["anaemia", "high blood pressure", "diabetes", "smoking"]
+Array = NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def heart() -> pf.Problem:
+    return instances.load("heart-failure")
+
+
+def toy(seed: int = 0, n_s: int = 3) -> pf.Problem:
+    """A random table over three binary columns, without one of the eight combinations."""
+    rng = np.random.default_rng(seed)
+    codes = np.array(list(itertools.product((0, 1), repeat=3)))[:7]
+    columns = {name: codes[:, j].tolist() for j, name in enumerate("abc")}
+    return pf.Problem(rng.integers(1, 30, size=(n_s, 7)), public_columns=columns)
+
+
+# --- vertex enumeration, written apart from the package ---------------------------------------------------------------
+
+
+def vertices(equal: Array, below: Array, caps: Array) -> Array:
+    """All vertices of {w: equal·w = 0, below·w ≤ 0, 0 ≤ w ≤ caps, Σw = 1}: every choice of constraints that bind."""
+    n = caps.size
+    inequalities = np.concatenate([below, -np.eye(n), np.eye(n)])
+    limits = np.concatenate([np.zeros(len(below)), np.zeros(n), caps])
+    rank = np.linalg.matrix_rank(np.concatenate([equal, np.ones((1, n))]))
+    found = []
+    for chosen in itertools.combinations(range(len(inequalities)), n - rank):
+        rows = np.concatenate([equal, np.ones((1, n)), inequalities[list(chosen)]])
+        goal = np.concatenate([np.zeros(len(equal)), [1.0], limits[list(chosen)]])
+        if np.linalg.matrix_rank(rows) == n:
+            w = np.linalg.lstsq(rows, goal, rcond=None)[0]
+            exact = np.abs(rows @ w - goal).max() < 1e-9
+            if exact and np.all(inequalities @ w <= limits + 1e-9):
+                found.append(np.maximum(w, 0.0))
+    return np.unique(np.round(np.array(found), 10), axis=0)
+
+
+def most_disclosure(problem: pf.Problem, points: Array) -> float:
+    """H(X) − min Σ r H(w) over mixtures of these posteriors with total p_x."""
+    from scipy.optimize import linprog
+
+    solved = linprog(measures.entropy(points), A_eq=points.T, b_eq=problem.p_x, method="highs")
+    return problem.disclosure_ceiling - float(solved.fun)
+
+
+def private_rows(problem: pf.Problem, known: list[str]) -> Array:
+    """Σ_{x ∈ a} (p(s|x) − p(s|a)) w_x = 0 for attackers who know nothing or one of these columns."""
+    rows = []
+    for values in [("0",) * problem.n_x, *(problem.public_columns[name] for name in known)]:
+        for value in set(values):
+            inside = np.array([each == value for each in values])
+            prior = problem.p_sx[:, inside].sum(axis=1) / problem.p_x[inside].sum()
+            rows += list((problem.p_s_given_x - prior[:, None]) * inside)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("known", [["a"], ["b", "c"]])
+def test_no_leakage_to_any_attacker_is_solved_exactly(known: list[str]) -> None:
+    problem = toy(n_s=2)
+    points = vertices(private_rows(problem, known), np.zeros((0, 7)), np.ones(7))
+    solution = pf.solve(problem, leakage=0, known=known)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.disclosure_upper_bound is not None
+    assert solution.disclosure_upper_bound >= most_disclosure(problem, points) - 1e-12
+    assert set(solution.leakages) == {"nothing", *known}
+    assert solution.disclosure == pytest.approx(most_disclosure(problem, points), abs=2e-6)
+    assert problem.evaluate(solution.channel, known=known).leakage < 1e-12
+
+
+@pytest.mark.parametrize("text", ["lip=0.3", "lift=0.2", "ldp=0.8", "k=20", "beta-likeness=0.1"])
+def test_the_most_that_a_guarantee_allows_is_that_of_its_vertices(text: str) -> None:
+    problem = toy(1, n_s=2)
+    guarantee = guarantees.parse(text)
+    caps = guarantee.caps(problem)
+    points = vertices(
+        np.zeros((0, 7)), guarantee.rows(problem).values, np.ones(7) if caps is None else np.asarray(caps)
+    )
+    solution = pf.solve(problem, guarantees=[text])
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.disclosure == pytest.approx(most_disclosure(problem, points), abs=2e-6)
+    assert guarantee.excess(problem, problem.p_x) < 0.0
+    (reached,) = solution.guaranteed.values()
+    assert reached >= guarantee.value - 1e-7 if text.startswith("k=") else reached <= guarantee.value + 1e-7
+
+
+@pytest.mark.parametrize(
+    "text", ["t-closeness=0.05", "ordered-t-closeness=0.05", "l-diversity=2.7", "recursive-l-diversity=1.2,2"]
+)
+def test_no_random_release_that_meets_a_guarantee_discloses_more(text: str) -> None:
+    problem = toy(2)
+    threat = Threat.of(problem, guarantees=text)
+    solution = pf.solve(problem, guarantees=[text], gap=1e-4)
+    assert solution.status is pf.Status.OPTIMAL
+    assert threat.excess(problem, solution.channel) <= guarantees.MET
+    assert solution.disclosure_upper_bound is not None
+    rng = np.random.default_rng(0)
+    allowed = 0
+    for _ in range(400):
+        channel = rng.dirichlet(np.full(4, 0.5), size=7)
+        # The largest share of it that meets the guarantee, the rest of the time nothing is told.
+        for share in (1.0, 0.5, 0.2, 0.05):
+            mixed = share * channel + (1.0 - share) * (problem.p_x @ channel)
+            if threat.excess(problem, mixed) <= 0.0:
+                allowed += 1
+                assert problem.evaluate(mixed).disclosure <= solution.disclosure_upper_bound
+                break
+    assert allowed > 50
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        ({"known": COLUMNS}, 0.0),
+        ({"published": "anaemia"}, 1.421727),
+        ({"published": ["high blood pressure"]}, 1.442821),
+        ({"published": ["anaemia", "high blood pressure"]}, 1.331157),
+        pytest.param({"published": ["diabetes"]}, 1.482292, marks=pytest.mark.slow),
+        pytest.param({"published": ["smoking"]}, 1.524682, marks=pytest.mark.slow),
+        pytest.param({"known": ["anaemia"]}, 0.738011, marks=pytest.mark.slow),
+        pytest.param({"known": ["high blood pressure"]}, 0.794653, marks=pytest.mark.slow),
+        pytest.param({"known": ["diabetes"]}, 0.802634, marks=pytest.mark.slow),
+        pytest.param({"known": ["smoking"]}, 0.897008, marks=pytest.mark.slow),
+        pytest.param({"known": ["anaemia", "high blood pressure"]}, 0.333106, marks=pytest.mark.slow),
+    ],
+)
+def test_free_disclosures_of_heart_failure(
+    heart: pf.Problem, guards: dict[str, Any], expected: float
+) -> None:
+    solution = pf.solve(heart, leakage=0, gap=1e-5, **guards)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.disclosure == pytest.approx(expected, abs=1e-5)
+    assert solution.leakage < 1e-12
+    assert solution.disclosure_upper_bound is not None
+    assert solution.disclosure_upper_bound - solution.disclosure <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "expected"),
+    [
+        (0.25, 2.00765),
+        (1, 2.40185),
+        pytest.param(0, 1.56263, marks=pytest.mark.slow),
+        pytest.param(0.05, 1.71544, marks=pytest.mark.slow),
+        pytest.param(0.1, 1.81171, marks=pytest.mark.slow),
+        pytest.param(0.5, 2.22549, marks=pytest.mark.slow),
+        pytest.param(2, 2.51175, marks=pytest.mark.slow),
+    ],
+)
+def test_local_information_privacy_of_heart_failure(
+    heart: pf.Problem, epsilon: float, expected: float
+) -> None:
+    solution = pf.solve(heart, guarantees=[f"lip={epsilon}"])
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.disclosure == pytest.approx(expected, abs=6e-6)
+    assert solution.guaranteed[f"lip={epsilon}"] <= epsilon + 1e-7
+
+
+def test_published_columns_are_released_as_they_are(heart: pf.Problem) -> None:
+    solution = pf.solve(heart, leakage=0, published=["anaemia"], gap=1e-4)
+    values = np.array(heart.public_columns["anaemia"])
+    for y in range(solution.n_outputs):
+        assert len(set(values[solution.channel[:, y] > 0.0])) == 1
+    assert solution.published_leakage == pytest.approx(
+        heart.evaluate(np.stack([values == "no", values == "yes"], axis=1).astype(float)).leakage
+    )
+    assert list(solution.leakages) == ["anaemia"]
+    least = pf.solve(heart, disclosure=0.1, published=["anaemia"])
+    assert least.n_outputs == 2
+    assert least.leakage == 0.0
+
+
+def test_the_worst_of_several_attackers_is_bounded_from_both_sides() -> None:
+    problem = toy(3)
+    disclosure = 0.7 * problem.disclosure_ceiling
+    solution = pf.solve(problem, disclosure=disclosure, known=["a", ["b", "c"]], gap=1e-3)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.disclosure >= disclosure - 1e-9
+    assert solution.leakage == max(solution.leakages.values())
+    assert solution.lower_bound <= solution.leakage <= solution.lower_bound + 1e-3
+    # It is no better than against one who knows nothing, and no worse than that optimum is against all.
+    plain = pf.solve(problem, disclosure=disclosure)
+    assert solution.leakage >= plain.lower_bound
+    assert solution.lower_bound <= problem.evaluate(plain.channel, known=["a", ["b", "c"]]).leakage
+    # The way back: what may leak to the worst attacker.
+    back = pf.solve(problem, leakage=solution.leakage, known=["a", ["b", "c"]], gap=1e-2)
+    assert back.disclosure_upper_bound is not None
+    assert back.disclosure_upper_bound >= solution.disclosure
+    assert max(back.leakages.values()) <= solution.leakage + 1e-9
+
+
+def test_no_random_release_beats_the_proved_bound_against_attackers() -> None:
+    problem = toy(4)
+    known = ["a", "b", "c"]
+    solution = pf.solve(problem, disclosure="80%", known=known, gap=1e-3)
+    proof = solution.certificate
+    assert isinstance(proof, GuardedCertificate)
+    rng = np.random.default_rng(1)
+    for _ in range(1000):
+        channel = rng.dirichlet(np.full(5, 0.2), size=7)
+        point = problem.evaluate(channel, known=known)
+        assert point.leakage >= proof.lower_bound(point.disclosure) - 1e-12
+
+
+def test_guarantees_and_disclosure_together() -> None:
+    problem = toy(5)
+    most = pf.solve(problem, guarantees=["lip=0.3"]).disclosure
+    solution = pf.solve(problem, disclosure=0.97 * most, guarantees=["lip=0.3"], gap=1e-2)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.guaranteed["lip=0.3"] <= 0.3 + 1e-7
+    with pytest.raises(InfeasibleError, match="the guarantees allow"):
+        pf.solve(problem, disclosure=1.1 * most, guarantees=["lip=0.3"])
+
+
+def test_a_short_time_is_honest(heart: pf.Problem) -> None:
+    with pytest.warns(pf.PrivFunnelWarning):
+        solution = pf.solve(heart, disclosure="60%", known=COLUMNS, time_limit=0.3)
+    assert solution.status is pf.Status.TIME_LIMIT
+    assert solution.lower_bound <= solution.leakage
+    assert solution.disclosure >= 0.6 * heart.disclosure_ceiling - 1e-9
+
+
+def test_ends_need_no_search(heart: pf.Problem) -> None:
+    assert pf.solve(heart, disclosure=0, known=["smoking"]).leakage < 1e-15
+    whole = pf.solve(heart, disclosure="100%", known=["smoking"])
+    assert whole.leakage == pytest.approx(heart.leakage_ceiling)
+    assert whole.gap == 0.0
+    assert pf.solve(heart, leakage=1.0, known=["smoking"]).disclosure == heart.disclosure_ceiling
+
+
+# --- proofs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def proved() -> tuple[pf.Problem, GuardedCertificate]:
+    problem = toy(6)
+    solution = pf.solve(problem, disclosure="80%", known=["a"], gap=1e-3)
+    assert isinstance(solution.certificate, GuardedCertificate)
+    return problem, solution.certificate
+
+
+@pytest.fixture(scope="module")
+def allowed() -> tuple[pf.Problem, GuardedCertificate]:
+    """A proof that these guarantees, both of them binding, allow no more disclosure."""
+    problem = toy(6)
+    solution = pf.solve(problem, guarantees=["lip=0.1", "t-closeness=0.03"])
+    assert isinstance(solution.certificate, GuardedCertificate)
+    return problem, solution.certificate
+
+
+def forged(proof: GuardedCertificate, **changes: Any) -> GuardedCertificate:
+    return replace(proof, **changes)
+
+
+def test_a_certificate_survives_its_file(
+    proved: tuple[pf.Problem, GuardedCertificate], tmp_path: Path
+) -> None:
+    problem, proof = proved
+    proof.save(tmp_path / "proof.npz")
+    (read,) = certificate.load_bundle(tmp_path / "proof.npz")
+    assert isinstance(read, GuardedCertificate)
+    read.verify(problem)
+    assert read.lower_bound(0.5) == proof.lower_bound(0.5)
+    assert read.words == proof.words
+    with pytest.raises(CertificateError, match="load_bundle"):
+        certificate.Certificate.load(tmp_path / "proof.npz")
+
+
+def test_a_certificate_of_another_problem_is_refused(proved: tuple[pf.Problem, GuardedCertificate]) -> None:
+    with pytest.raises(CertificateError, match="another problem"):
+        proved[1].verify(toy(7))
+
+
+def test_claims_beyond_the_proof_are_refused(proved: tuple[pf.Problem, GuardedCertificate]) -> None:
+    problem, proof = proved
+    tree = proof.proofs[0]
+    with pytest.raises(CertificateError, match="claims the line"):
+        forged(proof, intercept=proof.intercept + 1e-9).verify(problem)
+    with pytest.raises(CertificateError, match=r"nats short|leaves out too much"):
+        forged(proof, proofs=(replace(tree, claim=tree.claim + 0.01),)).verify(problem)
+    with pytest.raises(CertificateError):
+        forged(proof, prices=proof.prices + 0.01 * np.arange(7)).verify(problem)
+    with pytest.raises(CertificateError):
+        forged(proof, slope=proof.slope * 0.5).verify(problem)
+    with pytest.raises(CertificateError, match="2 trees for"):
+        forged(proof, proofs=(tree, tree)).verify(problem)
+
+
+def test_weaker_threats_do_not_borrow_a_proof(
+    proved: tuple[pf.Problem, GuardedCertificate], allowed: tuple[pf.Problem, GuardedCertificate]
+) -> None:
+    problem, proof = allowed
+    for looser in (
+        ["lip=0.2", "t-closeness=0.03"],
+        ["lip=0.1", "t-closeness=0.9"],
+        ["t-closeness=0.03", "lip=0.1"],
+        [],
+    ):
+        threat = Threat.of(problem, guarantees=looser)
+        with pytest.raises(CertificateError):
+            forged(proof, threat=threat).verify(problem)
+    problem, proof = proved
+    # An attacker that is called a, but knows b.
+    everyone = Threat.of(problem, known=["b"]).attackers
+    renamed = (everyone[0], replace(everyone[1], name="a"))
+    with pytest.raises(CertificateError, match="knows something else"):
+        forged(proof, threat=replace(proof.threat, attackers=renamed)).verify(problem)
+    with pytest.raises(CertificateError):
+        forged(proof, zero=True).verify(problem)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": np.array([-0.1, 1.1])},
+        {"weights": np.array([np.nan, 1.0])},
+        {"weights": np.ones(3)},
+        {"prices": np.full(7, np.inf)},
+        {"slope": -1.0},
+        {"intercept": np.nan},
+    ],
+)
+def test_unusable_numbers_are_refused(
+    proved: tuple[pf.Problem, GuardedCertificate], change: dict[str, Any]
+) -> None:
+    problem, proof = proved
+    with pytest.raises(CertificateError):
+        forged(proof, **change).verify(problem)
+
+
+def test_any_multipliers_are_safe() -> None:
+    """Whatever stands in a tree, what it says of an allowed posterior is true: Σθ φ(w) ≥ z·columns·w + shift."""
+    problem = toy(6)
+    wanted = ["lip=1.5", "t-closeness=0.4", "l-diversity=1.5"]
+    threat = Threat.of(problem, known=["a"], guarantees=wanted)
+    weights = [0.3, 0.7]
+    images = stack(threat.strata(problem)[0], threat, weights, zero=False)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        w = problem.p_x + 0.5 * (rng.dirichlet(np.full(7, 0.5)) - problem.p_x)
+        if any(each.excess(problem, w) > 0.0 for each in threat.guarantees):
+            continue
+        exact = 0.0
+        for weight, each in zip(weights, threat.attackers, strict=True):
+            for group in each.groups():
+                t = problem.p_s_given_x[:, group] @ w[group]
+                exact -= weight * float(t.sum()) * float(measures.entropy(t / t.sum()))
+        z, shift = images.normalised(3.0 * rng.standard_normal((1, images.columns.shape[1])))
+        assert float(shift[0] + z[0] @ (images.columns.T @ w)) <= exact + 1e-12
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lap=1", "did you mean 'lip'"),
+        ("privacy", "choose one of lift"),
+        ("lip", "no usable value"),
+        ("lip=x", "no usable value"),
+        ("lip=-1", "at least 0"),
+        ("t-closeness=2", "below 1"),
+        ("k=0.5", "at least 1"),
+        ("recursive-l-diversity=3", "write e.g. recursive-l-diversity=3,2"),
+        (3, "give a text such as"),
+    ],
+)
+def test_guarantees_that_make_no_sense_are_refused(text: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        guarantees.parse(text)
+
+
+def test_guarantees_are_written_as_they_are_read() -> None:
+    for text in ("lip=0.2", "k=5", "recursive-l-diversity=3,2", "t-closeness=0.1234567890123"):
+        assert str(guarantees.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"known": ["a"]}, "give disclosure="),
+        ({"known": ["a"], "disclosure": 0.1, "leakage": 0.1}, "at most one"),
+        ({"known": ["a"], "leakage": 0, "solver": "aem"}, "solves the plain funnel"),
+        ({"known": ["z"], "leakage": 0}, "no public column 'z'"),
+        ({"measure": "entropy", "leakage": 0}, "no measure"),
+        ({"measure": "guessing", "leakage": 0.1}, "measure='guessing'"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        pf.solve(toy(), **options)
+
+
+def test_what_cannot_hold_is_named() -> None:
+    problem = toy()
+    with pytest.raises(InfeasibleError, match="l-diversity=9 cannot hold"):
+        pf.solve(problem, guarantees=["l-diversity=9"])
+    with pytest.raises(InfeasibleError, match="rows"):
+        pf.solve(problem, guarantees=["k=10000"])
+    with pytest.raises(InvalidInputError, match="counts rows"):
+        pf.solve(pf.Problem(problem.p_sx), guarantees=["k=2"])
+
+
+# --- files and commands -----------------------------------------------------------------------------------------------
+
+
+def test_a_solution_survives_its_file_and_changes_are_found(tmp_path: Path) -> None:
+    solution = pf.solve(toy(), leakage=0, known=["a"], gap=1e-3)
+    solution.save(tmp_path / "solution.json")
+    read = pf.Solution.load(tmp_path / "solution.json")
+    assert read.threat is not None
+    assert read.leakages == pytest.approx(solution.leakages, abs=1e-12)
+    data = json.loads((tmp_path / "solution.json").read_text("utf-8"))
+    data["leakage"] = 0.5
+    with pytest.raises(InvalidInputError, match="its channel gives"):
+        pf.Solution.from_dict(data)
+    data["threat"]["attackers"] = {}
+    with pytest.raises(InvalidInputError, match="incomplete"):
+        pf.Solution.from_dict(data)
+
+
+def test_a_mechanism_remembers_whom_it_guards_against(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    rows = pandas.DataFrame({name: rng.integers(0, 2, 500) for name in ("a", "b", "c")})
+    rows["s"] = (rows.a ^ rows.b) | (rng.random(500) < 0.2)
+    counts = tables.count(rows, private="s", public=["a", "b", "c"])
+    solution = pf.solve(counts, disclosure="60%", known=["a"], gap=1e-3)
+    mechanism = Mechanism.from_solution(counts, solution)
+    mechanism.save(tmp_path / "mechanism.json")
+    read = Mechanism.load(tmp_path / "mechanism.json")
+    assert read.leakage == pytest.approx(solution.leakages["nothing"], abs=1e-12)
+    assert read.provenance["leakages"] == solution.leakages
+
+
+def test_the_command_line_knows_attackers_and_guarantees(tmp_path: Path) -> None:
+    told = run("solve", "heart-failure", "--leakage", "0", "--published", "anaemia", "--option", "gap=1e-3",
+               "--out", tmp_path / "design")  # fmt: skip
+    assert told.exit_code == 0, told.output
+    assert "to who knows anaemia" in told.output
+    assert "told by what is published" in told.output
+    checked = run("verify", tmp_path / "design" / "certificate.npz", "heart-failure")
+    assert checked.exit_code == 0, checked.output
+    assert "disclosure ≤ 1.42" in checked.output
+    as_json = run("verify", tmp_path / "design" / "certificate.npz", "heart-failure", "--json")
+    assert json.loads(as_json.output)[0]["threat"]["published"] == "anaemia"
+    told = run("solve", "heart-failure", "--guarantee", "lip=1", "--option", "gap=1e-3")
+    assert "lip=1" in told.output
+    assert_one_line_error(run("solve", "heart-failure", "--leakage", "0", "--known", "anemia"), "anaemia")
+    assert_one_line_error(run("solve", "heart-failure", "--known", "anaemia"), "--disclosure")
+    assert_one_line_error(
+        run("solve", "heart-failure", "--leakage", "0", "--known", "smoking", "--holdout", "0.3"), "--holdout"
+    )
