@@ -85,7 +85,17 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     assert {value for row in rows for value in row.values()} <= {"yes", "no"}
     mechanism = pf.mechanism.Mechanism.load(download(page, "mechanism.json"))
     assert to_bits(mechanism.leakage) == pytest.approx(float(shown["Leaked"].split()[0]), abs=6e-5)
+    held: list[Any] = []
+    page.route("**/export/report.html*", lambda route: held.append(route))
+    page.locator('#downloads a[download="report.html"]').click()
+    page.wait_for_selector(
+        '#downloads a[download="report.html"][aria-busy="true"]'
+    )  # it takes time, and that shows
+    held[0].fulfill(json={"error": "the disk is full: make room and try again"})
+    page.locator("#error", has_text="the disk is full").wait_for()
+    page.unroute("**/export/report.html*")
     assert "<!DOCTYPE html>" in download(page, "report.html").read_text("utf-8")
+    assert page.locator("#error").is_hidden()
     assert "pf.tables.count(" in download(page, "release.py").read_text("utf-8")
     assert "privfunnel solve heart-failure.csv" in page.locator("#command").text_content()
     assert page.locator('[data-group="publish"] a').count() == 5

@@ -103,6 +103,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/curve", _in_session(_curve)),
             Route("/api/sessions/{session}/point", _in_session(_point)),
             Route("/api/sessions/{session}/instead", _in_session(_instead)),
+            Route("/api/sessions/{session}/export/{name}", _in_session(_prepare), methods=["POST"]),
             Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
         ],
         lifespan=lifespan,
@@ -333,6 +334,7 @@ async def _given(request: Request, session: Session) -> Response:
 async def _loaded(session: Session, table: Awaitable[Any], upload: Path | None = None) -> Any:
     """Wait for a table to be opened; uploads before it are removed then."""
     found = await table
+    session.prepared.clear()
     await asyncio.to_thread(session.forget_uploads, upload)
     session.tracer.prepare()  # its imports are done by the time the roles are
     return found
@@ -348,6 +350,7 @@ async def _roles(request: Request, session: Session) -> Response:
     if not isinstance(person, str):
         raise InvalidInputError("person is not the name of a column: reload the page and try again")
     await session.cancel()
+    session.prepared.clear()
     return JSONResponse(await session.ask("roles", private=private, public=public, bins=bins, person=person))
 
 
@@ -436,11 +439,20 @@ def _chosen(request: Request) -> float:
     return disclosure
 
 
+async def _prepare(request: Request, session: Session) -> Response:
+    """Write a download, so that the page can show that this takes time, and why it fails."""
+    await session.export(request.path_params["name"], _chosen(request))
+    return JSONResponse({})
+
+
 async def _export(request: Request, session: Session) -> Response:
     name = request.path_params["name"]
-    arguments = {"name": name, "disclosure": _chosen(request)}
+    disclosure = _chosen(request)
+    path = session.prepared.pop((name, disclosure), None)
     try:
-        path = Path(await session.front.call("export", arguments, seconds=session.limits.trace))
+        if path is None:
+            await session.export(name, disclosure)
+            path = session.prepared.pop((name, disclosure))
     except (JobError, JobStoppedError) as error:
         return _error(str(error), 400)  # a download has no page to show the message
     return FileResponse(

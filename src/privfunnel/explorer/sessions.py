@@ -76,6 +76,7 @@ class Session:
         self.tracer = Worker(self.folder, pool, niceness=5)  # traces the curve meanwhile
         self.stream: Stream | None = None
         self.news: Event = {}
+        self.prepared: dict[tuple[str, float], Path] = {}
         self.seen = time.monotonic()
         self._trace: asyncio.Task[None] | None = None
         self._uploading: set[Path] = set()
@@ -105,6 +106,12 @@ class Session:
             return await self.front.call(task, arguments, seconds=self.limits.quick, on_event=self._hear)
         finally:
             self.news = {}
+
+    async def export(self, name: str, disclosure: float) -> None:
+        """Write one of the files of a point; it stands in :attr:`prepared` until it is fetched."""
+        arguments = {"name": name, "disclosure": disclosure}
+        path = await self.front.call("export", arguments, seconds=self.limits.trace)
+        self.prepared[name, disclosure] = Path(path)
 
     def _hear(self, event: Event) -> None:
         self.news = event

@@ -104,6 +104,7 @@ export const api = {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(data),
     });
   },
+  prepare: (path) => send(path, { method: "POST" }),
   // fetch() does not say how much of a file has gone; the older interface does.
   upload(file, read, onSent) {
     const path = `${this.path("upload")}?${new URLSearchParams({ name: file.name, read: JSON.stringify(read) })}`;

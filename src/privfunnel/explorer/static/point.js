@@ -197,12 +197,36 @@ function kept(rows) {
       el("td", { class: "num" }, number(row.entropy)), el("td", { class: "wide" }, bar([["fill", 0, row.share]]))))));
 }
 
+// A file is made when it is asked for, which may take a while: the page says so, and why it fails if it does.
+async function fetchIt(event) {
+  const link = event.currentTarget;
+  if (link.dataset.made !== undefined) { // the click below
+    delete link.dataset.made;
+    return;
+  }
+  event.preventDefault();
+  if (link.getAttribute("aria-busy") === "true") return;
+  link.setAttribute("aria-busy", "true");
+  say(`Preparing ${link.download}…`);
+  complain(null);
+  try {
+    await api.prepare(link.href);
+    link.dataset.made = "";
+    link.click();
+    say(`${link.download} is ready.`);
+  } catch (error) {
+    complain(error);
+  } finally {
+    link.removeAttribute("aria-busy");
+  }
+}
+
 function exports(found) {
   const query = new URLSearchParams({ disclosure: String(found.disclosure) });
   $("export-point").textContent = `${percent(found.disclosure_share)} kept, ${amount(found.leakage, 4)} leaked`;
   keepingFocus($("downloads"), () => document.querySelectorAll("#downloads ul").forEach((list) =>
     list.replaceChildren(...found.downloads.filter((file) => file.group === list.dataset.group).map((file) =>
-      el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name },
+      el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name, onclick: fetchIt },
         el("b", {}, file.title), el("small", {}, file.about)))))));
   $("command").textContent = found.command;
   $("script").textContent = found.script;
