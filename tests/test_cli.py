@@ -113,6 +113,8 @@ def test_curve_writes_its_files(tmp_path: Path, joint: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [float(row["leakage"]) for row in rows] == pytest.approx(curve.leakage.tolist(), abs=1e-12)
     assert {row["units"] for row in rows} == {"nats"}
+    for path in out.iterdir():
+        assert (path.stat().st_mode & 0o077 == 0) == (path.name != "report.html"), path.name
     assert (out / "curve.png").read_bytes().startswith(b"\x89PNG")
     svg = (out / "curve.svg").read_text()
     assert "disclosure" in svg, "text in the figure stays text"

@@ -104,11 +104,11 @@ def test_steps_are_worth_several_rows_and_bounds_stay_bounds() -> None:
 
 
 def test_people_exposed_to_a_rare_value_are_counted() -> None:
-    # 130 of 1464 have it, 8.9 %; for 64 people it rises to 24/64, and the best guess stays "no".
+    # 130 of 1464 have it, 8.9 %; for 64 people it rises to 24/64, told in steps worth five of them.
     problem = pf.Problem([[1294, 40], [106, 24]], ["haemophilia=no", "haemophilia=yes"], ["x=a", "x=b"])
     curve = pf.trace(problem, points=3)
     told = visible(report.render(curve, report.Report(chosen=curve.solutions[-1])))
-    assert re.search(r"haemophilia = yes +about 60 of 1,500 +9.0 % +37.5 % or more", told)
+    assert re.search(r"haemophilia = yes +about 60 of 1,500 +9.0 % +30 % or more", told)
     assert "No private column becomes easier to guess" not in told
     assert re.search(r"up to \S+ times as likely as it was", told)
 

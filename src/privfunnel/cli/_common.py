@@ -386,8 +386,8 @@ def can_draw() -> bool:
     return True
 
 
-#: Files that hold no exact number of the table; everything else that ``--out`` writes does.
-PUBLISHABLE = ("comparison.png", "curve.png", "report.html")
+#: Files that hold no exact number of the table; everything else that ``--out`` writes does, pictures to a pixel.
+PUBLISHABLE = ("report.html",)
 
 
 def tell_files(out: Path | None, owned: tuple[str, ...]) -> None:

@@ -48,8 +48,7 @@ OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg"
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a table.")
 @click.option("--out", type=PathName(), metavar="DIR",
-              help="Folder for comparison.png, which may be published, and comparison.csv, .json (both in nats) and "
-                   ".svg, which are confidential.")  # fmt: skip
+              help="Folder for comparison.csv, .json (both in nats), .png and .svg, all confidential.")  # fmt: skip
 def command(
     source: str,
     solvers: str | None,
@@ -98,7 +97,8 @@ def command(
 
             figure = result.plot(units=units.name, title=source)
             plot.save(figure, folder / "comparison.png", folder / "comparison.svg")
-            (folder / "comparison.svg").chmod(PRIVATE)  # its lines are drawn with six digits
+            for name in ("comparison.png", "comparison.svg"):  # numbers can be read from them
+                (folder / name).chmod(PRIVATE)
     if as_json:
         say(json.dumps(result.to_dict(), indent=1))
         return

@@ -67,8 +67,8 @@ OWNED = (
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=PathName(), metavar="DIR",
-              help="Folder for report.html and curve.png, which may be published, and for curve.csv, .json (in nats), "
-                   ".svg, problem.json and the proofs, which are confidential.")  # fmt: skip
+              help="Folder for report.html, which may be published, and for curve.csv, .json (in nats), .png, .svg, "
+                   "problem.json and the proofs, which are confidential.")  # fmt: skip
 @click.option("--threshold", type=int, default=DEFAULT_THRESHOLD, show_default=True, metavar="ROWS",
               help="Report: what fewer rows have is not told, and numbers come in steps worth as many.")  # fmt: skip
 @click.option("--describe", "--choose", cls=Renamed, metavar="R",
@@ -199,7 +199,8 @@ def draw(
 
     figure = plot.curve(curve, units=units.name, title=title, population=population)
     plot.save(figure, folder / "curve.png", folder / "curve.svg")
-    (folder / "curve.svg").chmod(PRIVATE)  # its lines are drawn with six digits
+    for name in ("curve.png", "curve.svg"):  # numbers can be read from them, to six digits or to a pixel
+        (folder / name).chmod(PRIVATE)
 
 
 def write_files(

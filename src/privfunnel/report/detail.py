@@ -18,10 +18,14 @@ from privfunnel.measures import to_bits
 from privfunnel.report import parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
-from privfunnel.report.rounding import ZERO, Rounding, Towards
+from privfunnel.report.rounding import Rounding, Towards
 from privfunnel.solution import Solution, Status
 
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
+
+
+#: Smallest gap that is told, in bits.
+FINEST_GAP = 1e-6
 
 
 def curve_section(
@@ -81,7 +85,8 @@ def _note(curve: Curve) -> str:
     proved = sum(s.status is Status.OPTIMAL for s in curve.solutions)
     worst = max((s.gap for s in curve.solutions), default=0.0)
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
-    above = f"{to_bits(worst):.0e}" if worst > ZERO else "0"
+    # To a power of ten, and not below what rounding leaves: digits of it could confirm a guessed table.
+    above = f"{10.0 ** math.ceil(math.log10(max(to_bits(worst), FINEST_GAP))):.0e}"
     return (
         f"{whole}{proved} of {len(curve.solutions)} points proved optimal; no point is more than {above} bits "
         f"above what is proved possible. Solver {curve.solver}. Numbers are rounded, to protect the people "
@@ -90,7 +95,12 @@ def _note(curve: Curve) -> str:
 
 
 def release_section(release: Described, say: Rounding) -> str:
-    """Return the chosen release in detail: its numbers, guesses, columns, worst case, and its channel."""
+    """Return the chosen release in detail: its numbers, guesses, columns, worst case, and its channel.
+
+    Of a table with few rows, nothing.
+    """
+    if not say.detailed:
+        return ""
     meaning = release.meaning
     facts = "".join(
         (
@@ -105,11 +115,6 @@ def release_section(release: Described, say: Rounding) -> str:
     )
     guesses = [(g.name, *map(say.percent, (g.before, g.after, g.original))) for g in meaning.guesses]
     kept = [(k.name, say.percent(k.share), say.bits(k.entropy)) for k in meaning.kept]
-    named = not say.rare(float(release.p_sy[meaning.most_telling[0]].sum()))
-    worst = [
-        (row["name"], row["value"], row["words"])
-        for row in view.worst_case(meaning, release.private, say, named=named)
-    ]
     return (
         f'<section><h2>The chosen point</h2><dl class="facts">{facts}</dl><h3>What an attacker gains</h3>'
         + parts.table(
@@ -121,9 +126,22 @@ def release_section(release: Described, say: Rounding) -> str:
         + parts.table(
             "Information kept about each public column.", ("public column", "#kept", "#in all"), kept
         )
-        + survival.examples(release, say)
+        + f"{_details(release, say)}</section>"
+    )
+
+
+def _details(release: Described, say: Rounding) -> str:
+    """Return what becomes of rows, the worst case, and the channel."""
+    meaning = release.meaning
+    named = not say.rare(float(release.p_sy[meaning.most_telling[0]].sum()))
+    worst = [
+        (row["name"], row["value"], row["words"])
+        for row in view.worst_case(meaning, release.private, say, named=named)
+    ]
+    return (
+        survival.examples(release, say)
         + f"<h3>At worst, beside the average</h3>{parts.table('', ('measure', '#value', 'in words'), worst)}"
-        + f"<h3>The mechanism</h3>{_maps(release, say)}</section>"
+        + f"<h3>The mechanism</h3>{_maps(release, say)}"
     )
 
 
@@ -140,8 +158,11 @@ def _maps(release: Described, say: Rounding) -> str:
     ]
     if not len(rows):
         return parts.paragraphs(words)
+    channel = np.asarray(release.channel)
+    p_y = release.p_x @ channel
+    steps = np.array([max(say.of(float(p)).step, 0.01) for p in p_y])
     maps = view.channel_maps(
-        np.asarray(release.channel), release.p_x, public, rows, width=820, step=max(say.step, 0.01)
+        channel, release.p_x, public, rows, width=820, step=max(say.step, 0.01), steps=steps
     )
     return f'<div class="heats">{maps}</div>{parts.paragraphs(words if hidden else [])}'
 

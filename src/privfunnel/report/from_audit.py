@@ -14,10 +14,13 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
     """Return what an audit found, in numbers that may be published: whether the promise was kept, and two tables."""
     rows = float(audit.rows if audit.persons is None else audit.persons.persons)
     say = Rounding(rows or None, policy or Policy())
+    if not say.detailed:
+        return Section(title="Audit", words=[*_checks(audit), *audit.limits])
 
     def percent(share: Interval | None) -> str:
         return "" if share is None else say.percent(share.value)
 
+    rarest = min((s.share for s in audit.symbols), default=1.0)
     attributes = [
         (
             each.name,
@@ -27,15 +30,17 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
             percent(each.original),
             "" if each.attack is None else percent(each.attack.release),
             say.bits(each.maximal_leakage.value),
-            say.factor(each.local_information_privacy.value),
+            say.of(rarest).log_factor(each.local_information_privacy.value),
         )
         for each in audit.attributes
     ]
     # A symbol or a private value that few people have would speak of them.
     frequent = [s for s in audit.symbols if not say.rare(s.share)]
+    # In the order of what is told, for an order by exact numbers tells more.
+    frequent.sort(key=lambda s: (-say.of(s.share).bits_told(s.information.value), s.label))
     symbols = [
-        (s.label, say.percent(s.share), say.bits(s.information.value), f"× {say.factor(s.lift)}")
-        for s in frequent[:SYMBOLS]
+        (s.label, say.percent(s.share), own.bits(s.information.value), f"× {own.factor(s.lift)}")
+        for s, own in ((s, say.of(s.share)) for s in frequent[:SYMBOLS])
     ]
     knowing = [
         (each.columns, say.bits(each.leakage), say.bits(each.ceiling)) for each in audit.informed[:SYMBOLS]
@@ -47,10 +52,16 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
         words=[*_verdicts(audit, say), *audit.limits],
         tables=[
             ("Each private column, and all of them together.", heads, attributes),
-            (
-                "The released symbols that tell most.",
-                ("symbol", "#released", "#tells", "#largest lift"),
-                symbols,
+            *(
+                [
+                    (
+                        "The released symbols that tell most.",
+                        ("symbol", "#released", "#tells", "#largest lift"),
+                        symbols,
+                    )
+                ]
+                if symbols
+                else []
             ),
             *(
                 [
@@ -89,11 +100,17 @@ def _persons(found: Persons, say: Rounding) -> list[str]:
 
 
 def _verdicts(audit: Audit, say: Rounding) -> list[str]:
-    """Return what was checked and how it came out, without the exact numbers."""
+    """Return what the audit rests on, what was checked and how it came out, without the exact numbers."""
     people = "" if audit.persons is None else f" of {say.count(audit.persons.persons)} persons"
     words = [f"The audit rests on {say.count(audit.rows)} rows{people}."] if audit.rows else []
     if audit.persons is not None:
         words += _persons(audit.persons, say)
+    return [*words, *_checks(audit), *population_words(audit, say)]
+
+
+def _checks(audit: Audit) -> list[str]:
+    """Return what was checked and how it came out, without any number."""
+    words = []
     if audit.recount is not None:
         told = "the table it was designed on" if audit.recount.same_table else "another table"
         kept = "holds" if audit.recount.holds else "DOES NOT HOLD"
@@ -111,7 +128,7 @@ def _verdicts(audit: Audit, say: Rounding) -> list[str]:
         words.append(
             f"On rows that the mechanism was not designed on, the promise is {audit.holdout.verdict}."
         )
-    return [*words, *population_words(audit, say)]
+    return words
 
 
 def population_words(audit: Audit, say: Rounding) -> list[str]:

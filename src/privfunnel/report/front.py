@@ -24,6 +24,12 @@ NOT_PROMISED = (
     "Columns that are published beside the released ones are outside it.",
 )
 
+#: Said in place of numbers about few rows.
+TOO_FEW = (
+    "The table has too few rows for that to be told here: many rounded numbers together would give its counts away. "
+    "The steward's audit has them."
+)
+
 Alternatives = Sequence[tuple[str, float, float]]
 
 
@@ -45,6 +51,8 @@ def board(release: Described, numbers: Rounding, *, form: str, alternatives: Alt
         f"{escape(form)}, drawn at random by a fixed rule that looks at the public columns only. "
         "The private columns are not published."
     )
+    if not numbers.detailed:
+        return _brief(release, numbers, what)
     said = view.in_words(release.promised_kept, release.promised_leaked, release.meaning, numbers)
     both = view.column_words(release.promised_kept, release.meaning, numbers)
     return (
@@ -55,6 +63,26 @@ def board(release: Described, numbers: Rounding, *, form: str, alternatives: Alt
         f"{parts.points(NOT_PROMISED)}"
         f"<h2>Who is exposed most</h2>{_exposed(release, numbers)}"
         f"<h2>What was possible instead</h2>{_instead(release, numbers, alternatives)}"
+    )
+
+
+def _brief(release: Described, numbers: Rounding, what: str) -> str:
+    """The same of a table with few rows: what is kept and leaked, and no further number."""
+    private = " and ".join(release.private.names)
+    leaked = (
+        "tells nothing"
+        if release.leakage <= ZERO
+        else f"leaks at most {numbers.bits(release.leakage, 'up')} on average"
+    )
+    said = (
+        f"This release keeps {numbers.percent(release.promised_kept)} of what the public columns say and {leaked} "
+        f"about {private}."
+    )
+    return (
+        f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>'
+        f"{columns_section(release.private, release.public)}"
+        f"<h2>What is promised, and to whom it does not apply</h2>{parts.points(NOT_PROMISED)}"
+        f"<h2>Who is exposed most</h2>{parts.paragraphs([TOO_FEW])}"
     )
 
 
@@ -75,6 +103,8 @@ def _promise(release: Described, numbers: Rounding) -> str:
 def _exposed(release: Described, numbers: Rounding) -> str:
     notable = [each for each in release.exposed if each.notable]
     told = [each for each in notable if not numbers.rare(each.before)]
+    # In the order of what is told: an order by exact numbers would say which of two rounded ones is the larger.
+    told.sort(key=lambda each: (-numbers.of(each.share).share(each.after, "down"), each.value))
     names = _names(release, numbers)
     rows = [
         (
@@ -82,7 +112,9 @@ def _exposed(release: Described, numbers: Rounding) -> str:
             _people(each.share, numbers),
             numbers.percent(each.before),
             # What the symbols of few people say is told of nobody.
-            "not told" if numbers.rare(each.share) else f"{numbers.percent(each.after, 'down')} or more",
+            "not told"
+            if numbers.rare(each.share)
+            else f"{numbers.of(each.share).percent(each.after, 'down')} or more",
             f"{numbers.share(each.auc):.2g}",
         )
         for each in told[:LISTED]

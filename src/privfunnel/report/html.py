@@ -95,7 +95,7 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
         if report.others:
             body.append(detail.others_section(curve, report.others, say))
     if report.audit is not None:
-        if report.audit.fidelity is not None:
+        if report.audit.fidelity is not None and say.detailed:
             body.append(parts.section(survival_section(report.audit.fidelity, say)))
         body.append(parts.section(audit_section(report.audit, say.policy)))
     body += [parts.section(section) for section in report.sections]

@@ -48,6 +48,7 @@ class Meaning:
         max_lift: Largest p(s|y)/p(s).
         min_lift: Smallest p(s|y)/p(s).
         most_telling: The private symbol and the released symbol where the largest lift occurs, and its p(y).
+        rarest: The smallest p(y).
     """
 
     disclosure: float
@@ -58,6 +59,7 @@ class Meaning:
     max_lift: float
     min_lift: float
     most_telling: tuple[int, int, float]
+    rarest: float = 1.0
 
     @property
     def epsilon(self) -> float:
@@ -104,6 +106,7 @@ def meaning_of(point: Point, p_sy: Array, p_xy: Channel, guesses: tuple[Guess, .
         max_lift=float(lift[s, y]),
         min_lift=float(lift.min()),
         most_telling=(s, int(used[y]), float(p_sy[:, y].sum())),
+        rarest=float(p_sy.sum(axis=0).min()),
     )
 
 

@@ -7,17 +7,20 @@ words for the steward's own page.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from privfunnel.engines.cutting import nice_above
 from privfunnel.measures import nats_per, to_bits
 from privfunnel.publication import STEPS, Policy
 
 #: The step of shares where the number of rows is not known.
 UNKNOWN = 0.01
+#: The coarsest step of shares with which details are told; a hundred rows with a threshold of five.
+DETAIL_STEP = 0.05
 #: Exact informations below this, in their unit, are told as less than it.
 LEAST = 1e-4
 ZERO = 1e-9  # what rounding leaves of nothing
@@ -49,6 +52,11 @@ class Rounding:
         if self.rows is None:
             return UNKNOWN
         return self.policy.step(self.rows) or STEPS[-1]
+
+    @property
+    def detailed(self) -> bool:
+        """Whether there are enough rows to tell many numbers: each may be coarse, and all of them together tell."""
+        return self.step <= DETAIL_STEP
 
     def share(self, value: float, to: Towards = "near") -> float:
         """A share, to a step."""
@@ -83,12 +91,27 @@ class Rounding:
         """An amount of information in the unit of what is published."""
         return self.bits(nats)
 
+    def of(self, share: float) -> Rounding:
+        """How numbers are told that only a share of the rows is behind: of one released symbol, or of one value."""
+        return self if self.rows is None else replace(self, rows=share * self.rows)
+
     def factor(self, value: float) -> str:
-        """A largest ratio of probabilities, rounded up to two digits: a bound stays one."""
+        """A largest ratio of probabilities, rounded up to two digits or to what few rows could change."""
         if math.isinf(value) or value <= 0.0:
             return "∞" if value > 0.0 else "0"
         unit = 10.0 ** (math.floor(math.log10(value)) + -1)
+        if self.rows:
+            unit = max(unit, nice_above(value * self.threshold / self.rows))
         return f"{_whole(value / unit, 'up') * unit:.2g}"
+
+    def log_factor(self, nats: float) -> str:
+        """The logarithm of such a ratio, likewise."""
+        if math.isinf(nats) or nats <= 0.0:
+            return "∞" if nats > 0.0 else "0"
+        unit = 10.0 ** (math.floor(math.log10(nats)) + -1)
+        if self.rows:
+            unit = max(unit, nice_above(self.threshold / self.rows))
+        return f"{_whole(nats / unit, 'up') * unit:.2g}"
 
     def count(self, rows: float) -> str:
         """A number of people or rows: ``about 300``, ``fewer than 5``."""
@@ -127,9 +150,17 @@ class Exact:
         told = f"less than {LEAST}" if ZERO < value < 0.5 * LEAST else f"{value:.4f}"
         return f"{told} {self.units}"
 
+    def of(self, share: float) -> Exact:
+        """Exact numbers are told alike, whatever share of the rows is behind them."""
+        return self
+
     def factor(self, value: float) -> str:
         """A ratio of probabilities."""
         return "∞" if math.isinf(value) else f"{value:.3g}"
+
+    def log_factor(self, nats: float) -> str:
+        """The logarithm of one."""
+        return self.factor(nats)
 
 
 Numbers = Rounding | Exact

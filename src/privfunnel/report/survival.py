@@ -39,14 +39,16 @@ def examples(release: Described, say: Rounding) -> str:
     before = np.zeros(len(names) + 1)
     np.add.at(before, of, release.p_x)
     rows = []
-    for name in sorted(names, key=lambda each: -before[place[each]])[:EXAMPLES]:
+    # In the order of rounded shares: an order by exact ones would say which is the larger.
+    for name in sorted(names, key=lambda each: (-say.share(before[place[each]]), each))[:EXAMPLES]:
         i = place[name]
         mine = (of == i) * release.p_x
-        chances = mine @ after / mine.sum()
-        others = np.where(np.arange(len(names)) == i, -1.0, chances[:-1])
+        chances, own = mine @ after / mine.sum(), say.of(float(mine.sum()))
+        others = np.array([own.share(chance) for chance in chances[:-1]])
+        others[i] = -1.0
         best = int(others.argmax()) if len(names) > 1 else i
-        other = "" if best == i or others[best] < say.step else f"{names[best]} ({say.percent(others[best])})"
-        rows.append((name, say.percent(chances[i]), other))
+        other = "" if best == i or others[best] < own.step else f"{names[best]} ({own.percent(others[best])})"
+        rows.append((name, own.percent(chances[i]), other))
     if not rows:
         return ""
     heads = ("a row with", "#is written as it is", "most often otherwise written as")

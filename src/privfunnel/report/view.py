@@ -169,14 +169,14 @@ def in_words(kept: float, leaked: float, meaning: Meaning, numbers: Numbers = EX
             f"{numbers.percent(leaked)} of what the original data leaks."
         )
     largest = max(meaning.guesses, key=lambda g: g.after - g.before)
-    return f"{first} {guess_words(largest, meaning.max_lift, numbers)}"
+    return f"{first} {guess_words(largest, meaning.max_lift, numbers, meaning.most_telling[2])}"
 
 
-def guess_words(guess: Guess, max_lift: float, numbers: Numbers = EXACT) -> str:
+def guess_words(guess: Guess, max_lift: float, numbers: Numbers = EXACT, share: float = 1.0) -> str:
     """Say in a sentence what an attacker gains on the private attribute where the gain is largest.
 
     A best guess that stays the same is no comfort where a rare value becomes several times as likely, so the largest
-    lift has its say.
+    lift has its say; it is told as coarsely as the ``share`` of the rows asks for that it is about.
     """
     gain = guess.after - guess.before
     if gain < SHOWN and max_lift < 1.0 + SHOWN:
@@ -186,7 +186,7 @@ def guess_words(guess: Guess, max_lift: float, numbers: Numbers = EXACT) -> str:
     if gain < SHOWN:
         return (
             "The best guess of each private column is right no more often than without the release, but some released "
-            f"values make a private value up to {numbers.factor(max_lift)} times as likely as it was."
+            f"values make a private value up to {numbers.of(share).factor(max_lift)} times as likely as it was."
         )
     what = "all private columns together" if guess.name == "all together" else guess.name
     return (
@@ -248,7 +248,7 @@ def worst_case(
         },
         {
             "name": "Largest lift",
-            "value": f"× {numbers.factor(meaning.max_lift)}",
+            "value": f"× {numbers.of(p_y).factor(meaning.max_lift)}",
             "words": (
                 "no symbol changes any belief"
                 if meaning.max_lift < 1.0 + ZERO
@@ -257,7 +257,7 @@ def worst_case(
         },
         {
             "name": "Local information privacy ε",
-            "value": numbers.factor(epsilon if epsilon > ZERO else 0.0),
+            "value": numbers.of(meaning.rarest).log_factor(epsilon if epsilon > ZERO else 0.0),
             "words": (
                 "some symbol rules a private value out"
                 if math.isinf(epsilon)
@@ -276,7 +276,14 @@ def heat_maps(solution: Solution, public: Axis, *, width: int, group: str = "") 
 
 
 def channel_maps(
-    channel: Array, p_x: Array, public: Axis, rows: NDArray[np.intp], *, width: int, step: float = 0.0
+    channel: Array,
+    p_x: Array,
+    public: Axis,
+    rows: NDArray[np.intp],
+    *,
+    width: int,
+    step: float = 0.0,
+    steps: Array | None = None,
 ) -> str:
     """Draw p(y|x) and p(x|y) of some public symbols.
 
@@ -286,22 +293,28 @@ def channel_maps(
         public: The M public symbols.
         rows: The symbols to draw, in drawing order.
         width: Pixels.
-        step: Round the cells to multiples of this; 0 for not at all.
+        step: Round p(y|x) to multiples of this; 0 for not at all.
+        steps: Round p(x|y) to multiples of these, one for each y, shape (N,): few rows may be behind a symbol.
     """
     p_xy = channel * p_x[:, None]
     p_y = p_xy.sum(axis=0)
     p_x_given_y = np.divide(p_xy, p_y, out=np.zeros_like(p_xy), where=p_y > 0.0)
     used = np.flatnonzero(p_y > 0.0)
-    columns = used[heat.column_order(p_x_given_y[:, used], public.order)]
+    # An order by exact numbers would tell which of two rounded ones is the larger.
+    seen = p_x_given_y if steps is None else np.round(p_x_given_y / steps) * steps
+    columns = used[heat.column_order(seen[:, used], public.order)]
     columns = columns[channel[np.ix_(rows, columns)].sum(axis=0) > 0.0]
     axis = public.take(rows.tolist())
     names = symbol_names(channel.shape[1])
     labels = tuple(names[j] for j in columns)
 
-    def one(title: str, matrix: Array) -> str:
+    def one(title: str, matrix: Array, to: float | Array) -> str:
         cells = matrix[np.ix_(rows, columns)]
-        if step > 0.0:
-            cells = np.round(cells / step) * step
+        if np.all(to):
+            cells = np.minimum(np.round(cells / to) * to, 1.0)
         return heat.draw(heat.Heat(title, cells, axis, labels), width=width)
 
-    return one("p(y|x): what is released", channel) + one("p(x|y): what a reader infers", p_x_given_y)
+    inferred = one(
+        "p(x|y): what a reader infers", p_x_given_y, 0.0 if steps is None else np.asarray(steps)[columns]
+    )
+    return one("p(y|x): what is released", channel, step) + inferred
