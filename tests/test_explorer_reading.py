@@ -114,6 +114,8 @@ def test_every_reading_option_reaches_the_table(workspace: Workspace, tmp_path: 
     assert [(c["name"], c["type"]) for c in table["columns"]] == [("text", "text"), ("number", "text")]
     assert table["preview"] == [["a'b", "1"], ["c", None]]
     assert reading.options({"quote": "none"}).quote == ""
+    asked, shown = reading.found_out(str(tmp_path / "t.txt"), {**read, "sheet": "Data"})
+    assert "sheet" not in {*asked, *shown["options"]}
     assert not reading.sayable(read)
     del read["header"], read["trim"]
     assert reading.sayable(read)

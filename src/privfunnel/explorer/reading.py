@@ -102,9 +102,9 @@ def found_out(path: str, asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         InvalidInputError: The file is no table.
     """
-    told = sniff(path, options(asked))
+    told = sniff(path, options({name: value for name, value in asked.items() if name != "sheet"}))
     if told.sheet is not None:
-        values = {**asked, "sheet": told.sheet}
+        values = {"sheet": told.sheet, **asked}
         return dict(asked), {"options": list(_OF_SHEETS), "values": values, "sheets": sheets(Path(path))}
     if told.delimiter is None:
         return dict(asked), {"options": [], "values": {}, "sheets": []}
@@ -117,7 +117,9 @@ def found_out(path: str, asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
     words = {value: word for word, value in _WORDS["delimiter"].items()}
     known["delimiter"] = words.get(told.delimiter, told.delimiter)
     values = {**{name: value for name, value in known.items() if value is not None}, **asked}
-    effective = dict(asked) if told.decimal == "." else {**asked, "decimal": told.decimal}
+    effective = {name: value for name, value in asked.items() if name != "sheet"}  # it is no workbook
+    if told.decimal != ".":
+        effective["decimal"] = told.decimal
     return effective, {
         "options": [name for name in offered() if name != "sheet"], "values": values, "sheets": [],
     }  # fmt: skip
