@@ -232,9 +232,9 @@ def test_too_large_a_problem_is_refused_before_solving() -> None:
     table = pa.table(dict(zip(("s", "big", "small"), zip(*rows, strict=True), strict=True)))
     counts = tables.count(table, private="s", public=["small", "big"])
     assert counts.size.n_classes == 200
-    assert counts.size.memory > 8 * 200 * 200
+    assert counts.size.memory > 8 * 200 * 10
     with pytest.raises(InvalidInputError, match=r"too large .*'big' with 200 values .*'top:10'"):
-        counts.problem(max_memory=1e6)
+        counts.problem(max_memory=1e5)
     numbers = tables.count(
         pa.table({"s": ["a", "b"] * 20, "v": range(40)}), private="s", public="v", max_levels=99
     )
@@ -261,7 +261,14 @@ def test_the_size_is_that_of_the_default_solver() -> None:
         alphabet("s", ["a", "b"]), alphabet("v", [f"v{i}" for i in range(n)]),
         np.repeat([0, 1], n), np.tile(cells, 2), np.concatenate([np.ones(n, dtype=np.int64), cells + 1]),
     )  # fmt: skip
-    large = different.size
+    # Two private symbols are solved at any size.
+    assert not different.size.limited
+    assert different.size.memory < 2**22
+    three = tables.Counts(
+        alphabet("s", ["a", "b", "c"]), different.x_alphabet,
+        np.repeat([0, 1, 2], n), np.tile(cells, 3), np.concatenate([different.cell_n, np.ones(n, dtype=np.int64)]),
+    )  # fmt: skip
+    large = three.size
     small = tables.count(table.slice(0, 20), private="s", public="v").size
     assert large.limited
     assert large.seconds < 2 * tables.TIME_LIMIT

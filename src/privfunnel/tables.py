@@ -35,13 +35,13 @@ from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
 from privfunnel.engines.source import Tails
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
-from privfunnel.lumping import classes_of
+from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import entropy
 from privfunnel.population.views import expected_bias
 from privfunnel.problem import Problem
 
 MAX_LEVELS = 32  # a number with more different values must be binned
-MAX_CELLS = 1_000_000  # most combinations that are brought back from an engine
+MAX_CELLS = 4_000_000  # most combinations that are brought back from an engine
 MAX_MEMORY = 4 * 2**30  # bytes that solving may be estimated to need
 PEEK_ROWS = 50_000
 
@@ -52,6 +52,8 @@ TIME_LIMIT = (
     28.0  # seconds after which a point is left unproved: the solver's limit and what coarser tables get
 )
 ARRAYS = 20  # M × M arrays held at the peak
+BINARY_SECONDS = 4e-4  # a proved point of two private symbols, for each class
+BINARY_NUMBERS = 100  # numbers that takes, for each class
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,9 @@ class Counts:
         """What the default solver would take, to an order of magnitude."""
         classes = int(classes_of(self.table()).max()) + 1
         pairs = classes * (classes + 1.0)
+        if self.n_s == 2 and classes > LUMPED_BEYOND:
+            memory = 8.0 * (BINARY_NUMBERS * classes + 3.0 * self.n_s * self.n_x)
+            return Size(self.n_s, self.n_x, classes, memory, BINARY_SECONDS * classes)
         memory = 8.0 * (ARRAYS * pairs + 3.0 * self.n_s * self.n_x)
         seconds = min(PROOF_SECONDS * pairs, TIME_LIMIT) + SCREENING_SECONDS * self.n_s * pairs
         return Size(self.n_s, self.n_x, classes, memory, seconds)
@@ -405,12 +410,16 @@ def _encode(name: str, raw: list[Any], rows: list[int], bins: Bins | None) -> tu
         return _encode_cut(name, raw, rows, bins)
     if isinstance(bins, Part):
         return _encode_part(name, raw, bins)
-    values = [canonical(value) for value in raw]
+    # Values that are equal but of different types, such as 1 and true, are told apart one by one.
+    plain = len(set(map(type, raw)) - {type(None)}) <= 1
+    known = {value: canonical(value) for value in set(raw)} if plain else {}
+    values = set(known.values()) if plain else [canonical(value) for value in raw]
     kind = kind_of(set(values), name)
     ordered = in_order(values)
     column = Column(name, kind, ordered, bins)
     position = {value: code for code, value in enumerate(ordered)}
-    return column, np.array([position[value] for value in values], dtype=np.int64)
+    codes = {value: position[stands] for value, stands in known.items()} if plain else position
+    return column, np.fromiter(map(codes.__getitem__, raw if plain else values), np.int64, len(raw))
 
 
 def _encode_part(name: str, raw: list[Any], part: Part) -> tuple[Column, Codes]:

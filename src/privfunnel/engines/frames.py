@@ -230,7 +230,7 @@ class FrameSource(Source):
             arrow = self._run(work)
         except pa.ArrowException as error:
             raise InvalidInputError(f"{self.name} mixes types in one column: {first_line(error)}") from error
-        return {name: arrow[name].to_pylist() for name in arrow.column_names}
+        return {name: _shared(arrow[name], pa) for name in arrow.column_names}
 
     def _run(self, work: Callable[[], Any]) -> Any:
         try:
@@ -313,3 +313,12 @@ def _kind_of_type(dtype: Any) -> str:
 
 def _narwhals() -> Any:
     return need("narwhals", "tables")
+
+
+def _shared(column: Any, pa: Any) -> list[Any]:
+    """A column as a list in which equal texts are one object: a few texts in millions of places take little memory."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return list(column.to_pylist())
+    coded = column.combine_chunks().dictionary_encode()
+    texts = [*coded.dictionary.to_pylist(), None]
+    return [texts[i] for i in coded.indices.fill_null(len(texts) - 1).to_pylist()]
