@@ -20,7 +20,9 @@ Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`
 from __future__ import annotations
 
 from privfunnel.certificate.bundle import load_bundle, save_bundle
-from privfunnel.certificate.certificate import Certificate, cell_columns, combine, components, verify_all
+from privfunnel.certificate.cells import cell_columns, spread_within
+from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
+from privfunnel.certificate.chain import ChainProof, Step, chain_prices, check_chain, flat_prices, halves_of
 from privfunnel.certificate.checker import SIMPLEX_SLACK, check
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.guarded import GuardedCertificate
@@ -33,17 +35,24 @@ __all__ = [
     "SIMPLEX_SLACK",
     "Case",
     "Certificate",
+    "ChainProof",
     "GuardedCertificate",
     "PairsProof",
     "Proof",
+    "Step",
     "cell_columns",
+    "chain_prices",
     "check",
+    "check_chain",
     "check_pairs",
     "combine",
     "components",
+    "flat_prices",
+    "halves_of",
     "load_bundle",
     "rivalry",
     "rivals",
     "save_bundle",
+    "spread_within",
     "verify_all",
 ]

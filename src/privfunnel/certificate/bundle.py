@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from privfunnel.certificate.archive import Archive, open_archive
-from privfunnel.certificate.certificate import Certificate
+from privfunnel.certificate.certificate import AnyProof, Certificate
+from privfunnel.certificate.chain import ChainProof, Step
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
 from privfunnel.certificate.tree import Proof
@@ -21,8 +22,8 @@ from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.threats import Threat
 
 SCHEMA = "privfunnel/certificate"
-#: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 guarded certificates;
-#: a file is written as the oldest version that can hold it.
+#: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
+#: guarded certificates; a file is written as the oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, SCHEMA_VERSION = 2, 3, 4
 
 #: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
@@ -44,6 +45,7 @@ UNREADABLE = (
 
 _TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
 _PAIR_ARRAYS = ("outer", "inner")
+_STEP_ARRAYS = ("sides", "prices", "cells")
 
 
 def save_bundle(
@@ -70,10 +72,8 @@ def save_bundle(
         if certificate.cells is not None:
             data[f"{c}.cells"], version = certificate.cells, max(version, CELLS_VERSION)
         for t, proof in enumerate(certificate.proofs):
-            by_pairs = isinstance(proof, PairsProof)
-            version = max(version, PAIRS_VERSION) if by_pairs else version
-            names = _PAIR_ARRAYS if by_pairs else _TREE_ARRAYS
-            data.update({f"{c}.{t}.{name}": getattr(proof, name) for name in names})
+            version = max(version, _version(proof))
+            data.update(_packed(f"{c}.{t}", proof))
     data["count"], data["version"] = np.array(count), np.array(version)
     write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 
@@ -148,13 +148,61 @@ def _read_tree(data: Archive, place: str, claim: float) -> Proof:
     )
 
 
+def _version(proof: AnyProof) -> int:
+    """The first version of the file that has such proofs."""
+    if isinstance(proof, ChainProof):
+        return SCHEMA_VERSION
+    return PAIRS_VERSION if isinstance(proof, PairsProof) else 1
+
+
+def _packed(place: str, proof: AnyProof) -> dict[str, Any]:
+    """The arrays of a proof, named by where it is."""
+    if not isinstance(proof, ChainProof):
+        names = _PAIR_ARRAYS if isinstance(proof, PairsProof) else _TREE_ARRAYS
+        return {f"{place}.{name}": getattr(proof, name) for name in names}
+    numbers = [(step.slope, step.rest, step.proof.claim) for step in proof.steps]
+    packed: dict[str, Any] = {
+        f"{place}.steps": np.array(numbers).reshape(-1, 3),
+        f"{place}.shares": proof.shares,
+    }
+    for number, step in enumerate(proof.steps):
+        packed |= {f"{place}.{number}.{name}": getattr(step, name) for name in _STEP_ARRAYS}
+        packed |= _packed(f"{place}.{number}", step.proof)
+    return packed
+
+
+def _read_pairs(data: Archive, place: str, claim: float) -> PairsProof:
+    outer, inner = (data[f"{place}.{name}"].astype(np.int32) for name in _PAIR_ARRAYS)
+    return PairsProof(claim=float(claim), outer=outer, inner=inner)
+
+
+def _read_chain(data: Archive, place: str, claim: float) -> ChainProof:
+    steps = []
+    for number, (slope, rest, own) in enumerate(data[f"{place}.steps"]):
+        at = f"{place}.{number}"
+        steps.append(
+            Step(
+                sides=data[f"{at}.sides"].astype(np.int32),
+                slope=float(slope),
+                rest=float(rest),
+                prices=data[f"{at}.prices"].astype(np.float64),
+                cells=data[f"{at}.cells"].astype(np.int32),
+                proof=_read_pairs(data, at, own),
+            )
+        )
+    shares = data[f"{place}.shares"].astype(np.float64)
+    return ChainProof(claim=float(claim), shares=shares, steps=tuple(steps))
+
+
 def _read(data: Archive, c: int) -> Certificate:
     slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
-    proofs: list[Proof | PairsProof] = []
+    proofs: list[AnyProof] = []
     for t, claim in enumerate(data[f"{c}.claims"]):
+        if f"{c}.{t}.steps" in data:
+            proofs.append(_read_chain(data, f"{c}.{t}", claim))
+            continue
         if f"{c}.{t}.outer" in data:
-            outer, inner = (data[f"{c}.{t}.{name}"].astype(np.int32) for name in _PAIR_ARRAYS)
-            proofs.append(PairsProof(claim=float(claim), outer=outer, inner=inner))
+            proofs.append(_read_pairs(data, f"{c}.{t}", claim))
             continue
         proofs.append(_read_tree(data, f"{c}.{t}", float(claim)))
     groups, cells = (

@@ -14,6 +14,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from privfunnel import measures
+from privfunnel.certificate.cells import cell_columns, spread_within
+from privfunnel.certificate.chain import ChainProof, check_chain
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.tree import LARGEST, Case, Index, Proof
@@ -29,8 +31,8 @@ _ADDING = 16
 #: Nats by which a new certificate claims less than it proves: another machine's logarithms may round otherwise.
 _RESERVE = 1e-13
 
-#: Columns whose entries agree to this share are one class: the margin of :func:`.rivalry` is a hundred times as wide.
-ONE_CLASS = 1e-12
+#: What may prove a certificate: a tree a component, or one proof for the whole table.
+AnyProof = Proof | PairsProof | ChainProof
 
 
 def components(p_s_given_x: Array) -> list[tuple[Index, Index]]:
@@ -63,8 +65,8 @@ class Certificate:
         slope: μ ≥ 0.
         value: Proved lower bound on min F.
         intercept: The line at R = 0.
-        proofs: One tree a component, in the order of :func:`components`; or one proof by pairs for all of a table
-            with two private symbols.
+        proofs: One tree a component, in the order of :func:`components`; or one proof for all of a table, by pairs
+            where it has two private symbols, by a chain of such where it has more.
         coarsening: None, or for each private symbol the group it is merged into, shape (K,): since S' is then a
             function of S, a bound on its leakage is a bound on S's.
         cells: None, or for each public symbol the cell it belongs to, shape (M,). Prices are then equal within a
@@ -76,7 +78,7 @@ class Certificate:
     slope: float
     value: float
     intercept: float
-    proofs: tuple[Proof | PairsProof, ...]
+    proofs: tuple[AnyProof, ...]
     coarsening: NDArray[np.int32] | None = None
     cells: NDArray[np.int32] | None = None
     _verified: set[str] = field(default_factory=set, init=False, repr=False)
@@ -95,7 +97,7 @@ class Certificate:
         problem: Problem,
         prices: Array,
         slope: float,
-        proofs: Sequence[Proof | PairsProof],
+        proofs: Sequence[AnyProof],
         coarsening: NDArray[np.int32] | None = None,
         cells: NDArray[np.int32] | None = None,
     ) -> Certificate:
@@ -172,10 +174,10 @@ class Certificate:
                 arrays.append(groups)
         for proof in self.proofs:
             digest.update(repr(proof.claim).encode())
-            if isinstance(proof, PairsProof):
-                arrays += [proof.outer, proof.inner]
-            else:
-                arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
+            arrays += _arrays(proof)
+            if isinstance(proof, ChainProof):
+                numbers = [(step.slope, step.rest, step.proof.claim) for step in proof.steps]
+                digest.update(repr(numbers).encode())
         for array in arrays:
             digest.update(repr((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -264,30 +266,31 @@ def verify_all(problem: Problem, certificates: Iterable[Certificate]) -> None:
                         for groups in (certificate.coarsening, certificate.cells))  # fmt: skip
             alike.setdefault((key[0], key[1]), []).append(certificate)
     for together in alike.values():
-        by_pairs = [c for c in together if any(isinstance(proof, PairsProof) for proof in c.proofs)]
-        for certificate in by_pairs:
-            _verify_pairs(problem, certificate)
-        trees = [c for c in together if c not in by_pairs]
+        whole = [c for c in together if any(isinstance(proof, PairsProof | ChainProof) for proof in c.proofs)]
+        for certificate in whole:
+            _verify_whole(problem, certificate)
+        trees = [c for c in together if c not in whole]
         if trees:
             _verify_alike(problem, trees)
 
 
-def _verify_pairs(problem: Problem, certificate: Certificate) -> None:
-    """Verify a certificate that consists of one proof by pairs."""
+def _verify_whole(problem: Problem, certificate: Certificate) -> None:
+    """Verify a certificate that consists of one proof for the whole table."""
     proof = certificate.proofs[0]
-    if len(certificate.proofs) != 1 or not isinstance(proof, PairsProof):
-        raise CertificateError("the certificate mixes trees and pairs: it is damaged")
+    if len(certificate.proofs) != 1 or isinstance(proof, Proof):
+        raise CertificateError("the certificate mixes trees and other proofs: it is damaged")
     table = _coarsen(problem.p_s_given_x, certificate.coarsening)
     columns, exact = cell_columns(table, certificate.cells)
     if not exact:
         raise CertificateError(
-            "the certificate's cells hold different p(s|x), which pairs cannot prove: it is damaged"
+            "the certificate's cells hold different p(s|x), which only trees can prove: it is damaged"
         )
-    spread = 0.0
-    if certificate.cells is not None:
-        highest = columns[:, certificate.cells]
-        spread = float(np.max((highest - table) / np.where(highest > 0.0, highest, 1.0)))
-    check_pairs(columns, certificate._cell_prices(), certificate.slope, proof, spread)
+    spread = spread_within(table, columns, certificate.cells)
+    prices, slope = certificate._cell_prices(), certificate.slope
+    if isinstance(proof, PairsProof):
+        check_pairs(columns, prices, slope, proof, spread)
+    else:
+        check_chain(columns, prices, slope, proof, spread)
     certificate._conclude(problem)
 
 
@@ -312,24 +315,6 @@ def _verify_alike(problem: Problem, together: list[Certificate]) -> None:
         certificate._conclude(problem)
 
 
-def cell_columns(p_s_given_x: Array, cells: NDArray[np.int32] | None) -> tuple[Array, bool]:
-    """Columns (K, C) that a tree over cells may use in place of p(s|x), and whether each cell is one class.
-
-    A multiplier q with Σ exp q ≤ 1 has no positive entry, so that p_x·q ≥ p̄_c·q for every x of cell c, p̄_c being the
-    elementwise maximum of its columns; and Σ_{x∈c} −w_x log w_x ≥ −W_c log W_c with W_c = Σ_{x∈c} w_x. Hence the bound
-    of a box of W over the columns p̄_c holds for every posterior w with these sums. Where the members' columns are
-    equal up to rounding this is the certificate of the lumped table, rivals included.
-    """
-    if cells is None:
-        return p_s_given_x, True
-    order = np.argsort(cells, kind="stable")
-    start = np.searchsorted(cells[order], np.arange(int(cells.max()) + 1))
-    sorted_columns = p_s_given_x[:, order]
-    highest = np.maximum.reduceat(sorted_columns, start, axis=1)
-    lowest = np.minimum.reduceat(sorted_columns, start, axis=1)
-    return highest, bool(np.all(highest - lowest <= ONE_CLASS * highest))
-
-
 def _coarsen(p_s_given_x: Array, groups: NDArray[np.int32] | None) -> Array:
     """p(s'|x) of merged private symbols, shape (number of groups, M)."""
     if groups is None:
@@ -338,3 +323,15 @@ def _coarsen(p_s_given_x: Array, groups: NDArray[np.int32] | None) -> Array:
     np.add.at(merged, groups, p_s_given_x)
     kept: Array = merged[merged.sum(axis=1) > 0.0]
     return kept
+
+
+def _arrays(proof: AnyProof) -> list[NDArray[Any]]:
+    """All arrays of a proof."""
+    if isinstance(proof, ChainProof):
+        arrays: list[NDArray[Any]] = [proof.shares]
+        for step in proof.steps:
+            arrays += [step.sides, step.prices, step.cells, *_arrays(step.proof)]
+        return arrays
+    if isinstance(proof, PairsProof):
+        return [proof.outer, proof.inner]
+    return [proof.q, proof.nu, proof.variable, proof.split, proof.first]

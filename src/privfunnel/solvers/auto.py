@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -11,11 +11,15 @@ from privfunnel import channels
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, ROUNDING, Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.binary.chain import Chain
 from privfunnel.solvers.binary.solver import Binary
+from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_ import NODE_LIMIT, Global
 
 #: Tables with two private symbols and more public ones than this go to :class:`Binary`.
 FEW = 64
+#: Share of a point's time that goes into a chain of binary funnels where the global solver does not end.
+CHAIN_SHARE = 0.15
 #: How the global solver says that its limits came first.
 CUT_SHORT = (Status.TIME_LIMIT, Status.NODE_LIMIT)
 
@@ -25,7 +29,8 @@ class Auto(TimeLimited):
     """Closed forms where they decide the point, :class:`Binary` or :class:`Global` where they do not.
 
     Two private symbols and more than 64 public ones (classes, where symbols are lumped) are Binary's, and so are points
-    of smaller tables that Global does not finish.
+    of smaller tables that Global does not finish. Where there are more private symbols and Global does not finish, a
+    :class:`Chain` of binary funnels may give the better bound.
 
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
@@ -65,7 +70,8 @@ class Auto(TimeLimited):
 
     @cached_property
     def _global(self) -> Global:
-        return Global(gap=self.gap, time_limit=self.time_limit, node_limit=self.node_limit)
+        searching = (1.0 - CHAIN_SHARE) * self.time_limit
+        return Global(gap=self.gap, time_limit=searching, node_limit=self.node_limit)
 
     def trace(
         self,
@@ -82,11 +88,12 @@ class Auto(TimeLimited):
         searched = (
             self._prover(problem).trace(problem, rest, seed=seed, progress=progress) if rest else iter(())
         )
+        chain = Chain(problem)
         for disclosure, answer in zip(wanted, known, strict=True):
             found = next(searched) if answer is None else answer
             if found.status in CUT_SHORT and problem.n_s == Binary.n_s:
                 found = self._binary.solve(problem, disclosure, seed=seed)
-            yield found
+            yield self._bounded(found, disclosure, chain)
         yield from searched  # nothing is left, unless an interrupt waits behind the last answer
 
     def solve_leakage(
@@ -96,7 +103,17 @@ class Auto(TimeLimited):
         answer = self._prover(problem).solve_leakage(problem, leakage, seed=seed, progress=progress)
         if answer.status in CUT_SHORT and problem.n_s == Binary.n_s:
             return self._binary.solve_leakage(problem, leakage, seed=seed)
-        return answer
+        return self._bounded(answer, problem.evaluate(answer.channel).disclosure, Chain(problem))
+
+    def _bounded(self, answer: Answer, disclosure: float, chain: Chain) -> Answer:
+        """An answer with the better of its own bound and a chain's, where limits kept it from being proved."""
+        if answer.status not in CUT_SHORT:
+            return answer
+        line = chain.line(disclosure, Deadline(CHAIN_SHARE * self.time_limit))
+        own = answer.certificate
+        if line is None or (own is not None and own.lower_bound(disclosure) >= line.lower_bound(disclosure)):
+            return answer
+        return replace(answer, certificate=line, bound_source="chain")
 
 
 def closed_form(problem: Problem, disclosure: float) -> Answer | None:
