@@ -312,6 +312,7 @@ def test_the_exposed_are_told_as_people(traced: Workspace) -> None:
     told = tasks.point(traced, disclosure=ceiling)["people"]
     assert told[0].startswith("For ")
     assert " of 299 people the chance of " in told[0]
+    assert told[-1].startswith("All this is about the 299 rows of the table, which are few for its cells.")
     assert tasks.point(traced, disclosure=0.0)["people"] == []
 
 

@@ -130,3 +130,10 @@ def test_no_script_takes_the_name_of_a_library() -> None:
     """A script's folder comes first on its path: ``coverage.py`` would be what numba imports under that name."""
     installed = set(importlib.metadata.packages_distributions()) | set(sys.stdlib_module_names)
     assert {path.stem for path in (ROOT / "papers").glob("*.py")} & installed == set()
+
+
+@pytest.mark.slow
+def test_designs_on_samples_can_be_rehearsed(tmp_path: Path) -> None:
+    told = rehearse("population_designs.py", tmp_path)
+    assert "| heart failure, 4 × 16 | 100 | free | 0.0000 |" in told
+    assert len(list(tmp_path.glob("*.json"))) == 6

@@ -12,7 +12,7 @@ import pytest
 
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
-from privfunnel import audit, measures, tables
+from privfunnel import audit, measures, report, tables
 from privfunnel.audit import cross_fit, provable
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.mechanism import Mechanism
@@ -120,6 +120,23 @@ def test_estimates_for_other_people_are_right_on_average() -> None:
     assert abs(found.mean() - truth) < error < plug_in - truth
 
 
+def test_the_worst_case_holds_for_designs_on_the_very_rows_it_is_computed_from() -> None:
+    """Free on their own rows, these channels leak in the population; the bound for all channels at once covers it."""
+    rng = np.random.default_rng(9)
+    p_sx = rng.dirichlet(np.full(8, 1.0)).reshape(2, 4)
+    held = 0
+    for _ in range(20):
+        problem = pf.Problem(rng.multinomial(400, p_sx.ravel()).reshape(2, 4))
+        assert problem.counts is not None
+        channel = pf.solve(problem, leakage=0.0, solver="perfect").channel
+        found = audit.population_worst_case(problem.counts, channel)
+        assert found.plug_in == pytest.approx(0.0, abs=1e-9)
+        held += float(measures.mutual_information(p_sx @ channel)) <= found.upper
+    assert held >= 16  # each fails at most once in twenty times; five of twenty once in three hundred
+    more = audit.population_worst_case(problem.counts, channel, cells=40)
+    assert more.upper > found.upper
+
+
 def test_a_release_of_everything_has_the_bias_of_miller_and_madow() -> None:
     p_sx = np.random.default_rng(2).dirichlet(np.ones(12)).reshape(3, 4)
     whole = measures.released_bias(p_sx, np.eye(4), 50)
@@ -211,6 +228,9 @@ def test_an_audit_of_few_rows_says_what_holds_for_people_like_them() -> None:
     told = " ".join(audit_section(found).words)
     assert "taken as a sample from a population" in told
     assert "300" not in told.replace("about 300", "")
+    first_page = report.render(mechanism, report.Report(audit=found)).partition("Who is exposed most")[0]
+    assert "The table is taken as a sample from a population" in first_page
+    assert "(a register)" in report.render(mechanism).partition("Who is exposed most")[0]
 
 
 def test_a_register_claims_nothing_about_others() -> None:
@@ -232,6 +252,12 @@ def test_many_rows_prove_something_about_people_like_them() -> None:
     assert found.population.leakage.high < found.leakage_ceiling
     assert "in the population, with 95 % confidence, at most" in " ".join(found.words())
     assert any("For people like them" in line for line in audit_section(found).words)
+    assert found.population.worst_case is not None
+    assert mechanism.leakage < found.population.worst_case < found.leakage_ceiling
+    assert any(
+        line.startswith("This very mechanism, designed on all rows, leaks at most") for line in found.words()
+    )
+    assert any("This very release leaks" in line for line in audit_section(found).words)
 
 
 def test_what_takes_long_is_done_only_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ from privfunnel.population.bounds import (
     population_guessing,
     population_lift,
     population_lower_bound,
+    population_worst_case,
 )
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "population_guessing",
     "population_lift",
     "population_lower_bound",
+    "population_worst_case",
     "release",
     "rows_of",
     "table",

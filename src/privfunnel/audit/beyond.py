@@ -47,6 +47,8 @@ class Population:
         guess: The best guess of all private columns together is right at most so often.
         guaranteed: So many outputs can be guaranteed to leak less than ``target``, half of I(S;X).
         promised: I(S;Y) of the design rows, where the bounds are of designs made for them.
+        worst_case: I(S;Y) of the mechanism itself, designed on all rows, is at most this: a bound for every channel at
+            once (:func:`~privfunnel.audit.population_worst_case`); None where it was not asked for.
         designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
     """
 
@@ -60,6 +62,7 @@ class Population:
     guaranteed: int
     target: float
     promised: float | None = None
+    worst_case: float | None = None
     designs: int = 1
 
     @property
@@ -180,7 +183,7 @@ def _mean(found: Sequence[Interval]) -> Interval:
 def words(found: Population) -> list[str]:
     """The bounds as sentences."""
     if found.designs > 1:
-        return [_cross_fitted(found), _outputs(found)]
+        return [_cross_fitted(found), *_this_one(found), _outputs(found)]
     sure = f"with {100 * found.confidence:g} % confidence"
     kept = (
         ""
@@ -220,6 +223,17 @@ def _cross_fitted(found: Population) -> str:
         f"{amount(found.leakage.low)}, and the best guess is right at most {100 * found.guess:.1f} % of "
         "the time. A design on all rows, which none is left to judge, is made from more rows."
     )
+
+
+def _this_one(found: Population) -> list[str]:
+    """What is proved of the mechanism itself, where that is something."""
+    if found.worst_case is None or found.worst_case >= found.target / WORTHWHILE:
+        return []
+    return [
+        f"This very mechanism, designed on all rows, leaks at most {measures.to_bits(found.worst_case):.4f} bits in "
+        f"the population, with {100 * found.confidence:g} % confidence, if its columns have no other values there: a "
+        "bound for every mechanism at once."
+    ]
 
 
 def _outputs(found: Population) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from privfunnel.audit import beyond
 from privfunnel.audit.beyond import Population
+from privfunnel.audit.promise import channel_for
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.population.bounds import population_worst_case
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.views import View
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
 from privfunnel.solving import problem_of, solve
@@ -57,20 +62,40 @@ def cross_fitted(
     Raises:
         InvalidInputError: The number of rows is not known, there are too few, or an argument cannot be used.
     """
+    judges = judged(
+        counts,
+        disclosure=disclosure,
+        leakage=leakage,
+        solver=solver,
+        confidence=confidence,
+        folds=folds,
+        seed=seed,
+        **options,
+    )
+    return beyond.average([found for _, found in judges], confidence)
+
+
+def judged(
+    counts: Problem | Counts,
+    *,
+    disclosure: float | None = None,
+    leakage: float | None = None,
+    confidence: float = 0.95,
+    folds: int = FOLDS,
+    seed: int = 0,
+    **asked: Any,
+) -> Iterator[tuple[Channel, beyond.Judged]]:
+    """The designs of :func:`cross_fitted` one by one: each channel p(y|x), and what the rows it never saw say of it."""
     miss = checked_confidence(confidence)
     problem = problem_of(counts)
     rng = np.random.default_rng(seed)
-    found = []
     for design, part in designs(problem, folds, rng):
         wanted = None if disclosure is None else min(disclosure, design.disclosure_ceiling)
-        solution = solve(
-            design, disclosure=wanted, leakage=leakage, solver=solver, seed=seed, throw=False, **options
-        )
+        solution = solve(design, disclosure=wanted, leakage=leakage, seed=seed, throw=False, **asked)
         channel = design.restore(solution.channel)
         drawn = beyond.released(part, channel, rng)
         bounded = beyond.bounds(*drawn, 1.0 - miss / folds, problem.leakage_ceiling)
-        found.append(beyond.Judged(bounded, beyond.estimate(part, channel), solution.leakage))
-    return beyond.average(found, confidence)
+        yield channel, beyond.Judged(bounded, beyond.estimate(part, channel), solution.leakage)
 
 
 def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tuple[Problem, Array]]:
@@ -119,7 +144,11 @@ def of_design(
         if budget is not None
         else {"disclosure": designed.disclosure if requested is None else requested}
     )
-    return cross_fitted(counts, **wanted, solver=solver, confidence=confidence, seed=seed)
+    found = cross_fitted(counts, **wanted, solver=solver, confidence=confidence, seed=seed)
+    channel = channel_for(designed, counts)[0]
+    cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
+    most = population_worst_case(counts.table(), channel, confidence, cells=cells).upper
+    return replace(found, worst_case=most)
 
 
 def parts(table: Array, folds: int, rng: np.random.Generator) -> list[Array]:

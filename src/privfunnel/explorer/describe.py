@@ -11,6 +11,7 @@ from privfunnel.engines import Alphabet
 from privfunnel.guessing import exposures
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism, symbol_names
+from privfunnel.population.views import view_of
 from privfunnel.report import view
 from privfunnel.report.axes import Axis
 from privfunnel.solution import Solution
@@ -32,6 +33,20 @@ def people(solution: Solution, private: Alphabet, rows: int) -> list[str]:
     """Say whom the release exposes most, a sentence each for the private values that become noticeably more likely."""
     found = exposures(private, solution.problem.p_sx @ solution.channel, rows)
     return [each.words for each in found if each.notable][:MOST_PEOPLE]
+
+
+def beyond(solution: Solution) -> list[str]:
+    """Say whom the numbers of a point are about where the rows are few: the report says what holds for others."""
+    problem = solution.problem
+    n = problem.n
+    if solution.channel.shape[1] == 1:
+        return []  # nothing is released, about nobody
+    if view_of(None, (problem.n_s, problem.n_x), n, problem.leakage_ceiling) == "register":
+        return []
+    return [
+        f"All this is about the {n:,.0f} rows of the table, which are few for its cells. For people like these the "
+        "release leaks more: the report says how much it may be, or that so few rows cannot tell."
+    ]
 
 
 def too_large(solution: Solution) -> bool:

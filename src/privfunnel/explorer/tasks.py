@@ -302,7 +302,10 @@ def point(
             group=group,
             units=workspace.units,
         ),
-        "people": describe.people(solution, setting.counts.s_alphabet, setting.counts.n),
+        "people": [
+            *describe.people(solution, setting.counts.s_alphabet, setting.counts.n),
+            *describe.beyond(solution),
+        ],
         "classes": describe.classes(solution, public) if large else [],
         "names": list(public.names),
         "samples": describe.samples(Mechanism.from_solution(setting.counts, solution), public),

@@ -107,6 +107,39 @@ def population_bound(
     )
 
 
+def population_worst_case(
+    counts_sx: ArrayLike, channel: Array, confidence: float = 0.95, *, cells: int | None = None
+) -> PopulationBound:
+    """An upper bound of I(S;Y) in the population that holds for every channel at once, also one designed on these rows.
+
+    With probability at least ``confidence``, D(p̂(s,x)‖p(s,x)) is at most Agrawal's radius; no channel makes it larger,
+    so p(s,y) of *every* channel lies in the ball of that radius around its p̂(s,y), and the largest I(S;Y) there is a
+    bound. Nothing needs to be held out; the price is a ball of K·M − 1 dimensions instead of K·N − 1.
+
+    Args:
+        counts_sx: Rows, shape (K, M).
+        channel: p(y|x), shape (M, N).
+        confidence: For example 0.95.
+        cells: How many pairs (s, x) there can be, seen or not; those of the table by default.
+
+    Raises:
+        InvalidInputError: The counts or the confidence cannot be used.
+    """
+    counts, miss = checked_counts(counts_sx, axes=(2,)), checked_confidence(confidence)
+    released = np.asarray(counts @ channel, dtype=np.float64)
+    radius = divergence_radius(max(cells or 0, counts.size) - 1, miss)
+    upper = ball.largest_information(released[:, :, None], radius) * (1.0 + ROUNDING)
+    return PopulationBound(
+        lower=0.0,
+        upper=min(upper, math.log(min(released.shape))),
+        plug_in=float(measures.mutual_information(released / released.sum())),
+        method="every channel",
+        n=int(counts.sum()),
+        outputs=released.shape[1],
+        confidence=confidence,
+    )
+
+
 def population_lower_bound(counts_uy: ArrayLike, confidence: float = 0.95) -> PopulationBound:
     """A lower bound of I(U;Y) in the population: what the release keeps of U, the public data or a task.
 

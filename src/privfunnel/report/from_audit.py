@@ -9,6 +9,11 @@ from privfunnel.report.rounding import Rounding
 
 SYMBOLS = 10  # the most telling ones are listed
 
+#: Whom a report speaks of where nothing else was looked at.
+AS_A_REGISTER = (
+    "The table is taken as the population (a register): nothing is claimed about people who are not in it."
+)
+
 
 def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
     """Return what an audit found, in numbers that may be published: whether the promise was kept, and two tables."""
@@ -135,9 +140,7 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
     """Return what the table is taken as, and what is promised beyond its rows, without the exact numbers."""
     found = audit.population
     if audit.on_design and audit.recount is not None and audit.view == "register":
-        return [
-            "The table is taken as the population (a register): nothing is claimed about people who are not in it."
-        ]
+        return [AS_A_REGISTER]
     if found is None:
         return (
             ["The table is taken as a sample. About the population behind it nothing is claimed."]
@@ -149,9 +152,19 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
     if found.designs == 1:
         return [f"In the population behind these rows the release leaks {most} at most, with {sure}."]
     taken = "The table is taken as a sample from a population, and what is said of it is about its rows."
+    proved = found.worst_case is not None and found.worst_case < (audit.leakage_ceiling or 0.0)
+    itself = (
+        [
+            f"This very release leaks {say.bits(found.worst_case, 'up')} at most about people like them, with {sure}."
+        ]
+        if found.worst_case is not None and proved
+        else []
+    )
     if found.proves_little:
-        return [f"{taken} They are too few to prove anything about people like them."]
+        few = "They are too few to prove anything about people like them."
+        return [taken, *itself] if itself else [f"{taken} {few}"]
     return [
         f"{taken} For people like them: designed in the same way on one part of the rows and released for the others, "
-        f"in turn, it leaks {most} at most on average, with {sure}."
+        f"in turn, it leaks {most} at most on average, with {sure}.",
+        *itself,
     ]

@@ -43,7 +43,9 @@ def columns_section(private: Axis, public: Axis) -> str:
     return f"<h2>The columns</h2>{parts.table('', ('column', 'role', 'counted by'), rows)}"
 
 
-def board(release: Described, numbers: Rounding, *, form: str, alternatives: Alternatives) -> str:
+def board(
+    release: Described, numbers: Rounding, *, form: str, alternatives: Alternatives, beyond: Sequence[str]
+) -> str:
     """Return what is released and promised, to whom it does not apply, who is exposed, and what else was possible."""
     names = " and ".join(filter(None, (", ".join(release.public.names[:-1]), release.public.names[-1])))
     what = (
@@ -55,11 +57,12 @@ def board(release: Described, numbers: Rounding, *, form: str, alternatives: Alt
         return _brief(release, numbers, what)
     said = view.in_words(release.promised_kept, release.promised_leaked, release.meaning, numbers)
     both = view.column_words(release.promised_kept, release.meaning, numbers)
+    promised = parts.paragraphs([_promise(release, numbers), *beyond])
     return (
         f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>'
         f"{parts.paragraphs([both] if both else [])}"
         f"{columns_section(release.private, release.public)}"
-        f"<h2>What is promised, and to whom it does not apply</h2>{parts.paragraphs([_promise(release, numbers)])}"
+        f"<h2>What is promised, and to whom it does not apply</h2>{promised}"
         f"{parts.points(NOT_PROMISED)}"
         f"<h2>Who is exposed most</h2>{_exposed(release, numbers)}"
         f"<h2>What was possible instead</h2>{_instead(release, numbers, alternatives)}"

@@ -19,7 +19,7 @@ from privfunnel.report import detail, front, parts
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
-from privfunnel.report.from_audit import audit_section
+from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, population_words
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
@@ -153,7 +153,10 @@ def _first_page(found: Curve | Mechanism, release: Described | None, report: Rep
         found_instead = report.alternatives or [
             (each.method, each.disclosure, each.leakage) for each in tried
         ]
-        page = front.board(release, say, form=report.form, alternatives=found_instead)
+        told = [] if report.audit is None else population_words(report.audit, say)
+        page = front.board(
+            release, say, form=report.form, alternatives=found_instead, beyond=told or [AS_A_REGISTER]
+        )
         return f'<section class="board">{head}{page}{front.signatures(report.contact)}</section>'
     assert isinstance(found, Curve)  # a mechanism is a release
     private = report.private or Axis.parse(found.problem.s_labels, "private")
