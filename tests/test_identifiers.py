@@ -9,6 +9,7 @@ import pytest
 
 import privfunnel as pf
 from privfunnel import tables
+from privfunnel.engines import ReadOptions
 from privfunnel.engines.advice import looks_like_identifier
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning, UnbinnedError
 from privfunnel.mechanism import Mechanism
@@ -90,3 +91,13 @@ def test_all_columns_that_need_bins_are_told_at_once() -> None:
     assert "--bin income=quantiles:5 --bin number=quantiles:5 --bin serial=top:10" in words
     assert "\n" not in words
     assert told(public=["income", "x", "number", "serial"], bins=caught.value.bins)
+
+
+def test_decimal_commas_are_told_before_bins_are_offered(tmp_path: Path) -> None:
+    rows = [f"{i % 2};{i % 70};{i * 7 % 300},{i % 90 + 10}" for i in range(600)]
+    (tmp_path / "t.csv").write_text("\n".join(["s;age;income", *rows]) + "\n")
+    with pytest.raises(InvalidInputError, match=r"'income' holds numbers with a decimal comma.*--decimal ,"):
+        tables.count(tmp_path / "t.csv", private="s", public=["age", "income"])
+    as_text = ReadOptions(types={"income": "text"})
+    with pytest.raises(UnbinnedError, match="--bin age=quantiles:5 --bin income=top:10"):
+        tables.count(tmp_path / "t.csv", private="s", public=["age", "income"], read=as_text)

@@ -98,3 +98,17 @@ def test_what_is_no_workbook_is_told_in_one_line(name: str, tmp_path: Path) -> N
     assert "cannot be read as a workbook" in refusal(tmp_path / name)
     (tmp_path / name).write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
     assert "cannot be read as a workbook" in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (b"id;s\n1;a\n", "is no workbook but text with that ending: rename it to .csv"),
+        ("Größe;s\n1,5;a\n".encode("cp1252"), "rename it to .csv"),
+        (b"<html><table><tr><td>s</td></tr></table></html>", "is no workbook but a web page"),
+        (b'<?xml version="1.0"?><Workbook></Workbook>', "open it in a spreadsheet and save it as .xlsx"),
+    ],
+)
+def test_text_that_is_called_a_workbook_is_recognised(start: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "old.xls").write_bytes(start)
+    assert words in refusal(tmp_path / "old.xls")

@@ -28,12 +28,13 @@ from privfunnel.engines.advice import (
     check_levels,
     identifier_warnings,
     looks_like_identifier,
+    refuse_number_texts,
     unbinned_error,
 )
 from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
-from privfunnel.engines.source import Tails
+from privfunnel.engines.source import EXAMPLE_VALUES, Tails
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import entropy
@@ -303,7 +304,8 @@ def count(
         persons = _persons(table, person, names)
         called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
         free = [name for name in names if name not in rules]
-        peeked = _peek(table, [*names, *called], free, max_levels, max_cells)
+        as_text = () if read is None else read.types
+        peeked = _peek(table, [*names, *called], free, max_levels, max_cells, as_text)
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
         grouped = table.group(resolved, max_cells, _summed(table, resolved))
         if not grouped.counts:
@@ -347,7 +349,12 @@ def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
 
 
 def _peek(
-    table: Source, names: Sequence[str], free: Sequence[str], max_levels: int, max_cells: int
+    table: Source,
+    names: Sequence[str],
+    free: Sequence[str],
+    max_levels: int,
+    max_cells: int,
+    as_text: Iterable[str] = (),
 ) -> dict[str, int]:
     """Look at the first rows, and refuse hopeless columns before the engine groups a billion of them.
 
@@ -357,6 +364,7 @@ def _peek(
         free: Those of them without bins.
         max_levels: Most different values of a number.
         max_cells: Most combinations.
+        as_text: Columns that were asked for as text.
 
     Returns:
         Different values among the first rows, by column.
@@ -371,6 +379,13 @@ def _peek(
         elif kind == "text" and found > MANY_TEXTS:
             offered.append(Unbinned(name, kind, found))
     if unfit:
+        # Texts that were meant as numbers would get the wrong bins.
+        for column in (*unfit, *offered):
+            if column.kind == "text" and column.name not in as_text:
+                values = (
+                    value for value in table.some_values(column.name, EXAMPLE_VALUES) if value is not None
+                )
+                refuse_number_texts(column.name, [str(value) for value in values], max_levels)
         raise unbinned_error(unfit, max_levels, offered)
     return peeked
 

@@ -91,15 +91,24 @@ def check_levels(columns: Iterable[Column], limit: int, as_text: Iterable[str]) 
         elif column.bins is None and kind in MEASURED and len(present) > limit:
             unfit.append(Unbinned(column.name, kind, len(present)))
         elif column.bins is None and kind == "text" and column.name not in forced:
-            _refuse_number_texts(column.name, [str(value) for value in present], limit)
+            refuse_number_texts(column.name, [str(value) for value in present], limit)
             if len(present) > MANY_TEXTS:
                 offered.append(Unbinned(column.name, kind, len(present)))
     if unfit:
         raise unbinned_error(unfit, limit, offered, rules)
 
 
-def _refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
-    """Texts that are numbers but for their decimal sign, their thousands or a few values."""
+def refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
+    """Refuse texts that are numbers but for their decimal sign, their thousands or a few values.
+
+    Args:
+        name: The column.
+        present: Its different texts, or many of them.
+        limit: How many different texts are few enough to be values.
+
+    Raises:
+        InvalidInputError: They are; the message says how to read them.
+    """
     if len(present) <= limit:
         return
     stripped = [value.strip() for value in present]

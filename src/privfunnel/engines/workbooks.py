@@ -21,6 +21,10 @@ MAX_BYTES = 2**30  # unpacked, of one member of the file
 MAX_CELLS = 50_000_000  # that a sheet may span
 _REFERENCE = re.compile(rb' r="([A-Z]{1,3})(\d{1,7})"')
 _REPEATED = re.compile(rb'number-(?:rows|columns)-repeated="(\d+)"')
+#: How workbooks begin: the older ones (.xls), and packed ones (.xlsx, .ods).
+_SIGNATURES = (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"PK")
+#: Bytes by which a file is taken for text.
+LOOKED_AT = 512
 _REMEDY = "put one name above every column, in the first row of the sheet"
 
 
@@ -83,6 +87,7 @@ def open_workbook(path: Path, options: ReadOptions) -> Source:
 def _workbook(path: Path) -> Any:
     calamine = need("python_calamine", "tables")
     _check_size(path)
+    _refuse_text(path)
     return _guarded(path, lambda: calamine.CalamineWorkbook.from_path(str(path)))
 
 
@@ -102,6 +107,23 @@ def _guarded(path: Path, work: Any) -> Any:
             f"{path.name!r} cannot be read as a workbook ({clip(first_line(error), 120)}): save it again as "
             ".xlsx or CSV"
         ) from error
+
+
+def _refuse_text(path: Path) -> None:
+    """Refuse text with the ending of a workbook, as many programs export it.
+
+    Raises:
+        InvalidInputError: The file begins with text.
+    """
+    with path.open("rb") as stream:
+        start = stream.read(LOOKED_AT)
+    if not start or start.startswith(_SIGNATURES) or any(byte < 9 for byte in start):
+        return
+    web = start.lstrip().lower().startswith((b"<html", b"<!doctype", b"<table", b"<?xml"))
+    remedy = "open it in a spreadsheet and save it as .xlsx" if web else "rename it to .csv"
+    raise InvalidInputError(
+        f"{path.name!r} is no workbook but {'a web page' if web else 'text'} with that ending: {remedy}"
+    )
 
 
 def _check_size(path: Path) -> None:
