@@ -16,8 +16,8 @@ from privfunnel.errors import CertificateError
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.auto import Auto
-from privfunnel.solvers.binary.chain import SLOPES, Chain, refined
-from privfunnel.solvers.binary.questions import first_questions
+from privfunnel.solvers.chain import SLOPES, Chain, refined
+from privfunnel.solvers.chain.questions import first_questions
 from privfunnel.solvers.deadline import Deadline
 
 

@@ -18,8 +18,8 @@ from privfunnel.errors import InvalidInputError, need
 from privfunnel.lumping import Lumping, lumping_of
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import DEFAULT_GAP, Answer, Solution, Status, fields_from
-from privfunnel.solving import UNFINISHED, Line, judge, lifted, lowered
+from privfunnel.solution import DEFAULT_GAP, UNFINISHED, Answer, Solution, Status, fields_from
+from privfunnel.solving import Line, judge, lifted, lowered
 from privfunnel.storage import Stored
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.errors import InvalidInputError
 from privfunnel.guarantees import MET
 from privfunnel.problem import Channel, Problem
-from privfunnel.solution import FEASIBILITY, ROUNDING, Solution, Status
+from privfunnel.solution import FEASIBILITY, ROUNDING, Solution, Status, final_status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
 from privfunnel.threats import Threat
@@ -146,9 +146,6 @@ def judge_guarded(
     else:
         met = met and point.disclosure >= requested - FEASIBILITY
         proved = leakage - lower <= gap + ROUNDING
-    status = Status.INFEASIBLE if not met else answer.status
-    if met and not proved and status is Status.OPTIMAL:
-        status = Status.CONVERGED
     return Solution(
         problem=problem,
         mapping=channel,
@@ -157,7 +154,7 @@ def judge_guarded(
         lower_bound=min(lower, leakage),
         bound_source=source,
         slope=answer.slope if answer.slope is None or math.isfinite(answer.slope) else None,
-        status=Status.OPTIMAL if met and proved else status,
+        status=final_status(answer.status, met=met, proved=proved),
         certificate=certificate,
         requested=requested,
         budget=budget,

@@ -62,6 +62,22 @@ _ADVICE = {
     Status.FAILED: "No usable channel: see the message, change the solver's options or choose another solver.",
 }
 
+#: Statuses of runs that a limit cut short.
+UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
+
+
+def final_status(claimed: Status, *, met: bool, proved: bool) -> Status:
+    """What may be claimed, of what the solver claims: whether the request is met, and optimality is proved."""
+    if claimed is Status.FAILED:
+        return claimed
+    if not met:
+        return Status.INFEASIBLE
+    if claimed is Status.OPTIMAL and not proved:
+        return Status.CONVERGED
+    if proved and claimed in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED):
+        return Status.OPTIMAL
+    return claimed
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:

@@ -24,16 +24,22 @@ from privfunnel.errors import (
 from privfunnel.guarding import guarded_solver, solve_guarded
 from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping, lumping_of
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ROUNDING, Answer, Solution, Status, stationarity
+from privfunnel.solution import (
+    DEFAULT_GAP,
+    FEASIBILITY,
+    ROUNDING,
+    UNFINISHED,
+    Answer,
+    Solution,
+    Status,
+    final_status,
+    stationarity,
+)
 from privfunnel.solvers import perfect, registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.tables import Counts
 from privfunnel.threats import Threat
 from privfunnel.watching import watching
-
-#: Statuses of runs that a limit cut short.
-UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
-
 
 #: An answer that misses what was asked for by less than this, in nats, is repaired.
 REPAIRABLE = 1e-4
@@ -371,7 +377,7 @@ def judge(
         # A proved line of slope μ turns missing disclosure into leakage: whatever discloses as much as this channel
         # leaks at least budget − μ (upper − disclosure). Only a verified slope counts; no curve is steeper than 1.
         missing = (upper - point.disclosure) * (1.0 if certificate is None else min(certificate.slope, 1.0))
-    status = _final_status(answer.status, met=met, proved=missing <= gap + ROUNDING)
+    status = final_status(answer.status, met=met, proved=missing <= gap + ROUNDING)
     slope = answer.slope
     if slope is None and status is not Status.FAILED:
         slope = min(stationarity(problem, channel)[1], 1.0)
@@ -410,19 +416,6 @@ def _lower_bound(
         if proved > bound:
             bound, source, proof = proved, line.source, line.certificate
     return bound, source, proof
-
-
-def _final_status(claimed: Status, *, met: bool, proved: bool) -> Status:
-    """What may be claimed, of what the solver claims: whether the request is met, and optimality is proved."""
-    if claimed is Status.FAILED:
-        return claimed
-    if not met:
-        return Status.INFEASIBLE
-    if claimed is Status.OPTIMAL and not proved:
-        return Status.CONVERGED
-    if proved and claimed in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED):
-        return Status.OPTIMAL
-    return claimed
 
 
 def meet(lower: float, leakage: float, source: str) -> float:

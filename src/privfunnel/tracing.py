@@ -18,11 +18,10 @@ from privfunnel.curve import AchievedPoints, Curve, lifted_curve
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
 from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
+from privfunnel.solution import FEASIBILITY, ROUNDING, UNFINISHED, Answer, Solution, Status
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving import (
-    UNFINISHED,
     Line,
     end_of_curve,
     judge,

@@ -23,11 +23,11 @@ from privfunnel.errors import InvalidInputError, PrivFunnelError, RetiredOptionW
 from privfunnel.lumping import singletons
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status, kkt_residual
+from privfunnel.solution import FEASIBILITY, UNFINISHED, Answer, Status, kkt_residual
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
-from privfunnel.solving import UNFINISHED, end_of_curve
+from privfunnel.solving import end_of_curve
 from privfunnel.tracing import assemble
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)

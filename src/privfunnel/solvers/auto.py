@@ -11,8 +11,8 @@ from privfunnel import channels
 from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, ROUNDING, Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
-from privfunnel.solvers.binary.chain import Chain
 from privfunnel.solvers.binary.solver import Binary
+from privfunnel.solvers.chain import Chain
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_ import NODE_LIMIT, Global
 

@@ -23,7 +23,7 @@ from privfunnel.certificate import Certificate, ChainProof, Step, chain_prices, 
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.binary.questions import Members, Question, Sides, ask, first_questions
+from privfunnel.solvers.chain.questions import Members, Question, Sides, ask, first_questions
 from privfunnel.solvers.deadline import Deadline
 
 #: Slopes at which the tangents of all questions are worked out first;
