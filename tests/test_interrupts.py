@@ -109,3 +109,19 @@ def test_counting_in_duckdb_is_called_off(tmp_path: Path, number: signal.Signals
     assert code in (128 + number, -number), said
     assert "Traceback" not in said
     assert seconds < SOON
+
+
+def test_a_command_that_is_still_being_loaded_ends_at_once(tmp_path: Path) -> None:
+    """A module that takes a minute to import stands for a slow disk."""
+    (tmp_path / "slow_to_import.py").write_text(
+        "import sys, time\nprint('working', file=sys.stderr, flush=True)\n"
+        "end = time.monotonic() + 60\nwhile time.monotonic() < end: time.sleep(0.01)\n"
+    )
+    prepare = (
+        f"sys.path.insert(0, {str(tmp_path)!r})\nsignals.own_process()\n"
+        "import privfunnel.cli.example as module\n"
+        "def load(**_):\n    import slow_to_import\nmodule.command.callback = load\n"
+    )
+    code, seconds, said = strike(prepare, ["example", str(tmp_path / "x.csv")], signal.SIGTERM)
+    assert code == 143, said
+    assert seconds < SOON

@@ -17,6 +17,9 @@ from types import FrameType
 #: Seconds after which a request that came during an import is heard again.
 LATER = 0.05
 
+#: Whether the process is the command's own, and how much there is to clean up at its end.
+_OWN: list[bool] = []
+_TO_CLEAN_UP: list[None] = []
 #: The number of the signal that asked to stop, and what is to be called off then.
 _REQUESTED: list[int] = []
 _CALLED_OFF: list[Callable[[], object]] = []
@@ -62,9 +65,29 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise _exception(number)
 
 
+def own_process() -> None:
+    """Say that this process is the command's own: it may end at once while it is being loaded."""
+    _OWN.append(True)
+
+
+@contextlib.contextmanager
+def cleaning_up() -> Iterator[None]:
+    """The block removes what is half-written at its end: no request to stop may get around that."""
+    _TO_CLEAN_UP.append(None)
+    try:
+        yield
+    finally:
+        _TO_CLEAN_UP.pop()
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Raise, but not into an import: a compiled module makes another error of it, or crashes at the program's end."""
+    """Raise, but not into an import: a compiled module makes another error of it, or crashes at the program's end.
+
+    A command that is still being loaded, and has nothing to clean up, simply ends.
+    """
     if _importing(frame):
+        if _OWN and not (_TO_CLEAN_UP or _CALLED_OFF or threading.active_count() > 1):
+            os._exit(128 + number)
         again = threading.Timer(LATER, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
 
 from privfunnel.errors import InvalidInputError, PrivFunnelError
+from privfunnel.signals import cleaning_up
 
 AnyPath = str | os.PathLike[str]
 
@@ -87,7 +88,7 @@ def whole_files(
     # Named before they are made: a signal turned into an exception may strike at any instruction.
     partial = [path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial") for path in targets]
     try:
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, cleaning_up():
             streams = []
             for path, temporary in zip(targets, partial, strict=True):
                 with _told(path):
@@ -183,7 +184,8 @@ def output_folder(path: AnyPath, owned: tuple[str, ...] = ()) -> Iterator[Path]:
             temporary.mkdir(mode=0o700)
         except OSError as error:
             raise _unwritable(target, error) from error
-        yield temporary
+        with cleaning_up():
+            yield temporary
         try:
             target.mkdir(parents=True, exist_ok=True)
             for item in temporary.iterdir():  # before the first rename, so that it is all of them or none
