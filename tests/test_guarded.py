@@ -228,6 +228,31 @@ def test_no_random_release_beats_the_proved_bound_against_attackers() -> None:
         assert point.leakage >= proof.lower_bound(point.disclosure) - 1e-12
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("share", "reached"), [("50%", 0.01128), ("70%", 0.03188)])
+def test_the_worst_of_five_attackers_learns_little(heart: pf.Problem, share: str, reached: float) -> None:
+    solution = pf.solve(heart, disclosure=share, known=COLUMNS, time_limit=3.0, throw=False)
+    assert len(solution.leakages) == 5
+    assert solution.leakage <= reached
+    assert solution.lower_bound <= solution.leakage
+
+
+@pytest.mark.slow
+def test_the_worst_of_five_attackers_is_proved_where_much_is_kept(heart: pf.Problem) -> None:
+    solution = pf.solve(heart, disclosure="90%", known=COLUMNS, gap=1e-5)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.leakage <= 0.11183
+    assert solution.gap <= 1e-5
+
+
+@pytest.mark.slow
+def test_guarantees_of_larger_tables_are_proved() -> None:
+    problem = pf.Problem(np.random.default_rng(0).integers(1, 40, size=(6, 48)))
+    solution = pf.solve(problem, guarantees=["lip=1"], gap=1e-5)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.guaranteed["lip=1"] <= 1.0 + 1e-7
+
+
 def test_guarantees_and_disclosure_together() -> None:
     problem = toy(5)
     most = pf.solve(problem, guarantees=["lip=0.3"]).disclosure

@@ -49,7 +49,8 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             :func:`privfunnel.tables.count`.
         max_levels: Most different values of a number that is not binned.
         solver: A solver's name.
-        solver_options: Options of the solver.
+        solver_options: Options of the solver, and what the release is guarded against, such as ``{"known": ["age"]}``
+            or ``{"guarantees": ["lip=0.2"]}``; see :func:`privfunnel.solve`.
         output: ``"symbols"``, one column with the number of the released symbol; ``"onehot"``, one column a symbol; or
             ``"records"``, the public columns with values drawn from p(x|y).
         unseen: What to do with values not seen in ``fit``: ``"error"``, ``"nearest"`` or ``"marginal"``.

@@ -132,11 +132,15 @@ def judge_guarded(
     leakage = max(threat.leakages(problem, channel).values())
     certificate = answer.certificate
     lower, source, upper = 0.0, "zero", problem.disclosure_ceiling
+    if requested is not None and threat.published is None:
+        # Who knows nothing is among the attackers: what holds for the plain funnel holds for the largest leakage.
+        closed = float(problem.lower_bound(requested))
+        lower, source = (closed, "closed form") if closed > 0.0 else (lower, source)
     if certificate is not None:
         certificate.verify(problem)
         upper = min(upper, certificate.most_disclosure(0.0 if budget is None else budget))
         bound = certificate.lower_bound(point.disclosure if requested is None else requested)
-        lower, source = (bound, "certificate") if bound > 0.0 else (lower, source)
+        lower, source = (bound, "certificate") if bound > lower else (lower, source)
     if requested is not None and requested >= problem.disclosure_ceiling - ROUNDING:
         lower, source = leakage, "closed form"
     met = threat.excess(problem, channel) <= MET if threat.guarantees else True

@@ -22,7 +22,7 @@ from privfunnel.solvers.posteriors.boxes import Box, fill_chords, propagate, shr
 #: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
 MARGIN = 1e-9
 #: Programs of one box at most, and the share of the missing height to which its relaxation is solved.
-MOST_TRIALS, TIGHTNESS = 12, 0.2
+MOST_TRIALS, TIGHTNESS = 6, 0.5
 #: Posteriors that violate W by less than this in all are in it.
 INSIDE = 1e-8
 #: Posteriors that one search collects at most, and boxes it opens after the first besides as many as that took.

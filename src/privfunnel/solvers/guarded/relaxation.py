@@ -29,7 +29,7 @@ RANK = 8.0
 #: Entries of t are raised to this share before the logarithm gives a tangent.
 LEAST_IMAGE = 1e-12
 #: Tangents that a model keeps at most; then those that were not needed for longest go.
-MOST_TANGENTS = 800
+MOST_TANGENTS = 200
 #: An entropy may miss its least value by this much, in nats, before a tangent is added.
 DIVERSITY = 1e-10
 #: Halvings of the way from a posterior to p(x), where an entropy is too small.
