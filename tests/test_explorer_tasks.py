@@ -319,13 +319,20 @@ def test_the_exposed_are_told_as_people(traced: Workspace) -> None:
 def test_what_one_would_do_otherwise_stands_beside_a_point(traced: Workspace) -> None:
     setting = traced.setting()
     at = 0.8 * setting.problem.disclosure_ceiling
-    found = tasks.instead(traced, at)
+    found = tasks.beside(traced, at)
     assert found["share"] == pytest.approx(0.8)
     leakage = tasks.point(traced, disclosure=at)["leakage"]
     best = alternatives.suppression(setting.counts, leakage)
     assert found["others"][0]["share"] == pytest.approx(best.share)
     assert 0.0 < found["others"][0]["share"] <= found["others"][1]["share"] < 0.8
     assert found["others"][0]["tried"] == best.tried > 1
+    # Who knows a column learns more than who knows nothing.
+    curve = tasks.curve_of(traced)
+    expected = setting.problem.leakages(curve.at(at).channel, known=["smoking"])
+    known = {each["columns"]: each for each in found["known"]}
+    assert known["nothing"]["leakage"] == pytest.approx(expected["nothing"], abs=1e-9)
+    assert known["smoking"]["leakage"] == pytest.approx(expected["smoking"], abs=1e-9)
+    assert known["nothing"]["leakage"] < known["smoking"]["leakage"] <= known["smoking"]["ceiling"]
 
 
 def test_large_tables_are_shown_group_by_group(workspace: Workspace) -> None:

@@ -67,7 +67,8 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     others = page.locator("#instead td.num").all_inner_texts()
     assert others[0] == "80.0 %"
     assert all(float(share.split()[0]) < 80.0 for share in others[1:])
-    with page.expect_response(lambda r: "/point?" in r.url):
+    assert page.locator("#known tbody tr").count() > 4
+    with page.expect_response(lambda r: "/beside?" in r.url):
         page.get_by_label("Information in").select_option("nats")
     settled(page)
     assert figures(page)["Leaked"] == f"{solution.leakage:.4f} nats"

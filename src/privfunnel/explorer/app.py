@@ -102,7 +102,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/news", _in_session(_news)),
             Route("/api/sessions/{session}/curve", _in_session(_curve)),
             Route("/api/sessions/{session}/point", _in_session(_point)),
-            Route("/api/sessions/{session}/instead", _in_session(_instead)),
+            Route("/api/sessions/{session}/beside", _in_session(_beside)),
             Route("/api/sessions/{session}/export/{name}", _in_session(_prepare), methods=["POST"]),
             Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
         ],
@@ -427,7 +427,7 @@ async def _point(request: Request, session: Session) -> Response:
     )
 
 
-async def _instead(request: Request, session: Session) -> Response:
+async def _beside(request: Request, session: Session) -> Response:
     return JSONResponse(await session.compare(disclosure=_chosen(request)))
 
 

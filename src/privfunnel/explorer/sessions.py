@@ -117,13 +117,13 @@ class Session:
         self.news = event
 
     async def compare(self, **arguments: Any) -> Any:
-        """Ask what else could be done at a point, beside the page's other requests; only the latest one is answered."""
+        """Ask what stands beside a point, while the page goes on; only the latest one is answered."""
         self._compared += 1
         mine = self._compared
         async with self._comparing:
             if mine != self._compared:
                 return {}  # another point has been chosen since
-            return await self.tracer.call("instead", arguments, seconds=self.limits.quick)
+            return await self.tracer.call("beside", arguments, seconds=self.limits.quick)
 
     async def begin(self, **arguments: Any) -> None:
         """Start tracing a curve; what it finds arrives in :attr:`stream`. What is under way is stopped first."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from privfunnel import alternatives
 from privfunnel.amounts import check_disclosure
+from privfunnel.audit.informed import informed
 from privfunnel.checks import is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
@@ -35,6 +36,7 @@ from privfunnel.tracing import PartialCurve, assemble, tracing
 
 NEWS_SECONDS = 0.1  # between two reports of progress, however often the solver has news
 SEED = 0
+MOST_KNOWING = 6  # readers who know a column that the page lists
 
 
 # --- table and roles ------------------------------------------------------------------------------------------------
@@ -313,16 +315,28 @@ def point(
     }
 
 
-def instead(workspace: Workspace, disclosure: float) -> dict[str, Any]:
-    """Say what dropping columns and coarser categories keep where they leak no more than the chosen point."""
+def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
+    """What stands beside a point, and takes longer to find than the point itself.
+
+    Returns:
+        What dropping columns and coarser categories keep where they leak no more (``others``), beside the point's own
+        ``share`` of H(X), and what readers learn who know public columns already (``known``), in nats.
+    """
     setting = workspace.setting()
     solution = curve_of(workspace).at(disclosure)
-    counts = setting.counts
+    counts, problem = setting.counts, setting.problem
     found = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, solution.leakage)
+    knowing = informed(counts.x_alphabet, problem.p_sx, solution.channel)
+    one = [each for each in knowing if each.columns in setting.public]
+    more = [each for each in knowing if each.columns not in setting.public]
     return {
         "share": describe.share_kept(solution),
         "columns": len(setting.public),
         "others": [each.to_dict() for each in found],
+        "known": [
+            {"columns": "nothing", "leakage": solution.leakage, "ceiling": problem.leakage_ceiling},
+            *(vars(each) for each in (*one[:MOST_KNOWING], *more[:1])),
+        ],
     }
 
 
@@ -350,5 +364,5 @@ TASKS: dict[str, Callable[..., Any]] = {
     "summary": summary,
     "point": point,
     "export": export,
-    "instead": instead,
+    "beside": beside,
 }

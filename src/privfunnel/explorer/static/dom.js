@@ -41,6 +41,16 @@ export function keepingFocus(container, redraw) {
   if (next) next.focus({ preventScroll: true });
 }
 
+export const head = (names) => el("thead", {}, el("tr", {}, ...names.map((name, i) =>
+  el("th", { scope: "col", class: i && i < names.length - 1 ? "num" : "" }, name))));
+
+export function bar(parts, marks = []) {
+  return svg("svg", { class: "bar", viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "track", x: 0, y: 1, width: 100, height: 10 }),
+    ...parts.map(([cls, from, to]) => svg("rect", { class: cls, x: 100 * from, y: 1, width: Math.max(100 * (to - from), 0), height: 10 })),
+    ...marks.map((at) => svg("line", { class: "mark", x1: 100 * at, x2: 100 * at, y1: 0, y2: 12, "vector-effect": "non-scaling-stroke" })));
+}
+
 export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 
 // The page has one unit; the server computes in nats.

@@ -1,5 +1,6 @@
 // Steps 4 to 6: choose a point, see what it means, download it.
-import { $, amount, api, complain, el, keepingFocus, latest, natsPerUnit, number, percent, say, svg, unitName, unlock } from "./dom.js";
+import { $, amount, api, bar, complain, el, head, keepingFocus, latest, natsPerUnit, number, percent, say, unitName, unlock } from "./dom.js";
+import * as beside from "./beside.js";
 import * as curve from "./curve.js";
 
 let ceiling = { disclosure: 1, leakage: 1, free: null };
@@ -77,7 +78,10 @@ export function begin(summary) {
   choose(chosen !== null && chosen <= ceiling.disclosure ? chosen : summary.suggested);
 }
 
-export function reset() { chosen = null; }
+export function reset() {
+  chosen = null;
+  beside.reset();
+}
 
 // Move everything on the page that can follow at once, and ask the server for the rest.
 export function choose(disclosure) {
@@ -143,45 +147,8 @@ function show(found) {
   showClasses();
   samples(found);
   exports(found);
-  otherwise(found.disclosure);
+  beside.follow(found.disclosure);
   say(found.words);
-}
-
-// What one would do without the funnel takes longer to find than the point: it follows when it is there.
-let compared = null;
-const otherwise = (disclosure) => {
-  if (compared !== disclosure) $("instead").classList.add("busy");
-  compare(disclosure);
-};
-
-function done(changes, columns) {
-  const dropped = Object.keys(changes).filter((name) => changes[name] === "dropped");
-  const coarser = Object.entries(changes).filter(([, what]) => what !== "dropped").map(([name, what]) => `${name}: ${what}`);
-  if (dropped.length === columns) return "nothing is left";
-  return [...coarser, dropped.length ? `without ${dropped.join(", ")}` : ""].filter(Boolean).join("; ") || "everything as it is";
-}
-
-const compare = latest(500, async (current, disclosure) => {
-  const found = await api.get("instead", { disclosure: String(disclosure) }).catch(() => ({}));
-  if (!current() || !found.others) return;
-  compared = disclosure;
-  $("instead").classList.remove("busy");
-  const rows = [["this release", found.share, "every public column, values drawn"], ...found.others.map((other) =>
-    [other.method, other.share, done(other.done, found.columns),
-      other.exact ? "" : ` (the best of ${other.tried.toLocaleString("en")} that were tried)`])];
-  $("instead").replaceChildren(head(["", "kept", "", "how"]), el("tbody", {}, ...rows.map(([name, share, how, tried = ""], i) =>
-    el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "num" }, el("b", {}, percent(share))),
-      el("td", { class: "wide" }, bar([[i ? "other" : "fill", 0, share]])), el("td", {}, how + tried)))));
-});
-
-const head = (names) => el("thead", {}, el("tr", {}, ...names.map((name, i) =>
-  el("th", { scope: "col", class: i && i < names.length - 1 ? "num" : "" }, name))));
-
-function bar(parts, marks = []) {
-  return svg("svg", { class: "bar", viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
-    svg("rect", { class: "track", x: 0, y: 1, width: 100, height: 10 }),
-    ...parts.map(([cls, from, to]) => svg("rect", { class: cls, x: 100 * from, y: 1, width: Math.max(100 * (to - from), 0), height: 10 })),
-    ...marks.map((at) => svg("line", { class: "mark", x1: 100 * at, x2: 100 * at, y1: 0, y2: 12, "vector-effect": "non-scaling-stroke" })));
 }
 
 function guesses(rows) {
