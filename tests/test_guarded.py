@@ -271,6 +271,18 @@ def test_a_short_time_is_honest(heart: pf.Problem) -> None:
     assert solution.disclosure >= 0.6 * heart.disclosure_ceiling - 1e-9
 
 
+def test_a_proof_that_is_cut_short_proves_what_it_reached(heart: pf.Problem) -> None:
+    asked: dict[str, Any] = {"disclosure": "90%", "known": COLUMNS, "solver": "global", "gap": 1e-4}
+    solution = pf.solve(heart, **asked, node_limit=150, throw=False)
+    assert solution.status is pf.Status.NODE_LIMIT
+    assert isinstance(solution.certificate, GuardedCertificate)
+    # Less than what the whole proof reaches, and more than what holds for who knows nothing.
+    assert float(heart.lower_bound(0.9 * heart.disclosure_ceiling)) < solution.lower_bound < 0.1007
+    assert solution.lower_bound == pytest.approx(
+        solution.certificate.lower_bound(0.9 * heart.disclosure_ceiling), abs=1e-12
+    )
+
+
 def test_ends_need_no_search(heart: pf.Problem) -> None:
     assert pf.solve(heart, disclosure=0, known=["smoking"]).leakage < 1e-15
     whole = pf.solve(heart, disclosure="100%", known=["smoking"])

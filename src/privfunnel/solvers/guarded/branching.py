@@ -68,10 +68,10 @@ class Tree:
     split: list[tuple[float, float]] = field(default_factory=list)
     first: list[int] = field(default_factory=list)
 
-    def new(self, size: int, parent: Array | None = None) -> int:
-        """Add a leaf; its multipliers are its parent's until it is bounded."""
+    def new(self, size: int, parent: Array | None = None, price: float = 0.0) -> int:
+        """Add a leaf; its multipliers and ν are its parent's until it is bounded, and prove no less of it."""
         self.q.append(np.zeros(size) if parent is None else parent)
-        self.nu.append(0.0)
+        self.nu.append(price)
         self.variable.append(LEAF)
         self.split.append((0.0, 0.0))
         self.first.append(0)
@@ -92,11 +92,16 @@ class Tree:
 
 
 class Explored(NamedTuple):
-    """The tree where it proves the cutoff, None otherwise; posteriors (n, M) below it; boxes opened."""
+    """The tree, what it proves (the cutoff where it is complete), posteriors (n, M) below the cutoff, boxes opened.
 
-    tree: Tree | None
+    A tree that was cut short proves the least bound of the boxes that it leaves open.
+    """
+
+    tree: Tree
+    least: float
     found: Array
     opened: int
+    complete: bool
 
 
 def value(relaxation: Relaxation, bracket: Bracket, posteriors: Array) -> Array:
@@ -150,17 +155,17 @@ def explore(
         (-np.inf, root, Box(np.zeros(n_x), relaxation.images.caps.copy()))
     ]
     found: list[Array] = []
-    opened, waiting, complete = 0, PATIENCE, True
+    opened, waiting, complete, least = 0, PATIENCE, True, cutoff
     while frontier:
         if opened >= nodes or deadline.passed() or (found and waiting < 0) or len(found) >= MOST_FOUND:
             complete = False
             break
-        _, node, box = heapq.heappop(frontier) if len(frontier) < FRONTIER else frontier.pop()
+        promise, node, box = heapq.heappop(frontier) if len(frontier) < FRONTIER else frontier.pop()
         opened += 1
         waiting -= 1 if found else 0
         bounded = bound_box(relaxation, bracket, box, cutoff)
         if bounded is None:
-            complete = False
+            complete, least = False, min(least, promise)
             break
         tree.q[node], tree.nu[node] = bounded.multipliers, bounded.price
         if bounded.bound >= cutoff:
@@ -173,10 +178,12 @@ def explore(
                     waiting += opened
                 found.append(candidate)
             if opened > PATIENCE:
+                least = min(least, bounded.bound)
                 continue
         for child, part in _children(relaxation, bracket, tree, Opened(node, box, bounded), cutoff):
             heapq.heappush(frontier, (bounded.bound, child, part))
-    return Explored(tree if complete and not found else None, np.array(found).reshape(-1, n_x), opened)
+    least = min([least, *(promise for promise, _, _ in frontier)])
+    return Explored(tree, least, np.array(found).reshape(-1, n_x), opened, complete and not found)
 
 
 class Opened(NamedTuple):
@@ -221,7 +228,7 @@ def _children(
         node, box = tied
     if _width(box) < WORTH_BOUNDING * _width(before):
         if node == opened.node:
-            node = _only_child(tree, node, bounded.multipliers)
+            node = _only_child(tree, node, bounded)
         return [(node, box)]
     if node != opened.node:
         tree.q[node], tree.nu[node] = bounded.multipliers, bounded.price
@@ -239,17 +246,17 @@ def _children(
     )
     tree.variable[node], tree.split[node] = symbol, (left, right)
     q = bounded.multipliers
-    tree.first[node] = tree.new(q.size, q)
-    tree.new(q.size, q)
+    tree.first[node] = tree.new(q.size, q, bounded.price)
+    tree.new(q.size, q, bounded.price)
     below, above = box.upper.copy(), box.lower.copy()
     below[symbol], above[symbol] = left, right
     return [(tree.first[node], Box(box.lower, below)), (tree.first[node] + 1, Box(above, box.upper))]
 
 
-def _only_child(tree: Tree, node: int, q: Array) -> int:
-    """Give a node one child, what its multipliers leave of its box; return the child."""
+def _only_child(tree: Tree, node: int, bounded: Bounded) -> int:
+    """Give a node one child, what its multipliers leave of its box; return the child, which begins with ``bounded``."""
     tree.variable[node] = SHRINK
-    tree.first[node] = tree.new(q.size, q)
+    tree.first[node] = tree.new(bounded.multipliers.size, bounded.multipliers, bounded.price)
     return tree.first[node]
 
 
@@ -284,13 +291,12 @@ def _tighten(
             smaller = _smaller(made, box, bracket.slope, cutoff)
             if smaller is not None and _width(smaller) > (1.0 - LEAST_CUT / relaxation.n_x) * _width(box):
                 continue
-            node = _only_child(tree, node, mixed)
-            tree.nu[node] = made.price
+            node = _only_child(tree, node, made)
             if smaller is None or made.bound >= cutoff:
                 relaxation.weigh(bracket.weights)
                 return None
             box = smaller
     relaxation.weigh(bracket.weights)
     if node != opened.node:
-        node = _only_child(tree, node, bounded.multipliers)
+        node = _only_child(tree, node, bounded)
     return node, box

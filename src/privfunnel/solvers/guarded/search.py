@@ -15,7 +15,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Limits
-from privfunnel.solvers.guarded.branching import MARGIN, Bracket, Tree, explore, value
+from privfunnel.solvers.guarded.branching import MARGIN, Bracket, Explored, Tree, explore, value
 from privfunnel.solvers.guarded.master import Duals, Master
 from privfunnel.solvers.guarded.pricing import candidates
 from privfunnel.solvers.guarded.relaxation import Relaxation
@@ -69,7 +69,7 @@ class Search:
             Relaxation(stack(each, threat, ones, zero=zero), each.problem.p_x) for each in self.strata
         ]
         self.opened = 0
-        self.lines: list[GuardedCertificate] = []
+        self.partial: GuardedCertificate | None = None
 
     def starts(self) -> Array:
         """A posterior that says nothing, and single symbols where they are allowed, (n, M)."""
@@ -104,7 +104,7 @@ class Search:
                 break  # leakage cannot be negative
             if self.limits.passed() or self.opened >= self.limits.nodes:
                 status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
-                certificate = self._prove_something(duals, target)
+                certificate = self.partial or self._prove_something(duals, target)
                 break
             if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
@@ -156,14 +156,22 @@ class Search:
     def _explore(self, master: Master, duals: Duals, cutoff: float, nodes: int) -> list[Tree] | None:
         """The trees that prove F ≥ cutoff in every stratum; None where one was cut short or posteriors were added."""
         trees: list[Tree] = []
+        every: list[Explored] = []
         for number, relaxation in enumerate(self.relaxations):
             explored = explore(relaxation, self._bracket(duals, number), cutoff, nodes, self.limits)
             self.opened += explored.opened
-            if explored.tree is None:
+            every.append(explored)
+            if explored.complete:
+                trees.append(explored.tree)
+            else:
                 self._add(master, duals, number, explored.found, cutoff)
-                continue
-            trees.append(explored.tree)
-        return trees if len(trees) == len(self.relaxations) else None
+        if len(trees) == len(self.relaxations):
+            return trees
+        least = min(each.least for each in every)
+        if math.isfinite(least) and not any(len(each.found) for each in every):
+            # Cut short: what it proved so far is the best there is, since the prices get better all the time.
+            self.partial = self._certify(duals, [each.tree for each in every], least)
+        return None
 
     def _certify(self, duals: Duals, trees: list[Tree], cutoff: float) -> GuardedCertificate:
         proofs = [
@@ -180,10 +188,10 @@ class Search:
             level *= COARSER
             trees = []
             for number, relaxation in enumerate(self.relaxations):
-                tree = explore(relaxation, self._bracket(duals, number), -level, LAST_BOXES, patient).tree
-                if tree is None:
+                made = explore(relaxation, self._bracket(duals, number), -level, LAST_BOXES, patient)
+                if not made.complete:
                     break
-                trees.append(tree)
+                trees.append(made.tree)
             if len(trees) == len(self.relaxations):
                 return self._certify(duals, trees, -level)
         return None
