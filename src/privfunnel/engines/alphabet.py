@@ -58,8 +58,9 @@ class Alphabet:
     @property
     def column_labels(self) -> dict[str, list[str]]:
         """By column, the text of its category in each symbol, different for different categories."""
+        texts = [[column.text(code) for code in range(column.n_values)] for column in self.columns]
         return {
-            column.name: [column.text(code) for code in self.codes[:, j].tolist()]
+            column.name: [texts[j][code] for code in self.codes[:, j].tolist()]
             for j, column in enumerate(self.columns)
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from privfunnel.release.numbers import Density
 from privfunnel.release.options import FORMS, DrawOptions
 from privfunnel.release.randomness import Uniforms
 from privfunnel.release.sampler import Indices, drawer
+
+#: Names of symbols up to which a batch carries all of them and refers to them.
+FEW_LABELS = 10_000
 
 
 class Output:
@@ -52,6 +56,11 @@ class Output:
             self.codes = [written.codes[mechanism.x_codes[:, j]] for j, written in enumerate(self.columns)]
             self.densities = [_density(written) for written in self.columns]
 
+    @cached_property
+    def label_array(self) -> Any:
+        """Names of all symbols as an Arrow array."""
+        return need("pyarrow", "tables").array(self.labels)
+
     @property
     def held(self) -> int:
         """Columns that :meth:`arrays` gives."""
@@ -83,6 +92,8 @@ class Output:
     def arrays(self, y: Indices, records: Indices | None, uniforms: Uniforms) -> list[Any]:
         """Columns for the symbols ``y`` and what :meth:`records` drew for them."""
         pa = need("pyarrow", "tables")
+        if records is None and len(self.labels) > FEW_LABELS:
+            return [self.label_array.take(pa.array(y))]
         if records is None:
             return [pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int32)), pa.array(self.labels))]
         return [
