@@ -255,7 +255,7 @@ def test_the_command_line_takes_a_person(tmp_path: Path) -> None:
     mechanism = tmp_path / "d" / "mechanism.json"
     done = run("release", tmp_path / "panel.csv", "--mechanism", mechanism, "-o", tmp_path / "r.csv")
     assert done.exit_code == 0, done.output
-    assert "Persons: 120 persons (id), each drawn once." in done.stdout
+    assert "Persons: 120 (id), each drawn once." in done.stdout
     book = json.loads((tmp_path / "r.codebook.json").read_text())
     assert book["provenance"]["persons"] == 120
     quick = ("--bootstrap", 20, "--permutations", 9, "--attacker-rows", 300)

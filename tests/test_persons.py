@@ -164,7 +164,8 @@ def test_the_command_draws_once_a_person(tmp_path: Path) -> None:
     asked = ("release", tmp_path / "panel.csv", "--mechanism", tmp_path / "m.json", "--person", "id")
     done = run(*asked, "-o", tmp_path / "r.csv", "--as", "symbols")
     assert done.exit_code == 0, done.output
-    assert "Persons: 300 persons (id); 30 of them have rows with different public values" in done.stdout
+    assert "Persons: 300 (id), 30 of them with several draws." in done.stdout
+    assert "30 of them have rows with different public values, which are drawn one by one" in done.stderr
     rows = (tmp_path / "r.csv").read_text().splitlines()
     assert len(rows) == 1201
     done = run(*asked, "-o", tmp_path / "r2.csv", "--json")

@@ -22,19 +22,16 @@ from privfunnel import cards
 from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Source, Top, Value, open_table
 from privfunnel.engines import bins as binning
 from privfunnel.engines.advice import (
-    MANY_TEXTS,
     MEASURED,
-    Unbinned,
     check_levels,
     identifier_warnings,
     looks_like_identifier,
-    refuse_number_texts,
-    unbinned_error,
+    peek,
 )
 from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
-from privfunnel.engines.source import EXAMPLE_VALUES, Tails
+from privfunnel.engines.source import Tails
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import entropy
@@ -305,7 +302,8 @@ def count(
         called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
         free = [name for name in names if name not in rules]
         as_text = () if read is None else read.types
-        peeked = _peek(table, [*names, *called], free, max_levels, max_cells, as_text)
+        limits = {"rows": PEEK_ROWS, "max_levels": max_levels, "max_cells": max_cells}
+        peeked = peek(table, [*names, *called], free, **limits, as_text=as_text)
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
         grouped = table.group(resolved, max_cells, _summed(table, resolved))
         if not grouped.counts:
@@ -346,48 +344,6 @@ def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
         if listed.count(name) > 1:
             raise InvalidInputError(f"column {name!r} is {role} twice: name it once")
     return listed
-
-
-def _peek(
-    table: Source,
-    names: Sequence[str],
-    free: Sequence[str],
-    max_levels: int,
-    max_cells: int,
-    as_text: Iterable[str] = (),
-) -> dict[str, int]:
-    """Look at the first rows, and refuse hopeless columns before the engine groups a billion of them.
-
-    Args:
-        table: The table.
-        names: Columns to look at.
-        free: Those of them without bins.
-        max_levels: Most different values of a number.
-        max_cells: Most combinations.
-        as_text: Columns that were asked for as text.
-
-    Returns:
-        Different values among the first rows, by column.
-    """
-    peeked = table.peek(names, PEEK_ROWS)
-    unfit, offered = [], []
-    for name in free:
-        kind, found = table.kinds[name], peeked[name]
-        many = found > PEEK_ROWS // 2 or found > max_cells
-        if many or (kind in MEASURED and found > max_levels + 1):  # one of them may be null
-            unfit.append(Unbinned(name, kind, table.n_unique(name)))
-        elif kind == "text" and found > MANY_TEXTS:
-            offered.append(Unbinned(name, kind, found))
-    if unfit:
-        # Texts that were meant as numbers would get the wrong bins.
-        for column in (*unfit, *offered):
-            if column.kind == "text" and column.name not in as_text:
-                values = (
-                    value for value in table.some_values(column.name, EXAMPLE_VALUES) if value is not None
-                )
-                refuse_number_texts(column.name, [str(value) for value in values], max_levels)
-        raise unbinned_error(unfit, max_levels, offered)
-    return peeked
 
 
 def _part_of(bins: Bins | None) -> bool:

@@ -196,7 +196,7 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     if summary.order is not None:
         say(f"Confidential: {summary.order}, which line is of which row; keep it for the audit.")
     if summary.persons is not None:
-        say(f"Persons: {summary.persons.words}")
+        say(f"Persons: {summary.persons.line}")
     for cause, rows in summary.unseen.items():
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
         say(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")

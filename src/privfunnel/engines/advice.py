@@ -10,7 +10,7 @@ from typing import NamedTuple
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Column
 from privfunnel.engines.dialect import decimal_commas, grouped_numbers
-from privfunnel.engines.source import Source, is_number
+from privfunnel.engines.source import EXAMPLE_VALUES, Source, is_number
 from privfunnel.errors import InvalidInputError, UnbinnedError
 
 MEASURED = frozenset({"integer", "number", "date", "datetime"})
@@ -68,6 +68,53 @@ def unbinned_error(
     return UnbinnedError(f"{told}, e.g. {pasted} or bins={{{listed}}}, or drop what is not needed", bins)
 
 
+def peek(
+    table: Source,
+    names: Sequence[str],
+    free: Sequence[str],
+    *,
+    rows: int,
+    max_levels: int,
+    max_cells: int,
+    as_text: Iterable[str] = (),
+) -> dict[str, int]:
+    """Look at the first rows, and refuse hopeless columns before the engine groups a billion of them.
+
+    Args:
+        table: The table.
+        names: Columns to look at.
+        free: Those of them without bins.
+        rows: How many rows are the first.
+        max_levels: Most different values of a number.
+        max_cells: Most combinations.
+        as_text: Columns that were asked for as text.
+
+    Returns:
+        Different values among the first rows, by column.
+
+    Raises:
+        UnbinnedError: Columns have too many values.
+        InvalidInputError: Texts were meant as numbers.
+    """
+    peeked = table.peek(names, rows)
+    unfit, offered = [], []
+    for name in free:
+        kind, found = table.kinds[name], peeked[name]
+        many = found > rows // 2 or found > max_cells
+        if many or (kind in MEASURED and found > max_levels + 1):  # one of them may be null
+            unfit.append(Unbinned(name, kind, table.n_unique(name)))
+        elif kind == "text" and found > MANY_TEXTS:
+            offered.append(Unbinned(name, kind, found))
+    if unfit:
+        # Texts that were meant as numbers would get the wrong bins.
+        for column in (*unfit, *offered):
+            if column.kind == "text" and column.name not in as_text:
+                values = [str(v) for v in table.some_values(column.name, EXAMPLE_VALUES) if v is not None]
+                _refuse_number_texts(column.name, values, max_levels)
+        raise unbinned_error(unfit, max_levels, offered)
+    return peeked
+
+
 def check_levels(columns: Iterable[Column], limit: int, as_text: Iterable[str]) -> None:
     """Refuse columns of many numbers or dates, and texts that are meant as numbers.
 
@@ -91,14 +138,14 @@ def check_levels(columns: Iterable[Column], limit: int, as_text: Iterable[str]) 
         elif column.bins is None and kind in MEASURED and len(present) > limit:
             unfit.append(Unbinned(column.name, kind, len(present)))
         elif column.bins is None and kind == "text" and column.name not in forced:
-            refuse_number_texts(column.name, [str(value) for value in present], limit)
+            _refuse_number_texts(column.name, [str(value) for value in present], limit)
             if len(present) > MANY_TEXTS:
                 offered.append(Unbinned(column.name, kind, len(present)))
     if unfit:
         raise unbinned_error(unfit, limit, offered, rules)
 
 
-def refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
+def _refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
     """Refuse texts that are numbers but for their decimal sign, their thousands or a few values.
 
     Args:

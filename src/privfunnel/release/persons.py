@@ -46,6 +46,15 @@ class PersonSummary:
     exact: bool
 
     @property
+    def line(self) -> str:
+        """How many there are, and how many have several draws, in short."""
+        about = "" if self.exact else "about "
+        several = (
+            f", {about}{self.varying:,} of them with several draws" if self.varying else ", each drawn once"
+        )
+        return f"{about}{self.persons:,} ({self.column}){several}."
+
+    @property
     def words(self) -> str:
         """How many there are, and what several draws mean."""
         about = "" if self.exact else "about "
