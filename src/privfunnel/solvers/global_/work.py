@@ -30,7 +30,7 @@ FREE_SHARE = 0.2
 WARM_SHARE = 0.2
 #: Seconds that building and judging a channel takes, about, for each of its entries and for each of their products with
 #: p(s|x); and the share of a point's time that is set aside for it at most.
-ENTRY_SECONDS, PRODUCT_SECONDS, LATEST_SHARE = 1e-7, 1e-9, 0.5
+ENTRY_SECONDS, PRODUCT_SECONDS, LATEST_SHARE = 2e-7, 1.5e-9, 0.8
 #: Points of a trace, spread over it, that fill the pool before the first one is proved, and rounds for each.
 WARM_POINTS, WARM_ROUNDS = 10, 2
 #: Up to this much beyond R0, in nats, perfect privacy is the answer.
@@ -151,6 +151,8 @@ class Work:
         nodes = min(self.options.node_limit, COARSE_NODES)
         own = self.search.limits
         limits = Limits(max(own.left(), COARSE_SHARE * own.seconds), own.clock, nodes=nodes)
+        if limits.seconds < ENTRY_SECONDS * self.problem.n_x**2:
+            return  # setting up one search takes longer
         for line in coarse_lines(self.problem, disclosure, COARSE_GAPS * gap, limits, rng):
             try:
                 line.verify(self.problem)
