@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 
 import privfunnel as pf
+from helpers_cli import run
 from privfunnel import audit, release, tables
 from privfunnel.audit import beyond, promise
 from privfunnel.audit.held_out import split_rows
@@ -305,3 +306,26 @@ def test_pairs_are_counted_alike_in_tables_and_one_by_one(monkeypatch: pytest.Mo
         scattered.add(x, y)
     np.testing.assert_array_equal(scattered.table().toarray(), dense.table())
     assert Pairs(50, 60).table().nnz == 0
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_a_wide_table_goes_from_a_file_to_an_audit_of_decoys_in_one_sitting(
+    table: Any, tmp_path: Path
+) -> None:
+    source, design, out = tmp_path / "wide.csv", tmp_path / "design", tmp_path / "decoys.parquet"
+    pytest.importorskip("pyarrow.csv").write_csv(table.slice(0, 5500), source)
+    named = ("--private", "ill", "--public", "a,b,c")
+    solved = run("solve", str(source), *named, "--disclosure", "95%", "--out", str(design), "--json")
+    assert solved.exit_code == 0, solved.output
+    assert json.loads(solved.stdout)["status"] == "optimal"
+    mechanism = ("--mechanism", str(design / "mechanism.json"))
+    written = run("release", str(source), *mechanism, "-o", str(out), "--as", "decoys", "--json")
+    assert written.exit_code == 0, written.output
+    assert json.loads(written.stdout)["rows"] == 5500
+    audited = run("audit", str(source), str(out), *mechanism, "--attacker-rows", "0", "--bootstrap", "20",
+                  "--permutations", "0", "--json")  # fmt: skip
+    found = json.loads(audited.stdout)
+    assert found["recount"]["holds"]
+    assert found["draws"]["impossible"] == 0
