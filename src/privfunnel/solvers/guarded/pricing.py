@@ -17,6 +17,8 @@ STEPS, GAIN = 60, 1e-11
 LEAST_ENTRY, VANISHED = 1e-6, 1e-12
 #: Random starts of a round: so many, or a third of the symbols.
 STARTS = 20
+#: Starts of each kind where leakage is traded inside W.
+FEW_STARTS = 5
 #: How much of the uniform distribution is mixed into a posterior in use.
 SPREAD = 0.1
 #: Of the posteriors in use, at most this many lend their neighbourhood in one round.
@@ -88,6 +90,8 @@ def candidates(relaxation: Relaxation, bracket: Bracket, active: Array, rng: Gen
     near = (1.0 - SPREAD) * lenders + SPREAD / n_x
     if not relaxation.constrained and bracket.weights.any():
         return descend(relaxation, bracket, np.concatenate([active, near, random]))
+    if bracket.weights.any():  # each step is a program with tangents, and there are many of them
+        near, random = near[:FEW_STARTS], random[:FEW_STARTS]
     settled = [settle(relaxation, bracket, start) for start in (*near, *random)]
     some = [w for w in settled if w is not None]
     return np.array(some).reshape(-1, n_x)

@@ -31,9 +31,8 @@ WORTHWHILE = 0.2
 IDLE, IDLE_ROUNDS = 0.5, 3
 #: Posteriors that one round adds at most.
 MOST_ADDED = 60
-#: When the limits came first, so many boxes try to prove a line that is coarser and coarser, up to this, in nats.
-LAST_BOXES, COARSER, COARSEST = 300, 4.0, 100.0
-#: and this share of the time limit, or so many seconds.
+#: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
+LAST_BOXES = 300
 LAST_SHARE, LAST_SECONDS = 0.1, 1.0
 
 
@@ -181,17 +180,12 @@ class Search:
         both = (duals.weights, duals.slope)
         return GuardedCertificate.build(self.problem, self.threat, duals.prices, both, proofs, zero=self.zero)
 
-    def _prove_something(self, duals: Duals, level: float) -> GuardedCertificate | None:
-        """When the limits came first: the best line that a few boxes allow, coarser and coarser."""
+    def _prove_something(self, duals: Duals, target: float) -> GuardedCertificate | None:
+        """When the limits came first: the line that a few boxes prove."""
         patient = Limits(max(LAST_SHARE * self.limits.seconds, LAST_SECONDS), nodes=LAST_BOXES)
-        while level < COARSEST and not patient.passed():
-            level *= COARSER
-            trees = []
-            for number, relaxation in enumerate(self.relaxations):
-                made = explore(relaxation, self._bracket(duals, number), -level, LAST_BOXES, patient)
-                if not made.complete:
-                    break
-                trees.append(made.tree)
-            if len(trees) == len(self.relaxations):
-                return self._certify(duals, trees, -level)
-        return None
+        every = [
+            explore(relaxation, self._bracket(duals, number), -target, LAST_BOXES, patient)
+            for number, relaxation in enumerate(self.relaxations)
+        ]
+        least = min(each.least for each in every)
+        return self._certify(duals, [each.tree for each in every], least) if math.isfinite(least) else None
