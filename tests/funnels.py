@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
 import numpy as np
 
+import privfunnel as pf
 from privfunnel import tables
 from privfunnel.errors import SmallSampleWarning
 from privfunnel.mechanism import Mechanism
@@ -56,3 +58,11 @@ def random_mechanism(counts: tables.Counts, n_y: int = 6, seed: int = 0) -> Mech
     problem = counts.problem()
     solution = judge(problem, answer, "test", seed, requested=problem.evaluate(channel).disclosure)
     return Mechanism.from_solution(counts, solution)
+
+
+def toy(seed: int = 0, n_s: int = 3) -> pf.Problem:
+    """A random table over three binary columns, without one of the eight combinations."""
+    rng = np.random.default_rng(seed)
+    codes = np.array(list(itertools.product((0, 1), repeat=3)))[:7]
+    columns = {name: codes[:, j].tolist() for j, name in enumerate("abc")}
+    return pf.Problem(rng.integers(1, 30, size=(n_s, 7)), public_columns=columns)

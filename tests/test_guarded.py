@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 import privfunnel as pf
+from funnels import toy
 from helpers_cli import assert_one_line_error, run
-from privfunnel import certificate, guarantees, instances, measures, tables
+from privfunnel import guarantees, instances, measures, tables
 from privfunnel.certificate import GuardedCertificate
-from privfunnel.certificate.stacking import stack
-from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
+from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.threats import Threat
 
@@ -28,14 +27,6 @@ Array = NDArray[np.float64]
 @pytest.fixture(scope="module")
 def heart() -> pf.Problem:
     return instances.load("heart-failure")
-
-
-def toy(seed: int = 0, n_s: int = 3) -> pf.Problem:
-    """A random table over three binary columns, without one of the eight combinations."""
-    rng = np.random.default_rng(seed)
-    codes = np.array(list(itertools.product((0, 1), repeat=3)))[:7]
-    columns = {name: codes[:, j].tolist() for j, name in enumerate("abc")}
-    return pf.Problem(rng.integers(1, 30, size=(n_s, 7)), public_columns=columns)
 
 
 # --- vertex enumeration, written apart from the package ---------------------------------------------------------------
@@ -289,127 +280,6 @@ def test_ends_need_no_search(heart: pf.Problem) -> None:
     assert whole.leakage == pytest.approx(heart.leakage_ceiling)
     assert whole.gap == 0.0
     assert pf.solve(heart, leakage=1.0, known=["smoking"]).disclosure == heart.disclosure_ceiling
-
-
-# --- proofs -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def proved() -> tuple[pf.Problem, GuardedCertificate]:
-    problem = toy(6)
-    solution = pf.solve(problem, disclosure="80%", known=["a"], gap=1e-3)
-    assert isinstance(solution.certificate, GuardedCertificate)
-    return problem, solution.certificate
-
-
-@pytest.fixture(scope="module")
-def allowed() -> tuple[pf.Problem, GuardedCertificate]:
-    """A proof that these guarantees, both of them binding, allow no more disclosure."""
-    problem = toy(6)
-    solution = pf.solve(problem, guarantees=["lip=0.1", "t-closeness=0.03"])
-    assert isinstance(solution.certificate, GuardedCertificate)
-    return problem, solution.certificate
-
-
-def forged(proof: GuardedCertificate, **changes: Any) -> GuardedCertificate:
-    return replace(proof, **changes)
-
-
-def test_a_certificate_survives_its_file(
-    proved: tuple[pf.Problem, GuardedCertificate], tmp_path: Path
-) -> None:
-    problem, proof = proved
-    proof.save(tmp_path / "proof.npz")
-    (read,) = certificate.load_bundle(tmp_path / "proof.npz")
-    assert isinstance(read, GuardedCertificate)
-    read.verify(problem)
-    assert read.lower_bound(0.5) == proof.lower_bound(0.5)
-    assert read.words == proof.words
-    with pytest.raises(CertificateError, match="load_bundle"):
-        certificate.Certificate.load(tmp_path / "proof.npz")
-
-
-def test_a_certificate_of_another_problem_is_refused(proved: tuple[pf.Problem, GuardedCertificate]) -> None:
-    with pytest.raises(CertificateError, match="another problem"):
-        proved[1].verify(toy(7))
-
-
-def test_claims_beyond_the_proof_are_refused(proved: tuple[pf.Problem, GuardedCertificate]) -> None:
-    problem, proof = proved
-    tree = proof.proofs[0]
-    with pytest.raises(CertificateError, match="claims the line"):
-        forged(proof, intercept=proof.intercept + 1e-9).verify(problem)
-    with pytest.raises(CertificateError, match=r"nats short|leaves out too much"):
-        forged(proof, proofs=(replace(tree, claim=tree.claim + 0.01),)).verify(problem)
-    with pytest.raises(CertificateError):
-        forged(proof, prices=proof.prices + 0.01 * np.arange(7)).verify(problem)
-    with pytest.raises(CertificateError):
-        forged(proof, slope=proof.slope * 0.5).verify(problem)
-    with pytest.raises(CertificateError, match="2 trees for"):
-        forged(proof, proofs=(tree, tree)).verify(problem)
-
-
-def test_weaker_threats_do_not_borrow_a_proof(
-    proved: tuple[pf.Problem, GuardedCertificate], allowed: tuple[pf.Problem, GuardedCertificate]
-) -> None:
-    problem, proof = allowed
-    for looser in (
-        ["lip=0.2", "t-closeness=0.03"],
-        ["lip=0.1", "t-closeness=0.9"],
-        ["t-closeness=0.03", "lip=0.1"],
-        [],
-    ):
-        threat = Threat.of(problem, guarantees=looser)
-        with pytest.raises(CertificateError):
-            forged(proof, threat=threat).verify(problem)
-    problem, proof = proved
-    # An attacker that is called a, but knows b.
-    everyone = Threat.of(problem, known=["b"]).attackers
-    renamed = (everyone[0], replace(everyone[1], name="a"))
-    with pytest.raises(CertificateError, match="knows something else"):
-        forged(proof, threat=replace(proof.threat, attackers=renamed)).verify(problem)
-    with pytest.raises(CertificateError):
-        forged(proof, zero=True).verify(problem)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"weights": np.array([-0.1, 1.1])},
-        {"weights": np.array([np.nan, 1.0])},
-        {"weights": np.ones(3)},
-        {"prices": np.full(7, np.inf)},
-        {"slope": -1.0},
-        {"intercept": np.nan},
-    ],
-)
-def test_unusable_numbers_are_refused(
-    proved: tuple[pf.Problem, GuardedCertificate], change: dict[str, Any]
-) -> None:
-    problem, proof = proved
-    with pytest.raises(CertificateError):
-        forged(proof, **change).verify(problem)
-
-
-def test_any_multipliers_are_safe() -> None:
-    """Whatever stands in a tree, what it says of an allowed posterior is true: Σθ φ(w) ≥ z·columns·w + shift."""
-    problem = toy(6)
-    wanted = ["lip=1.5", "t-closeness=0.4", "l-diversity=1.5"]
-    threat = Threat.of(problem, known=["a"], guarantees=wanted)
-    weights = [0.3, 0.7]
-    images = stack(threat.strata(problem)[0], threat, weights, zero=False)
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        w = problem.p_x + 0.5 * (rng.dirichlet(np.full(7, 0.5)) - problem.p_x)
-        if any(each.excess(problem, w) > 0.0 for each in threat.guarantees):
-            continue
-        exact = 0.0
-        for weight, each in zip(weights, threat.attackers, strict=True):
-            for group in each.groups():
-                t = problem.p_s_given_x[:, group] @ w[group]
-                exact -= weight * float(t.sum()) * float(measures.entropy(t / t.sum()))
-        z, shift = images.normalised(3.0 * rng.standard_normal((1, images.columns.shape[1])))
-        assert float(shift[0] + z[0] @ (images.columns.T @ w)) <= exact + 1e-12
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
