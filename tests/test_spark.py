@@ -177,3 +177,16 @@ def test_a_person_is_drawn_alike_on_every_executor(frame: Any, mechanism: Mechan
         each = release.frame(alike, mechanism, **options)
     assert per_person(once) == [1] * 50
     assert max(per_person(each)) > 1
+
+
+@pytest.mark.filterwarnings("ignore:decoys name combinations:privfunnel.errors.GuaranteeWarning")
+def test_decoys_are_made_on_the_executors_and_read_back(frame: Any, mechanism: Mechanism) -> None:
+    released = release.frame(frame, mechanism, form="decoys", keep_order=False)
+    found = released.toArrow().to_pydict()
+    assert list(found) == ["decoy_row", *mechanism.public_names, "decoy_weight"]
+    rows, place = np.unique(found["decoy_row"], return_inverse=True)
+    assert len(rows) == 4000
+    np.testing.assert_allclose(np.bincount(place, found["decoy_weight"]), 1.0)
+    # Lines of one row stay together, and rows have random numbers.
+    assert int((np.diff(found["decoy_row"]) != 0).sum()) == 3999
+    assert max(rows) > 2**60

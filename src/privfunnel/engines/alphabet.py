@@ -115,6 +115,10 @@ class Alphabet:
                 ones = (np.ones(len(self)), (self.codes[:, j], np.arange(len(self))))
                 tables[column.name] = sparse.csr_array(ones, shape=(column.n_values, len(self))) @ joint
                 continue
+            if joint.shape[1] == 1:
+                total = np.bincount(self.codes[:, j], joint[:, 0], column.n_values)
+                tables[column.name] = total.astype(np.float64)[:, None]
+                continue
             table = np.zeros((column.n_values, joint.shape[1]))
             np.add.at(table, self.codes[:, j], joint)
             tables[column.name] = table

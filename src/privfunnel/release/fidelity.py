@@ -221,8 +221,9 @@ def measured(
             )
         )
     pair, deviation = None, -1.0
+    widths = [max(int(a.max(initial=0)), int(b.max(initial=0))) + 1 for a, b in zip(new, old, strict=True)]
     for i, j in combinations(range(len(columns)), 2):
-        width = max(int(codes[j].max(initial=0)) for codes in (new, old)) + 1
+        width = widths[j]
         cells = np.concatenate([new[i] * width + new[j], old[i] * width + old[j]])
         if cells.max(initial=0) > MOST_CELLS:
             cells = np.unique(cells, return_inverse=True)[1].reshape(-1)
