@@ -84,6 +84,22 @@ def test_the_page_on_few_rows_says_what_its_commands_print(patients: Path) -> No
             assert part.strip() in printed
 
 
+@FEW_ROWS
+def test_a_survey_is_made_self_weighting_as_the_page_on_audits_says(patients: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    table = pd.read_csv(patients / "patients.csv")
+    table = pd.concat([table] * 20, ignore_index=True)
+    table["weight"] = 1.0 + 3.0 * table["smoking"]
+    table.to_csv(patients / "survey.csv", index=False)
+    names = play("auditing.md", blocks("auditing.md", "python"))
+    rows, smokers = len(table), float(table["smoking"].mean())
+    expected = 4.0 * smokers / (1.0 + 3.0 * smokers)
+    n = names["counts"].n
+    assert n == len(names["alike"]) < rows
+    # Five standard deviations of a share of n rows.
+    assert abs(names["alike"]["smoking"].mean() - expected) < 5.0 * (0.25 / n) ** 0.5
+
+
 def readme_commands() -> list[str]:
     """The commands of README's section on the command line, without their comments."""
     section = (
