@@ -313,4 +313,12 @@ def test_outputs_are_merged_on_the_command_line(tmp_path: Path) -> None:
     done = run(*asked, "--holdout", 0.3, "--merge-outputs")
     assert done.exit_code == 0, done.output
     assert "in the population, with 95 % confidence" in done.stdout
+    # The table that 70 % of the rows of the design come from proves nothing about the population any more.
+    held_out = run(*asked, "--holdout", 0.3, "--out", tmp_path / "design")
+    assert held_out.exit_code == 0, held_out.output
+    told = run(
+        "audit", tmp_path / "t.csv", "--mechanism", tmp_path / "design" / "mechanism.json", "--bootstrap", 20
+    )
+    assert "Rows of this table were used in the design" in told.stdout
+    assert "In the population that these" not in told.stdout
     assert_one_line_error(run(*asked, "--merge-outputs"), "give --holdout and --disclosure too")

@@ -127,6 +127,7 @@ class Mechanism(Stored):
                 "rows": counts.n,
                 **({} if counts.person is None else {"person": counts.person, "persons": counts.persons}),
                 **({} if counts.epsilon is None else {"epsilon": counts.epsilon}),
+                **({} if counts.part_of is None else {"part_of": counts.part_of}),
                 "solver": solution.solver,
                 "seed": solution.seed,
                 **guarded,

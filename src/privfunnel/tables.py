@@ -95,6 +95,7 @@ class Counts:
         read: How the file was read; None for tables that describe themselves.
         person: The column that says who a row is about, if one was named, and ``persons`` how many there are.
         epsilon: ε of the noise in the counts, see :mod:`privfunnel.noise`; None where they are exact.
+        part_of: Fingerprint of the counts that these are a part of, where rows were held out.
     """
 
     s_alphabet: Alphabet
@@ -106,6 +107,7 @@ class Counts:
     person: str | None = None
     persons: int | None = None
     epsilon: float | None = None
+    part_of: str | None = None
 
     @property
     def n(self) -> int:

@@ -130,6 +130,8 @@ def table(
                 designed, alone, view=seen_as, asked=view is not None, confidence=confidence, seed=seed
             )
             if checked.same_table
+            else None
+            if checked.overlaps
             else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling)
         ),
         persons=None if people is None else persons_of(people),

@@ -104,6 +104,7 @@ def guaranteed(
     design, rest = (
         split_rows(counts, share, rng) if people is None else _split_persons(counts, people, share, rng)
     )
+    design = replace(design, part_of=counts.fingerprint)
     problem = design.problem()
     if disclosure is not None:
         disclosure = min(disclosure, problem.disclosure_ceiling)

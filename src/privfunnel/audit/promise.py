@@ -43,6 +43,8 @@ class Recount:
         least_leakage: Lower end of the 95 % range of the leakage in the population, corrected for the bias of few
             rows; on another table than the design's, it allows for the chance in the rows of both.
         epsilon: ε of the noise in the counts of the design, which is then never the table's own; None without.
+        overlaps: Rows of the table were used in the design, or may have been: all of them, all but those held out, or
+            those behind the noise; they prove nothing about the population.
         holds: On the design table: claims and recount agree. On another one: the claim is not below
             ``least_leakage``, so that chance alone, in tables of one population, breaks about one promise in forty.
     """
@@ -56,6 +58,7 @@ class Recount:
     least_leakage: float
     holds: bool
     epsilon: float | None = None
+    overlaps: bool = False
 
 
 def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[np.bool_]]:
@@ -107,6 +110,9 @@ def recount(
         least_leakage=least,
         holds=agree if same else least <= mechanism.leakage + AGREEMENT,
         epsilon=mechanism.epsilon,
+        overlaps=same
+        or mechanism.epsilon is not None
+        or mechanism.provenance.get("part_of") == counts.fingerprint,
     )
 
 

@@ -173,6 +173,8 @@ def _population(
             confidence=work.confidence,
             seed=work.seed,
         )
+    if checked.overlaps:
+        return None
     ceiling = float(measures.mutual_information(sample.counts.table() / sample.counts.n))
     if people is None:
         return beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling)

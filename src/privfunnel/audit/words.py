@@ -162,6 +162,11 @@ def _population(found: Audit) -> list[str]:
     """What the table is taken as, and what that allows to say about others than its rows."""
     if found.holdout is not None or found.recount is None:
         return []
+    if found.recount.overlaps and not found.recount.same_table:
+        return [
+            "Rows of this table were used in the design, so they prove nothing about the population; what rows held "
+            "out from it prove was told with the design (population.json)."
+        ]
     if not found.recount.same_table:
         proved = [] if found.population is None else beyond.words(found.population)
         return [*proved, "This holds if none of these rows was used in the design."]
