@@ -209,8 +209,8 @@ def page(rows: list[Row], tables: int) -> str:
     lines += [
         "",
         "What is promised on the design's own rows is far below the truth for free designs on few rows, and no",
-        "interval around it could hold. The estimate is right on average from about 1000 rows on, and too high on fewer;",
-        "the bound holds everywhere.",
+        "interval around it could hold. The estimate is right on average where the rows are many for the cells, and",
+        "too high where they are few; the bound holds everywhere.",
     ]
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,13 @@ from privfunnel.engines.advice import (
 )
 from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.calendar import Part
-from privfunnel.engines.categories import Codes, canonical, in_order, kind_of
+from privfunnel.engines.categories import Codes
+from privfunnel.engines.coding import bin_means, encode
 from privfunnel.engines.source import Tails
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import entropy
-from privfunnel.population.views import expected_bias
+from privfunnel.population.views import small_sample
 from privfunnel.problem import Problem
 
 MAX_LEVELS = 32  # a number with more different values must be binned
@@ -322,10 +323,10 @@ def count(
         }
         known = table.read
     rows = grouped.counts
-    encoded = {name: _encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
+    encoded = {name: encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
     for name, sums in grouped.sums.items():
         column, codes = encoded[name]
-        encoded[name] = replace(column, means=_means(codes, rows, sums, column)), codes
+        encoded[name] = replace(column, means=bin_means(codes, rows, sums, column)), codes
     for name, means in parts.items():
         encoded[name] = replace(encoded[name][0], means=means), encoded[name][1]
     check_levels((column for column, _ in encoded.values()), max_levels, () if read is None else read.types)
@@ -377,67 +378,11 @@ def _too_many_cells(table: Source, resolved: Mapping[str, Bins | None], limit: i
     )
 
 
-def _encode(name: str, raw: list[Any], rows: list[int], bins: Bins | None) -> tuple[Column, Codes]:
-    """A column and the code of each raw value that an engine returned."""
-    if isinstance(bins, Cut):
-        return _encode_cut(name, raw, rows, bins)
-    if isinstance(bins, Part):
-        return _encode_part(name, raw, bins)
-    # Values that are equal but of different types, such as 1 and true, are told apart one by one.
-    plain = len(set(map(type, raw)) - {type(None)}) <= 1
-    known = {value: canonical(value) for value in set(raw)} if plain else {}
-    values = set(known.values()) if plain else [canonical(value) for value in raw]
-    kind = kind_of(set(values), name)
-    ordered = in_order(values)
-    column = Column(name, kind, ordered, bins)
-    position = {value: code for code, value in enumerate(ordered)}
-    codes = {value: position[stands] for value, stands in known.items()} if plain else position
-    return column, np.fromiter(map(codes.__getitem__, raw if plain else values), np.int64, len(raw))
-
-
-def _encode_part(name: str, raw: list[Any], part: Part) -> tuple[Column, Codes]:
-    numbers = [None if value is None or math.isnan(value) else int(value) for value in raw]
-    ordered = in_order(numbers)  # in the order of the calendar, not of the texts
-    values = tuple(None if number is None else part.value(cast("int", number)) for number in ordered)
-    position = {number: code for code, number in enumerate(ordered)}
-    codes = np.array([position[number] for number in numbers], dtype=np.int64)
-    return Column(name, part.kind, values, part), codes
-
-
-def _encode_cut(name: str, raw: list[Any], rows: list[int], bins: Cut) -> tuple[Column, Codes]:
-    codes = [None if value is None or math.isnan(value) else int(value) for value in raw]
-    outside = sum(
-        n for n, code in zip(rows, codes, strict=True) if code is not None and not 0 <= code < bins.size
-    )
-    if outside:
-        raise InvalidInputError(
-            f"{outside} rows of column {name!r} lie outside its edges {bins.edges[0]:g} to {bins.edges[-1]:g}: widen "
-            "them, e.g. with -inf and inf"
-        )
-    has_null = None in codes
-    values: tuple[Value, ...] = (*bins.labels, None) if has_null else bins.labels
-    column = Column(name, "integer" if bins.integer else "number", values, bins)
-    return column, np.array([bins.size if code is None else code for code in codes], dtype=np.int64)
-
-
 def _summed(table: Source, resolved: Mapping[str, Bins | None]) -> dict[str, Tails]:
     """The cut columns, whose bins' means a release writes, with their tails: an outlier must not show in a mean."""
     cut = [name for name, bins in resolved.items() if isinstance(bins, Cut) and not bins.part]
     tails = {name: table.tails(name) for name in cut}
     return {name: ends for name, ends in tails.items() if all(map(math.isfinite, ends))}
-
-
-def _means(
-    codes: Codes, rows: Sequence[int], sums: Sequence[float | None], column: Column
-) -> tuple[float | None, ...]:
-    """The mean of the numbers in each bin, None for a bin without any."""
-    assert isinstance(column.bins, Cut)
-    size = column.bins.size
-    inside = codes < size  # not null
-    total, n = np.zeros(size), np.zeros(size)
-    np.add.at(total, codes[inside], np.array([value or 0.0 for value in sums], dtype=np.float64)[inside])
-    np.add.at(n, codes[inside], np.asarray(rows, dtype=np.float64)[inside])
-    return tuple(float(t / m) if m > 0.0 else None for t, m in zip(total, n, strict=True))
 
 
 def _assemble(
@@ -463,18 +408,5 @@ def _warn_if_small(counts: Counts) -> None:
     # From the cells that occur, since the whole table may be huge; what cancels is of no matter here.
     s, x = (np.bincount(cells, weights=counts.cell_n) for cells in (counts.cell_s, counts.cell_x))
     information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(counts.cell_n / counts.n))
-    bias = expected_bias((counts.n_s, counts.n_x), counts.n, information)
-    if bias is None:
-        return
-    from privfunnel.population.bounds import guaranteed_outputs  # loads optimisers, which few tables need
-
-    # Half of the rows design, half of them judge: what they can guarantee of a release that says nothing about S.
-    outputs = guaranteed_outputs(max(counts.n // 2, 1), 0.5 * information, p_s=s / counts.n)
-    guarantee = f"at most {outputs} outputs" if outputs > 1 else "no release of more than one output"
-    warnings.warn(
-        f"{counts.n} rows for {counts.n_s} × {counts.n_x} cells are few: I(S;X) = {information:.3f} nats is "
-        f"expected to be about {bias:.3f} nats too high, and with these rows {guarantee} can be guaranteed to leak "
-        "less than half of it in the population; use fewer or coarser categories, or more rows",
-        SmallSampleWarning,
-        stacklevel=3,
-    )
+    if said := small_sample(s.astype(np.float64), counts.n_x, information):
+        warnings.warn(said, SmallSampleWarning, stacklevel=3)

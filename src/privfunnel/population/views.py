@@ -10,6 +10,7 @@ from typing import Literal
 
 from privfunnel import measures
 from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
 
 View = Literal["register", "sample"]
 
@@ -29,6 +30,30 @@ def expected_bias(shape: tuple[int, int], n: float, information: float) -> float
     """
     bias = measures.miller_madow_bias(*shape, n)
     return bias if bias >= LEAST_BIAS and bias > TOLERATED * information else None
+
+
+def small_sample(rows_s: Array, n_x: int, information: float) -> str:
+    """What few rows mean, as numbers to act on; an empty text where they are not few.
+
+    Args:
+        rows_s: Rows of each private symbol, shape (K,).
+        n_x: M, the number of public symbols.
+        information: I(S;X) of the rows, nats.
+    """
+    n_s, n = len(rows_s), int(rows_s.sum())
+    bias = expected_bias((n_s, n_x), n, information)
+    if bias is None:
+        return ""
+    from privfunnel.population.bounds import guaranteed_outputs  # loads optimisers, which few tables need
+
+    # Half of the rows design, half of them judge: what they can guarantee of a release that says nothing about S.
+    outputs = guaranteed_outputs(max(n // 2, 1), 0.5 * information, p_s=rows_s / n)
+    guarantee = f"at most {outputs} outputs" if outputs > 1 else "no release of more than one output"
+    return (
+        f"{n} rows for {n_s} × {n_x} cells are few: I(S;X) = {information:.3f} nats is expected to be about "
+        f"{bias:.3f} nats too high, and with these rows {guarantee} can be guaranteed to leak less than half of it in "
+        "the population; use fewer or coarser categories, or more rows"
+    )
 
 
 def view_of(asked: str | None, shape: tuple[int, int], n: float | None, information: float) -> View:

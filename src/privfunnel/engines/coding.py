@@ -1,0 +1,70 @@
+"""From the values that an engine grouped by to categories: columns, and the code of every value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from privfunnel.engines.bins import Bins, Cut
+from privfunnel.engines.calendar import Part
+from privfunnel.engines.categories import Codes, Column, Value, canonical, in_order, kind_of
+from privfunnel.errors import InvalidInputError
+
+
+def encode(name: str, raw: list[Any], rows: list[int], bins: Bins | None) -> tuple[Column, Codes]:
+    """A column and the code of each raw value that an engine returned."""
+    if isinstance(bins, Cut):
+        return _encode_cut(name, raw, rows, bins)
+    if isinstance(bins, Part):
+        return _encode_part(name, raw, bins)
+    # Values that are equal but of different types, such as 1 and true, are told apart one by one.
+    plain = len(set(map(type, raw)) - {type(None)}) <= 1
+    known = {value: canonical(value) for value in set(raw)} if plain else {}
+    values = set(known.values()) if plain else [canonical(value) for value in raw]
+    kind = kind_of(set(values), name)
+    ordered = in_order(values)
+    column = Column(name, kind, ordered, bins)
+    position = {value: code for code, value in enumerate(ordered)}
+    codes = {value: position[stands] for value, stands in known.items()} if plain else position
+    return column, np.fromiter(map(codes.__getitem__, raw if plain else values), np.int64, len(raw))
+
+
+def _encode_part(name: str, raw: list[Any], part: Part) -> tuple[Column, Codes]:
+    numbers = [None if value is None or math.isnan(value) else int(value) for value in raw]
+    ordered = in_order(numbers)  # in the order of the calendar, not of the texts
+    values = tuple(None if number is None else part.value(cast("int", number)) for number in ordered)
+    position = {number: code for code, number in enumerate(ordered)}
+    codes = np.array([position[number] for number in numbers], dtype=np.int64)
+    return Column(name, part.kind, values, part), codes
+
+
+def _encode_cut(name: str, raw: list[Any], rows: list[int], bins: Cut) -> tuple[Column, Codes]:
+    codes = [None if value is None or math.isnan(value) else int(value) for value in raw]
+    outside = sum(
+        n for n, code in zip(rows, codes, strict=True) if code is not None and not 0 <= code < bins.size
+    )
+    if outside:
+        raise InvalidInputError(
+            f"{outside} rows of column {name!r} lie outside its edges {bins.edges[0]:g} to {bins.edges[-1]:g}: widen "
+            "them, e.g. with -inf and inf"
+        )
+    has_null = None in codes
+    values: tuple[Value, ...] = (*bins.labels, None) if has_null else bins.labels
+    column = Column(name, "integer" if bins.integer else "number", values, bins)
+    return column, np.array([bins.size if code is None else code for code in codes], dtype=np.int64)
+
+
+def bin_means(
+    codes: Codes, rows: Sequence[int], sums: Sequence[float | None], column: Column
+) -> tuple[float | None, ...]:
+    """The mean of the numbers in each bin, None for a bin without any."""
+    assert isinstance(column.bins, Cut)
+    size = column.bins.size
+    inside = codes < size  # not null
+    total, n = np.zeros(size), np.zeros(size)
+    np.add.at(total, codes[inside], np.array([value or 0.0 for value in sums], dtype=np.float64)[inside])
+    np.add.at(n, codes[inside], np.asarray(rows, dtype=np.float64)[inside])
+    return tuple(float(t / m) if m > 0.0 else None for t, m in zip(total, n, strict=True))
