@@ -173,6 +173,16 @@ def test_local_information_privacy_of_heart_failure(
     assert solution.guaranteed[f"lip={epsilon}"] <= epsilon + 1e-7
 
 
+def test_a_search_begins_with_a_split_of_p_x() -> None:
+    # With equations alone no more than log of their number is lost, however short the time.
+    problem = instances.load("census-income")
+    solution = pf.solve(problem, leakage=0, known=["age"], time_limit=0.5, throw=False)
+    rank = np.linalg.matrix_rank(private_rows(problem, ["age"])) + 1
+    assert solution.disclosure >= problem.disclosure_ceiling - np.log(rank) - 1e-9
+    assert solution.disclosure_upper_bound is not None
+    assert solution.disclosure_upper_bound <= problem.h_x_given_s + 1e-9
+
+
 def test_published_columns_are_released_as_they_are(heart: pf.Problem) -> None:
     solution = pf.solve(heart, leakage=0, published=["anaemia"], gap=1e-4)
     values = np.array(heart.public_columns["anaemia"])

@@ -234,6 +234,12 @@ class Relaxation:
         return self.minimise(cost, box)
 
     @property
+    def equations(self) -> tuple[Array, Array]:
+        """The equations of W, independent, with Σ w = 1 last: rows (n, M) and what they equal, (n,)."""
+        rows = np.vstack([self._basis, np.ones((1, self.n_x))])
+        return rows, np.append(np.zeros(len(self._basis)), 1.0)
+
+    @property
     def n_equations(self) -> int:
         """How many independent equations W has."""
         return len(self._basis)

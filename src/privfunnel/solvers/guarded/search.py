@@ -19,6 +19,7 @@ from privfunnel.solvers.guarded.branching import MARGIN, Bracket, Explored, Tree
 from privfunnel.solvers.guarded.master import Duals, Master
 from privfunnel.solvers.guarded.pricing import candidates
 from privfunnel.solvers.guarded.relaxation import Relaxation
+from privfunnel.solvers.perfect.splitting import split
 from privfunnel.solvers.posteriors.assembly import channel_of_posteriors
 from privfunnel.solvers.posteriors.points import distinct
 from privfunnel.threats import Threat
@@ -71,14 +72,19 @@ class Search:
         self.partial: GuardedCertificate | None = None
 
     def starts(self) -> Array:
-        """A posterior that says nothing, and single symbols where they are allowed, (n, M)."""
+        """A posterior that says nothing, single symbols where they are allowed, and a split of p(x), (n, M)."""
         made = []
-        for stratum, relaxation in zip(self.strata, self.relaxations, strict=True):
+        for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
             first = np.zeros(self.problem.n_x)
             first[stratum.x] = stratum.problem.p_x
             made.append(first)
             if not relaxation.constrained and relaxation.images.caps.min() >= 1.0:
                 made += list(np.eye(self.problem.n_x)[stratum.x])
+            if self.zero and not self.threat.guarantees:
+                # Where equations alone make W, p(x) is a mixture of posteriors with few symbols each.
+                rows, goal = relaxation.equations
+                parts = split(rows, goal, stratum.problem.p_x).posteriors.toarray()
+                made += list(self._lift(number, parts))
         return np.array(made)
 
     def close(
