@@ -137,7 +137,8 @@ def judge_guarded(
         closed = float(problem.lower_bound(requested))
         lower, source = (closed, "closed form") if closed > 0.0 else (lower, source)
     if budget is not None and threat.published is None:
-        upper = min(upper, problem.h_x_given_s + budget + problem.rounding)  # likewise: I(X;Y) ≤ H(X|S) + I(S;Y)
+        # Likewise, I(X;Y) ≤ H(X|S) + I(S;Y).
+        upper = min(upper, problem.h_x_given_s + budget + problem.rounding)
     if certificate is not None:
         certificate.verify(problem)
         upper = min(upper, certificate.most_disclosure(0.0 if budget is None else budget))
