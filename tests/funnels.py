@@ -11,6 +11,7 @@ import numpy as np
 import privfunnel as pf
 from privfunnel import tables
 from privfunnel.errors import SmallSampleWarning
+from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.solution import Answer, Status
 from privfunnel.solving import judge
@@ -53,7 +54,11 @@ def random_mechanism(counts: tables.Counts, n_y: int = 6, seed: int = 0) -> Mech
     rng = np.random.default_rng(seed)
     channel = rng.dirichlet(np.full(n_y, 0.4), counts.n_x)
     channel[channel < 0.1 / n_y] = 0.0
-    channel /= channel.sum(axis=1, keepdims=True)
+    return mechanism_of(counts, channel / channel.sum(axis=1, keepdims=True), seed)
+
+
+def mechanism_of(counts: tables.Counts, channel: Array, seed: int = 0) -> Mechanism:
+    """The mechanism with this channel (M, N)."""
     answer = Answer(channel=channel, status=Status.FEASIBLE)
     problem = counts.problem()
     solution = judge(problem, answer, "test", seed, requested=problem.evaluate(channel).disclosure)

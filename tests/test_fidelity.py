@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from funnels import random_mechanism
+from funnels import mechanism_of, random_mechanism
 from helpers_cli import run
 from privfunnel import audit, release, report, tables
 from privfunnel.errors import SmallSampleWarning
@@ -212,3 +212,55 @@ def test_of_few_rows_no_change_is_told(mechanism: Mechanism, tmp_path: Path) -> 
     assert found is not None
     assert "change not told" in told_in(found, 6.0)
     assert "change not told" not in told_in(found, 900.0)
+
+
+def dependent_rows() -> Any:
+    """``twin`` repeats ``town`` nine times in ten; people have four rows each."""
+    rng = np.random.default_rng(1)
+    town = rng.choice(["north", "south", "west"], N)
+    twin = np.where(rng.random(N) < 0.9, town, rng.choice(["north", "south", "west"], N))
+    ill = rng.random(N) < 0.2 + 0.4 * (town == "north")
+    return pa.table({"town": town, "twin": twin, "ill": ill, "who": np.arange(N) // 4})
+
+
+@pytest.mark.parametrize("person", ["", "who"])
+def test_models_among_public_columns_are_as_good_as_the_release_lets_them_be(
+    person: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("sklearn")
+    table = dependent_rows()
+    counts = tables.count(table, private="ill", public=["town", "twin"])
+    shares = {}
+    for name, channel in (("all", np.eye(9)), ("nothing", np.ones((9, 1)))):
+        mechanism = mechanism_of(counts, channel)
+        path = tmp_path / f"{name}.parquet"
+        release.write(table, mechanism, path)
+        found = audit.release(
+            table, path, mechanism=mechanism, bootstrap=20, permutations=0, attacker_rows=2000, person=person
+        )
+        assert [model.column for model in found.models] == ["town", "twin"]
+        assert any("A model of town" in line for line in found.words())
+        assert len(json.loads(json.dumps(found.to_dict()))["models"]) == 2
+        shares[name] = found.models[0]
+        assert found.fidelity is not None
+    assert shares["all"].original > 0.85
+    assert shares["all"].release == pytest.approx(shares["all"].original, abs=0.03)
+    # Records drawn without looking at the row still have the table's own distribution.
+    assert shares["nothing"].release > 0.8
+    section = survival_section(found.fidelity, Rounding(N), found.models)
+    caption, _, lines = section.tables[1]
+    assert "models" in caption
+    assert [line[0] for line in lines] == ["town", "twin"]
+
+
+def test_few_rows_symbols_and_single_columns_have_no_models(mechanism: Mechanism, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    path = tmp_path / "s.parquet"
+    release.write(rows(), mechanism, path, form="symbols")
+    found = audit.release(rows(), path, mechanism=mechanism, bootstrap=20, permutations=0, attacker_rows=500)
+    assert found.models == ()
+    released(mechanism, tmp_path)
+    few = audit.release(
+        rows(), tmp_path / "r.parquet", mechanism=mechanism, bootstrap=20, permutations=0, attacker_rows=60
+    )
+    assert few.models == ()

@@ -99,7 +99,7 @@ def score_rows(
         rng: Chooses folds and the booster's seed.
         persons: Whom each row is about, shape (rows,): nobody is in two folds. Every row a person without it.
     """
-    ensemble, selection = need("sklearn.ensemble", "audit"), need("sklearn.model_selection", "audit")
+    selection = need("sklearn.model_selection", "audit")
     classes, sizes = np.unique(y, return_counts=True)
     seed = int(rng.integers(2**31))
     # A class with fewer rows than folds cannot be in every fold; plain folds then do.
@@ -113,17 +113,7 @@ def score_rows(
         if len(known) < 2:
             right[test] = y[test] == y[train][0]
             continue
-        model = ensemble.HistGradientBoostingClassifier(
-            max_iter=100,
-            max_leaf_nodes=15,
-            min_samples_leaf=40,
-            l2_regularization=1.0,
-            # Most of what a good release leaves to learn is noise: stop as soon as held-out rows say so.
-            early_stopping=min(np.unique(y[train], return_counts=True)[1]) > 10,
-            n_iter_no_change=5,
-            categorical_features=categories or None,
-            random_state=seed,
-        )
+        model = booster(y[train], categories, seed)
         model.fit(x[train], y[train])
         found = model.predict_proba(x[test])
         right[test] = model.classes_[found.argmax(axis=1)] == y[test]
@@ -131,6 +121,21 @@ def score_rows(
     ranked = [ranking_auc(y == value, y != value, chances[:, j]) for j, value in enumerate(classes)]
     share = proportion(int(right.sum()), len(y)) if persons is None else share_by_person(right, persons)
     return Score(share, float(np.mean(ranked)))
+
+
+def booster(y: NDArray[np.int64], categories: list[int], seed: int) -> Any:
+    """A model that is going to be trained on classes ``y``, (rows,), from features some of which have no order."""
+    return need("sklearn.ensemble", "audit").HistGradientBoostingClassifier(
+        max_iter=100,
+        max_leaf_nodes=15,
+        min_samples_leaf=40,
+        l2_regularization=1.0,
+        # Most of what a good release leaves to learn is noise: stop as soon as held-out rows say so.
+        early_stopping=min(np.unique(y, return_counts=True)[1]) > 10,
+        n_iter_no_change=5,
+        categorical_features=categories or None,
+        random_state=seed,
+    )
 
 
 class _Persons:

@@ -20,6 +20,7 @@ from privfunnel.audit.evidence import chosen_person
 from privfunnel.audit.findings import Resampled, split
 from privfunnel.audit.informed import Informed, informed
 from privfunnel.audit.kept import Further, further
+from privfunnel.audit.models import models
 from privfunnel.audit.persons import independent
 from privfunnel.audit.promise import Draws
 from privfunnel.audit.result import Audit
@@ -133,6 +134,7 @@ def release(
         population=_population(mechanism, checked, sample, view, work),
         persons=_persons(sample, work),
         fidelity=_fidelity(mechanism, sample, (original, read), (released, read_released)),
+        models=models(mechanism, sample, work.attacker_rows, np.random.default_rng(work.seed)),
         threshold=DEFAULT_THRESHOLD if ordered is None else max(ordered.threshold, 2),
     )
 

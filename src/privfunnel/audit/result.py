@@ -14,6 +14,7 @@ from privfunnel.audit.beyond import Population
 from privfunnel.audit.estimates import Information, Interval, plain
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
+from privfunnel.audit.models import Model
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.voting import Persons
 from privfunnel.guessing import Exposure
@@ -177,6 +178,7 @@ class Audit:
             the table are at hand.
         persons: Whom the rows are about, where a column says that.
         fidelity: What survives in released records; None where the release holds none.
+        models: How well public columns are predicted from each other by who has the released records.
         threshold: How many rows were few to the release; see :class:`~privfunnel.publication.Policy`.
         limits: What this is not.
     """
@@ -205,6 +207,7 @@ class Audit:
     informed: tuple[Informed, ...] = ()
     persons: Persons | None = None
     fidelity: Fidelity | None = None
+    models: tuple[Model, ...] = ()
     threshold: int = DEFAULT_THRESHOLD
     limits: tuple[str, ...] = field(default=LIMITS)
 

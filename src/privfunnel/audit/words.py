@@ -97,6 +97,7 @@ def _average(found: Audit) -> list[str]:
         f"{_span(disclosure, found)} of the public columns ({keeps} of H(X)).",
         *_single_columns(found),
         *([] if found.fidelity is None else found.fidelity.words),
+        *(model.words for model in found.models),
     ]
     if leakage.p_value is None or leakage.null_high is None:
         return lines

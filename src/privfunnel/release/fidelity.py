@@ -205,7 +205,7 @@ def measured(
     """
     rows = float(after.sum())
     p, q = before / max(float(before.sum()), 1.0), after / max(rows, 1.0)
-    old = [_unwritten(mechanism, alphabet, j) for j in range(len(alphabet.columns))]
+    old = [unwritten(mechanism, alphabet, j) for j in range(len(alphabet.columns))]
     new = [alphabet.codes[:, j] for j in range(len(alphabet.columns))]
     columns = []
     for j, column in enumerate(alphabet.columns):
@@ -233,7 +233,7 @@ def measured(
     return Fidelity(int(rows), tuple(columns), pair, max(deviation, 0.0))
 
 
-def _unwritten(mechanism: Mechanism, alphabet: RecordAlphabet, j: int) -> Codes:
+def unwritten(mechanism: Mechanism, alphabet: RecordAlphabet, j: int) -> Codes:
     """The category of each public symbol in the column as it is written, as if nothing were rare."""
     codes, null = mechanism.x_codes[:, j], mechanism.public[j].null_code
     # What is written may have one value more, "(other)", which stands before null.

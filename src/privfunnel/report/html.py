@@ -96,7 +96,7 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
             body.append(detail.others_section(curve, report.others, say))
     if report.audit is not None:
         if report.audit.fidelity is not None and say.detailed:
-            body.append(parts.section(survival_section(report.audit.fidelity, say)))
+            body.append(parts.section(survival_section(report.audit.fidelity, say, report.audit.models)))
         body.append(parts.section(audit_section(report.audit, say.policy)))
     body += [parts.section(section) for section in report.sections]
     certified = curve is not None and any(s.certificate is not None for s in curve.solutions)

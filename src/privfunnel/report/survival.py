@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from privfunnel.audit.models import Model
 from privfunnel.engines.cutting import nice_above
 from privfunnel.measures import Array
 from privfunnel.release.fidelity import Fidelity, Numbers
@@ -64,7 +67,7 @@ def _redrawn(channel: Array, p_x: Array) -> Array:
     return np.asarray(channel @ p_x_given_y.T)
 
 
-def survival_section(found: Fidelity, say: Rounding) -> parts.Section:
+def survival_section(found: Fidelity, say: Rounding, models: tuple[Model, ...] = ()) -> parts.Section:
     """Return what a release of records leaves of each column: changes rounded, released numbers as they are."""
     rows = []
     for each in found.columns:
@@ -86,7 +89,17 @@ def survival_section(found: Fidelity, say: Rounding) -> parts.Section:
     heads = ("column", "#values unchanged", "#largest change of a share, at most", "#mean", "#standard deviation",
              "#quartiles")  # fmt: skip
     caption = "The released columns, and in brackets by how much they differ from the table, in standard deviations."
-    return parts.Section(title="What survives", words=words, tables=[(caption, heads, rows)])
+    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = [(caption, heads, rows)]
+    if models:
+        right = [
+            (m.column, *(say.percent(share) for share in (m.prior, m.original, m.release))) for m in models
+        ]
+        trained = ("predicted column", "#most frequent value", "#model of the table", "#model of the release")
+        caption = (
+            "Right answers of models of one public column from the others, on rows that they have not seen."
+        )
+        tables.append((caption, trained, right))
+    return parts.Section(title="What survives", words=words, tables=tables)
 
 
 def _largest(before: Numbers, after: Numbers, say: Rounding) -> str:
