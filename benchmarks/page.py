@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from papers.prose import wrapped
 
 from benchmarks import harness
+from benchmarks.large_tables import binary, wide
+from benchmarks.markdown import machine, table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 
@@ -29,26 +31,6 @@ This page is written by `make bench` from the files under `benchmarks/results/`.
 #: What counting and releasing should cost at most, as a multiple of bare DuckDB's CPU time.
 TABLE_AIMS = {"count": 1.2, "count with bins": 1.2, "release symbols": 4.0, "release records": 4.0}
 MEMORY_AIM_MIB = 2048
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A markdown table."""
-    head = list(head)
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def machine(result: dict[str, Any]) -> str:
-    """A sentence on where a result was measured."""
-    info = result["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
-    cores = f"{info['cores']} core{'' if info['cores'] == 1 else 's'}"
-    text = f"Measured on {info['processor']}, {cores} with a load of {info['load']}"
-    text += f" (Python {info['python']}, {versions})."
-    if info["load"] > 1.5 * info["cores"]:
-        text += " **The machine was busy with other work**: take wall-clock ratios with care."
-    return text + "\n"
 
 
 def step(result: dict[str, Any]) -> str:
@@ -403,61 +385,6 @@ on the same file: a group-by for counting, a copy for releasing (with secure ran
 CPU per row at {last:,} rows over that at {first:,}: counting {growth["our_count"]:.2f}, release
 {growth["our_release"]:.2f}. 1 is linear growth; less means that a fixed cost is spread over more rows, which is also why
 small files miss the aim for counting.
-
-{machine(result)}"""
-
-
-def binary(result: dict[str, Any]) -> str:
-    """Two private symbols."""
-    points = [
-        (f"{row['n_x']:,}", f"{row['share']:.2f}", f"{row['cpu_seconds']:.2f}", row["slopes_tried"],
-         f"{row['one_slope_seconds']:.3f}", f"{row['one_proof_seconds']:.3f}", f"{row['gap']:.1e}")
-        for row in result["points"]
-    ]  # fmt: skip
-    free = [(f"{row['n_x']:,}", f"{row['cpu_seconds']:.2f}", f"{row['gap']:.1e}") for row in result["free"]]
-    return f"""## Two private symbols
-
-Random tables whose p(s\\|x) all differ, points between the free disclosure (share 0) and H(X) (share 1): CPU seconds for
-value, channel and proved bound, with no other solver to compare with at these sizes.
-
-{table(["M", "share", "seconds", "slopes", "s a slope", "s a proof", "gap, nats"], points)}
-The free disclosure and its proof:
-
-{table(["M", "seconds", "gap, nats"], free)}
-Peak memory {result["peak"] / 2**20:.0f} MiB. {machine(result)}"""
-
-
-def wide(result: dict[str, Any]) -> str:
-    """Wide tables, stage by stage."""
-    names = ("count", "problem", "classes", "curve", "point", "mechanism")
-    forms = ("records", "decoys", "symbols")
-    sizes = result["sizes"]
-    stages = [
-        (f"{size['rows']:,}", f"{size['n_x']:,}", f"{size['n_classes']:,}",
-         *(f"{size['stages'][name]['cpu_seconds']:.2f}" for name in names), f"{size['largest_gap']:.0e}")
-        for size in sizes
-    ]  # fmt: skip
-    releases = [
-        (f"{size['rows']:,}", f"{size['n_y']:,}",
-         *(f"{size['rows'] / size['stages'][form]['cpu_seconds'] / 1e6:.2f}" for form in forms),
-         f"{size['stages'][forms[-1]]['peak_bytes'] / 2**30:.2f}")
-        for size in sizes
-    ]  # fmt: skip
-    slowest = min(sizes[-1]["rows"] / sizes[-1]["stages"][form]["cpu_seconds"] for form in forms)
-    aim = "met" if slowest >= 3e5 else "not met"
-    return f"""## Wide tables
-
-Twelve public columns and a private one with two values, in a Parquet file: CPU seconds of each stage. *Curve* is twenty
-points, each with its proof; *point* one of them, at 98 % of H(X).
-
-{table(["rows", "M", "classes", "count", "problem", "classes, s", "curve", "point", "mechanism", "largest gap"], stages)}
-Releases of the same tables, in millions of rows a CPU second, files and codebooks included, and the peak memory of it
-all, in GiB:
-
-{table(["rows", "N", "records", "decoys", "symbols", "peak"], releases)}
-The curve is solved on the classes, so that M costs it nothing; its time changes more with the solver that the number
-of classes calls for. *Problem*, which names all public symbols, and releases, which begin with tables of them, grow with
-M. The aim of 0.3 million rows a second is {aim} by every form at the largest size.
 
 {machine(result)}"""
 
