@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privfunnel as pf
-from privfunnel import channels
-from privfunnel.errors import SolverError
+from privfunnel import channels, tracing
+from privfunnel import curve as curve_module
+from privfunnel.certificate import Certificate, GuardedCertificate
+from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
@@ -106,3 +108,163 @@ def test_too_few_outputs_are_a_failure_with_advice() -> None:
     solution = pf.solve(problem, disclosure=asked, solver="aem", outputs=2, throw=False)
     assert solution.status is Status.FAILED
     assert "outputs" in solution.message
+
+
+# --- alarms: proofs that do not hold ----------------------------------------------------------------------------------
+
+#: Four classes of two symbols each, for what is proved on classes and carried over to their members.
+DOUBLED = pf.Problem(np.repeat([[0.15, 0.02, 0.05, 0.08], [0.02, 0.1, 0.06, 0.02]], 2, axis=1))
+
+
+def deny(*_: object, **__: object) -> None:
+    raise CertificateError("the tree has a hole")
+
+
+def exaggerate(*_: object, **__: object) -> float:
+    return 10.0
+
+
+#: What a broken certificate does, and what is then said.
+BROKEN = [("verify", deny, "the tree has a hole"), ("lower_bound", exaggerate, "please report this")]
+
+
+@pytest.mark.parametrize(("method", "does", "said"), BROKEN)
+@pytest.mark.parametrize("asked", ["disclosure", "leakage"])
+def test_a_wrong_proof_is_a_status_and_bounds_nothing(
+    monkeypatch: pytest.MonkeyPatch, method: str, does: object, said: str, asked: str
+) -> None:
+    amount = {"disclosure": 0.7 * PROBLEM.disclosure_ceiling, "leakage": 0.3 * PROBLEM.leakage_ceiling}[asked]
+    sound = pf.solve(PROBLEM, **{asked: amount}, solver="global")  # type: ignore[arg-type]
+    assert sound.certificate is not None
+    monkeypatch.setattr(Certificate, method, does)
+    solution = pf.solve(PROBLEM, **{asked: amount}, solver=Proved(answer=sound), throw=False)  # type: ignore[arg-type]
+    assert solution.status is Status.FAILED
+    assert said in solution.message
+    assert np.array_equal(solution.channel, sound.channel)
+    assert (solution.lower_bound, solution.certificate) == (0.0, None)
+    assert solution.disclosure_upper_bound in (None, PROBLEM.disclosure_ceiling)
+    with pytest.raises((CertificateError, SolverError), match=said):
+        pf.solve(PROBLEM, **{asked: amount}, solver=Proved(answer=sound))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("method", "does", "said"), BROKEN)
+def test_a_curve_with_a_wrong_proof_has_its_channels_and_no_bound(
+    monkeypatch: pytest.MonkeyPatch, method: str, does: object, said: str
+) -> None:
+    wanted = 0.7 * PROBLEM.disclosure_ceiling
+    sound = pf.solve(PROBLEM, disclosure=wanted, solver="global")
+    grid = [0.0, wanted, PROBLEM.disclosure_ceiling]
+    monkeypatch.setattr(Certificate, method, does)
+    monkeypatch.setattr(tracing, "verify_all", deny if method == "verify" else lambda *_: None)
+    with pytest.raises((CertificateError, SolverError), match=said):
+        pf.trace(PROBLEM, disclosures=grid, solver=Proved(answer=sound))
+    curve = pf.trace(PROBLEM, disclosures=grid, solver=Proved(answer=sound), throw=False)
+    point = curve.solutions[1]
+    assert point.status is Status.FAILED
+    assert said in point.message
+    assert np.array_equal(point.channel, sound.channel)
+    assert (point.lower_bound, point.certificate) == (0.0, None)
+
+
+def test_a_proof_that_does_not_hold_for_the_members_of_classes_is_a_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def only_classes(self: Certificate, problem: pf.Problem) -> None:
+        if problem.n_x == DOUBLED.n_x:
+            deny()
+
+    monkeypatch.setattr(Certificate, "verify", only_classes)
+    monkeypatch.setattr(curve_module, "verify_all", lambda _, proofs: deny() if proofs else None)
+    asked = 0.9 * DOUBLED.disclosure_ceiling
+    with pytest.raises(CertificateError):
+        pf.solve(DOUBLED, disclosure=asked, solver="global", lump=True)
+    solution = pf.solve(DOUBLED, disclosure=asked, solver="global", lump=True, throw=False)
+    curve = pf.trace(DOUBLED, disclosures=[asked], solver="global", lump=True, throw=False)
+    for point in (solution, *curve.solutions):
+        assert (point.status, point.message) == (Status.FAILED, "the tree has a hole")
+        assert point.disclosure >= asked - FEASIBILITY
+        assert point.lower_bound == 0.0
+
+
+def test_a_guarded_answer_with_a_wrong_proof_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0.5 * PROBLEM.disclosure_ceiling
+    monkeypatch.setattr(GuardedCertificate, "verify", deny)
+    with pytest.raises(CertificateError):
+        pf.solve(PROBLEM, disclosure=asked, guarantees=["lip=1"], gap=1e-2)
+    solution = pf.solve(PROBLEM, disclosure=asked, guarantees=["lip=1"], gap=1e-2, throw=False)
+    assert (solution.status, solution.message) == (Status.FAILED, "the tree has a hole")
+    assert solution.disclosure >= asked - FEASIBILITY
+    assert (solution.lower_bound, solution.certificate) == (0.0, None)
+
+
+@pytest.mark.parametrize("share", [1.0, 1.5])
+def test_what_guarantees_forbid_is_a_status(share: float) -> None:
+    asked = share * PROBLEM.disclosure_ceiling
+    with pytest.raises(InfeasibleError):
+        pf.solve(PROBLEM, disclosure=asked, guarantees=["lip=0.1"])
+    solution = pf.solve(PROBLEM, disclosure=asked, guarantees=["lip=0.1"], throw=False)
+    assert solution.status is Status.INFEASIBLE
+    assert "nats" in solution.message
+    assert solution.leakage == 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proved(Solver):
+    """A solver that has the answer of another one, with its proof."""
+
+    name: ClassVar[str] = "proved"
+    answer: pf.Solution | None = None
+
+    def solve(self, problem: pf.Problem, disclosure: float, **_: object) -> Answer:
+        assert self.answer is not None
+        proof = self.answer.certificate
+        assert isinstance(proof, Certificate)
+        return Answer(channel=self.answer.channel, status=Status.OPTIMAL, certificate=proof)
+
+    def solve_leakage(self, problem: pf.Problem, leakage: float, **_: object) -> Answer:
+        return self.solve(problem, leakage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nonsense(Solver):
+    """A solver whose channel is none."""
+
+    name: ClassVar[str] = "nonsense"
+
+    def solve(self, problem: pf.Problem, disclosure: float, **_: object) -> Answer:
+        return Answer(channel=np.full((problem.n_x, 2), 0.7), status=Status.OPTIMAL)
+
+
+def test_a_channel_that_is_none_is_replaced_by_one_that_tells_nothing() -> None:
+    solution = pf.solve(PROBLEM, disclosure=0.5, solver=Nonsense(), throw=False)
+    assert (solution.status, solution.disclosure) == (Status.FAILED, 0.0)
+    assert "sums to 1.4" in solution.message
+    with pytest.raises(InvalidInputError, match=r"sums to 1\.4"):
+        pf.solve(PROBLEM, disclosure=0.5, solver=Nonsense())
+    curve = pf.trace(PROBLEM, disclosures=[0.5], solver=Nonsense(), throw=False)
+    assert curve.status == (Status.FAILED,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiring(Proved):
+    """A solver that answers once."""
+
+    name: ClassVar[str] = "tiring"
+
+    def trace(self, problem: pf.Problem, disclosures: Iterable[float], **_: object) -> Iterator[Answer]:
+        yield self.solve(problem, min(disclosures))
+        raise SolverError("tired")
+
+
+def test_a_solver_that_fails_in_the_middle_of_a_curve_leaves_what_it_found() -> None:
+    sound = pf.solve(PROBLEM, disclosure=0.7 * PROBLEM.disclosure_ceiling, solver="global")
+    grid = [0.0, sound.disclosure, 0.9 * PROBLEM.disclosure_ceiling]
+    curve = pf.trace(PROBLEM, disclosures=grid, solver=Tiring(answer=sound), throw=False)
+    assert curve.status == (Status.OPTIMAL, Status.OPTIMAL, Status.FAILED)
+    assert curve.solutions[2].message == "tired"
+    with pytest.raises(SolverError, match="tired"):
+        pf.trace(PROBLEM, disclosures=grid, solver=Tiring(answer=sound))
+    curve = pf.trace(PROBLEM, points=3, refine=1, solver=Failing(), throw=False)
+    assert curve.status == (Status.OPTIMAL, Status.FAILED, Status.OPTIMAL)
+    with pytest.raises(SolverError, match="out of range"):
+        tracing.sound(curve)

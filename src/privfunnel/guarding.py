@@ -11,8 +11,8 @@ from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.errors import InvalidInputError
 from privfunnel.guarantees import MET
-from privfunnel.problem import Channel, Problem
-from privfunnel.solution import FEASIBILITY, ROUNDING, Solution, Status, final_status
+from privfunnel.problem import Problem
+from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Solution, Status, failed, final_status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
 from privfunnel.threats import Threat
@@ -48,6 +48,8 @@ def solve_guarded(
     asked: tuple[float | str | None, float | str | None],
     seed: int,
     progress: Listener | None,
+    *,
+    throw: bool = True,
 ) -> Solution:
     """One point of a guarded funnel, judged: numbers recomputed from the channel, the certificate verified.
 
@@ -59,10 +61,12 @@ def solve_guarded(
             disclosure that the guarantees allow.
         seed: Fixes all randomness.
         progress: Called with news.
+        throw: If False, what cannot be had and what goes wrong is a status.
 
     Raises:
         InvalidInputError: What was asked for makes no sense.
         InfeasibleError: The guarantees do not allow that much disclosure.
+        CertificateError: The certificate does not prove its bound.
     """
     if threat.measure != DEFAULT_MEASURE:
         raise InvalidInputError(
@@ -75,21 +79,31 @@ def solve_guarded(
         raise InvalidInputError(
             "give disclosure= (nats to keep) or leakage= (nats to spend); with guarantees= neither is needed"
         )
-    disclosure = None if asked[0] is None else check_disclosure(problem, asked[0])
-    leakage = None if asked[1] is None else check_budget(problem, asked[1])
-    answer = _end(problem, threat, disclosure, leakage)
-    if answer is None:
-        answer = solver.answer(
-            problem, threat, disclosure=disclosure, leakage=leakage, seed=seed, progress=progress
-        )
-    return judge_guarded(problem, threat, answer, solver.gap, (disclosure, leakage), seed)
+    channel, disclosure, leakage = threat.nothing(problem), None, None
+    try:
+        disclosure = None if asked[0] is None else check_disclosure(problem, asked[0])
+        leakage = None if asked[1] is None else check_budget(problem, asked[1])
+        answer = _end(problem, threat, disclosure, leakage)
+        if answer is None:
+            answer = solver.answer(
+                problem, threat, disclosure=disclosure, leakage=leakage, seed=seed, progress=progress
+            )
+        channel = answer.channel
+        return judge_guarded(problem, threat, answer, solver.gap, (disclosure, leakage), seed)
+    except FAILURES as error:
+        if throw:
+            raise
+        if asked[0] is not None and disclosure is None:
+            disclosure = problem.disclosure_ceiling  # more was asked for than there is
+        return failed(problem, channel, error, Guarded.name, seed, requested=disclosure, budget=leakage,
+                      threat=threat)  # fmt: skip
 
 
 def _end(
     problem: Problem, threat: Threat, disclosure: float | None, leakage: float | None
 ) -> GuardedAnswer | None:
     """What needs no search: nothing beyond what is published, and X itself."""
-    least = nothing(problem, threat)
+    least = threat.nothing(problem)
     if disclosure is not None and disclosure <= problem.evaluate(least).disclosure + FEASIBILITY:
         return GuardedAnswer(channel=least, status=Status.OPTIMAL, slope=0.0)
     whole = np.eye(problem.n_x)
@@ -99,13 +113,6 @@ def _end(
     if allowed and (asked or (disclosure is None and enough)):
         return GuardedAnswer(channel=whole, status=Status.OPTIMAL)
     return None
-
-
-def nothing(problem: Problem, threat: Threat) -> Channel:
-    """The channel that releases the published columns alone, one output where there are none; shape (M, N)."""
-    if threat.published is None:
-        return np.ones((problem.n_x, 1))
-    return np.eye(threat.published.n_values)[threat.published.values]
 
 
 def judge_guarded(

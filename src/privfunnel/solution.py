@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from privfunnel import cards, measures
+from privfunnel import cards, channels, measures
 from privfunnel.attackers import NOTHING
 from privfunnel.channels import from_stored, to_stored
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
@@ -31,6 +31,11 @@ ROUNDING = 1e-12
 
 #: The gap in nats at which a proof makes an answer optimal, for solvers that have no ``gap`` option of their own.
 DEFAULT_GAP = 1e-6
+
+
+#: What a solver may raise on a table at the edge of what floating-point numbers can hold, and what is raised of a proof
+#: that does not hold; others are mistakes.
+FAILURES = (SolverError, InfeasibleError, CertificateError, ArithmeticError, np.linalg.LinAlgError)
 
 
 class Status(StrEnum):
@@ -308,6 +313,56 @@ class Solution(Stored):
         with cls.reading(data):
             problem = Problem.from_dict(data["problem"]) if problem is None else problem
             return cls(problem=problem, **fields_from(data, problem))
+
+
+def failed(
+    problem: Problem,
+    channel: Channel,
+    error: Exception,
+    solver: str,
+    seed: int,
+    *,
+    requested: float | None = None,
+    budget: float | None = None,
+    seconds: float = 0.0,
+    threat: Threat | None = None,
+) -> Solution:
+    """What is left of an answer that cannot be believed: its channel and what that has, and no bound on anything.
+
+    Args:
+        problem: The problem.
+        channel: The answer's channel; where it is none, the one that releases nothing, or the published columns alone.
+        error: What is wrong with the answer.
+        solver: Name of the solver.
+        seed: Seed of the run.
+        requested: The asked disclosure in nats, or None.
+        budget: The asked leakage budget in nats, or None.
+        seconds: Time spent.
+        threat: What the release is guarded against, or None.
+    """
+    try:
+        channel = problem.check_channel(channel)
+    except InvalidInputError:
+        channel = channels.constant(problem.n_x) if threat is None else threat.nothing(problem)
+    point = problem.evaluate(channel)
+    return Solution(
+        problem=problem,
+        mapping=channel,
+        disclosure=point.disclosure,
+        leakage=point.leakage if threat is None else max(threat.leakages(problem, channel).values()),
+        lower_bound=0.0,
+        bound_source="zero",
+        slope=None,
+        status=Status.INFEASIBLE if isinstance(error, InfeasibleError) else Status.FAILED,
+        requested=requested,
+        budget=budget,
+        disclosure_upper_bound=problem.disclosure_ceiling if requested is None else None,
+        solver=solver,
+        seed=seed,
+        seconds=seconds,
+        message=str(error) or type(error).__name__,
+        threat=threat,
+    )
 
 
 def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:

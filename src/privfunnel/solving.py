@@ -8,14 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import (
-    CertificateError,
     ConvergenceWarning,
     InfeasibleError,
     InvalidInputError,
@@ -26,12 +23,14 @@ from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping, lumping_of
 from privfunnel.problem import Problem
 from privfunnel.solution import (
     DEFAULT_GAP,
+    FAILURES,
     FEASIBILITY,
     ROUNDING,
     UNFINISHED,
     Answer,
     Solution,
     Status,
+    failed,
     final_status,
     stationarity,
 )
@@ -43,9 +42,6 @@ from privfunnel.watching import watching
 
 #: An answer that misses what was asked for by less than this, in nats, is repaired.
 REPAIRABLE = 1e-4
-
-#: What a solver may raise on a table at the edge of what floating-point numbers can hold; others are mistakes.
-FAILURES = (SolverError, InfeasibleError, CertificateError, ArithmeticError, np.linalg.LinAlgError)
 
 #: Options that say what a release is guarded against.
 GUARDS = ("known", "published", "guarantees", "measure")
@@ -86,7 +82,8 @@ def solve(
             or ``"0.01 bits"``. Give exactly one of the two, or neither with guarantees.
         solver: A solver's name or object.
         seed: Fixes all randomness.
-        throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so.
+        throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so,
+            and the message what is wrong. Where that is the proof, no bound is claimed.
         progress: Called with news of a long run; True to show them.
         lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
             with more than 64 public symbols.
@@ -98,7 +95,8 @@ def solve(
     Raises:
         InvalidInputError: An argument cannot be used.
         InfeasibleError: ``disclosure`` exceeds H(X), or a guarantee cannot hold.
-        SolverError: The solver ended without a channel that meets the request.
+        SolverError: The solver ended without a channel that meets the request, or its bound exceeds a real channel.
+        CertificateError: The solver's certificate does not prove its bound.
     """
     guards = {name: options.pop(name) for name in GUARDS if name in options}
     chosen = registry.get(solver, **options)
@@ -107,7 +105,13 @@ def solve(
     if threat is not None and not threat.plain:
         with watching(progress) as listener:
             solution = solve_guarded(
-                problem_of(problem), threat, guarded_solver(chosen), (disclosure, leakage), seed, listener
+                problem_of(problem),
+                threat,
+                guarded_solver(chosen),
+                (disclosure, leakage),
+                seed,
+                listener,
+                throw=throw,
             )
         if throw:
             _raise_or_warn(solution)
@@ -171,17 +175,20 @@ def _solve(
             raise
         message = str(error) or type(error).__name__
         answer = Answer(channel=channels.constant(classes.n_x), status=Status.FAILED, message=message)
-    inner = judge(
-        classes,
-        answer,
-        chosen.name,
-        seed,
-        gap=chosen.target_gap,
-        requested=target,
-        budget=budget,
-        seconds=time.perf_counter() - started,
-    )
-    return lifted(lumping, inner, requested=wanted)
+    try:  # what is wrong from here on is wrong with the answer, not with what was asked
+        if not chosen.free_only and answer.status is not Status.FAILED:
+            answer = repaired(classes, answer, target, budget)
+        seconds = time.perf_counter() - started
+        inner = judge(classes, answer, chosen.name, seed, gap=chosen.target_gap, requested=target, budget=budget,
+                      seconds=seconds)  # fmt: skip
+        return lifted(lumping, inner, requested=wanted)
+    except (*FAILURES, InvalidInputError) as error:
+        if throw:
+            raise
+        seconds = time.perf_counter() - started
+        inner = failed(classes, answer.channel, error, chosen.name, seed, requested=target, budget=budget,
+                       seconds=seconds)  # fmt: skip
+        return lifted(lumping, inner, requested=wanted)
 
 
 def _answer(
@@ -192,19 +199,12 @@ def _answer(
     seed: int,
     progress: Listener | None,
 ) -> Answer:
-    """What the solver says to a disclosure, or to a budget, in nats; what falls short of it is repaired."""
+    """What the solver says to a disclosure, or to a budget, in nats."""
     if target is not None:
-        answer = end_of_curve(problem, target)
-        answer = answer or chosen.solve(problem, target, seed=seed, progress=progress)
-    elif budget is not None and budget < problem.leakage_ceiling:
-        answer = chosen.solve_leakage(problem, budget, seed=seed, progress=progress)
-    else:
-        answer = Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
-    return (
-        answer
-        if chosen.free_only or answer.status is Status.FAILED
-        else repaired(problem, answer, target, budget)
-    )
+        return end_of_curve(problem, target) or chosen.solve(problem, target, seed=seed, progress=progress)
+    if budget is not None and budget < problem.leakage_ceiling:
+        return chosen.solve_leakage(problem, budget, seed=seed, progress=progress)
+    return Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
 
 
 def repaired(problem: Problem, answer: Answer, target: float | None, budget: float | None) -> Answer:

@@ -88,6 +88,12 @@ class Threat:
             return [Stratum(np.arange(problem.n_x), problem, 1.0)]
         return [_stratum(problem, group) for group in self.published.groups()]
 
+    def nothing(self, problem: Problem) -> Channel:
+        """The channel that releases the published columns alone, one output where there are none; shape (M, N)."""
+        if self.published is None:
+            return np.ones((problem.n_x, 1))
+        return np.eye(self.published.n_values)[self.published.values]
+
     def leakages(self, problem: Problem, channel: Channel) -> dict[str, float]:
         """What a channel tells each attacker about S, by the attacker's name."""
         channel = problem.check_channel(channel)

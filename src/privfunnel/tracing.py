@@ -18,7 +18,7 @@ from privfunnel.curve import AchievedPoints, Curve, lifted_curve
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
 from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, ROUNDING, UNFINISHED, Answer, Solution, Status
+from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, UNFINISHED, Answer, Solution, Status, failed
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving import (
@@ -61,7 +61,8 @@ def trace(
         refine: Number of further points, placed one after the other where the curve bends most.
         solver: A solver's name or object.
         seed: Fixes all randomness.
-        throw: If True, warn of points that did not converge; if False their status says so.
+        throw: If True, a failure raises and points that did not converge warn; if False their status says so. Points
+            that a failing solver did not come to are then FAILED, and so are all those whose proof does not hold.
         progress: Called with news of a long run; True to show them.
         lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
             with more than 64 public symbols.
@@ -74,7 +75,7 @@ def trace(
     with watching(progress) as listener:
         try:
             for item in tracing(problem, points=points, disclosures=disclosures, refine=refine, solver=solver,
-                                seed=seed, progress=listener, lump=lump, **options):  # fmt: skip
+                                seed=seed, throw=throw, progress=listener, lump=lump, **options):  # fmt: skip
                 found = item
         except KeyboardInterrupt:
             if found is None:
@@ -97,6 +98,8 @@ class PartialCurve:
         wanted: The disclosures of the curve, in nats, those of the refinements so far included.
         answers: The solver's answers for the classes until now, in the order found.
         complete: True for the last item of a run that was not interrupted.
+        throw: Whether what is wrong with an answer raises, or is a status.
+        failure: What ended the run where that was not to be raised, or None.
     """
 
     lumping: Lumping
@@ -105,6 +108,8 @@ class PartialCurve:
     wanted: tuple[float, ...]
     answers: tuple[Answer, ...] = ()
     complete: bool = False
+    throw: bool = True
+    failure: Exception | None = None
 
     @property
     def problem(self) -> Problem:
@@ -120,9 +125,8 @@ class PartialCurve:
 
     def curve(self) -> Curve:
         """The curve of everything found: where the run is not complete, up to the largest disclosure reached."""
-        return assemble(
-            self.lumping, self.answers, self.wanted, self.solver, self.seed, complete=self.complete
-        )
+        return assemble(self.lumping, self.answers, self.wanted, self.solver, self.seed, complete=self.complete,
+                        throw=self.throw, failure=self.failure)  # fmt: skip
 
 
 def tracing(
@@ -133,6 +137,7 @@ def tracing(
     refine: int = 0,
     solver: str | Solver = "auto",
     seed: int = 0,
+    throw: bool = True,
     progress: Listener | None = None,
     lump: bool | None = None,
     **options: Any,
@@ -157,7 +162,7 @@ def tracing(
         if not wanted:
             raise InvalidInputError("disclosures is empty: give at least one value in nats")
     lumping = chosen_lumping(problem, lump)
-    start = PartialCurve(lumping=lumping, solver=chosen, seed=seed, wanted=tuple(wanted))
+    start = PartialCurve(lumping=lumping, solver=chosen, seed=seed, wanted=tuple(wanted), throw=throw)
     return _follow(start, int(refine), progress)
 
 
@@ -166,17 +171,22 @@ def _follow(found: PartialCurve, refine: int, progress: Listener | None) -> Iter
     lumping, solver, seed = found.lumping, found.solver, found.seed
     problem = lumping.lumped
     inner = [r for r in _inner(lumping, found.wanted) if end_of_curve(problem, r) is None]
-    for answer in solver.trace(problem, inner, seed=seed, progress=progress) if inner else ():
-        found = replace(found, answers=(*found.answers, answer))
-        yield found
-    for _ in range(refine):
-        extra = _bend(problem, found.answers, _inner(lumping, found.wanted))
-        answer = solver.solve(problem, extra, seed=seed, progress=progress)
-        further = extra + lumping.h_within
-        found = replace(
-            found, answers=(*found.answers, answer), wanted=tuple(sorted((*found.wanted, further)))
-        )
-        yield found
+    try:
+        for answer in solver.trace(problem, inner, seed=seed, progress=progress) if inner else ():
+            found = replace(found, answers=(*found.answers, answer))
+            yield found
+        for _ in range(refine):
+            extra = _bend(problem, found.answers, _inner(lumping, found.wanted))
+            answer = solver.solve(problem, extra, seed=seed, progress=progress)
+            further = extra + lumping.h_within
+            found = replace(
+                found, answers=(*found.answers, answer), wanted=tuple(sorted((*found.wanted, further)))
+            )
+            yield found
+    except FAILURES as error:
+        if found.throw:
+            raise
+        found = replace(found, failure=error)
     yield replace(found, complete=True)
 
 
@@ -195,28 +205,65 @@ def assemble(
     seed: int,
     *,
     complete: bool = True,
+    throw: bool = True,
+    failure: Exception | None = None,
 ) -> Curve:
-    """Build a curve at the wanted disclosures in nats from whatever answers there are for the classes."""
+    """Build a curve at the wanted disclosures in nats from whatever answers there are for the classes.
+
+    Args:
+        lumping: The problem and its classes.
+        found: The solver's answers for the classes.
+        wanted: The disclosures of the curve, in nats.
+        solver: The solver.
+        seed: Seed of the run.
+        complete: Whether the run came to its end; otherwise the curve ends at the largest disclosure reached.
+        throw: If False, what is wrong with an answer is the status of points, and raises nothing.
+        failure: What ended the run; points that it did not come to say so.
+
+    Raises:
+        SolverError: No answer has a usable channel, or a bound exceeds a real channel.
+        CertificateError: A certificate does not prove what it claims.
+    """
     wanted = list(wanted)
-    inner = _assemble(lumping.lumped, found, _inner(lumping, wanted), solver, seed, complete=complete)
-    return lifted_curve(lumping, inner, wanted)
+    inner = _assemble(lumping.lumped, list(found), _inner(lumping, wanted), solver, seed, complete=complete,
+                      throw=throw, failure=failure)  # fmt: skip
+    try:
+        return lifted_curve(lumping, inner, wanted)
+    except FAILURES as error:
+        if throw:
+            raise
+        return lifted_curve(lumping, _all_failed(inner, error), wanted)
+
+
+def _all_failed(curve: Curve, error: Exception) -> Curve:
+    """The curve's channels with no claim about any of them."""
+    points = (
+        failed(curve.problem, s.channel, error, s.solver, s.seed, requested=s.requested)
+        for s in curve.solutions
+    )
+    return replace(curve, solutions=tuple(points))
 
 
 def _assemble(
     problem: Problem,
-    found: Iterable[Answer],
-    wanted: Iterable[float],
+    answers: list[Answer],
+    wanted: list[float],
     solver: Solver,
     seed: int,
     *,
-    complete: bool = True,
+    complete: bool,
+    throw: bool,
+    failure: Exception | None,
 ) -> Curve:
     """The curve of the classes."""
-    answers, wanted = list(found), list(wanted)
     usable = [a for a in answers if a.status is not Status.FAILED]
-    if not usable and any(end_of_curve(problem, r) is None for r in wanted):
+    if not throw:
+        usable = [a for a in usable if _is_channel(problem, a)]
+    if failure is None and not usable and any(end_of_curve(problem, r) is None for r in wanted):
         said = next((a.message for a in answers if a.message), "no message")
-        raise SolverError(f"solver {solver.name!r} found no channel ({said}): {Status.FAILED.advice}")
+        failure = SolverError(f"solver {solver.name!r} found no channel ({said}): {Status.FAILED.advice}")
+        if throw:
+            raise failure
     points = [problem.evaluate(a.channel) for a in usable]
     pool = AchievedPoints.of(
         problem, ((point, a.channel, a.status) for point, a in zip(points, usable, strict=True))
@@ -224,16 +271,46 @@ def _assemble(
     if not complete:
         reached = max((point.disclosure for point in points), default=0.0)
         wanted = [r for r in wanted if r <= reached + FEASIBILITY]
-    lines = _verified(problem, usable)
+    lines, alarm = _lines(problem, usable, throw=throw)
     solutions = []
     for disclosure in wanted:
         answer = pool.answer(disclosure)
-        own = next((a for a in usable if a.channel is answer.channel), answer)
-        # Every certificate counts, whichever point it was found for.
-        solutions.append(judge(problem, replace(own, certificate=None), solver.name, seed, gap=solver.target_gap,
-                               requested=disclosure, lines=lines))  # fmt: skip
+        own = next((a for a in usable if a.channel is answer.channel), None)
+        wrong = alarm or (failure if own is None else None)
+        try:
+            if wrong is None or end_of_curve(problem, disclosure) is not None:
+                # Every certificate counts, whichever point it was found for.
+                point = judge(problem, replace(own or answer, certificate=None), solver.name, seed,
+                              gap=solver.target_gap, requested=disclosure, lines=lines)  # fmt: skip
+            else:
+                point = failed(problem, answer.channel, wrong, solver.name, seed, requested=disclosure)
+        except FAILURES as error:
+            if throw:
+                raise
+            point = failed(problem, answer.channel, error, solver.name, seed, requested=disclosure)
+        solutions.append(point)
     return Curve(problem=problem, solutions=tuple(solutions), raw=tuple(sorted(points)), solver=solver.name, seed=seed,
                  complete=complete, target_gap=solver.target_gap)  # fmt: skip
+
+
+def _is_channel(problem: Problem, answer: Answer) -> bool:
+    try:
+        problem.check_channel(answer.channel)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def _lines(
+    problem: Problem, answers: Iterable[Answer], *, throw: bool
+) -> tuple[list[Line], CertificateError | None]:
+    """The answers' certificates, verified; none of them, and what is wrong, where one fails and nothing is thrown."""
+    try:
+        return _verified(problem, answers), None
+    except CertificateError as alarm:
+        if throw:
+            raise
+        return [], alarm
 
 
 def _verified(problem: Problem, answers: Iterable[Answer]) -> list[Line]:
@@ -264,6 +341,18 @@ def _bend(problem: Problem, found: Iterable[Answer], wanted: Iterable[float]) ->
     # Of intervals with the same room (all of them, on a straight curve) the widest goes first.
     i = int(np.argmax(room + ROUNDING * np.diff(x)))
     return float((x[i] + x[i + 1]) / 2.0)
+
+
+def sound(curve: Curve) -> Curve:
+    """The curve, for who draws conclusions from one that was traced with ``throw=False``.
+
+    Raises:
+        SolverError: A point of it failed.
+    """
+    wrong = next((s.message for s in curve.solutions if s.status is Status.FAILED), None)
+    if wrong is not None:
+        raise SolverError(wrong)
+    return curve
 
 
 def _warn_unfinished(curve: Curve) -> None:

@@ -17,7 +17,7 @@ from privfunnel.problem import Problem
 from privfunnel.solvers.base import Solver
 from privfunnel.solving import problem_of
 from privfunnel.tables import Counts
-from privfunnel.tracing import trace
+from privfunnel.tracing import sound, trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,8 @@ def population_band(
     for split in range(splits):
         for design, part in designs(problem, FOLDS, rng):
             asked = np.minimum(wanted, design.disclosure_ceiling)
-            curve = trace(
-                design, disclosures=np.unique(asked), solver=solver, seed=seed, throw=False, **options
+            curve = sound(
+                trace(design, disclosures=np.unique(asked), solver=solver, seed=seed, throw=False, **options)
             )
             channels = [design.restore(curve.at(float(r)).channel) for r in asked]
             estimates.append([beyond.estimate(part, channel) for channel in channels])

@@ -110,6 +110,7 @@ def command(
     from privfunnel import solve, trace
     from privfunnel.amounts import check_disclosure
     from privfunnel.solvers import registry
+    from privfunnel.tracing import sound
 
     if out is None and (describe is not None or compare_with):
         raise InvalidInputError(
@@ -140,7 +141,7 @@ def command(
                 None if at is None else solve(problem, disclosure=at, solver=method, seed=seed, throw=False)
             )
             others = {
-                name: trace(problem, points=points, solver=other, seed=seed, throw=False)
+                name: sound(trace(problem, points=points, solver=other, seed=seed, throw=False))
                 for name, other in ((name, limited(name, {}, time_limit, inner)) for name in compare_with)
             }
             if drawing:
