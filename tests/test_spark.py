@@ -179,6 +179,20 @@ def test_a_person_is_drawn_alike_on_every_executor(frame: Any, mechanism: Mechan
     assert max(per_person(each)) > 1
 
 
+def test_sticky_draws_on_executors_are_those_of_any_other_engine(
+    frame: Any, mechanism: Mechanism, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"form": "symbols", "keep": ["id"], "series": "monthly", "id": "id"}
+    with pytest.warns(GuaranteeWarning, match="kept"):
+        spark = release.frame(frame, mechanism, sticky=tmp_path / "k.key", **options)
+    with pytest.warns(GuaranteeWarning, match="kept"):
+        here = release.frame(pa.table(ROWS), mechanism, sticky=tmp_path / "k.key", **options)
+    told = {row["id"]: row["released"] for row in spark.collect()}
+    assert told == {row["id"]: row["released"] for row in here.to_pylist()}
+    with pytest.raises(InvalidInputError, match="does not tell them apart"), pytest.warns(GuaranteeWarning):
+        release.frame(frame.union(frame), mechanism, sticky=tmp_path / "k.key", **options)
+
+
 @pytest.mark.filterwarnings("ignore:decoys name combinations:privfunnel.errors.GuaranteeWarning")
 def test_decoys_are_made_on_the_executors_and_read_back(frame: Any, mechanism: Mechanism) -> None:
     released = release.frame(frame, mechanism, form="decoys", keep_order=False)

@@ -8,6 +8,8 @@ as confidential as the data. What goes with a release is its codebook, whose num
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -135,6 +137,21 @@ class Mechanism(Stored):
             read=counts.read or ReadOptions(),
             classes=classes,
         )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what rows are drawn by, as hex: public columns and symbols, p(x) and the channel.
+
+        Taken of them as the file holds them, so that a mechanism has the same before and after it was saved.
+        """
+        drawn = {
+            "public": [column.to_dict() for column in self.public],
+            "x_codes": self.x_codes.tolist(),
+            "p_x": self.p_x.tolist(),
+            **stored_channel(self.channel, self.p_s_given_y, self.classes),
+        }
+        del drawn["p_s_given_y"]
+        return hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
 
     @property
     def n_y(self) -> int:

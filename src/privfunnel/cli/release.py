@@ -54,6 +54,13 @@ if TYPE_CHECKING:
 @click.option("--person", metavar="COLUMN",
               help="Column that says who a row is about: a person's rows with equal public values are drawn once; the "
                    "design's own by default, '' for none.")  # fmt: skip
+@click.option("--sticky", type=PathName(), metavar="KEYFILE",
+              help="Repeat the draws of earlier releases of the same --series: a row with the same id and public "
+                   "values is drawn as before. The key is made where there is none; confidential.")  # fmt: skip
+@click.option("--series", metavar="NAME", help="Sticky: name of the releases that repeat each other.")
+@click.option("--id", "row_id", metavar="COLUMN",
+              help="Sticky: column that tells the rows apart from release to release; that of --person by "
+                   "default.")  # fmt: skip
 @click.option("--unseen", type=click.Choice(UNSEEN_RULES), default="error", show_default=True,
               help="What to do with rows whose values were not seen at design time.")  # fmt: skip
 @click.option("--order", type=PathName(), metavar="FILE",
@@ -84,6 +91,9 @@ def command(
     name: str,
     keep: tuple[str, ...],
     person: str | None,
+    sticky: Path | None,
+    series: str | None,
+    row_id: str | None,
     unseen: str,
     order: Path | None,
     keep_order: bool,
@@ -108,11 +118,16 @@ def command(
     beside it are the steward's own: one determines the joint table of private and public values up to rounding, the
     other says which line is whose. Keep them as confidential as DATA.
 
+    Two draws of the same rows tell more than one. Where the table is released again and again, make the draws sticky:
+    with the same key file, series and mechanism a row whose public values have not changed is drawn as before.
+
     \b
     Examples:
       privfunnel release patients.csv --mechanism design/mechanism.json -o release.csv
       privfunnel release patients.parquet --mechanism design/mechanism.json -o release.parquet --as symbols
       privfunnel release patients.csv --mechanism design/mechanism.json -o decoys.csv --as decoys
+      privfunnel release may.csv --mechanism design/mechanism.json -o may-released.csv \\
+          --sticky steward.key --series monthly --id patient_id
     """
     from privfunnel import release
     from privfunnel.mechanism import Mechanism
@@ -135,6 +150,9 @@ def command(
             form=form,
             keep=keep,
             person=person,
+            sticky=sticky,
+            series=series,
+            id=row_id,
             unseen=unseen,
             seed=seed,
             force=force,
@@ -197,6 +215,8 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
         say(f"Confidential: {summary.order}, which line is of which row; keep it for the audit.")
     if summary.persons is not None:
         say(f"Persons: {summary.persons.line}")
+    if summary.sticky is not None:
+        say(f"Sticky: {summary.sticky.line}")
     for cause, rows in summary.unseen.items():
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
         say(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")

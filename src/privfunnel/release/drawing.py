@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.engines import Source
+from privfunnel.engines import ReadOptions, Source
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.decoys import DecoyOutput
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output, check_kept
-from privfunnel.release.persons import PersonDraws
+from privfunnel.release.persons import PersonDraws, PersonSummary
 from privfunnel.release.randomness import Uniforms
 from privfunnel.release.sampler import Indices, Sampler, Tally
+from privfunnel.release.sticky import StickyDraws
 
 
 class Drawn(NamedTuple):
@@ -59,13 +61,16 @@ class Draw:
         for output in self.outputs.values():
             check_kept(mechanism, output.names, self.keep)
         self.sampler = Sampler(mechanism, options.unseen)
-        self.persons, self.asked = _persons(mechanism, options), options.person is not None
+        self.persons = _persons(mechanism, options)
+        self.sticky = self.persons if isinstance(self.persons, StickyDraws) else None
+        self.asked = options.person is not None or self.sticky is not None
 
     def needed(self, table: Source) -> list[str]:
         """The columns to be read; a table without any of the public ones was made for another mechanism.
 
         Raises:
-            InvalidInputError: The table lacks one.
+            InvalidInputError: The table lacks one; draws are sticky, and the key file cannot be used or the ids do
+                not tell the rows apart.
 
         Warns:
             GuaranteeWarning: The table lacks the column that the design has told persons by.
@@ -89,7 +94,21 @@ class Draw:
             self.persons = None
             return [*self.public, *self.keep]
         table.require([who])
+        if self.sticky is not None:
+            self.sticky.open(table)
         return list(dict.fromkeys([*self.public, *self.keep, who]))
+
+    def read_options(self, read: ReadOptions) -> ReadOptions:
+        """How to read a file for this draw: ids as the texts they are, so that 007 is never taken for 7."""
+        if self.sticky is None:
+            return read
+        return replace(read, types={self.sticky.column: "text", **read.types})
+
+    def people(self, tally: Tally) -> PersonSummary | None:
+        """Whom the rows were about; None where every row is a person of its own."""
+        if self.persons is None or (self.sticky is not None and not self.sticky.several):
+            return None
+        return tally.persons.summary(self.persons.column)
 
     def fields(self, form: str, schema: Any) -> list[Any]:
         """Arrow fields of a release; ``schema`` is that of the rows it is drawn for."""
@@ -140,13 +159,26 @@ def _persons(mechanism: Mechanism, options: DrawOptions) -> PersonDraws | None:
     """Who gives the draws that are one for a person; None where every row is a person of its own.
 
     Raises:
-        InvalidInputError: The column is public or private.
+        InvalidInputError: The column is public or private, or does not fit sticky draws.
     """
-    column = mechanism.person if options.person is None else options.person
+    person = mechanism.person if options.person is None else options.person
+    column = person if options.sticky is None else options.id or person
     if not column:
+        if options.sticky is not None:
+            raise InvalidInputError(
+                "sticky draws need a column that tells the rows apart: name it, e.g. --id id"
+            )
         return None
+    if person and column != person:
+        raise InvalidInputError(
+            f"rows go by {column!r} and persons by {person!r}: the rows of a person are drawn alike, so give --id "
+            f"{person}, or --person '' where every row is a person of its own"
+        )
     if column in {*mechanism.public_names, *mechanism.private_names}:
         raise InvalidInputError(
             f"column {column!r} cannot say who a row is about: it is public or private in this mechanism"
         )
+    if options.sticky is not None:
+        series = (options.series or "").strip()
+        return StickyDraws(column, options.sticky, series, mechanism.fingerprint, several=bool(person))
     return PersonDraws(column, options.seed)

@@ -62,6 +62,8 @@ def frame(
         if "pyspark" in table.engine:
             from privfunnel.release.spark import map_frame
 
+            if draw.sticky is not None:
+                draw.sticky.keep()
             return map_frame(source, names, draw, chosen, on_unseen)
         weakening.check_places(table, mechanism, chosen, stacklevel=2)
         tally, parts, rows = Tally(), [], [np.zeros(0, dtype=np.int64)]
@@ -85,9 +87,11 @@ def frame(
                 parts.append(draw.lines(form, arrays, numbers, mixing))
                 done += len(positions)
                 rows.append(positions)
+        if draw.sticky is not None:
+            draw.sticky.keep()
         if on_unseen is not None and tally.unseen_rows:
             on_unseen(tally.unseen_rows)
-        persons = None if draw.persons is None else tally.persons.summary(draw.persons.column)
+        persons = draw.people(tally)
         if persons is not None and persons.varying:
             warnings.warn(persons.words, GuaranteeWarning, stacklevel=2)
         if on_order is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ class DrawKeywords(TypedDict, total=False):
     keep_order: bool
     raw_text: bool
     person: str | None
+    sticky: str | os.PathLike[str] | None
+    series: str | None
+    id: str | None
     batch_rows: int
 
 
@@ -62,10 +66,15 @@ class DrawOptions:
         raw_text: Leave texts that a spreadsheet would take for a formula as they are in CSV files.
         person: Column that says who a row is about: a person's rows with the same public values are drawn once. That
             of the mechanism by default; "" for none.
+        sticky: A key file, for draws that repeat themselves: a row with the same id and the same public values gets the
+            same symbol, and the same record, in every release of the series by the same mechanism. Made where there is
+            none; confidential. See :mod:`privfunnel.release.sticky`.
+        series: Name of the releases that are to repeat each other, with ``sticky``.
+        id: Column that tells the rows apart, from release to release, with ``sticky``; that of ``person`` by default.
         batch_rows: Rows in memory at a time.
 
     Raises:
-        InvalidInputError: What stands for a bin is unknown.
+        InvalidInputError: What stands for a bin is unknown, or options contradict each other.
     """
 
     keep: Sequence[str] = ()
@@ -78,10 +87,13 @@ class DrawOptions:
     keep_order: bool = False
     raw_text: bool = False
     person: str | None = None
+    sticky: str | os.PathLike[str] | None = None
+    series: str | None = None
+    id: str | None = None
     batch_rows: int = BATCH_ROWS
 
     def __post_init__(self) -> None:
-        """Check what stands for a bin, and understand its former name."""
+        """Check what stands for a bin, understand its former name, and see whether options fit each other."""
         if self.binned is not None:
             if self.binned not in BINNED:
                 raise InvalidInputError(
@@ -94,3 +106,20 @@ class DrawOptions:
             object.__setattr__(self, "numbers", new)
         if self.numbers not in NUMBERS:
             raise InvalidInputError(f"numbers={self.numbers!r} is unknown: use one of {', '.join(NUMBERS)}")
+        self._check_sticky()
+
+    def _check_sticky(self) -> None:
+        if self.sticky is None:
+            if self.series is not None or self.id is not None:
+                raise InvalidInputError(
+                    "series and id are for sticky draws: name a key file too, e.g. --sticky release.key"
+                )
+            return
+        if not (self.series or "").strip():
+            raise InvalidInputError(
+                "sticky draws repeat those of a series of releases: name it, e.g. --series monthly"
+            )
+        if self.seed is not None:
+            raise InvalidInputError(
+                f"seed={self.seed} and sticky draws exclude each other: leave the seed out"
+            )

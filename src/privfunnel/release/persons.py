@@ -75,6 +75,9 @@ class PersonDraws:
         seed: For experiments; the key comes from the operating system without it.
     """
 
+    #: Uniform numbers in one hash.
+    in_block = IN_BLOCK
+
     def __init__(self, column: str, seed: int | None) -> None:
         """Make the key."""
         self.column = column
@@ -94,7 +97,7 @@ class PersonDraws:
             tally: Told who was met.
         """
         coded = persons.dictionary_encode()
-        names = [text(canonical(value)) for value in coded.dictionary.to_pylist()]
+        names = self._names(coded.dictionary)
         told = np.array([name is not None for name in names] + [False])  # the last is for null
         at = coded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
         named = np.flatnonzero(told[at])
@@ -107,7 +110,16 @@ class PersonDraws:
             for i, symbol in zip(who.tolist(), symbols.tolist(), strict=True)
         ]
         tally.add(self._hashes(names, who), symbols, len(x) - len(named))
-        return RowRandomness(self.key, messages, named, rows.reshape(-1), uniforms)
+        return RowRandomness(self, messages, named, rows.reshape(-1), uniforms)
+
+    def block(self, messages: list[bytes], number: int) -> bytes:
+        """The hashes of ``messages``, ``in_block`` numbers of 64 bits each; another ``number`` gives others."""
+        salt = number.to_bytes(8, "little")
+        return b"".join(hashlib.blake2b(message, key=self.key, salt=salt).digest() for message in messages)
+
+    def _names(self, values: Any) -> list[str | None]:
+        """The texts of an Arrow array, by which persons are known in any engine or file format."""
+        return [text(canonical(value)) for value in values.to_pylist()]
 
     def _hashes(self, names: list[str | None], at: Codes) -> Hashes:
         """One number of 64 bits for each person of ``at``, places in ``names``."""
@@ -125,7 +137,7 @@ class RowRandomness:
     """The numbers of the rows of one batch, call by call; see :class:`PersonDraws`.
 
     Args:
-        key: Of the hash.
+        draws: Who hashes.
         messages: What is hashed.
         named: Rows with a person; ``of_row`` the message of each of them.
         of_row: See there.
@@ -133,22 +145,25 @@ class RowRandomness:
     """
 
     def __init__(
-        self, key: bytes, messages: list[bytes], named: Codes, of_row: Codes, others: Uniforms
+        self, draws: PersonDraws, messages: list[bytes], named: Codes, of_row: Codes, others: Uniforms
     ) -> None:
         """Nothing is hashed yet."""
-        self.key, self.messages, self.named, self.of_row, self.others = key, messages, named, of_row, others
+        self.draws, self.messages, self.named, self.of_row, self.others = (
+            draws,
+            messages,
+            named,
+            of_row,
+            others,
+        )
         self.calls = 0
-        self.block: Array = np.zeros((0, IN_BLOCK))
+        self.block: Array = np.zeros((0, draws.in_block))
 
     def __call__(self, size: int) -> Array:
         """One number in [0, 1) for each row."""
-        part = self.calls % IN_BLOCK
+        block, part = divmod(self.calls, self.draws.in_block)
         if part == 0:
-            salt = (self.calls // IN_BLOCK).to_bytes(8, "little")
-            digests = b"".join(
-                hashlib.blake2b(message, key=self.key, salt=salt).digest() for message in self.messages
-            )
-            bits = np.frombuffer(digests, dtype="<u8").reshape(-1, IN_BLOCK)
+            digests = self.draws.block(self.messages, block)
+            bits = np.frombuffer(digests, dtype="<u8").reshape(-1, self.draws.in_block)
             self.block = np.asarray((bits >> np.uint64(11)) * 2.0**-53)
         self.calls += 1
         if len(self.named) == size:

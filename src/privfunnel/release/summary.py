@@ -7,6 +7,7 @@ from pathlib import Path
 
 from privfunnel.release.fidelity import Fidelity
 from privfunnel.release.persons import PersonSummary
+from privfunnel.release.sticky import StickySummary
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class ReleaseSummary:
         seconds: Wall-clock time.
         seed: The seed, or ``None`` for secure randomness.
         persons: Whom the rows are about; None where every row is a person of its own.
+        sticky: Which draws this release repeats; None where they are its own.
         fidelity: What survives of the public columns; None where no records were written.
     """
 
@@ -39,6 +41,7 @@ class ReleaseSummary:
     seconds: float
     seed: int | None
     persons: PersonSummary | None = None
+    sticky: StickySummary | None = None
     fidelity: Fidelity | None = None
 
     @property

@@ -25,14 +25,14 @@ def check_apart(outputs: Sequence[Path], precious: Mapping[str, Path | None]) ->
                 f"two of release, codebook and order file are both {str(path)!r}: give them different names"
             )
         for what, place in precious.items():
-            if place is not None and place.exists() and _same(path, place):
+            if place is not None and _same(path, place):
                 raise InvalidInputError(
                     f"{str(path)!r} is {what}: it is never overwritten, choose another name"
                 )
 
 
 def _same(path: Path, other: Path) -> bool:
-    return path.resolve() == other.resolve() or (path.exists() and path.samefile(other))
+    return path.resolve() == other.resolve() or (path.exists() and other.exists() and path.samefile(other))
 
 
 class BatchWriter:

@@ -64,7 +64,8 @@ def write(
         read: How to read a text file or a workbook, where it differs from the design data.
         progress: Called with the number of rows done.
         **options: ``keep``, ``unseen``, ``seed``, ``name``, ``numbers``, ``threshold``, ``keep_order``, ``raw_text``,
-            ``person``, ``batch_rows``; see :class:`~privfunnel.release.options.DrawOptions`.
+            ``person``, ``sticky``, ``series``, ``id``, ``batch_rows``; see
+            :class:`~privfunnel.release.options.DrawOptions`.
 
     Returns:
         Counts of what was read, written and unknown.
@@ -148,11 +149,11 @@ class _Files:
         """All of them; the release first, so that no codebook ever stands without one."""
         return [*self.forms, *(path for path in (self.book, self.order) if path is not None)]
 
-    def check(self, source: Any) -> None:
+    def check(self, source: Any, key: Path | None) -> None:
         """Refuse targets that cannot be written, before any work is done."""
         named = isinstance(source, str | os.PathLike)
         table = Path(os.fspath(source).partition("::")[0]) if named else None
-        check_apart(self.paths, {"the table to be released": table})
+        check_apart(self.paths, {"the table to be released": table, "the key file": key})
         for path in self.paths:
             check_target(path, force=self.force)
 
@@ -174,13 +175,13 @@ def _write(
     draw, tally = Draw(mechanism, dict.fromkeys(files.forms.values()), options), Tally()
     uniforms = chosen_uniforms(options.seed)
     watch = Watch(mechanism, RecordAlphabet.of(mechanism, policy)) if "records" in draw.outputs else None
-    files.check(source)
+    files.check(source, None if draw.sticky is None else draw.sticky.path)
     weakening.warn(options, stacklevel=3)
     if decoys:
         weakening.warn_of_decoys(mechanism, policy, stacklevel=3)
     with (
         terminate_as_exception(),
-        open_table(source, mechanism.read_options(read, public_only=True)) as table,
+        open_table(source, draw.read_options(mechanism.read_options(read, public_only=True))) as table,
     ):
         names = draw.needed(table)
         weakening.check_places(table, mechanism, options, stacklevel=3)
@@ -191,6 +192,8 @@ def _write(
                 streams[files.book].write(text.encode("utf-8"))
             batches = table.batches(names, options.batch_rows)
             _stream(batches, _Pipe(draw, uniforms, options, tally, files, streams, watch), progress)
+            if draw.sticky is not None:
+                draw.sticky.keep()
     if tally.unseen_rows:
         warnings.warn(
             f"{tally.unseen_rows} of {tally.rows} rows held values not seen at design time: rule {options.unseen!r} "
@@ -198,7 +201,7 @@ def _write(
             GuaranteeWarning,
             stacklevel=3,
         )
-    persons = None if draw.persons is None else tally.persons.summary(draw.persons.column)
+    persons = draw.people(tally)
     if persons is not None and persons.varying:
         warnings.warn(persons.words, GuaranteeWarning, stacklevel=3)
     return ReleaseSummary(
@@ -213,6 +216,7 @@ def _write(
         seconds=time.perf_counter() - started,
         seed=options.seed,
         persons=persons,
+        sticky=None if draw.sticky is None else draw.sticky.summary,
         fidelity=None if watch is None or tally.written == 0 else watch.found(),
     )
 

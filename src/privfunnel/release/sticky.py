@@ -1,0 +1,127 @@
+"""Sticky draws: releases of one series that repeat each other.
+
+Two independent draws of the same rows tell more than one, however little each tells (:mod:`privfunnel.repeated`). The
+numbers that a row is drawn by are therefore a keyed function, HMAC-SHA256 with a secret that the steward keeps, of the
+row's id, its public symbol, the series and the mechanism's fingerprint: a row whose public values have not changed gets
+the same symbol and the same record month after month, and a release that repeats itself adds nothing. Without the
+secret the numbers cannot be told from random ones.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privfunnel.engines import Source
+from privfunnel.errors import InvalidInputError
+from privfunnel.release import keys
+from privfunnel.release.persons import PersonDraws
+from privfunnel.storage import check_target
+
+
+@dataclass(frozen=True)
+class StickySummary:
+    """Which draws a release repeats.
+
+    Attributes:
+        series: Name of the series.
+        column: The column whose values the rows go by.
+        key: The key file, which is confidential.
+        new: Whether it was made for this release, which therefore repeats no other.
+    """
+
+    series: str
+    column: str
+    key: str
+    new: bool
+
+    @property
+    def line(self) -> str:
+        """What is repeated, and what to keep, in short."""
+        told = f"series {self.series!r}, rows by {self.column!r}, key {self.key}"
+        if self.new:
+            return f"{told} (new: keep it, since with another key the next release would be a second draw)."
+        return f"{told}; rows with the same public values are drawn as before by this mechanism."
+
+
+class StickyDraws(PersonDraws):
+    """Uniform numbers that are the same in all releases of a series by one mechanism.
+
+    Args:
+        column: The column whose values the rows go by.
+        path: The key file.
+        series: Name of the series.
+        fingerprint: That of the mechanism.
+        several: Whether rows may share a value: they are of one person then.
+    """
+
+    #: Numbers of 64 bits in one hash of 32 bytes.
+    in_block = 4
+
+    def __init__(
+        self, column: str, path: str | os.PathLike[str], series: str, fingerprint: str, *, several: bool
+    ) -> None:
+        """Nothing is read yet."""
+        super().__init__(column, None)
+        self.path, self.series, self.fingerprint, self.several = Path(path), series, fingerprint, several
+        self.new = False
+        self._secret: bytes | None = None
+
+    @property
+    def summary(self) -> StickySummary:
+        """Which draws are repeated."""
+        return StickySummary(self.series, self.column, str(self.path), self.new)
+
+    def open(self, table: Source) -> None:
+        """Look at the ids of a table, and read the key file or think of a new key, which :meth:`keep` writes.
+
+        Raises:
+            InvalidInputError: Rows have no id, or share one and are not told to be of one person; the key file cannot
+                be used.
+        """
+        told = table.overview([self.column])[self.column]
+        if told.missing:
+            raise InvalidInputError(
+                f"{told.missing} rows have no {self.column!r}: such a row cannot be drawn alike the next time; give "
+                "every row its id"
+            )
+        rows = 0 if self.several else table.n_rows()
+        if told.distinct < rows:
+            raise InvalidInputError(
+                f"column {self.column!r} has {told.distinct} different values in {rows} rows and does not tell them "
+                f"apart: give a column that does, or say that it is who a row is about (--person {self.column})"
+            )
+        # A link to nowhere is no file that may be made.
+        self.new = not (self.path.exists() or self.path.is_symlink())
+        if self.new:
+            check_target(self.path, force=False)
+        secret = keys.new() if self.new else keys.load(self.path)
+        self._secret = secret if self.new else None
+        # Only what belongs to this series and mechanism travels to executors.
+        series = self.series.encode("utf-8", "surrogatepass")
+        self.key = hmac.digest(
+            secret, b"%d:%b:%b" % (len(series), series, self.fingerprint.encode()), "sha256"
+        )
+
+    def keep(self) -> None:
+        """Write a new key; called when everything was drawn, so that a release that fails leaves none behind."""
+        if self._secret is not None:
+            keys.save(self.path, self._secret)
+            self._secret = None
+
+    def block(self, messages: list[bytes], number: int) -> bytes:
+        """The hashes of ``messages``; see :class:`~privfunnel.release.persons.PersonDraws`."""
+        prefix = number.to_bytes(8, "little")
+        return b"".join(hmac.digest(self.key, prefix + message, "sha256") for message in messages)
+
+    def _names(self, values: Any) -> list[str | None]:
+        names = super()._names(values)
+        if any(name is None or not name.strip() for name in names):
+            raise InvalidInputError(
+                f"rows have a blank {self.column!r}: such a row cannot be drawn alike the next time; give every "
+                "row its id"
+            )
+        return names
