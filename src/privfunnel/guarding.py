@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Collection
 
 import numpy as np
 
@@ -21,8 +22,12 @@ from privfunnel.threats import Threat
 SAME_SOLVER = ("auto", "global")
 
 
-def guarded_solver(chosen: Solver) -> Guarded:
+def guarded_solver(chosen: Solver, named: Collection[str] = ()) -> Guarded:
     """The guarded solver with the gap and the limits that ``chosen``, a solver of the plain funnel, was given.
+
+    Args:
+        chosen: The solver.
+        named: Options that were named, which count even where they say what the plain funnel's solver has anyway.
 
     Raises:
         InvalidInputError: It is another solver, which knows the plain funnel only.
@@ -36,7 +41,7 @@ def guarded_solver(chosen: Solver) -> Guarded:
     given = {
         field.name: getattr(chosen, field.name)
         for field in dataclasses.fields(chosen)
-        if field.name in fields and getattr(chosen, field.name) != field.default
+        if field.name in fields and (field.name in named or getattr(chosen, field.name) != field.default)
     }
     return Guarded(**given)
 

@@ -142,7 +142,7 @@ class Solution(Stored):
         certificate: Object that proves ``lower_bound``, or None where a closed form does.
         requested: The asked disclosure, or None.
         budget: The asked leakage budget, or None.
-        disclosure_upper_bound: For a leakage budget: no channel within it discloses more than this.
+        disclosure_upper_bound: For a leakage budget, or guarantees alone: no channel within it discloses more.
         solver: Name of the solver.
         seed: Seed of the run.
         steps: Iterations (or nodes) spent.
@@ -180,6 +180,11 @@ class Solution(Stored):
 
     def __repr__(self) -> str:
         """One line with the numbers."""
+        if self.seeks_disclosure:
+            return (
+                f"Solution({self.status.value}: disclosure {self.disclosure:.6g} ≤ {self.disclosure_upper_bound:.6g}, "
+                f"leakage {self.leakage:.6g} nats, {self.n_outputs} outputs, {self.solver})"
+            )
         return (
             f"Solution({self.status.value}: disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
             f"{self.lower_bound:.6g} nats by {self.bound_source}, {self.n_outputs} outputs, {self.solver})"
@@ -192,10 +197,11 @@ class Solution(Stored):
         leaked = cards.share(self.leakage, problem.leakage_ceiling)
         facts = [
             ("disclosure I(X;Y)", f"{self.disclosure:.6g} nats{kept}"),
-            ("leakage I(S;Y)", f"{self.leakage:.6g} nats{leaked}"),
+            ("leakage I(S;Y)" if self.threat is None else "largest leakage", f"{self.leakage:.6g} nats{leaked}"),
+            ("most disclosure, proved", f"{self.disclosure_upper_bound:.6g} nats") if self.seeks_disclosure else
             ("proved lower bound", f"{self.lower_bound:.6g} nats, {self.bound_source}"),
             ("outputs", f"{self.n_outputs} for {problem.n_x} public symbols"),
-            ("status", f"{self.status.value}: {self.status.advice}"),
+            ("status", f"{self.status.value}: {self.advice}"),
             ("solver", f"{self.solver}, {self.seconds:.1f} s"),
         ]  # fmt: skip
         return cards.card("Solution", facts)
@@ -223,9 +229,29 @@ class Solution(Stored):
         return {} if self.threat is None else self.threat.reached(self.problem, self.channel)
 
     @property
+    def seeks_disclosure(self) -> bool:
+        """Whether a guarded release was to disclose as much as guarantees or a leakage budget allow."""
+        return self.threat is not None and self.requested is None and self.disclosure_upper_bound is not None
+
+    @property
     def gap(self) -> float:
-        """Leakage above the proved lower bound, in nats, never negative."""
+        """Leakage above the proved lower bound, in nats, never negative.
+
+        Where :attr:`seeks_disclosure`, it is what the disclosure is below the most that is proved possible.
+        """
+        if self.seeks_disclosure and self.disclosure_upper_bound is not None:
+            return max(self.disclosure_upper_bound - self.disclosure, 0.0)
         return max(self.leakage - self.lower_bound, 0.0)
+
+    @property
+    def advice(self) -> str:
+        """What the status means and what to do next, in a sentence about what was asked for."""
+        if self.seeks_disclosure and self.status is Status.OPTIMAL:
+            return (
+                "Proved optimal within the gap: that no release discloses more was verified independently of the "
+                "solver."
+            )
+        return self.status.advice
 
     @property
     def channel(self) -> Channel:

@@ -104,10 +104,11 @@ def solve(
     threat = Threat.of(problem_of(problem), **guards) if guards else None
     if threat is not None and not threat.plain:
         with watching(progress) as listener:
+            guarded = guarded_solver(chosen, options)
             solution = solve_guarded(
                 problem_of(problem),
                 threat,
-                guarded_solver(chosen),
+                guarded,
                 (disclosure, leakage),
                 seed,
                 listener,
@@ -440,18 +441,21 @@ def _most_disclosure(problem: Problem, budget: float, certificate: Certificate |
 def _raise_or_warn(solution: Solution) -> None:
     if solution.status in (Status.FAILED, Status.INFEASIBLE):
         asked = (
-            f"disclosure {solution.requested:.6g}"
-            if solution.budget is None
-            else f"leakage ≤ {solution.budget:.6g}"
+            f"leakage ≤ {solution.budget:.6g} nats"
+            if solution.budget is not None
+            else f"disclosure {solution.requested:.6g} nats"
+            if solution.requested is not None
+            else "what is guaranteed"
         )
         detail = f" ({solution.message})" if solution.message else ""
         raise SolverError(
-            f"solver {solution.solver!r} did not reach {asked} nats, its channel has disclosure "
+            f"solver {solution.solver!r} did not reach {asked}, its channel has disclosure "
             f"{solution.disclosure:.6g} and leakage {solution.leakage:.6g}{detail}: {solution.status.advice}"
         )
     if solution.status in UNFINISHED:
+        what = " of disclosure" if solution.seeks_disclosure else ""
         warnings.warn(
-            f"solver {solution.solver!r}: {solution.status.advice} (gap {solution.gap:.3g} nats)",
+            f"solver {solution.solver!r}: {solution.advice} (gap {solution.gap:.3g} nats{what})",
             ConvergenceWarning,
             stacklevel=3,
         )

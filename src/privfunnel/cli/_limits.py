@@ -52,6 +52,24 @@ def limited(name: str, options: dict[str, Any], seconds: float | None, answers: 
     return chosen if getattr(chosen, "time_limit", math.inf) <= share else chosen.limited(share)
 
 
+def chosen(name: str, options: dict[str, Any], seconds: float | None, *, guarded: bool) -> dict[str, Any]:
+    """The solver as :func:`privfunnel.solve` is told of it: one with a limit, or its name with all that was given.
+
+    Guarded releases have limits of their own: there the one that is given holds, longer or shorter.
+
+    Args:
+        name: The solver.
+        options: Its options.
+        seconds: The limit, or None.
+        guarded: Whether attackers know something, columns are published or guarantees are asked for.
+    """
+    from privfunnel.guarding import SAME_SOLVER
+
+    if not guarded or name not in SAME_SOLVER or seconds is None:
+        return {"solver": name, **options} if guarded else {"solver": limited(name, options, seconds)}
+    return {"solver": name, **options, "time_limit": min(seconds, options.get("time_limit", math.inf))}
+
+
 @contextmanager
 def memory_limited(size: str | None) -> Iterator[None]:
     """Let the process take no more private memory than ``--memory-limit`` says, while the block runs.

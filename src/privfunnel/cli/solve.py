@@ -28,7 +28,7 @@ from privfunnel.cli._common import (
     units_option,
     view_option,
 )
-from privfunnel.cli._limits import limit_options, limited, memory_limited
+from privfunnel.cli._limits import chosen, limit_options, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
@@ -156,9 +156,9 @@ def command(
     sure, found, beyond = parse_confidence(confidence), None, None
     counts = opened.counts
     with memory_limited(memory_limit), output(out, OWNED) as folder:
-        method = limited(solver, parse_options(options, restarts), time_limit)
+        method = chosen(solver, parse_options(options, restarts), time_limit, guarded=bool(guards))
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
-            asked |= {"solver": method, "seed": seed, "progress": progress}
+            asked |= method | {"seed": seed, "progress": progress}
             if holdout is not None and counts is not None:
                 counts, solution, found = _held_out(
                     source, counts, holdout, sure, asked | {"merge": True} if merge_outputs else asked
@@ -179,7 +179,7 @@ def command(
         _tell_instead(counts, solution.leakage)
     _tell_beyond(found or beyond, units, say_view(view, problem))
     if design_epsilon is not None and counts is not None and exact is not None:
-        _tell_noise(counts, solution, exact, {"solver": method, "seed": seed})
+        _tell_noise(counts, solution, exact, method | {"seed": seed})
         if out is not None:
             say(f"Files are in {out}: made of the noisy counts alone, they may be published.")
         return
@@ -326,15 +326,18 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
             )
         for guarantee, reached in solution.guaranteed.items():
             table.add_row(f"  {guarantee}", f"{reached:.9f}", "what the worst output has")
-    table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
-    table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
+    sought = solution.seeks_disclosure
+    if not sought:
+        table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
+        table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
     if solution.disclosure_upper_bound is not None:
         table.add_row("most disclosure, proved", f"{units.of(solution.disclosure_upper_bound):.9f}", "")
-    table.add_row(
-        "slope", "" if solution.slope is None else f"{solution.slope:.6f}", "leakage per disclosure"
-    )
+    if sought:
+        table.add_row("gap", f"{units.of(solution.gap):.2e}", "of disclosure")
+    if solution.slope is not None:
+        table.add_row("slope", f"{solution.slope:.6f}", "leakage per disclosure")
     table.add_row("outputs", str(solution.channel.shape[1]), f"for {problem.n_x} public symbols")
-    table.add_row("status", solution.status.value, solution.status.advice)
+    table.add_row("status", solution.status.value, solution.advice)
     table.add_row("solver", solution.solver, f"seed {solution.seed}, {solution.seconds:.1f} s")
     out = console()
     out.print(table)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfunnel.certificate.guarded import GuardedCertificate
-from privfunnel.errors import InfeasibleError
+from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Status
 from privfunnel.solvers.base import Listener
@@ -81,6 +81,7 @@ class Guarded:
 
         Raises:
             InfeasibleError: The guarantees do not allow that much disclosure.
+            SolverError: The limits came before a release that discloses so much was found.
         """
         started = time.perf_counter()
         limits = Limits(self.time_limit, nodes=self.node_limit)
@@ -107,9 +108,14 @@ class Guarded:
     def _make_room(self, search: Search, master: Master, disclosure: float) -> None:
         """Fill the pool with posteriors that disclose as much as the guarantees allow."""
         most = Master(search.problem, search.threat, disclosure=None, budget=None)
-        search.close(most, self.gap, enough=search.problem.disclosure_ceiling - disclosure)
-        largest = search.problem.disclosure_ceiling - most.solve().value
+        outcome = search.close(most, self.gap, enough=search.problem.disclosure_ceiling - disclosure)
+        largest = search.problem.disclosure_ceiling - outcome.duals.value
         if largest < disclosure - FEASIBILITY:
+            if outcome.status is not Status.OPTIMAL:
+                raise SolverError(
+                    f"disclosure={disclosure:.9g} nats was not reached within the guarantees before the limits came, "
+                    f"{largest:.9g} nats were: raise time_limit, or lower it"
+                )
             raise InfeasibleError(
                 f"disclosure={disclosure:.9g} nats is infeasible: the guarantees allow {largest:.9g} nats; lower it"
             )

@@ -147,6 +147,7 @@ def explore(
     relaxation: Relaxation, bracket: Bracket, cutoff: float, nodes: int, deadline: Deadline
 ) -> Explored:
     """Search the stratum's posteriors for ``F(w) < cutoff``; prove that there is none where there is none."""
+    relaxation.deadline = deadline
     relaxation.weigh(bracket.weights)
     size, n_x = relaxation.images.columns.shape[1], relaxation.n_x
     tree = Tree()

@@ -16,6 +16,7 @@ from privfunnel.certificate.guarded import conditional_entropies
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy
 from privfunnel.problem import Problem
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
 from privfunnel.threats import Threat
 
@@ -67,6 +68,7 @@ class Master:
         self.limited = self.least or budget is not None
         self.posteriors = np.zeros((0, problem.n_x))
         self._known: set[bytes] = set()
+        self._duals: Duals | None = None
         self._lp = new_model(primal=True)
         self._lp.addCol(1.0 if self.least else 0.0, -INFINITY if self.least else 0.0,
                         INFINITY if self.least else 0.0, 0, NO_ROWS, NO_VALUES)  # fmt: skip
@@ -109,26 +111,29 @@ class Master:
         self.posteriors = np.concatenate([self.posteriors, made])
         return len(new)
 
-    def solve(self) -> Duals:
-        """The duals for the posteriors there are."""
-        if not run_robustly(self._lp):
+    def solve(self, deadline: Deadline = NEVER) -> Duals:
+        """The duals for the posteriors there are; those of the last time where the deadline comes first."""
+        if not run_robustly(self._lp, NEVER if self._duals is None else deadline):
+            if self._duals is not None and deadline.passed():
+                return self._duals
             status = self._lp.modelStatusToString(self._lp.getModelStatus())
             raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")
         n_x = self.problem.n_x
         solution = self._lp.getSolution()
         duals, self._primal = np.array(solution.row_dual), np.array(solution.col_value)
         weights = np.maximum(-duals[n_x + 1 :], 0.0) if self.limited else np.zeros(len(self.threat.attackers))
-        return Duals(
+        self._duals = Duals(
             weights=weights,
             prices=duals[:n_x],
             slope=max(-float(duals[n_x]), 0.0) if self.least else 1.0,
             value=float(self._lp.getObjectiveValue()),
         )
+        return self._duals
 
     def used(self) -> tuple[Array, Array]:
         """Weights (n,) and posteriors (n, M) in use, with Σ r w = p_x to rounding where that is possible."""
         r = self._primal[1:]
-        some = r > IN_USE
+        some = np.flatnonzero(r > IN_USE)
         posteriors = self.posteriors[some]
         exact = np.linalg.lstsq(posteriors.T, self.problem.p_x, rcond=None)[0]
         good = (

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from privfunnel.measures import TINY, Array
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.guarded.branching import INSIDE, Bracket, value
 from privfunnel.solvers.guarded.relaxation import Relaxation
 from privfunnel.solvers.posteriors.boxes import Box
@@ -38,6 +39,8 @@ def descend(relaxation: Relaxation, bracket: Bracket, starts: Array) -> Array:
     scaled = columns * relaxation.scale(bracket.weights)
     sums = relaxation.sums
     for _ in range(STEPS):
+        if relaxation.deadline.passed():
+            break
         image = w @ columns
         q = np.log(np.maximum(image, TINY)) - np.log(np.maximum(image @ sums, TINY)) @ sums.T
         power = (1.0 + bracket.slope / total) * np.log(np.maximum(w, TINY))
@@ -80,8 +83,11 @@ def settle(relaxation: Relaxation, bracket: Bracket, start: Array) -> Array | No
     return found
 
 
-def candidates(relaxation: Relaxation, bracket: Bracket, active: Array, rng: Generator) -> Array:
-    """Local minima of F, (n, M): from the posteriors in use, their neighbourhood and random ones."""
+def candidates(
+    relaxation: Relaxation, bracket: Bracket, active: Array, rng: Generator, deadline: Deadline = NEVER
+) -> Array:
+    """Local minima of F, (n, M): from the posteriors in use, their neighbourhood and random ones, as time allows."""
+    relaxation.deadline = deadline
     relaxation.weigh(bracket.weights)
     n_x = relaxation.n_x
     support = max(2, min(n_x, relaxation.images.columns.shape[1] + 1, n_x // 2 + 1))
@@ -92,6 +98,11 @@ def candidates(relaxation: Relaxation, bracket: Bracket, active: Array, rng: Gen
         return descend(relaxation, bracket, np.concatenate([active, near, random]))
     if bracket.weights.any():  # each step is a program with tangents, and there are many of them
         near, random = near[:FEW_STARTS], random[:FEW_STARTS]
-    settled = [settle(relaxation, bracket, start) for start in (*near, *random)]
-    some = [w for w in settled if w is not None]
+    some: list[Array] = []
+    for start in (*near, *random):
+        if deadline.passed():
+            break
+        settled = settle(relaxation, bracket, start)
+        if settled is not None:
+            some.append(settled)
     return np.array(some).reshape(-1, n_x)

@@ -17,8 +17,9 @@ import numpy as np
 from privfunnel.certificate.stacking import Block, Stack
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import TINY, Array, entropy, xlogx
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.boxes import Box
-from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
+from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, limit_runs, new_model
 
 #: What violating a row of W costs, rows being scaled to a largest entry of 1.
 PENALTY = 1e4
@@ -60,10 +61,14 @@ class Relaxation:
     Args:
         images: The stratum's stack, with weight 1 for every attacker.
         centre: p(x) of the stratum, (M,), which is in W.
+
+    Attributes:
+        deadline: When its programs end, solved or not.
     """
 
     def __init__(self, images: Stack, centre: Array) -> None:
         self.images, self.centre = images, centre
+        self.deadline: Deadline = NEVER
         self.n_x = len(images.columns)
         self.curved = [j for j, block in enumerate(images.blocks) if block.kind in ("entropy", "diverse")]
         self.constrained = len(self.curved) < len(images.blocks) or any(
@@ -205,14 +210,17 @@ class Relaxation:
             self._lp.changeColCost(self._heights[j], float(weights[self.images.blocks[j].owner]))
 
     def minimise(self, cost: Array, box: Box) -> Solved | None:
-        """Minimise ``Σ θ φ + cost·w`` over a box by the tangents known; None where the program could not be solved."""
+        """Minimise ``Σ θ φ + cost·w`` over a box by the tangents known; None where it could not be solved in time."""
         self._clock += 1
         if len(self._tangents.q) > MOST_TANGENTS:
             self._forget()
         self._lp.changeColsCost(self.n_x, self._every, cost)
         self._lp.changeColsBounds(self.n_x, self._every, box.lower, box.upper)
+        limit_runs(self._lp, self.deadline)
         self._lp.run()
         if not is_optimal(self._lp):
+            if self.deadline.passed():
+                return None
             self._lp.clearSolver()
             self._lp.run()
             if not is_optimal(self._lp):

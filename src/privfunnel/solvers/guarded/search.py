@@ -14,12 +14,12 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
-from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.guarded.branching import MARGIN, Bracket, Explored, Tree, explore, value
 from privfunnel.solvers.guarded.master import Duals, Master
+from privfunnel.solvers.guarded.pool import first_posteriors
 from privfunnel.solvers.guarded.pricing import candidates
 from privfunnel.solvers.guarded.relaxation import Relaxation
-from privfunnel.solvers.perfect.splitting import split
 from privfunnel.solvers.posteriors.assembly import channel_of_posteriors
 from privfunnel.solvers.posteriors.points import distinct
 from privfunnel.threats import Threat
@@ -34,7 +34,9 @@ IDLE, IDLE_ROUNDS = 0.5, 3
 MOST_ADDED = 60
 #: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
 LAST_BOXES = 300
-LAST_SHARE, LAST_SECONDS = 0.1, 1.0
+LAST_SHARE, LAST_SECONDS = 0.1, 0.5
+#: The first posteriors take at most this share of the time limit.
+START_SHARE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,20 +74,13 @@ class Search:
         self.partial: GuardedCertificate | None = None
 
     def starts(self) -> Array:
-        """A posterior that says nothing, single symbols where they are allowed, and a split of p(x), (n, M)."""
-        made = []
-        for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
-            first = np.zeros(self.problem.n_x)
-            first[stratum.x] = stratum.problem.p_x
-            made.append(first)
-            if not relaxation.constrained and relaxation.images.caps.min() >= 1.0:
-                made += list(np.eye(self.problem.n_x)[stratum.x])
-            if self.zero and not self.threat.guarantees:
-                # Where equations alone make W, p(x) is a mixture of posteriors with few symbols each.
-                rows, goal = relaxation.equations
-                parts = split(rows, goal, stratum.problem.p_x).posteriors.toarray()
-                made += list(self._lift(number, parts))
-        return np.array(made)
+        """Allowed posteriors to begin with, of which p(x) is a mixture, (n, M)."""
+        deadline = Deadline(START_SHARE * self.limits.seconds)
+        made = [
+            self._lift(number, first_posteriors(stratum, relaxation, self.threat, self.zero, deadline))
+            for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True))
+        ]
+        return np.concatenate(made)
 
     def close(
         self, master: Master, gap: float, tell: Listener | None = None, *, enough: float = -math.inf
@@ -100,7 +95,7 @@ class Search:
         certificate: GuardedCertificate | None = None
         status = Status.OPTIMAL
         while True:
-            duals = self._tidy(master.solve())
+            duals = self._tidy(master.solve(self.limits))
             idle = idle + 1 if best - duals.value < IDLE * target else 0
             best = duals.value
             if tell is not None:
@@ -109,7 +104,8 @@ class Search:
                 break  # leakage cannot be negative
             if self.limits.passed() or self.opened >= self.limits.nodes:
                 status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
-                certificate = self.partial or self._prove_something(duals, target)
+                if not math.isfinite(enough):
+                    certificate = self.partial or self._prove_something(duals, target)
                 break
             if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
@@ -147,7 +143,7 @@ class Search:
         added = 0
         for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
             own = active[active[:, stratum.x].any(axis=1)][:, stratum.x]
-            found = candidates(relaxation, self._bracket(duals, number), own, self.rng)
+            found = candidates(relaxation, self._bracket(duals, number), own, self.rng, self.limits)
             added += self._add(master, duals, number, found, -worth)
         return added
 

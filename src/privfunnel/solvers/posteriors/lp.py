@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import highspy
 import numpy as np
+
+from privfunnel.solvers.deadline import NEVER, Deadline
 
 #: Feasibility tolerance of models, and HiGHS's own, which is the last resort of :func:`run_robustly`.
 TOLERANCE, DEFAULT_TOLERANCE = 1e-10, 1e-7
@@ -13,6 +16,9 @@ TOLERANCE, DEFAULT_TOLERANCE = 1e-10, 1e-7
 SMALLEST_ENTRY = 1e-12
 #: HiGHS's numbers of the dual and the primal simplex method.
 DUAL, PRIMAL = 1, 4
+
+#: Seconds that a run gets at least: the time limit of HiGHS is to be positive.
+SHORTEST_RUN = 1e-3
 
 #: A bound that does not bind, and the two arrays of a row or column that has no entries yet.
 INFINITY = float(highspy.kHighsInf)
@@ -42,7 +48,13 @@ def new_model(*, primal: bool = False) -> Any:
     return lp
 
 
-def run_robustly(lp: Any) -> bool:
+def limit_runs(lp: Any, deadline: Deadline) -> None:
+    """Let the next runs of the model end at a deadline; HiGHS counts the seconds of all runs of a model together."""
+    if math.isfinite(deadline.seconds):
+        lp.setOptionValue("time_limit", lp.getRunTime() + max(deadline.left(), SHORTEST_RUN))
+
+
+def run_robustly(lp: Any, deadline: Deadline = NEVER) -> bool:
     """Run the model until an optimum is reached, in other ways where the first one stalls; whether one worked.
 
     A warm basis may stall, and so may either method where the rarest symbol's probability is close to the tolerances:
@@ -55,8 +67,11 @@ def run_robustly(lp: Any) -> bool:
         {"primal_feasibility_tolerance": DEFAULT_TOLERANCE, "dual_feasibility_tolerance": DEFAULT_TOLERANCE},
     ]
     for attempt, options in enumerate(ways):
+        if attempt and deadline.passed():
+            return False
         if attempt:
             lp.clearSolver()
+        limit_runs(lp, deadline)
         before = {name: lp.getOptionValue(name)[1] for name in options}
         for name, value in options.items():
             lp.setOptionValue(name, value)
