@@ -128,6 +128,7 @@ class Mechanism(Stored):
                 "problem": problem.fingerprint,
                 "rows": counts.n,
                 **({} if counts.person is None else {"person": counts.person, "persons": counts.persons}),
+                **({} if counts.missing == "category" else {"missing": counts.missing}),
                 **({} if counts.epsilon is None else {"epsilon": counts.epsilon}),
                 **({} if counts.part_of is None else {"part_of": counts.part_of}),
                 "solver": solution.solver,
@@ -168,6 +169,11 @@ class Mechanism(Stored):
         """The column that says who a row is about, where the design was told one."""
         column = self.provenance.get("person")
         return column if isinstance(column, str) and column else None
+
+    @property
+    def missing(self) -> str:
+        """What the design did with rows that lack a value: ``"drop"`` where it left them out, else ``"category"``."""
+        return "drop" if self.provenance.get("missing") == "drop" else "category"
 
     @property
     def epsilon(self) -> float | None:

@@ -74,6 +74,7 @@ def private_counts(counts: Counts, epsilon: float, source: random.Random = SECUR
         cell_x,
         kept[cell_s, cell_x],
         read=counts.read,
+        missing=counts.missing,
         epsilon=float(rate),
     )
 

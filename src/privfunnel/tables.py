@@ -43,6 +43,8 @@ MAX_LEVELS = 32  # a number with more different values must be binned
 MAX_CELLS = 4_000_000  # most combinations that are brought back from an engine
 MAX_MEMORY = 4 * 2**30  # bytes that solving may be estimated to need
 PEEK_ROWS = 50_000
+#: What to do with rows that lack a private or public value: count them as a category, leave them out, or stop.
+MISSING = ("category", "drop", "refuse")
 
 # What the default solver takes, measured on random tables of up to a thousand public symbols: orders of magnitude.
 PROOF_SECONDS = 1.5e-4  # a proof, for each pair of public symbols
@@ -97,6 +99,8 @@ class Counts:
         person: The column that says who a row is about, if one was named, and ``persons`` how many there are.
         epsilon: ε of the noise in the counts, see :mod:`privfunnel.noise`; None where they are exact.
         part_of: Fingerprint of the counts that these are a part of, where rows were held out.
+        missing: What was done with rows that lack a private or public value, one of ``MISSING``.
+        dropped: How many rows were left out for that.
     """
 
     s_alphabet: Alphabet
@@ -109,6 +113,8 @@ class Counts:
     persons: int | None = None
     epsilon: float | None = None
     part_of: str | None = None
+    missing: str = "category"
+    dropped: int = 0
 
     @property
     def n(self) -> int:
@@ -259,6 +265,7 @@ def count(
     bins: Mapping[str, Any] | None = None,
     read: ReadOptions | None = None,
     person: str | None = None,
+    missing: str = "category",
     max_levels: int = MAX_LEVELS,
     max_cells: int = MAX_CELLS,
 ) -> Counts:
@@ -275,15 +282,17 @@ def count(
             ``bins`` of earlier counts.
         read: How to read a text file or a workbook: column names, delimiter, nulls, sheet …
         person: Column that says who a row is about, where people have several rows.
+        missing: What becomes of rows in which a private or public value is null or NaN: ``"category"`` takes that as a
+            value of its own, ``"drop"`` leaves the rows out (``Counts.dropped`` says how many), ``"refuse"`` raises.
         max_levels: Most different values of a number that is not binned.
         max_cells: Most combinations to bring back from the engine.
 
     Returns:
-        The labelled counts; nulls (and NaN) are a category of their own, apart from the texts ``""`` and ``"null"``.
+        The labelled counts; where nulls (and NaN) are a category, it is apart from the texts ``""`` and ``"null"``.
 
     Raises:
         InvalidInputError: A column is missing, twice in a role or of no usable type; there are too many combinations;
-            the table has no rows.
+            the table has no rows, or rows with missing values that are to be refused.
         UnbinnedError: Columns have too many values; the message names all of them, with bins that can be pasted.
 
     Warns:
@@ -301,6 +310,7 @@ def count(
             )
     with open_table(source, read) as table:
         table.require(names)
+        table, dropped = _without_missing(table, names, missing)
         persons = _persons(table, person, names)
         called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
         free = [name for name in names if name not in rules]
@@ -310,7 +320,8 @@ def count(
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
         grouped = table.group(resolved, max_cells, _summed(table, resolved))
         if not grouped.counts:
-            raise InvalidInputError(f"{table.name} has no rows: there is nothing to count")
+            left = " without a missing value" if dropped else ""
+            raise InvalidInputError(f"{table.name} has no rows{left}: there is nothing to count")
         if not grouped.complete:
             raise _too_many_cells(table, resolved, max_cells)
         n = sum(grouped.counts)
@@ -334,7 +345,7 @@ def count(
     for words in told:
         warnings.warn(words, IdentifierWarning, stacklevel=2)
     _warn_if_small(counts)
-    return replace(counts, read=known, person=person, persons=persons)
+    return replace(counts, read=known, person=person, persons=persons, missing=missing, dropped=dropped)
 
 
 def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
@@ -365,6 +376,27 @@ def _persons(table: Source, person: str | None, names: Sequence[str]) -> int | N
         )
     told = table.overview([person])[person]
     return told.distinct + told.missing
+
+
+def _without_missing(table: Source, names: Sequence[str], missing: str) -> tuple[Source, int]:
+    """The rows to count, and how many are left out for a missing value.
+
+    Raises:
+        InvalidInputError: The rule is unknown, or values are missing and that is refused.
+    """
+    if missing not in MISSING:
+        raise InvalidInputError(f"missing={missing!r} is unknown: use one of {', '.join(MISSING)}")
+    lacking = 0 if missing == "category" else table.incomplete(names)
+    if not lacking:
+        return table, 0
+    if missing == "drop":
+        return table.complete(names), lacking
+    found = {name: told.missing for name, told in table.overview(names).items() if told.missing}
+    told = ", ".join(f"{name!r} ({n})" for name, n in found.items())
+    raise InvalidInputError(
+        f"{lacking} rows of {table.name} have missing values, in {told}: fill them in, leave these rows out (missing="
+        "'drop', --missing drop), or take missing as a category"
+    )
 
 
 def _too_many_cells(table: Source, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:

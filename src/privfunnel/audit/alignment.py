@@ -85,12 +85,21 @@ def recount(
     public: Sequence[str],
     bins: Mapping[str, Any],
     read: ReadOptions | None,
+    missing: str = "category",
 ) -> tables.Counts:
     """Counts of the original table; the audit's own intervals say what few rows mean, so no warning here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
         warnings.simplefilter("ignore", IdentifierWarning)  # told when the mechanism was designed
-        return tables.count(original, private=private, public=public, bins=bins, read=read, max_levels=10_000)
+        return tables.count(
+            original,
+            private=private,
+            public=public,
+            bins=bins,
+            read=read,
+            missing=missing,
+            max_levels=10_000,
+        )
 
 
 def align(

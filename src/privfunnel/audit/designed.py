@@ -89,7 +89,9 @@ def table(
     checked_confidence(confidence)
     rng = np.random.default_rng(seed)
     read = designed.read_options(read)
-    counts = recount(original, designed.private_names, designed.public_names, designed.bins, read)
+    counts = recount(
+        original, designed.private_names, designed.public_names, designed.bins, read, designed.missing
+    )
     column = chosen_person(original, read, designed, person)
     people = None if column is None else rows_of(original, counts, column, read)
     channel, _ = promise.channel_for(designed, counts)

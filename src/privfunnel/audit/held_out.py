@@ -179,4 +179,6 @@ def _part(counts: Counts, n: Any) -> Counts:
         cell_x.reshape(-1),
         n[some].astype(np.int64),
         counts.read,
+        missing=counts.missing,
+        dropped=counts.dropped,
     )

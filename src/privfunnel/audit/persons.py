@@ -192,6 +192,7 @@ def rows_of(
     s_of, x_of = s.recogniser(), x.recogniser()
     names = list(dict.fromkeys([*s.names, *x.names]))
     with open_table(source, read or counts.read) as table:
+        table = table.complete(names) if counts.dropped else table
         person = person_codes(table, column)
         parts = [(s_of(s.encode(b)), x_of(x.encode(b))) for b in table.batches(names, BATCH_ROWS)]
     found = [np.concatenate(codes) for codes in zip(*parts, strict=True)]

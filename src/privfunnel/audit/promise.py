@@ -43,8 +43,8 @@ class Recount:
         least_leakage: Lower end of the 95 % range of the leakage in the population, corrected for the bias of few
             rows; on another table than the design's, it allows for the chance in the rows of both.
         epsilon: ε of the noise in the counts of the design, which is then never the table's own; None without.
-        overlaps: Rows of the table were used in the design, or may have been: all of them, all but those held out, or
-            those behind the noise; they prove nothing about the population.
+        overlaps: Rows of the table were used in the design, or may have been: all of them, all but those held out,
+            those behind the noise, or those without missing values; they prove nothing about the population.
         holds: On the design table: claims and recount agree. On another one: the claim is not below
             ``least_leakage``, so that chance alone, in tables of one population, breaks about one promise in forty.
     """
@@ -112,6 +112,7 @@ def recount(
         epsilon=mechanism.epsilon,
         overlaps=same
         or mechanism.epsilon is not None
+        or (mechanism.missing == "drop" and counts.missing == "category")
         or mechanism.provenance.get("part_of") == counts.fingerprint,
     )
 

@@ -166,7 +166,7 @@ def _population(found: Audit) -> list[str]:
     if found.recount.overlaps and not found.recount.same_table:
         return [
             "Rows of this table were used in the design, so they prove nothing about the population; what rows held "
-            "out from it prove was told with the design (population.json)."
+            "out from it prove, if any were, was told with the design (population.json)."
         ]
     if not found.recount.same_table:
         proved = [] if found.population is None else beyond.words(found.population)

@@ -141,7 +141,7 @@ def source_options(function: Function) -> Function:
 
 
 def record_options(function: Function) -> Function:
-    """``--private``, ``--public`` and ``--bin``: the roles of the columns of a table of records."""
+    """``--private``, ``--public``, ``--bin`` and ``--missing``: the roles of the columns of a table of records."""
     decorators: Sequence[Callable[[Function], Function]] = (
         click.option("--private", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Private column of a table of records; repeat it, or separate names by commas. A name that "
@@ -151,6 +151,9 @@ def record_options(function: Function) -> Function:
         click.option("--bin", "bins", multiple=True, metavar="COLUMN=RULE", callback=_bins,
                      help="How to bin a column: age=5, age=quantiles:4, age=edges:0,18,65,inf, town=top:10, "
                           "visit=month (year, quarter, weekday), born=age@2020-01-01:width:10."),
+        click.option("--missing", type=click.Choice(["category", "drop", "refuse"]),
+                     help="Rows without a private or public value: count missing as a category (the default), leave "
+                          "them out, or stop."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def open_source(
     public: Sequence[str] = (),
     bins: Mapping[str, Any] | None = None,
     person: str | None = None,
+    missing: str | None = None,
     perturbation: str | None = None,
     bands: str | None = None,
     **text: Any,
@@ -51,6 +53,7 @@ def open_source(
         public: Columns that may be published.
         bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
         person: Column that says who a row is about.
+        missing: What to do with rows that lack a value, as :func:`privfunnel.tables.count` takes it.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
         **text: How to read a text file of records, as :func:`read_options` takes it.
@@ -62,9 +65,13 @@ def open_source(
     from privfunnel.engines.texts import clip
     from privfunnel.problem import Problem
 
-    records = {"--private": private, "--public": public, "--bin": bins, "--person": person} | {
-        {"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()
-    }
+    records = {
+        "--private": private,
+        "--public": public,
+        "--bin": bins,
+        "--person": person,
+        "--missing": missing,
+    } | {{"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()}
     of_records = [option for option, value in records.items() if value]
     if source in instances.names() and not _exists(source):
         if of_records:
@@ -80,8 +87,15 @@ def open_source(
         from privfunnel import tables
 
         counts = tables.count(
-            source, private=private, public=public, bins=bins, person=person, read=read_options(**text)
+            source,
+            private=private,
+            public=public,
+            bins=bins,
+            person=person,
+            missing=missing or "category",
+            read=read_options(**text),
         )
+        tell_dropped(counts)
         return NamedProblem(counts.problem(), counts)
     if of_records:
         raise InvalidInputError(
@@ -101,6 +115,13 @@ def open_source(
     if not path.is_file():
         raise InvalidInputError(f"cannot read {clip(source, 120)!r}, a folder, pipe or device: give a file")
     return NamedProblem(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
+
+
+def tell_dropped(counts: Counts) -> None:
+    """Say on stderr how many rows were left out for a missing value, if any."""
+    if counts.dropped:
+        total = counts.n + counts.dropped
+        say(f"{counts.dropped:,} of {total:,} rows have missing values and are left out.", err=True)
 
 
 def _exists(source: str) -> bool:

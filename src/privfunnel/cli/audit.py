@@ -25,6 +25,7 @@ from privfunnel.cli._common import (
 )
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
+from privfunnel.cli._source import tell_dropped
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def command(
     private: tuple[str, ...],
     public: tuple[str, ...],
     bins: dict[str, str],
+    missing: str | None,
     on: str | None,
     order: Path | None,
     person: str | None,
@@ -118,9 +120,13 @@ def command(
     if len(tables) > 2:
         raise InvalidInputError(f"{len(tables)} tables are too many: give the original and the released one")
     mechanism = None if path is None else Mechanism.load(path)
-    if mechanism is not None and (private or public or bins):
+    if mechanism is not None and (private or public or bins or missing):
         raise InvalidInputError(
-            "the mechanism brings its own columns and bins: leave --private, --public and --bin out"
+            "the mechanism brings its own columns and bins: leave --private, --public, --bin and --missing out"
+        )
+    if missing and holdout is None:
+        raise InvalidInputError(
+            "--missing is for --holdout: every row of a release is audited, those with missing values too"
         )
     _check_out(out, can_report=mechanism is not None)
     checked_threshold(threshold)
@@ -134,7 +140,7 @@ def command(
             )
         asked = {"disclosure": disclosure, "leakage": leakage}
         solving = {"solver": solver, "seed": seed, "confidence": sure, **parse_options(options, restarts)}
-        roles["person"] = person or None
+        roles |= {"person": person or None, "missing": missing or "category"}
         told = _held_out(tables[0], roles, read, holdout, asked, {**solving, "units": units})
         _tell(*told, units, as_json=as_json, out=out)
         return
@@ -264,6 +270,7 @@ def _held_out(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
     counts = tables.count(source, **roles, read=read)
+    tell_dropped(counts)
     problem = counts.problem()
     ceilings = {
         "disclosure": (problem.disclosure_ceiling, "H(X)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -86,6 +87,18 @@ class DatabaseSource(Source):
         return {
             name: Overview(int(found[f"u{i}"][0]), int(found[f"m{i}"][0])) for i, name in enumerate(names)
         }
+
+    def incomplete(self, names: Sequence[str]) -> int:
+        """Rows with a null in one of the columns, counted in the database."""
+        lacking = " OR ".join(f"{self._quoted(name)} IS NULL" for name in names)
+        return int(self._query(f"SELECT COUNT(*) AS n FROM {self._from} WHERE {lacking}")["n"][0])
+
+    def complete(self, names: Sequence[str]) -> DatabaseSource:
+        """The rows without nulls in these columns, as a sub-select."""
+        filled = " AND ".join(f"{self._quoted(name)} IS NOT NULL" for name in names)
+        rows = copy.copy(self)
+        rows._from = f"(SELECT * FROM {self._from} WHERE {filled}) AS filled"
+        return rows
 
     def extremes(self, name: str) -> Extremes:
         """Ends of a number column, as the database compares numbers."""

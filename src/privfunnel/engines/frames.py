@@ -5,7 +5,9 @@ A file becomes a DuckDB relation, a frame stays what it is (pandas, Polars, PyAr
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -87,6 +89,26 @@ class FrameSource(Source):
             n_missing = int(found[f"m{i}"][0] or 0)
             told[name] = Overview(int(found[f"u{i}"][0]) - (n_missing > 0), n_missing)
         return told
+
+    def incomplete(self, names: Sequence[str]) -> int:
+        """Rows with a missing value in one of the columns, counted in the engine."""
+        nw = _narwhals()
+        lacking = self._lacking(names).cast(nw.Int64).sum().alias("m")
+        found = self._collect(self.frame.select(lacking, nw.len().alias("n")))
+        self._check_rows(int(found["n"][0]))
+        return int(found["m"][0] or 0)
+
+    def complete(self, names: Sequence[str]) -> FrameSource:
+        """The rows without missing values in these columns; :meth:`incomplete` has compared the rows of the file."""
+        rows = FrameSource(
+            self.frame.filter(~self._lacking(names)), name=self.name, hint=self.hint, explain=self._explain
+        )
+        rows.read = self.read
+        return rows
+
+    def _lacking(self, names: Sequence[str]) -> Any:
+        """Whether one of the columns is missing."""
+        return functools.reduce(operator.or_, map(self._missing, names))
 
     def _missing(self, name: str) -> Any:
         column = _narwhals().col(name)

@@ -113,6 +113,14 @@ class Source(ABC):
         """Different and missing values of columns; null and NaN are missing."""
 
     @abstractmethod
+    def incomplete(self, names: Sequence[str]) -> int:
+        """The number of rows in which at least one of the columns is missing (null or NaN)."""
+
+    @abstractmethod
+    def complete(self, names: Sequence[str]) -> Source:
+        """The same table without the rows that :meth:`incomplete` counts."""
+
+    @abstractmethod
     def extremes(self, name: str) -> Extremes:
         """Ends of a number column; null and NaN left out."""
 
