@@ -129,6 +129,7 @@ class Mechanism(Stored):
                 "rows": counts.n,
                 **({} if counts.person is None else {"person": counts.person, "persons": counts.persons}),
                 **({} if counts.missing == "category" else {"missing": counts.missing}),
+                **({} if counts.weights is None else {"weights": counts.weights}),
                 **({} if counts.epsilon is None else {"epsilon": counts.epsilon}),
                 **({} if counts.part_of is None else {"part_of": counts.part_of}),
                 "solver": solution.solver,
@@ -161,7 +162,7 @@ class Mechanism(Stored):
 
     @property
     def rows(self) -> float:
-        """Rows of the design data; 0 where that is not recorded."""
+        """Rows of the design data, of weighted ones how many they are worth; 0 where that is not recorded."""
         return float(self.provenance.get("rows", 0))
 
     @property
@@ -174,6 +175,12 @@ class Mechanism(Stored):
     def missing(self) -> str:
         """What the design did with rows that lack a value: ``"drop"`` where it left them out, else ``"category"``."""
         return "drop" if self.provenance.get("missing") == "drop" else "category"
+
+    @property
+    def weights(self) -> str | None:
+        """The column that said how many people a row of the design data stands for, where there was one."""
+        column = self.provenance.get("weights")
+        return column if isinstance(column, str) and column else None
 
     @property
     def epsilon(self) -> float | None:

@@ -42,14 +42,15 @@ def private_counts(counts: Counts, epsilon: float, source: random.Random = SECUR
         source: Random whole numbers; anything but the operating system's voids the promise and is for tests.
 
     Raises:
-        InvalidInputError: ε is not positive, people have several rows, there are too many combinations, or nothing is
-            left.
+        InvalidInputError: ε is not positive, people have several rows or weights, there are too many combinations, or
+            nothing is left.
     """
     rate = as_fraction(epsilon)
     if counts.person is not None:
         raise InvalidInputError(
             f"the design cannot be private where people have several rows ({counts.person!r}): keep one row a person"
         )
+    counts.require_equal("noise for a private design")
     s, x = (_all_symbols(alphabet) for alphabet in (counts.s_alphabet, counts.x_alphabet))
     if len(s) * len(x) > MOST_CELLS:
         raise InvalidInputError(

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -32,10 +32,12 @@ from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes
 from privfunnel.engines.coding import bin_means, encode
+from privfunnel.engines.rows import MISSING as MISSING
+from privfunnel.engines.rows import check_weights, persons_in, without_missing
 from privfunnel.engines.source import Tails
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.lumping import LUMPED_BEYOND, classes_of
-from privfunnel.measures import entropy
+from privfunnel.measures import Array, entropy
 from privfunnel.population.views import small_sample
 from privfunnel.problem import Problem
 
@@ -43,8 +45,6 @@ MAX_LEVELS = 32  # a number with more different values must be binned
 MAX_CELLS = 4_000_000  # most combinations that are brought back from an engine
 MAX_MEMORY = 4 * 2**30  # bytes that solving may be estimated to need
 PEEK_ROWS = 50_000
-#: What to do with rows that lack a private or public value: count them as a category, leave them out, or stop.
-MISSING = ("category", "drop", "refuse")
 
 # What the default solver takes, measured on random tables of up to a thousand public symbols: orders of magnitude.
 PROOF_SECONDS = 1.5e-4  # a proof, for each pair of public symbols
@@ -101,6 +101,8 @@ class Counts:
         part_of: Fingerprint of the counts that these are a part of, where rows were held out.
         missing: What was done with rows that lack a private or public value, one of ``MISSING``.
         dropped: How many rows were left out for that.
+        weights: The column that says how many people each row stands for, if one was named, and ``cell_weight`` what
+            the weights of each cell add up to, ``squares`` their squares in all.
     """
 
     s_alphabet: Alphabet
@@ -115,11 +117,41 @@ class Counts:
     part_of: str | None = None
     missing: str = "category"
     dropped: int = 0
+    weights: str | None = None
+    cell_weight: Array | None = None
+    squares: float | None = None
 
     @property
     def n(self) -> int:
-        """The number of rows."""
+        """The number of rows; of weighted ones, how many a share of the people may be taken to be about.
+
+        That is at most the effective number (Σw)²/Σw², and such that n·p(s, x) is at most the rows of each cell:
+        rounding, and hiding what few rows have, never take a heavy row for several.
+        """
+        if self.cell_weight is None:
+            return self.n_rows
+        most = float((self.cell_n / self.cell_weight).min()) * float(self.cell_weight.sum())
+        # Equal weights give the rows themselves, whatever the last digit says.
+        return min(max(math.floor(min(self.n_effective, most) * (1.0 + 1e-9)), 1), self.n_rows)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows, whatever their weights."""
         return int(self.cell_n.sum())
+
+    @property
+    def n_effective(self) -> float:
+        """(Σw)²/Σw², the number of equally weighted rows with as much evidence; the rows where there are no weights."""
+        if self.cell_weight is None or self.squares is None:
+            return float(self.n_rows)
+        return min(float(self.cell_weight.sum()) ** 2 / self.squares, float(self.n_rows))
+
+    @property
+    def cell_share(self) -> Array:
+        """What each cell counts, in rows: Σ is ``n``."""
+        if self.cell_weight is None:
+            return self.cell_n.astype(np.float64)
+        return np.asarray(self.cell_weight * (self.n / float(self.cell_weight.sum())))
 
     @property
     def n_s(self) -> int:
@@ -206,6 +238,10 @@ class Counts:
         digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
         for array in (self.s_codes, self.x_codes, self.cell_s, self.cell_x, self.cell_n):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        if self.cell_weight is not None:
+            # Engines add in different orders; 1/π keeps shares such as 1/512 away from where rounding turns.
+            share = np.floor(self.cell_weight / self.cell_weight.sum() * 1e8 + 1.0 / math.pi)
+            digest.update(str(self.weights).encode() + share.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def _repr_html_(self) -> str:
@@ -215,13 +251,13 @@ class Counts:
             for role, columns in (("private", self.private), ("public", self.public))
             for column in columns
         ]
-        title = f"{self.n:,} rows in {self.n_s} private × {self.n_x} public symbols"
+        title = f"{self.n_rows:,} rows in {self.n_s} private × {self.n_x} public symbols"
         return cards.grid(title, ("column", "role", "kind", "categories"), rows)
 
     def table(self) -> NDArray[np.float64]:
-        """The counts as a dense (K, M) array."""
+        """The counts as a dense (K, M) array; with weights, theirs, scaled to add up to ``n``."""
         dense = np.zeros((self.n_s, self.n_x))
-        dense[self.cell_s, self.cell_x] = self.cell_n
+        dense[self.cell_s, self.cell_x] = self.cell_share
         return dense
 
     def problem(self, *, max_memory: float = MAX_MEMORY) -> Problem:
@@ -240,9 +276,22 @@ class Counts:
                 f"the problem is too large to solve ({size}): column {worst.name!r} with {worst.n_values} values "
                 f"causes most of it; {_remedy(worst)}, drop it, or raise the limit on memory"
             )
-        return Problem(
-            self.table(), self.s_labels, self.x_labels, public_columns=self.x_alphabet.column_labels
-        )
+        n = None if self.weights is None else float(self.n)
+        columns = self.x_alphabet.column_labels
+        return Problem(self.table(), self.s_labels, self.x_labels, n=n, public_columns=columns)
+
+    def require_equal(self, what: str) -> None:
+        """Refuse ``what`` where rows have weights.
+
+        Raises:
+            InvalidInputError: They have.
+        """
+        if self.weights is not None:
+            raise InvalidInputError(
+                f"{what} takes each row as one draw from the population, and these rows have weights "
+                f"({self.weights!r}): draw rows in proportion to them first (docs/auditing.md, Surveys), or leave the "
+                "weights out"
+            )
 
     def largest_factor(self) -> Column:
         """The public column without which X would have the fewest symbols."""
@@ -266,6 +315,7 @@ def count(
     read: ReadOptions | None = None,
     person: str | None = None,
     missing: str = "category",
+    weights: str | None = None,
     max_levels: int = MAX_LEVELS,
     max_cells: int = MAX_CELLS,
 ) -> Counts:
@@ -284,6 +334,8 @@ def count(
         person: Column that says who a row is about, where people have several rows.
         missing: What becomes of rows in which a private or public value is null or NaN: ``"category"`` takes that as a
             value of its own, ``"drop"`` leaves the rows out (``Counts.dropped`` says how many), ``"refuse"`` raises.
+        weights: Column that says how many people each row stands for (survey weights): the problem is that of the
+            people, and the rows are worth ``Counts.n`` equal ones. Rows of weight 0 do not count. Bins are cut by rows.
         max_levels: Most different values of a number that is not binned.
         max_cells: Most combinations to bring back from the engine.
 
@@ -292,7 +344,7 @@ def count(
 
     Raises:
         InvalidInputError: A column is missing, twice in a role or of no usable type; there are too many combinations;
-            the table has no rows, or rows with missing values that are to be refused.
+            the table has no rows, or rows with missing values that are to be refused, or without a usable weight.
         UnbinnedError: Columns have too many values; the message names all of them, with bins that can be pasted.
 
     Warns:
@@ -310,15 +362,16 @@ def count(
             )
     with open_table(source, read) as table:
         table.require(names)
-        table, dropped = _without_missing(table, names, missing)
-        persons = _persons(table, person, names)
+        table, dropped = without_missing(table, names, missing)
+        persons = persons_in(table, person, names)
+        weighed, squares = check_weights(table, weights, names if person is None else [*names, person])
         called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
         free = [name for name in names if name not in rules]
         as_text = () if read is None else read.types
         limits = {"rows": PEEK_ROWS, "max_levels": max_levels, "max_cells": max_cells}
         peeked = peek(table, [*names, *called], free, **limits, as_text=as_text)
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
-        grouped = table.group(resolved, max_cells, _summed(table, resolved))
+        grouped = table.group(resolved, max_cells, _summed(table, resolved) | weighed)
         if not grouped.counts:
             left = " without a missing value" if dropped else ""
             raise InvalidInputError(f"{table.name} has no rows{left}: there is nothing to count")
@@ -335,13 +388,16 @@ def count(
         known = table.read
     rows = grouped.counts
     encoded = {name: encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
-    for name, sums in grouped.sums.items():
+    sums_of = dict(grouped.sums)
+    cell_weight = None if weights is None else np.array(sums_of.pop(weights), dtype=np.float64)
+    for name, sums in sums_of.items():
         column, codes = encoded[name]
         encoded[name] = replace(column, means=bin_means(codes, rows, sums, column)), codes
     for name, means in parts.items():
         encoded[name] = replace(encoded[name][0], means=means), encoded[name][1]
     check_levels((column for column, _ in encoded.values()), max_levels, () if read is None else read.types)
-    counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles)
+    counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles, cell_weight)
+    counts = replace(counts, weights=weights, squares=squares)
     for words in told:
         warnings.warn(words, IdentifierWarning, stacklevel=2)
     _warn_if_small(counts)
@@ -365,40 +421,6 @@ def _part_of(bins: Bins | None) -> bool:
     return isinstance(bins, Part) or (isinstance(bins, Cut) and bool(bins.part))
 
 
-def _persons(table: Source, person: str | None, names: Sequence[str]) -> int | None:
-    """How many people the rows are about; a row without a name is a person of its own."""
-    if person is None:
-        return None
-    table.require([person])
-    if person in names:
-        raise InvalidInputError(
-            f"column {person!r} says who a row is about: it cannot be private or public too, leave it out there"
-        )
-    told = table.overview([person])[person]
-    return told.distinct + told.missing
-
-
-def _without_missing(table: Source, names: Sequence[str], missing: str) -> tuple[Source, int]:
-    """The rows to count, and how many are left out for a missing value.
-
-    Raises:
-        InvalidInputError: The rule is unknown, or values are missing and that is refused.
-    """
-    if missing not in MISSING:
-        raise InvalidInputError(f"missing={missing!r} is unknown: use one of {', '.join(MISSING)}")
-    lacking = 0 if missing == "category" else table.incomplete(names)
-    if not lacking:
-        return table, 0
-    if missing == "drop":
-        return table.complete(names), lacking
-    found = {name: told.missing for name, told in table.overview(names).items() if told.missing}
-    told = ", ".join(f"{name!r} ({n})" for name, n in found.items())
-    raise InvalidInputError(
-        f"{lacking} rows of {table.name} have missing values, in {told}: fill them in, leave these rows out (missing="
-        "'drop', --missing drop), or take missing as a category"
-    )
-
-
 def _too_many_cells(table: Source, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:
     found = {name: table.n_unique(name) for name, bins in resolved.items() if bins is None}
     found |= {name: bins.size for name, bins in resolved.items() if isinstance(bins, Cut)}
@@ -418,12 +440,17 @@ def _summed(table: Source, resolved: Mapping[str, Bins | None]) -> dict[str, Tai
 
 
 def _assemble(
-    encoded: Mapping[str, tuple[Column, Codes]], n: NDArray[np.int64], roles: Mapping[str, tuple[str, ...]]
+    encoded: Mapping[str, tuple[Column, Codes]],
+    n: NDArray[np.int64],
+    roles: Mapping[str, tuple[str, ...]],
+    weight: Array | None,
 ) -> Counts:
-    """Symbols of S and X in the order of their categories, and the cells that occur."""
+    """Symbols of S and X in the order of their categories, and the cells that occur, with a weight if there are any."""
     alphabets, index = {}, {}
+    some = slice(None) if weight is None else weight > 0.0
+    n = n[some]
     for role, names in roles.items():
-        codes = np.stack([encoded[name][1] for name in names], axis=1)
+        codes = np.stack([encoded[name][1] for name in names], axis=1)[some]
         symbols, inverse = distinct(codes)
         alphabets[role] = Alphabet(tuple(encoded[name][0] for name in names), symbols)
         index[role] = inverse
@@ -433,12 +460,17 @@ def _assemble(
     total = np.zeros(len(cells), dtype=np.int64)
     np.add.at(total, where.reshape(-1), n)
     s, x = np.divmod(cells, width)
-    return Counts(alphabets["private"], alphabets["public"], s, x, total)
+    weighed = None
+    if weight is not None:
+        weighed = np.zeros(len(cells))
+        np.add.at(weighed, where.reshape(-1), weight[some])
+    return Counts(alphabets["private"], alphabets["public"], s, x, total, cell_weight=weighed)
 
 
 def _warn_if_small(counts: Counts) -> None:
     # From the cells that occur, since the whole table may be huge; what cancels is of no matter here.
-    s, x = (np.bincount(cells, weights=counts.cell_n) for cells in (counts.cell_s, counts.cell_x))
-    information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(counts.cell_n / counts.n))
+    share = counts.cell_share
+    s, x = (np.bincount(cells, weights=share) for cells in (counts.cell_s, counts.cell_x))
+    information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(share / counts.n))
     if said := small_sample(s.astype(np.float64), counts.n_x, information):
         warnings.warn(said, SmallSampleWarning, stacklevel=3)

@@ -86,6 +86,7 @@ def recount(
     bins: Mapping[str, Any],
     read: ReadOptions | None,
     missing: str = "category",
+    weights: str | None = None,
 ) -> tables.Counts:
     """Counts of the original table; the audit's own intervals say what few rows mean, so no warning here."""
     with warnings.catch_warnings():
@@ -98,6 +99,7 @@ def recount(
             bins=bins,
             read=read,
             missing=missing,
+            weights=weights,
             max_levels=10_000,
         )
 

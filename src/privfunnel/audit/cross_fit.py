@@ -87,6 +87,8 @@ def judged(
 ) -> Iterator[tuple[Channel, beyond.Judged]]:
     """The designs of :func:`cross_fitted` one by one: each channel p(y|x), and what the rows it never saw say of it."""
     miss = checked_confidence(confidence)
+    if isinstance(counts, Counts):
+        counts.require_equal("designing again on parts of the rows")
     problem = problem_of(counts)
     rng = np.random.default_rng(seed)
     for design, part in designs(problem, folds, rng):

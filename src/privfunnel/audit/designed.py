@@ -22,6 +22,7 @@ from privfunnel.audit.result import Audit
 from privfunnel.audit.voting import persons_of
 from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
+from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
@@ -69,7 +70,8 @@ def table(
 
     The numbers are exact for the table and have no intervals. What is said about the population behind it rests on rows
     that a design had no part in: those of another table, or parts of this one, see
-    :func:`~privfunnel.audit.cross_fitted`.
+    :func:`~privfunnel.audit.cross_fitted`. Where the design was made of weighted rows, the table is counted with the
+    same weights, and nothing is said about a population beyond the one they describe.
 
     Args:
         original: The table, as for :func:`privfunnel.tables.count`.
@@ -89,10 +91,10 @@ def table(
     checked_confidence(confidence)
     rng = np.random.default_rng(seed)
     read = designed.read_options(read)
-    counts = recount(
-        original, designed.private_names, designed.public_names, designed.bins, read, designed.missing
-    )
+    names = designed.private_names, designed.public_names
+    counts = recount(original, *names, designed.bins, read, designed.missing, designed.weights)
     column = chosen_person(original, read, designed, person)
+    _check_weighted(counts, column, view)
     people = None if column is None else rows_of(original, counts, column, read)
     channel, _ = promise.channel_for(designed, counts)
     p_sx = counts.table() / counts.n
@@ -131,13 +133,30 @@ def table(
             cross_fit.of_design(
                 designed, alone, view=seen_as, asked=view is not None, confidence=confidence, seed=seed
             )
-            if checked.same_table
+            if checked.same_table and counts.weights is None
             else None
-            if checked.overlaps
+            if checked.overlaps or counts.weights is not None
             else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling)
         ),
         persons=None if people is None else persons_of(people),
     )
+
+
+def _check_weighted(counts: Counts, person: str | None, view: View | None) -> None:
+    """Refuse what is not known of rows with weights.
+
+    Raises:
+        InvalidInputError: They are about persons too, or are to tell of a population.
+    """
+    if counts.weights is None:
+        return
+    if view == "sample":
+        counts.require_equal("the view 'sample'")
+    if person is not None:
+        raise InvalidInputError(
+            f"rows with weights ({counts.weights!r}) are not audited by person ({person!r}): leave the persons out "
+            "(person='', --person '')"
+        )
 
 
 def _resampled(

@@ -93,9 +93,10 @@ def guaranteed(
 
     Raises:
         InvalidInputError: The share leaves one part without rows, the confidence is none, the counts know of persons
-            and ``people`` is missing, or outputs are to be merged without a disclosure.
+            and ``people`` is missing, rows have weights, or outputs are to be merged without a disclosure.
     """
     checked_confidence(confidence)
+    counts.require_equal("holding rows out")
     rng = np.random.default_rng(seed)
     if people is None and counts.person is not None:
         raise InvalidInputError(

@@ -185,6 +185,7 @@ def rows_of(
     Raises:
         InvalidInputError: No column is named, or it cannot be used.
     """
+    counts.require_equal("what rests on rows of persons")
     column = column or counts.person
     if column is None:
         raise InvalidInputError("nothing says who a row is about: name the column")

@@ -74,7 +74,7 @@ def release(
             see :class:`~privfunnel.audit.effort.Effort`.
 
     Raises:
-        InvalidInputError: The tables cannot be read or matched, or columns are missing.
+        InvalidInputError: The tables cannot be read or matched, columns are missing, or the design had weights.
     """
     work = Effort(**effort)
     checked_confidence(work.confidence)
@@ -274,6 +274,11 @@ class _Roles(NamedTuple):
 def _roles(
     mechanism: Mechanism | None, private: Names, public: Names, bins: Mapping[str, Any] | None
 ) -> _Roles:
+    if mechanism is not None and mechanism.weights is not None:
+        raise InvalidInputError(
+            f"the mechanism was designed for rows with weights ({mechanism.weights!r}), and released rows are counted "
+            "one by one: audit the original alone, without the released table"
+        )
     if mechanism is not None:
         private, public, bins = mechanism.private_names, mechanism.public_names, mechanism.bins
     if private is None or public is None:

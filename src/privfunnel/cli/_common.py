@@ -130,6 +130,8 @@ def source_options(function: Function) -> Function:
         click.argument("source"),
         record_options,
         click.option("--person", metavar="COLUMN", help="Column that says who a row is about, if people have several."),
+        click.option("--weights", metavar="COLUMN",
+                     help="Column that says how many people a row stands for, in a survey."),
         text_file_options,
         click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
                      help="Packaged tables: add 1e-3 to every probability, or to every count."),
@@ -235,6 +237,8 @@ def view_option(function: Function) -> Function:
 
 def independent_rows(source: str, opened: NamedProblem) -> Problem:
     """The problem of rows that stand for themselves: all of them, or one of each person."""
+    if opened.counts is not None:
+        opened.counts.require_equal("--view sample")
     if opened.counts is None or opened.counts.person is None:
         return opened.problem
     import numpy as np

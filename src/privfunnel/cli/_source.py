@@ -40,6 +40,7 @@ def open_source(
     bins: Mapping[str, Any] | None = None,
     person: str | None = None,
     missing: str | None = None,
+    weights: str | None = None,
     perturbation: str | None = None,
     bands: str | None = None,
     **text: Any,
@@ -54,6 +55,7 @@ def open_source(
         bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
         person: Column that says who a row is about.
         missing: What to do with rows that lack a value, as :func:`privfunnel.tables.count` takes it.
+        weights: Column that says how many people a row stands for.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
         **text: How to read a text file of records, as :func:`read_options` takes it.
@@ -71,6 +73,7 @@ def open_source(
         "--bin": bins,
         "--person": person,
         "--missing": missing,
+        "--weights": weights,
     } | {{"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()}
     of_records = [option for option, value in records.items() if value]
     if source in instances.names() and not _exists(source):
@@ -93,9 +96,10 @@ def open_source(
             bins=bins,
             person=person,
             missing=missing or "category",
+            weights=weights,
             read=read_options(**text),
         )
-        tell_dropped(counts)
+        tell_rows(counts)
         return NamedProblem(counts.problem(), counts)
     if of_records:
         raise InvalidInputError(
@@ -117,11 +121,17 @@ def open_source(
     return NamedProblem(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
 
 
-def tell_dropped(counts: Counts) -> None:
-    """Say on stderr how many rows were left out for a missing value, if any."""
+def tell_rows(counts: Counts) -> None:
+    """Say on stderr how many rows were left out for a missing value, and what weighted ones are worth."""
+    if counts.weights is not None:
+        say(
+            f"Weighted by {counts.weights!r}, {counts.n_rows:,} rows are worth {counts.n:,} equal ones.",
+            err=True,
+        )
     if counts.dropped:
-        total = counts.n + counts.dropped
-        say(f"{counts.dropped:,} of {total:,} rows have missing values and are left out.", err=True)
+        # Rows of weight 0 were not counted, so that with weights the number of all rows is not known.
+        of = f" of {counts.n_rows + counts.dropped:,}" if counts.weights is None else ""
+        say(f"{counts.dropped:,}{of} rows have missing values and are left out.", err=True)
 
 
 def _exists(source: str) -> bool:

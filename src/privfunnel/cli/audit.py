@@ -25,7 +25,7 @@ from privfunnel.cli._common import (
 )
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
-from privfunnel.cli._source import tell_dropped
+from privfunnel.cli._source import tell_rows
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _held_out(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
     counts = tables.count(source, **roles, read=read)
-    tell_dropped(counts)
+    tell_rows(counts)
     problem = counts.problem()
     ceilings = {
         "disclosure": (problem.disclosure_ceiling, "H(X)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import canonical, kind_of
-from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails
+from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails, Weighing
 from privfunnel.engines.texts import LONGEST_MESSAGE, clip, first_line, literal, one_line, quoted
 from privfunnel.errors import InvalidInputError, need
 
@@ -99,6 +100,15 @@ class DatabaseSource(Source):
         rows = copy.copy(self)
         rows._from = f"(SELECT * FROM {self._from} WHERE {filled}) AS filled"
         return rows
+
+    def weighing(self, name: str) -> Weighing:
+        """Sums of weights and of their squares, in one query."""
+        column = self._quoted(name)
+        odd = f"{column} IS NULL OR {column} < 0 OR {column} > {sys.float_info.max!r}"
+        usable = f"CASE WHEN {odd} THEN 0 ELSE 1.0 * {column} END"
+        rows = f"SELECT {usable} AS w, CASE WHEN {odd} THEN 1 ELSE 0 END AS odd FROM {self._from}"
+        found = self._query(f"SELECT SUM(w) AS t, SUM(w * w) AS q, SUM(odd) AS o FROM ({rows}) AS r")
+        return Weighing(float(found["t"][0] or 0.0), float(found["q"][0] or 0.0), int(found["o"][0] or 0))
 
     def extremes(self, name: str) -> Extremes:
         """Ends of a number column, as the database compares numbers."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part
-from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails
+from privfunnel.engines.source import QUANTILE_VALUES, Extremes, Grouped, Overview, Source, Tails, Weighing
 from privfunnel.engines.texts import first_line
 from privfunnel.errors import InvalidInputError, PrivFunnelError, need
 
@@ -105,6 +106,20 @@ class FrameSource(Source):
         )
         rows.read = self.read
         return rows
+
+    def weighing(self, name: str) -> Weighing:
+        """Sums of weights and of their squares, in one pass over the rows."""
+        nw = _narwhals()
+        value = nw.col(name).cast(nw.Float64)
+        odd = self._missing(name) | (value < 0.0) | (value > sys.float_info.max)
+        usable = nw.when(~odd).then(value)
+        asked = (
+            usable.sum().alias("t"),
+            (usable * usable).sum().alias("q"),
+            odd.cast(nw.Int64).sum().alias("o"),
+        )
+        found = self._collect(self.frame.select(*asked))
+        return Weighing(float(found["t"][0] or 0.0), float(found["q"][0] or 0.0), int(found["o"][0] or 0))
 
     def _lacking(self, names: Sequence[str]) -> Any:
         """Whether one of the columns is missing."""

@@ -69,6 +69,14 @@ class Overview(NamedTuple):
     missing: int
 
 
+class Weighing(NamedTuple):
+    """Sum of the weights in a column, sum of their squares, and rows without a usable one."""
+
+    total: float
+    squares: float
+    unusable: int
+
+
 class Source(ABC):
     """One table, wherever its rows are.
 
@@ -119,6 +127,10 @@ class Source(ABC):
     @abstractmethod
     def complete(self, names: Sequence[str]) -> Source:
         """The same table without the rows that :meth:`incomplete` counts."""
+
+    @abstractmethod
+    def weighing(self, name: str) -> Weighing:
+        """What the numbers of a column add up to as weights; those missing, negative or infinite are not usable."""
 
     @abstractmethod
     def extremes(self, name: str) -> Extremes:

@@ -40,7 +40,7 @@ def small_sample(rows_s: Array, n_x: int, information: float) -> str:
         n_x: M, the number of public symbols.
         information: I(S;X) of the rows, nats.
     """
-    n_s, n = len(rows_s), int(rows_s.sum())
+    n_s, n = len(rows_s), round(float(rows_s.sum()))
     bias = expected_bias((n_s, n_x), n, information)
     if bias is None:
         return ""

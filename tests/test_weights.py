@@ -1,0 +1,198 @@
+"""Rows that stand for several people: the problem of the people, and how much evidence the rows are."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from funnels import random_mechanism
+from helpers_cli import assert_one_line_error, run
+from privfunnel import audit, tables
+from privfunnel.engines import Database
+from privfunnel.errors import InvalidInputError
+from privfunnel.mechanism import Mechanism
+from privfunnel.noise import private_counts
+
+pa = pytest.importorskip("pyarrow")
+pa_csv = pytest.importorskip("pyarrow.csv")
+pl = pytest.importorskip("polars")
+pytest.importorskip("pandas")
+duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("narwhals")
+
+pytestmark = pytest.mark.filterwarnings("ignore::privfunnel.errors.SmallSampleWarning")
+
+N = 600
+ROLES: dict[str, Any] = {"private": "ill", "public": ["town", "size"], "bins": {"size": "edges:0,160,200"}}
+OPTIONS = ("--private", "ill", "--public", "town,size", "--bin", "size=edges:0,160,200")
+
+
+def survey(weight: Any = None) -> Any:
+    """People of three towns; the larger the town, the more of them a row stands for."""
+    rng = np.random.default_rng(5)
+    town = rng.integers(0, 3, N)
+    ill = np.where(rng.random(N) < 0.2 + 0.25 * town, "yes", "no")
+    size = 150 + 10 * town + rng.integers(0, 8, N)
+    weight = (1 + town + rng.integers(0, 2, N)) if weight is None else weight
+    return pa.table({"ill": ill, "town": [f"t{v}" for v in town], "size": size, "w": weight})
+
+
+def repeated() -> Any:
+    """Every row as often as its weight says."""
+    table = survey()
+    return table.take(np.repeat(np.arange(N), table["w"].to_numpy()))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("weights") / "survey.csv"
+    pa_csv.write_csv(survey(), file)
+    return file
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    opened = sqlite3.connect(":memory:")
+    opened.execute("CREATE TABLE survey (ill TEXT, town TEXT, size INTEGER, w REAL)")
+    rows = zip(*survey().to_pydict().values(), strict=True)
+    opened.executemany("INSERT INTO survey VALUES (?, ?, ?, ?)", rows)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("engine", ["arrow", "pandas", "polars", "duckdb", "sqlite", "file"])
+def test_a_weighted_row_is_as_good_as_its_copies(
+    engine: str, path: Path, connection: sqlite3.Connection
+) -> None:
+    sources = {
+        "arrow": survey,
+        "pandas": lambda: survey().to_pandas(),
+        "polars": lambda: pl.from_arrow(survey()).lazy(),
+        "duckdb": lambda: duckdb.connect().from_arrow(survey()),
+        "sqlite": lambda: Database(connection, "survey"),
+        "file": lambda: path,
+    }
+    counts = tables.count(sources[engine](), **ROLES, weights="w")
+    copies = tables.count(repeated(), **ROLES)
+    assert counts.x_labels == copies.x_labels
+    np.testing.assert_allclose(counts.problem().p_sx, copies.problem().p_sx, rtol=1e-13)
+    assert counts.fingerprint == tables.count(survey(), **ROLES, weights="w").fingerprint
+    assert (counts.n_rows, counts.weights) == (N, "w")
+
+
+def test_weights_cost_evidence_and_never_make_rows() -> None:
+    counts = tables.count(survey(), **ROLES, weights="w")
+    w = survey()["w"].to_numpy().astype(float)
+    assert counts.n_effective == pytest.approx(w.sum() ** 2 / (w**2).sum(), rel=1e-12)
+    assert counts.n <= counts.n_effective < N
+    assert counts.table().sum() == pytest.approx(counts.n, rel=1e-12)
+    plain = tables.count(survey(), **ROLES).table()
+    assert (counts.table() <= plain * (1 + 1e-9)).all()
+    assert counts.problem().n == counts.n
+
+
+def test_one_heavy_row_is_not_taken_for_several() -> None:
+    heavy = np.ones(N)
+    table = survey(heavy).append_column("rare", [["x" if i == 0 else "y" for i in range(N)]])
+    heavy[0] = 25.0
+    table = table.set_column(3, "w", [heavy])
+    counts = tables.count(table, private="ill", public="rare", weights="w")
+    assert counts.n_effective > 4 * counts.n
+    place = counts.x_labels.index("rare=x")
+    assert counts.table()[:, place].sum() <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("each", [1.0, 0.1, 7.3])
+def test_equal_weights_are_none(each: float) -> None:
+    counts, plain = (
+        tables.count(survey(np.full(N, each)), **ROLES, weights="w"),
+        tables.count(survey(), **ROLES),
+    )
+    assert counts.n == N
+    np.testing.assert_allclose(counts.table(), plain.table(), rtol=1e-12)
+
+
+def test_rows_of_weight_nought_do_not_count() -> None:
+    w = np.where(np.array(survey()["town"].to_pylist()) == "t1", 0.0, 2.0)
+    counts = tables.count(survey(w), **ROLES, weights="w")
+    assert not [label for label in counts.x_labels if "t1" in label]
+    assert counts.n == counts.n_rows == int((w > 0).sum())
+    random_mechanism(counts)
+
+
+@pytest.mark.parametrize("bad", [None, -1.0, float("nan"), float("inf")])
+def test_what_is_no_weight_is_refused_with_the_rows(bad: float | None) -> None:
+    w = [bad, bad, *[1.0] * (N - 2)]
+    with pytest.raises(InvalidInputError, match="2 rows of the frame have no usable weight in 'w'"):
+        tables.count(survey(pa.array(w, pa.float64())), **ROLES, weights="w")
+
+
+def test_columns_that_cannot_be_weights_are_refused() -> None:
+    for column, words in (("town", "cannot be private or public"), ("name", "has no column 'name'")):
+        with pytest.raises(InvalidInputError, match=words):
+            tables.count(survey(), **ROLES, weights=column)
+    with pytest.raises(InvalidInputError, match="is text: weights are numbers"):
+        tables.count(survey(["a"] * N), **ROLES, weights="w")
+    with pytest.raises(InvalidInputError, match="add up to 0: give some that are positive"):
+        tables.count(survey(np.zeros(N)), **ROLES, weights="w")
+
+
+def test_an_audit_counts_the_table_with_the_same_weights(tmp_path: Path) -> None:
+    random_mechanism(tables.count(survey(), **ROLES, weights="w")).save(tmp_path / "m.json")
+    mechanism = Mechanism.load(tmp_path / "m.json")
+    assert mechanism.weights == "w"
+    found = audit.table(survey(), mechanism, bootstrap=20)
+    assert found.recount is not None
+    assert found.recount.same_table
+    assert found.recount.holds
+    assert found.population is None
+    other = audit.table(survey(survey()["w"].to_numpy() ** 2), mechanism, bootstrap=20)
+    assert other.recount is not None
+    assert not other.recount.same_table
+    assert other.population is None
+
+
+def test_what_takes_rows_as_equal_draws_refuses_weights() -> None:
+    counts = tables.count(survey(), **ROLES, weights="w")
+    mechanism = random_mechanism(counts)
+    refused = [
+        lambda: audit.holdout(counts, share=0.3, leakage=0.0),
+        lambda: audit.cross_fitted(counts, leakage=0.0),
+        lambda: audit.table(survey(), mechanism, view="sample"),
+        lambda: private_counts(counts, 1.0),
+        lambda: audit.rows_of(survey(), counts, "size"),
+    ]
+    for work in refused:
+        with pytest.raises(InvalidInputError, match=r"have weights \('w'\): draw rows in proportion"):
+            work()
+    with pytest.raises(InvalidInputError, match="released rows are counted one by one"):
+        audit.release(survey(), survey(), mechanism=mechanism)
+    with pytest.raises(InvalidInputError, match="not audited by person"):
+        audit.table(survey().append_column("who", [list(range(N))]), mechanism, person="who")
+
+
+def test_the_command_line_designs_for_the_people_behind_the_rows(path: Path, tmp_path: Path) -> None:
+    asked = ("--weights", "w", "--leakage", 0, "--solver", "perfect")
+    done = run("solve", path, *OPTIONS, *asked, "--json", "--out", tmp_path / "d")
+    assert done.exit_code == 0, done.output
+    worth = tables.count(path, **ROLES, weights="w").n
+    assert f"Weighted by 'w', 600 rows are worth {worth} equal ones." in done.stderr
+    assert json.loads(done.stdout)["leakage"] == pytest.approx(0.0, abs=1e-9)
+    checked = run(
+        "audit", path, "--mechanism", tmp_path / "d" / "mechanism.json", "--bootstrap", 20, "--json"
+    )
+    assert checked.exit_code == 0, checked.output
+    assert json.loads(checked.stdout)["recount"]["same_table"] is True
+
+
+def test_the_command_line_refuses_weights_where_rows_are_draws(path: Path) -> None:
+    asked = (path, *OPTIONS, "--weights", "w", "--leakage", 0, "--solver", "perfect")
+    for more in (("--holdout", 0.3), ("--view", "sample"), ("--design-epsilon", 1)):
+        assert_one_line_error(run("solve", *asked, *more), "have weights ('w')")
+    assert_one_line_error(run("solve", "heart-failure", "--weights", "w", "--leakage", 0), "--weights")
