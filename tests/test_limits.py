@@ -15,6 +15,7 @@ from privfunnel.solvers import deadline, registry
 from privfunnel.solvers.deadline import Deadline, Limits, Pace, cpu_clock
 from privfunnel.solvers.global_ import search
 from privfunnel.solvers.global_.coarsening import coarsenings
+from privfunnel.solvers.global_.hurried import channel_seconds
 from privfunnel.solvers.perfect import splitting
 from privfunnel.solvers.perfect.equations import PrivateEquations
 
@@ -39,6 +40,22 @@ def test_a_hopeless_table_is_left_in_time(shape: tuple[int, int], asked: str) ->
         assert time.thread_time() - started <= SHARE * 0.5 + SECONDS
     assert solution.status is pf.Status.TIME_LIMIT
     assert solution.lower_bound <= solution.leakage
+
+
+@pytest.mark.parametrize("asked", ["disclosure", "leakage"])
+@pytest.mark.parametrize("share", [0.01, 0.9])
+def test_a_table_too_large_for_a_search_is_time_shared_with_what_is_free(asked: str, share: float) -> None:
+    problem = dense(3, 200)
+    solver = registry.get("global", time_limit=0.5 * channel_seconds(problem))
+    ceiling = {"disclosure": problem.disclosure_ceiling, "leakage": problem.leakage_ceiling}[asked]
+    solution = pf.solve(problem, **{asked: share * ceiling}, solver=solver, throw=False)  # type: ignore[arg-type]
+    if asked == "disclosure":
+        assert solution.disclosure >= share * ceiling - 1e-9
+    else:
+        assert solution.leakage == pytest.approx(share * ceiling, abs=1e-9)
+    assert solution.status is (pf.Status.OPTIMAL if solution.leakage < 1e-12 else pf.Status.TIME_LIMIT)
+    time_shared = problem.leakage_ceiling * solution.disclosure / problem.disclosure_ceiling
+    assert solution.lower_bound <= solution.leakage <= time_shared + 1e-9
 
 
 def test_the_points_of_a_trace_share_their_time() -> None:

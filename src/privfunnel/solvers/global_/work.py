@@ -17,6 +17,7 @@ from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_.coarsening import coarse_lines
+from privfunnel.solvers.global_.hurried import ENTRY_SECONDS, channel_seconds
 from privfunnel.solvers.global_.search import Outcome, Search
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
 from privfunnel.solvers.posteriors.components import split_problem
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
 FREE_SHARE = 0.2
 #: Share of the time of all points, but no more than one point's, that filling the pool before the first one may take.
 WARM_SHARE = 0.2
-#: Seconds that building and judging a channel takes, about, for each of its entries and for each of their products with
-#: p(s|x); and the share of a point's time that is set aside for it at most.
-ENTRY_SECONDS, PRODUCT_SECONDS, LATEST_SHARE = 2e-7, 1.5e-9, 0.8
+#: The share of a point's time that is set aside at most for building and judging its channel.
+LATEST_SHARE = 0.8
 #: Points of a trace, spread over it, that fill the pool before the first one is proved, and rounds for each.
 WARM_POINTS, WARM_ROUNDS = 10, 2
 #: Up to this much beyond R0, in nats, perfect privacy is the answer.
@@ -101,9 +101,8 @@ class Work:
         """The limits of the next point: no more than its time, nor than its share of what is left for all of them."""
         each, points = self.options.time_limit, max(self.total - self.done, 1)
         seconds = min(each, (self.total * each - self.clock.elapsed()) / points)
-        n_s, n_x = self.problem.p_sx.shape
         # A channel of a large table takes its time, too, once it has been found.
-        seconds -= min(n_x * n_x * (ENTRY_SECONDS + n_s * PRODUCT_SECONDS), LATEST_SHARE * seconds)
+        seconds -= min(channel_seconds(self.problem), LATEST_SHARE * seconds)
         return Limits(max(seconds, SHORTEST_LIMIT), nodes=self.options.node_limit)
 
     def warm(self, disclosures: list[float]) -> None:

@@ -1,0 +1,62 @@
+"""Answers for tables so large that the channel of a search alone would take longer than the time limit."""
+
+from __future__ import annotations
+
+import time
+
+from privfunnel import channels
+from privfunnel.problem import Channel, Problem
+from privfunnel.solution import Answer, Status
+from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
+
+#: Seconds that building and judging a channel takes, about, for each of its entries and for each of their products with
+#: p(s|x).
+ENTRY_SECONDS, PRODUCT_SECONDS = 2e-7, 1.5e-9
+#: Share of the time of all points that perfect privacy may take where there is no search.
+HURRIED_SHARE = 0.7
+
+
+def channel_seconds(problem: Problem) -> float:
+    """Seconds that building and judging a channel of the search takes, about."""
+    return problem.n_x * problem.n_x * (ENTRY_SECONDS + problem.n_s * PRODUCT_SECONDS)
+
+
+class Hurried:
+    """What is free, time-shared with X itself: the channels (M, N) are sparse, and no bound is proved.
+
+    Args:
+        problem: The problem.
+        seed: Seeds the search for what is free.
+        seconds: The time of all points.
+    """
+
+    def __init__(self, problem: Problem, seed: int, seconds: float) -> None:
+        self.problem = problem
+        self.free: FreeDisclosure = free_disclosure(
+            problem, seed=seed, seconds=HURRIED_SHARE * seconds, nodes=0
+        )
+
+    def answer(self, disclosure: float) -> Answer:
+        """The answer for one disclosure in nats."""
+        if disclosure <= self.free.disclosure:
+            channel = share_down(self.problem, self.free.channel, disclosure)
+            return Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
+        rest = self.problem.disclosure_ceiling - self.free.disclosure
+        return self._shared((disclosure - self.free.disclosure) / rest)
+
+    def within(self, budget: float) -> Answer:
+        """The answer for a leakage budget in nats."""
+        return self._shared(budget / self.problem.leakage_ceiling)
+
+    def _shared(self, share: float) -> Answer:
+        started = time.perf_counter()
+        whole: Channel = channels.identity(self.problem.n_x)
+        channel = channels.time_share([self.free.channel, whole], [1.0 - share, share])
+        rest = self.problem.disclosure_ceiling - self.free.disclosure
+        return Answer(
+            channel=channel,
+            status=Status.TIME_LIMIT,
+            slope=min(self.problem.leakage_ceiling / rest, 1.0) if rest > 0.0 else None,
+            seconds=time.perf_counter() - started,
+            message="the table is too large for a search in this time",
+        )
