@@ -212,7 +212,7 @@ def test_only_what_belongs_to_the_series_travels(mechanism: Mechanism, key: Path
 
 def test_rows_without_an_id_are_refused(mechanism: Mechanism, key: Path) -> None:
     table = pa.table(ROWS)
-    for blank, words in ((None, "1 rows have no 'id'"), (" ", "rows have a blank 'id'")):
+    for blank, words in ((None, "'id' is missing in 1 of the rows"), (" ", "rows have a blank 'id'")):
         holes = table.set_column(0, "id", pa.array([blank, *ROWS["id"][1:]]))
         with pytest.raises(InvalidInputError, match=words):
             release.frame(holes, mechanism, sticky=key, **SERIES)

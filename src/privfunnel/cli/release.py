@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import console, read_options, shown_units_option, text_file_options
+from privfunnel.cli._ledger import Entering
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.release.options import (
@@ -61,6 +62,12 @@ if TYPE_CHECKING:
 @click.option("--id", "row_id", metavar="COLUMN",
               help="Sticky: column that tells the rows apart from release to release; that of --person by "
                    "default.")  # fmt: skip
+@click.option("--ledger", type=PathName(), metavar="FILE",
+              help="Enter the release in this ledger of the table, which is begun where there is none; see privfunnel "
+                   "ledger.")  # fmt: skip
+@click.option("--budget", metavar="L",
+              help="Ledger: refuse a release with which all draws would tell more: 5% (of I(S;X)), '0.1 bits', "
+                   "0.05.")  # fmt: skip
 @click.option("--unseen", type=click.Choice(UNSEEN_RULES), default="error", show_default=True,
               help="What to do with rows whose values were not seen at design time.")  # fmt: skip
 @click.option("--order", type=PathName(), metavar="FILE",
@@ -94,6 +101,8 @@ def command(
     sticky: Path | None,
     series: str | None,
     row_id: str | None,
+    ledger: Path | None,
+    budget: str | None,
     unseen: str,
     order: Path | None,
     keep_order: bool,
@@ -141,7 +150,10 @@ def command(
         order = orders.default_path(path.parent / out.name)
     # No output may take the place of the mechanism, which is needed for the audit.
     outputs = [out, codebook or codebooks.default_path(out), *([] if order is None else [order])]
-    check_apart(outputs, {"the mechanism itself": path})
+    check_apart(outputs, {"the mechanism itself": path, "the ledger": ledger})
+    read = read_options(**reading)
+    entering = Entering(ledger, mechanism, sticky, series)
+    entering.check(data, read, budget, units)
     with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
         summary = release.write(
             data,
@@ -163,14 +175,16 @@ def command(
             order=order,
             keep_order=keep_order,
             raw_text=raw_text,
-            read=read_options(**reading),
+            read=read,
             progress=progress,
         )
+    together = entering.enter()
     if as_json:
-        say(json.dumps(to_json(summary), indent=1))
+        say(json.dumps(to_json(summary) | together, indent=1))
         return
     with spoken_in(units or "bits"):
         show(summary, mechanism, form)
+        entering.show()
     if summary.fidelity is not None:
         show_fidelity(summary.fidelity, mechanism.public_names)
 

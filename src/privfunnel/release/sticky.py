@@ -9,6 +9,7 @@ secret the numbers cannot be told from random ones.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 from dataclasses import dataclass
@@ -85,8 +86,8 @@ class StickyDraws(PersonDraws):
         told = table.overview([self.column])[self.column]
         if told.missing:
             raise InvalidInputError(
-                f"{told.missing} rows have no {self.column!r}: such a row cannot be drawn alike the next time; give "
-                "every row its id"
+                f"column {self.column!r} is missing in {told.missing} of the rows: such a row cannot be drawn alike "
+                "the next time; give every row its id"
             )
         rows = 0 if self.several else table.n_rows()
         if told.distinct < rows:
@@ -101,10 +102,7 @@ class StickyDraws(PersonDraws):
         secret = keys.new() if self.new else keys.load(self.path)
         self._secret = secret if self.new else None
         # Only what belongs to this series and mechanism travels to executors.
-        series = self.series.encode("utf-8", "surrogatepass")
-        self.key = hmac.digest(
-            secret, b"%d:%b:%b" % (len(series), series, self.fingerprint.encode()), "sha256"
-        )
+        self.key = _derived(secret, self.series, self.fingerprint)
 
     def keep(self) -> None:
         """Write a new key; called when everything was drawn, so that a release that fails leaves none behind."""
@@ -125,3 +123,20 @@ class StickyDraws(PersonDraws):
                 "row its id"
             )
         return names
+
+
+def draw_name(path: str | os.PathLike[str], series: str, fingerprint: str) -> str | None:
+    """What tells the draws of a key, a series and a mechanism from all others, for a ledger; None without a key file.
+
+    Raises:
+        InvalidInputError: The key file cannot be used.
+    """
+    if not Path(path).exists():
+        return None
+    return hashlib.sha256(_derived(keys.load(Path(path)), series.strip(), fingerprint)).hexdigest()[:16]
+
+
+def _derived(secret: bytes, series: str, fingerprint: str) -> bytes:
+    """The key of one series and one mechanism."""
+    name = series.encode("utf-8", "surrogatepass")
+    return hmac.digest(secret, b"%d:%b:%b" % (len(name), name, fingerprint.encode()), "sha256")

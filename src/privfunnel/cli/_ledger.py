@@ -1,0 +1,110 @@
+"""How commands enter a release in a ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privfunnel.cli._screen import say
+from privfunnel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from privfunnel.engines import ReadOptions
+    from privfunnel.ledger import Ledger
+    from privfunnel.mechanism import Mechanism
+
+
+@dataclass
+class Entering:
+    """A release on its way into a ledger; nothing happens where no ledger is named.
+
+    Attributes:
+        path: The ledger's file.
+        mechanism: The mechanism.
+        sticky: The key file of sticky draws, and ``series`` the name of their series.
+        series: See there.
+        ledger: What was read, or begun, and then what was written.
+    """
+
+    path: Path | None
+    mechanism: Mechanism
+    sticky: Path | None
+    series: str | None
+    ledger: Ledger | None = None
+
+    def check(
+        self, data: str, read: ReadOptions | None, budget: str | None, units: str | None = None
+    ) -> None:
+        """Read the ledger, and refuse a release beyond the budget, before anything is written.
+
+        Raises:
+            InvalidInputError: The ledger cannot be used, or a budget is given without one.
+            InfeasibleError: All draws together would tell more than the budget.
+        """
+        if self.path is None:
+            if budget is not None:
+                raise InvalidInputError(
+                    f"--budget {budget} is for all draws of a ledger: name it, e.g. --ledger ledger.json"
+                )
+            return
+        from privfunnel import ledger
+
+        self.ledger = ledger.opened(self.path, data, self.mechanism, read)
+        check_budget(self._next(), budget, units)
+
+    def enter(self) -> dict[str, Any]:
+        """Write the ledger; gives what is to be told as JSON."""
+        if self.path is None:
+            return {}
+        # Asked again: the key of sticky draws may be new, and have its name only now.
+        self.ledger = self._next()
+        self.ledger.save(self.path)
+        return {"ledger": to_json(self.ledger)}
+
+    def show(self) -> None:
+        """Print what all draws tell together."""
+        if self.ledger is not None:
+            say(f"Ledger: {self.path}, {words(self.ledger)}")
+
+    def _next(self) -> Ledger:
+        from privfunnel.release.sticky import draw_name
+
+        assert self.ledger is not None
+        if self.sticky is None or self.series is None:
+            return self.ledger.with_release(self.mechanism)
+        draw = draw_name(self.sticky, self.series, self.mechanism.fingerprint)
+        return self.ledger.with_release(self.mechanism, draw=draw, series=self.series.strip())
+
+
+def check_budget(ledger: Ledger, budget: str | None, units: str | None) -> None:
+    """Refuse a ledger beyond a budget, an amount as people write it.
+
+    Raises:
+        InfeasibleError: Its draws tell more together.
+    """
+    if budget is not None:
+        from privfunnel import quantities
+
+        ceiling = ledger.problem.leakage_ceiling
+        ledger.check(
+            quantities.parse(budget, ceiling=ceiling, whole="I(S;X)", name="--budget", units=units or "nats")
+        )
+
+
+def words(ledger: Ledger) -> str:
+    """How many releases and draws there are, and what they tell together."""
+    from privfunnel.quantities import told
+
+    releases, draws = len(ledger.entries), len(ledger.draws)
+    return f"releases {releases}, draws {draws}: together they tell at most {told(ledger.leakage)}."
+
+
+def to_json(ledger: Ledger) -> dict[str, Any]:
+    """A ledger in short, JSON-ready; nats."""
+    return {
+        "releases": [vars(entry) | {"leakage": ledger.alone(entry)} for entry in ledger.entries],
+        "draws": len(ledger.draws),
+        "leakage": ledger.leakage,
+        "leakage_ceiling": ledger.problem.leakage_ceiling,
+    }

@@ -1,0 +1,117 @@
+"""``privfunnel ledger``: what all releases of a table tell together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfunnel.cli._common import console, read_options, shown_units_option, text_file_options
+from privfunnel.cli._ledger import Entering, check_budget, to_json, words
+from privfunnel.cli._paths import PathName
+from privfunnel.cli._screen import say
+
+if TYPE_CHECKING:
+    from privfunnel.ledger import Ledger
+
+budget_option = click.option(
+    "--budget", metavar="L", help="Refuse draws that tell more together: 5% (of I(S;X)), '0.1 bits', 0.05."
+)
+
+
+@click.group("ledger", short_help="What all releases of a table tell together, against a budget.")
+def command() -> None:
+    """Keep the ledger of a table: its releases, and what all of them tell together.
+
+    Two draws of the same rows tell more than one, and leakages do not add up. A ledger holds the channels that were
+    used and the table, so that I(S;Y₁…Y_m) of all draws is computed exactly; releases that repeat each other (release
+    --sticky) are one draw. It is the steward's own file, as confidential as the table.
+
+    \b
+    Examples:
+      privfunnel release may.csv --mechanism design/mechanism.json -o may-released.csv \\
+          --ledger ledger.json --budget 5%
+      privfunnel ledger show ledger.json
+      privfunnel ledger add ledger.json april.csv --mechanism design/mechanism.json
+    """
+
+
+@command.command("show", short_help="List the releases, and what they tell together.")
+@click.argument("ledger", type=PathName())
+@budget_option
+@shown_units_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in nats, instead of a table.")
+def show(ledger: Path, budget: str | None, units: str | None, as_json: bool) -> None:
+    """List the releases in LEDGER. Exit code 2: they tell more together than the budget."""
+    from privfunnel.ledger import Ledger
+    from privfunnel.quantities import spoken_in
+
+    found = Ledger.load(ledger)
+    if as_json:
+        say(json.dumps(to_json(found), indent=1))
+    else:
+        with spoken_in(units or "bits"):
+            _show(found)
+    check_budget(found, budget, units)
+
+
+@command.command("add", short_help="Enter a release that was made without the ledger.")
+@click.argument("ledger", type=PathName())
+@click.argument("data")
+@click.option("--mechanism", "path", required=True, type=PathName(), metavar="FILE",
+              help="The mechanism.json that the rows were drawn by.")  # fmt: skip
+@click.option("--sticky", type=PathName(), metavar="KEYFILE", help="The key file, where draws were sticky.")
+@click.option("--series", metavar="NAME", help="Sticky: name of the series.")
+@budget_option
+@shown_units_option
+@text_file_options
+def add(
+    ledger: Path,
+    data: str,
+    path: Path,
+    sticky: Path | None,
+    series: str | None,
+    budget: str | None,
+    units: str | None,
+    **reading: Any,
+) -> None:
+    """Enter a release of the table DATA in LEDGER, which is begun with DATA where there is none.
+
+    Beyond the budget nothing is written, with exit code 2.
+    """
+    from privfunnel.errors import InvalidInputError
+    from privfunnel.mechanism import Mechanism
+    from privfunnel.quantities import spoken_in
+    from privfunnel.release.writer import check_apart
+
+    if (sticky is None) != (series is None):
+        raise InvalidInputError("sticky draws go by a key file and a series: give both --sticky and --series")
+    if sticky is not None and not sticky.exists():
+        raise InvalidInputError(
+            f"there is no key file {str(sticky)!r}: give the one that the rows were drawn with"
+        )
+    check_apart([ledger], {"the mechanism itself": path, "the table": Path(data), "the key file": sticky})
+    entering = Entering(ledger, Mechanism.load(path), sticky, series)
+    entering.check(data, read_options(**reading), budget, units)
+    entering.enter()
+    with spoken_in(units or "bits"):
+        entering.show()
+
+
+def _show(ledger: Ledger) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from privfunnel.quantities import amount, spoken_unit
+
+    table = Table(title="Releases", box=box.SIMPLE_HEAD)
+    for head in ("date", "series", "mechanism", "draw"):
+        table.add_column(head)
+    table.add_column(f"leakage alone ({spoken_unit()})", justify="right")
+    for entry in ledger.entries:
+        told = (entry.date, entry.series or "", entry.mechanism[:12], entry.draw)
+        table.add_row(*told, amount(ledger.alone(entry)))
+    console().print(table)
+    say(words(ledger))

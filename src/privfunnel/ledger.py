@@ -1,0 +1,192 @@
+"""The ledger of a table: which mechanisms its rows were drawn by, and what all draws tell together.
+
+Draws that repeat each other (:mod:`privfunnel.release.sticky`) are one; all others are independent given x, and tell
+I(S;Y_1 … Y_m) together, which is computed exactly on the table that the ledger was begun with
+(:mod:`privfunnel.repeated`). The file holds that table and the channels: it is confidential, as the mechanisms are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfunnel import channels
+from privfunnel.audit.alignment import recount
+from privfunnel.engines import ReadOptions
+from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.mechanism import Mechanism
+from privfunnel.problem import Channel, Problem
+from privfunnel.repeated import joint_leakage
+from privfunnel.storage import AnyPath, Stored, check_target
+
+#: Nats by which a budget may be exceeded: rounding.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release.
+
+    Attributes:
+        mechanism: Fingerprint of the mechanism.
+        draw: What tells draws apart; the same for releases that repeat each other.
+        series: Name of the series, where the draws are sticky.
+        date: When it was entered, e.g. ``2026-05-31``.
+    """
+
+    mechanism: str
+    draw: str
+    series: str | None
+    date: str
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger(Stored):
+    """Releases of one table; nats.
+
+    Attributes:
+        problem: The table that the ledger was begun with.
+        entries: The releases, the first one first.
+        channels: p(y|x) by the fingerprint of each mechanism, shape (M, N).
+    """
+
+    schema: ClassVar[str] = "privfunnel/ledger"
+
+    problem: Problem
+    entries: tuple[Entry, ...] = ()
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, table: Any, mechanism: Mechanism, read: ReadOptions | None = None) -> Ledger:
+        """An empty ledger for a table, which is counted as the mechanism counts.
+
+        Args:
+            table: Its rows, as for :func:`privfunnel.tables.count`, private columns included.
+            mechanism: Says which columns are private and public, and how they are binned.
+            read: How to read a file, where it differs from the design data.
+        """
+        names = mechanism.private_names, mechanism.public_names
+        how = mechanism.read_options(read)
+        counts = recount(table, *names, mechanism.bins, how, mechanism.missing, mechanism.weights)
+        return cls(counts.problem())
+
+    @cached_property
+    def draws(self) -> dict[str, str]:
+        """The different draws, each with the fingerprint of its mechanism."""
+        return {entry.draw: entry.mechanism for entry in self.entries}
+
+    @cached_property
+    def leakage(self) -> float:
+        """I(S;Y_1 … Y_m) of the different draws in nats, exactly; 0 where there are none."""
+        if not self.draws:
+            return 0.0
+        return joint_leakage(self.problem, [self.channels[name] for name in self.draws.values()])
+
+    def alone(self, entry: Entry) -> float:
+        """I(S;Y) of one release in nats."""
+        return self.problem.evaluate(self.channels[entry.mechanism]).leakage
+
+    def with_release(
+        self,
+        mechanism: Mechanism,
+        *,
+        draw: str | None = None,
+        series: str | None = None,
+        date: str | None = None,
+    ) -> Ledger:
+        """This ledger with one release more.
+
+        Args:
+            mechanism: The mechanism.
+            draw: What tells sticky draws apart, see :func:`privfunnel.release.sticky.draw_name`; without it, the rows
+                were drawn anew.
+            series: Name of the series, where the draws are sticky.
+            date: Today by default.
+
+        Raises:
+            InvalidInputError: The mechanism is for other columns or bins.
+        """
+        channel = self._channel(mechanism)
+        entry = Entry(
+            mechanism.fingerprint,
+            draw or secrets.token_hex(8),
+            series,
+            date or datetime.datetime.now(datetime.UTC).date().isoformat(),
+        )
+        known = {**self.channels, entry.mechanism: channel}
+        return replace(self, entries=(*self.entries, entry), channels=known)
+
+    def check(self, budget: float) -> None:
+        """Refuse draws that tell more than ``budget`` nats together.
+
+        Raises:
+            InfeasibleError: They do.
+        """
+        if self.leakage > budget + ROUNDING:
+            raise InfeasibleError(
+                f"all draws of these rows together ({len(self.draws)}) tell {self.leakage:.6g} nats, more than the "
+                f"budget of {budget:.6g}: repeat an earlier draw (--sticky, with its key, series and mechanism) "
+                "or allow more"
+            )
+
+    def _channel(self, mechanism: Mechanism) -> Channel:
+        """p(y|x) for the public symbols of the ledger's table."""
+        places = {label: place for place, label in enumerate(mechanism.x_labels)}
+        missing = [label for label in self.problem.x_labels if label not in places]
+        if missing:
+            raise InvalidInputError(
+                f"the mechanism does not know the symbol {missing[0]!r} of the ledger's table: give the ledger of the "
+                "table it was designed on, with the same columns and bins, or begin a new one"
+            )
+        at = np.array([places[label] for label in self.problem.x_labels])
+        rows = mechanism.channel.tocsr()[at] if mechanism.sparse else mechanism.channel[at]
+        return self.problem.check_channel(rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            **self.heading(),
+            "units": "nats",
+            "problem": self.problem.to_dict(),
+            "entries": [vars(entry) for entry in self.entries],
+            "channels": {name: channels.to_stored(channel) for name, channel in self.channels.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Ledger:
+        """Read back what :meth:`to_dict` wrote.
+
+        Raises:
+            InvalidInputError: It is no ledger, of a version this release cannot read, incomplete or altered.
+        """
+        with cls.reading(data):
+            problem = Problem.from_dict(data["problem"])
+            entries = tuple(Entry(**entry) for entry in data["entries"])
+            known = {
+                str(name): problem.check_channel(channels.from_stored(stored))
+                for name, stored in data["channels"].items()
+            }
+            for entry in entries:
+                texts = (entry.mechanism, entry.draw, entry.date, entry.series or "")
+                if not all(isinstance(text, str) for text in texts) or entry.mechanism not in known:
+                    raise InvalidInputError(
+                        f"entry {entry!r} of the ledger is malformed: the file was changed"
+                    )
+            return cls(problem, entries, known)
+
+
+def opened(path: AnyPath, table: Any, mechanism: Mechanism, read: ReadOptions | None = None) -> Ledger:
+    """The ledger of a file, or where there is none an empty one for a table, see :meth:`Ledger.begin`.
+
+    Raises:
+        InvalidInputError: The file is no ledger or cannot be written, or the table does not fit the mechanism.
+    """
+    check_target(Path(path), force=True)
+    return Ledger.load(path) if Path(path).exists() else Ledger.begin(table, mechanism, read)
