@@ -85,6 +85,17 @@ def test_spark_and_duckdb_count_alike(frame: Any, tmp_path: Path) -> None:
     )
 
 
+def test_spark_weighs_rows_and_leaves_incomplete_ones_out(spark: Any) -> None:
+    rows = {**ROWS, "town": [None if i % 5 == 0 else town for i, town in enumerate(ROWS["town"])]}
+    options: dict[str, Any] = {"private": "sick", "public": "town", "weights": "age", "missing": "drop"}
+    found, expected = (
+        tables.count(table, **options) for table in (spark.createDataFrame(pa.table(rows)), pa.table(rows))
+    )
+    assert (found.dropped, found.n_rows, found.n) == (expected.dropped, expected.n_rows, expected.n)
+    assert found.dropped >= 800
+    assert found.fingerprint == expected.fingerprint
+
+
 def test_spark_refuses_like_the_others(frame: Any) -> None:
     with pytest.raises(InvalidInputError, match="'age' is a number with 62 different values"):
         tables.count(frame, private="sick", public="age")
