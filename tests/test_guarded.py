@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,9 @@ from funnels import toy
 from helpers_cli import assert_one_line_error, run
 from privfunnel import guarantees, instances, measures, tables
 from privfunnel.certificate import GuardedCertificate
-from privfunnel.cli import _limits
-from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
-from privfunnel.guarding import guarded_solver
+from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
-from privfunnel.solvers import registry
-from privfunnel.solvers.deadline import Limits, cpu_clock
-from privfunnel.solvers.guarded import Guarded
-from privfunnel.solvers.guarded.search import Search
+from privfunnel.solvers.deadline import cpu_clock
 from privfunnel.threats import Threat
 
 COLUMNS = ["anaemia", "high blood pressure", "diabetes", "smoking"]
@@ -184,81 +177,12 @@ def test_local_information_privacy_of_heart_failure(
 def test_a_search_begins_with_a_split_of_p_x() -> None:
     # With equations alone no more than log of their number is lost, however short the time.
     problem = instances.load("census-income")
-    solution = pf.solve(problem, leakage=0, known=["age"], time_limit=0.5, throw=False)
+    with cpu_clock():
+        solution = pf.solve(problem, leakage=0, known=["age"], time_limit=0.5, throw=False)
     rank = np.linalg.matrix_rank(private_rows(problem, ["age"])) + 1
     assert solution.disclosure >= problem.disclosure_ceiling - np.log(rank) - 1e-9
     assert solution.disclosure_upper_bound is not None
     assert solution.disclosure_upper_bound <= problem.h_x_given_s + 1e-9
-
-
-def wide(n_x: int = 150) -> pf.Problem:
-    return pf.Problem(np.random.default_rng(0).integers(1, 40, size=(2, n_x)))
-
-
-@pytest.mark.parametrize("texts", [["lip=0.2"], ["t-closeness=0.05"], ["lift=0.1", "ldp=0.2"]])
-def test_a_limit_does_not_end_in_an_empty_release(texts: list[str]) -> None:
-    # Parts of p(x) that tell nothing about two private values have two symbols at most.
-    problem = wide()
-    solution = pf.solve(problem, guarantees=texts, time_limit=0.2, throw=False)
-    assert solution.status is pf.Status.TIME_LIMIT
-    assert Threat.of(problem, guarantees=texts).excess(problem, solution.channel) <= guarantees.MET
-    assert solution.disclosure >= problem.disclosure_ceiling - np.log(2) - 1e-9
-
-
-@pytest.mark.parametrize("texts", [["lip=0.2"], ["k=60"], ["k=60", "lip=0.1"]])
-def test_the_first_posteriors_are_allowed_and_have_the_table_as_a_mixture(texts: list[str]) -> None:
-    problem = wide(40)
-    threat = Threat.of(problem, guarantees=texts)
-    search = Search(
-        problem, threat, zero=False, rng=np.random.default_rng(0), limits=Limits(math.inf, nodes=1)
-    )
-    first = search.starts()
-    worst = max(each.excess(problem, w) for w in first for each in threat.guarantees)
-    assert worst <= guarantees.MET
-    assert most_disclosure(problem, first) > 0.5 * problem.disclosure_ceiling
-
-
-@pytest.mark.parametrize(
-    "guards", [{"guarantees": ["lip=0.2"]}, {"leakage": 0.01, "guarantees": ["ldp=0.3"]}, {"leakage": 0.01}]
-)
-def test_a_time_limit_is_kept(guards: dict[str, Any]) -> None:
-    problem, known = wide(), [np.arange(150) % 7]
-    with cpu_clock():
-        started = time.thread_time()
-        solution = pf.solve(problem, known=known, time_limit=0.5, throw=False, **guards)
-        assert time.thread_time() - started <= 1.2 * 0.5 + 1.0
-    assert solution.status is pf.Status.TIME_LIMIT
-
-
-def test_a_time_limit_that_is_named_counts_though_it_is_the_plain_solver_s_own() -> None:
-    own = registry.get("auto")
-    seconds = own.time_limit  # type: ignore[attr-defined]
-    assert guarded_solver(own).time_limit == Guarded().time_limit
-    assert guarded_solver(own, {"time_limit"}).time_limit == seconds
-    told = _limits.chosen("auto", {"gap": 1e-3}, 60.0, guarded=True)
-    assert told == {"solver": "auto", "gap": 1e-3, "time_limit": 60.0}
-    assert _limits.chosen("auto", {"time_limit": 5}, 60.0, guarded=True)["time_limit"] == 5
-    assert _limits.chosen("aem", {}, 60.0, guarded=True) == {"solver": "aem"}
-    assert _limits.chosen("auto", {}, 60.0, guarded=False)["solver"].time_limit == seconds
-
-
-def test_a_disclosure_is_infeasible_only_where_that_is_proved() -> None:
-    problem = wide()
-    with pytest.raises(SolverError, match="raise time_limit, or lower it"):
-        pf.solve(problem, disclosure="97%", guarantees=["lip=0.01"], time_limit=0.2)
-
-
-def test_the_gap_is_of_the_quantity_that_was_asked_for() -> None:
-    problem = toy(1, n_s=2)
-    solution = pf.solve(problem, guarantees=["lip=0.3"])
-    assert solution.disclosure_upper_bound is not None
-    assert solution.gap == solution.disclosure_upper_bound - solution.disclosure <= 1e-6
-    assert solution.leakage > 1e-3  # which the gap is not about
-    assert "discloses more" in solution.advice
-    assert f"≤ {solution.disclosure_upper_bound:.6g}" in repr(solution)
-    assert "most disclosure, proved" in solution._repr_html_()
-    with pytest.warns(pf.PrivFunnelWarning, match="nats of disclosure"):
-        pf.solve(wide(), guarantees=["lip=0.3"], time_limit=0.1)
 
 
 def test_published_columns_are_released_as_they_are(heart: pf.Problem) -> None:

@@ -102,6 +102,9 @@ class Mechanism(Stored):
                 "leakages": solution.leakages,
                 "guaranteed": solution.guaranteed,
                 "lower_bound": solution.lower_bound,
+                **(
+                    {} if solution.threat.published is None else {"published": solution.threat.published.name}
+                ),
             }
             plain = problem.evaluate(solution.channel).leakage
             summary |= {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}

@@ -160,6 +160,18 @@ class Threat:
             parts.append(f"measured by {self.measure}")
         return ", ".join(parts) or "an attacker who knows nothing"
 
+    @cached_property
+    def conditions(self) -> str:
+        """What is asked of a release, for people, to follow a sentence about such releases."""
+        parts = []
+        if len(self.attackers) > 1 or self.published is not None:
+            parts.append("against attackers who know " + "; ".join(each.name for each in self.attackers))
+        if self.published is not None:
+            parts.append(f"with {self.published.name} published")
+        if self.guarantees:
+            parts.append("with " + "; ".join(str(each) for each in self.guarantees) + " for every output")
+        return ", ".join(parts) or "against an attacker who knows nothing"
+
 
 @dataclass(frozen=True, eq=False)
 class Stratum:

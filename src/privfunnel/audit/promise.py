@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy import sparse
 from privfunnel import measures
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
+from privfunnel.audit.guards import Guards, count_again
 from privfunnel.audit.persons import PersonRows
 from privfunnel.channels import is_sparse, joint
 from privfunnel.measures import Array
@@ -45,8 +46,10 @@ class Recount:
         epsilon: ε of the noise in the counts of the design, which is then never the table's own; None without.
         overlaps: Rows of the table were used in the design, or may have been: all of them, all but those held out,
             those behind the noise, or those without missing values; they prove nothing about the population.
-        holds: On the design table: claims and recount agree. On another one: the claim is not below
-            ``least_leakage``, so that chance alone, in tables of one population, breaks about one promise in forty.
+        guarded_leakages: On the design table of a guarded mechanism: what it tells attackers by what they know.
+        guaranteed: Likewise the value of each guarantee as it is written.
+        holds: On the design table: claims and recount agree, and guarantees are met. On another one: the claim is not
+            below ``least_leakage``: chance alone, in tables of one population, breaks about one promise in forty.
     """
 
     same_table: bool
@@ -59,6 +62,8 @@ class Recount:
     holds: bool
     epsilon: float | None = None
     overlaps: bool = False
+    guarded_leakages: dict[str, float] = field(default_factory=dict)
+    guaranteed: dict[str, float] = field(default_factory=dict)
 
 
 def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[np.bool_]]:
@@ -100,6 +105,7 @@ def recount(
         design_rows, n = float(mechanism.persons), people.persons
     widened = 1.0 if same or design_rows <= 0.0 else float(np.sqrt(1.0 + n / design_rows))
     least = max(found.corrected - widened * (found.corrected - found.low), 0.0)
+    guards = count_again(mechanism, counts, channel) if same else Guards({}, {}, hold=True)
     return Recount(
         same_table=same,
         claimed_disclosure=mechanism.disclosure,
@@ -108,12 +114,14 @@ def recount(
         leakage=leakage,
         new_rows=int(counts.table()[:, new].sum()),
         least_leakage=least,
-        holds=agree if same else least <= mechanism.leakage + AGREEMENT,
+        holds=agree and guards.hold if same else least <= mechanism.leakage + AGREEMENT,
         epsilon=mechanism.epsilon,
         overlaps=same
         or mechanism.epsilon is not None
         or (mechanism.missing == "drop" and counts.missing == "category")
         or mechanism.provenance.get("part_of") == counts.fingerprint,
+        guarded_leakages=guards.leakages,
+        guaranteed=guards.guaranteed,
     )
 
 

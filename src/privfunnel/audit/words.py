@@ -229,7 +229,7 @@ def _recount(found: Recount, further: Further | None) -> str:
         )
         return (
             f"{what} {verdict}: leakage {told(found.claimed_leakage)} claimed, {told(found.leakage)} "
-            f"counted again on the table it was designed on."
+            f"counted again on the table it was designed on{_guards(found)}."
         )
     new = f"; {found.new_rows} rows hold values not seen at design time" if found.new_rows else ""
     verdict = "compatible with" if found.holds else "ABOVE"
@@ -243,6 +243,16 @@ def _recount(found: Recount, further: Further | None) -> str:
         f"{told(found.least_leakage)}, allowing for chance in the rows of both), {verdict} the "
         f"{told(found.claimed_leakage)} it promised there{new}."
     )
+
+
+def _guards(found: Recount) -> str:
+    """What a guarded mechanism was designed for, counted again."""
+    parts = [
+        f"{text} for every output: {value:.3f} counted again" for text, value in found.guaranteed.items()
+    ]
+    if len(found.guarded_leakages) > 1:
+        parts += [f"{told(value)} to who knows {known}" for known, value in found.guarded_leakages.items()]
+    return "".join(f"; {each}" for each in parts)
 
 
 def _draws(found: Draws) -> str:

@@ -69,11 +69,22 @@ class GuardedCertificate:
 
     @property
     def words(self) -> str:
-        """What is proved, for people."""
-        if self.zero or not self.weights.any():
-            return f"disclosure ≤ {self.most_disclosure(0.0):.6g} nats against {self.threat.words}"
+        """What is proved, for people, in nats."""
+        return self.told("nats")
+
+    @property
+    def bounds_disclosure(self) -> bool:
+        """Whether it bounds the disclosure from above, and says nothing about leakage."""
+        return self.zero or not self.weights.any()
+
+    def told(self, unit: str) -> str:
+        """What is proved, for people, in ``unit``, one of nats and bits."""
+        per, who = measures.nats_per(unit), self.threat.conditions
+        if self.bounds_disclosure:
+            nothing = " that tells them nothing" if self.zero else ""
+            return f"disclosure ≤ {self.most_disclosure(0.0) / per:.6g} {unit}{nothing}, {who}"
         total = float(self.weights.sum())
-        return f"leakage ≥ {self.intercept / total:.6g} + {self.slope / total:.6g} R nats against {self.threat.words}"
+        return f"leakage ≥ {self.intercept / total / per:.6g} + {self.slope / total:.6g} R {unit}, {who}"
 
     @classmethod
     def build(

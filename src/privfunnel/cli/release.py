@@ -218,6 +218,7 @@ def to_json(summary: ReleaseSummary) -> dict[str, Any]:
 
 def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     """Print what was done."""
+    from privfunnel.audit.guards import designed_for
     from privfunnel.measures import mutual_information
     from privfunnel.quantities import amount, spoken_unit, told
 
@@ -238,6 +239,13 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
         f"Promise: disclosure {told(mechanism.disclosure)} of X, leakage "
         f"{told(mechanism.leakage)} about {', '.join(mechanism.private_names)}; see privfunnel audit."
     )
+    leakages, guaranteed = designed_for(mechanism)
+    designed = [f"{text} for every output" for text in guaranteed]
+    designed += [
+        f"{told(each)} to who knows {known}" for known, each in leakages.items() if len(leakages) > 1
+    ]
+    if designed:
+        say(f"Designed for: {'; '.join(designed)}.")
     if form == "records":
         # X → Y → X': the second draw keeps less of X than Y does, and leaks no more.
         kept = amount(float(mutual_information(mechanism.p_x_given_y @ mechanism.p_xy.T)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,8 @@ def command(
 ) -> None:
     """Prove the lines of CERTIFICATE, a .npz file, for the table SOURCE.
 
-    Each line L(R) ≥ c + μ R holds for every disclosure R. Exit code 0: every line is proved. Exit code 2: the file is
+    Each line L(R) ≥ c + μ R holds for every disclosure R; where a release was to disclose as much as guarantees or no
+    leakage allow, the line bounds the disclosure. Exit code 0: every line is proved. Exit code 2: the file is
     empty or damaged, belongs to another table, or does not prove what it claims. Whoever made the file, reading it
     runs nothing, and takes no more memory than a certificate of its size needs.
 
@@ -88,7 +90,8 @@ def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
         summary |= {"proves": line.words, "threat": line.threat.to_dict(), "weights": line.weights.tolist()}
     if at is not None:
         summary["disclosure"] = at
-        summary["lower_bound"] = line.lower_bound(at)
+        bound = line.lower_bound(at)
+        summary["lower_bound"] = bound if math.isfinite(bound) else None  # it may be about disclosure alone
     return summary
 
 
@@ -97,20 +100,38 @@ def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, nam
     from rich.table import Table
 
     table = Table(title=f"{name}: {len(lines)} proved lines ({units.name})", box=box.SIMPLE_HEAD)
-    table.add_column("proved for every R", no_wrap=True)
+    upper = [_bounds_disclosure(line) for line in lines]
+    table.add_column("proved" if all(upper) else "proved for every R", no_wrap=not any(upper))
     if at is not None:
         table.add_column(f"at R = {units.of(at):.6g}", justify="right", no_wrap=True)
     table.add_column("boxes", justify="right")
     for line in lines:
-        said = getattr(line, "words", None)  # a guarded certificate says what it is about
-        cells = [said or f"L(R) ≥ {units.of(line.intercept):.9f} + {line.slope:.9f} R"]
+        cells = [_told(line, units)]
         if at is not None:
-            cells.append(f"{units.of(line.lower_bound(at)):.9f}")
+            bound = line.lower_bound(at)
+            cells.append(f"{units.of(bound):.9f}" if math.isfinite(bound) else "–")
         table.add_row(*cells, str(line.n_nodes))
     screen = console()
     screen.print(table)
+    claim = "discloses more" if all(upper) else "that keeps R leaks less"
     screen.print(
-        f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone: no release of it that "
-        "keeps R leaks less than they say, whatever solver is used.",
+        f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone: no release of it "
+        f"{claim} than they say, whatever solver is used.",
         soft_wrap=True,
     )
+
+
+def _told(line: AnyCertificate, units: Units) -> str:
+    """What one line proves, in the units asked for."""
+    from privfunnel.certificate import GuardedCertificate
+
+    if isinstance(line, GuardedCertificate):
+        return line.told(units.name)
+    return f"L(R) ≥ {units.of(line.intercept):.9f} + {line.slope:.9f} R"
+
+
+def _bounds_disclosure(line: AnyCertificate) -> bool:
+    """Whether a line bounds the disclosure from above instead of the leakage from below."""
+    from privfunnel.certificate import GuardedCertificate
+
+    return isinstance(line, GuardedCertificate) and line.bounds_disclosure

@@ -35,8 +35,8 @@ MOST_ADDED = 60
 #: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
 LAST_BOXES = 300
 LAST_SHARE, LAST_SECONDS = 0.1, 0.5
-#: The first posteriors take at most this share of the time limit.
-START_SHARE = 0.25
+#: The first posteriors take at most this share of the time limit, or so many seconds: they are what there is at least.
+START_SHARE, START_SECONDS = 0.25, 0.8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +75,7 @@ class Search:
 
     def starts(self) -> Array:
         """Allowed posteriors to begin with, of which p(x) is a mixture, (n, M)."""
-        deadline = Deadline(START_SHARE * self.limits.seconds)
+        deadline = Deadline(max(START_SHARE * self.limits.seconds, START_SECONDS))
         made = [
             self._lift(number, first_posteriors(stratum, relaxation, self.threat, self.zero, deadline))
             for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True))

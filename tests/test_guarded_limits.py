@@ -1,0 +1,155 @@
+"""Guarded releases at their limits, and what is said of them: gaps, promises, proofs."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from funnels import toy
+from helpers_cli import run
+from privfunnel import guarantees, measures, tables
+from privfunnel.audit import words
+from privfunnel.audit.promise import recount
+from privfunnel.certificate import load_bundle
+from privfunnel.cli import _limits
+from privfunnel.errors import SolverError
+from privfunnel.guarding import guarded_solver
+from privfunnel.mechanism import Mechanism
+from privfunnel.solvers import registry
+from privfunnel.solvers.deadline import Limits, cpu_clock
+from privfunnel.solvers.guarded import Guarded
+from privfunnel.solvers.guarded.search import Search
+from privfunnel.threats import Threat
+
+
+def wide(n_x: int = 150) -> pf.Problem:
+    return pf.Problem(np.random.default_rng(0).integers(1, 40, size=(2, n_x)))
+
+
+@pytest.mark.parametrize("texts", [["lip=0.2"], ["t-closeness=0.05"], ["lift=0.1", "ldp=0.2"]])
+def test_a_limit_does_not_end_in_an_empty_release(texts: list[str]) -> None:
+    # Parts of p(x) that tell nothing about two private values have two symbols at most.
+    problem = wide()
+    with cpu_clock():
+        solution = pf.solve(problem, guarantees=texts, time_limit=0.2, throw=False)
+    assert solution.status is pf.Status.TIME_LIMIT
+    assert Threat.of(problem, guarantees=texts).excess(problem, solution.channel) <= guarantees.MET
+    assert solution.disclosure >= problem.disclosure_ceiling - np.log(2) - 1e-9
+
+
+@pytest.mark.parametrize("texts", [["lip=0.2"], ["k=60"], ["k=60", "lip=0.1"]])
+def test_the_first_posteriors_are_allowed_and_have_the_table_as_a_mixture(texts: list[str]) -> None:
+    from scipy.optimize import linprog
+
+    problem = wide(40)
+    threat = Threat.of(problem, guarantees=texts)
+    search = Search(
+        problem, threat, zero=False, rng=np.random.default_rng(0), limits=Limits(math.inf, nodes=1)
+    )
+    first = search.starts()
+    worst = max(each.excess(problem, w) for w in first for each in threat.guarantees)
+    assert worst <= guarantees.MET
+    solved = linprog(measures.entropy(first), A_eq=first.T, b_eq=problem.p_x, method="highs")
+    assert solved.fun < 0.5 * problem.disclosure_ceiling
+
+
+@pytest.mark.parametrize(
+    "guards", [{"guarantees": ["lip=0.2"]}, {"leakage": 0.01, "guarantees": ["ldp=0.3"]}, {"leakage": 0.01}]
+)
+def test_a_time_limit_is_kept(guards: dict[str, Any]) -> None:
+    problem, known = wide(), [np.arange(150) % 7]
+    with cpu_clock():
+        started = time.thread_time()
+        solution = pf.solve(problem, known=known, time_limit=0.5, throw=False, **guards)
+        assert time.thread_time() - started <= 1.2 * 0.5 + 1.0
+    assert solution.status is pf.Status.TIME_LIMIT
+
+
+def test_a_time_limit_that_is_named_counts_though_it_is_the_plain_solver_s_own() -> None:
+    own = registry.get("auto")
+    seconds = own.time_limit  # type: ignore[attr-defined]
+    assert guarded_solver(own).time_limit == Guarded().time_limit
+    assert guarded_solver(own, {"time_limit"}).time_limit == seconds
+    told = _limits.chosen("auto", {"gap": 1e-3}, 60.0, guarded=True)
+    assert told == {"solver": "auto", "gap": 1e-3, "time_limit": 60.0}
+    assert _limits.chosen("auto", {"time_limit": 5}, 60.0, guarded=True)["time_limit"] == 5
+    assert _limits.chosen("aem", {}, 60.0, guarded=True) == {"solver": "aem"}
+    assert _limits.chosen("auto", {}, 60.0, guarded=False)["solver"].time_limit == seconds
+
+
+def test_a_disclosure_is_infeasible_only_where_that_is_proved() -> None:
+    problem = wide()
+    with pytest.raises(SolverError, match="raise time_limit, or lower it"):
+        pf.solve(problem, disclosure="97%", guarantees=["lip=0.01"], time_limit=0.2)
+
+
+def test_the_gap_is_of_the_quantity_that_was_asked_for() -> None:
+    problem = toy(1, n_s=2)
+    solution = pf.solve(problem, guarantees=["lip=0.3"])
+    assert solution.disclosure_upper_bound is not None
+    assert solution.gap == solution.disclosure_upper_bound - solution.disclosure <= 1e-6
+    assert solution.leakage > 1e-3  # which the gap is not about
+    assert "discloses more" in solution.advice
+    assert f"≤ {solution.disclosure_upper_bound:.6g}" in repr(solution)
+    assert "most disclosure, proved" in solution._repr_html_()
+    with pytest.warns(pf.PrivFunnelWarning, match="nats of disclosure"):
+        pf.solve(wide(), guarantees=["lip=0.3"], time_limit=0.1)
+
+
+def test_release_and_audit_name_what_was_designed_for(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 3, 3000), rng.integers(0, 2, 3000)
+    s = (a == b) ^ (rng.random(3000) < 0.3)
+    table = tmp_path / "rows.csv"
+    table.write_text("a,b,s\n" + "".join(f"{i},{j},{int(k)}\n" for i, j, k in zip(a, b, s, strict=True)))
+    design, columns = tmp_path / "design", ["--private", "s", "--public", "a,b"]
+    run("solve", str(table), *columns, "--guarantee", "lip=0.05", "--known", "a", "--option", "gap=1e-3",
+        "--out", str(design))  # fmt: skip
+    told = run(
+        "release",
+        str(table),
+        "--mechanism",
+        str(design / "mechanism.json"),
+        "--out",
+        str(tmp_path / "out.csv"),
+    )
+    assert "Designed for: lip=0.05 for every output;" in told.output
+    assert "to who knows a" in told.output
+    mechanism = Mechanism.load(design / "mechanism.json")
+    counts = tables.count(str(table), private="s", public=["a", "b"])
+    found = recount(mechanism, counts, [counts.table() / counts.n] * 3)
+    assert found.holds
+    assert found.guaranteed["lip=0.05"] <= 0.05 + 1e-7
+    assert set(found.guarded_leakages) == {"nothing", "a"}
+    assert f"lip=0.05 for every output: {found.guaranteed['lip=0.05']:.3f} counted again" in words._recount(
+        found, None
+    )
+    # A file that claims what its channel does not keep is found out.
+    stricter = mechanism.provenance | {"guaranteed": {"lip=0.001": 0.001}}
+    assert not recount(replace(mechanism, provenance=stricter), counts, [counts.table() / counts.n] * 3).holds
+    unknown = mechanism.provenance | {"leakages": {"z": 0.1}}
+    assert not recount(
+        replace(mechanism, provenance=unknown), counts, [counts.table() / counts.n] * 3
+    ).guaranteed
+
+
+def test_verify_speaks_of_disclosure_where_that_is_bounded(tmp_path: Path) -> None:
+    design = tmp_path / "design"
+    run("solve", "heart-failure", "--guarantee", "lip=1", "--option", "gap=1e-3", "--out", str(design))
+    proof = str(design / "certificate.npz")
+    told = run("verify", proof, "heart-failure", "--units", "bits", "--disclosure", "50%")
+    assert "discloses more than they say" in told.output
+    assert "for every R" not in told.output
+    most = load_bundle(proof)[0].most_disclosure(0.0) / np.log(2)  # type: ignore[union-attr]
+    assert f"disclosure ≤ {most:.6g} bits" in told.output
+    assert "with lip=1 for every output" in " ".join(told.output.split())
+    in_json = json.loads(run("verify", proof, "heart-failure", "--disclosure", "50%", "--json").output)
+    assert in_json[0]["lower_bound"] is None
