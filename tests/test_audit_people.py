@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from funnels import count_people, people, random_mechanism
+from funnels import count_people, mechanism_of, people, random_mechanism
 from helpers_cli import run
 from privfunnel import audit, release, tables
+from privfunnel.audit import beyond
 from privfunnel.engines import Alphabet, Column
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
 from privfunnel.guessing import exposures, ranking_auc
@@ -182,6 +183,21 @@ def test_a_silent_release_is_said_to_change_nothing() -> None:
     assert "No released symbol changes the chance of any private value." in found.words()
 
 
+def test_a_silent_release_has_no_table_of_exposed_people_nor_of_telling_symbols(
+    mechanism: Mechanism, tmp_path: Path
+) -> None:
+    mechanism.save(tmp_path / "telling.json")
+    counts = tables.count(pa.table({"s": ["a", "b"] * 500, "x": ["u", "v"] * 500}), private="s", public="x")
+    mechanism_of(counts, np.ones((2, 1))).save(tmp_path / "silent.json")
+    titles = ("Whom the release exposes most", "Most telling of")
+    told, nothing = (run("audit", "--mechanism", tmp_path / f"{name}.json") for name in ("telling", "silent"))
+    assert (told.exit_code, nothing.exit_code) == (0, 0)
+    for title in titles:
+        assert title in told.stdout
+        assert title not in nothing.stdout
+    assert "No released symbol changes the chance of any private value." in nothing.stdout
+
+
 # --- these rows, and the population -----------------------------------------------------------------------------
 
 
@@ -209,6 +225,23 @@ def test_rows_of_another_table_bound_the_population(mechanism: Mechanism) -> Non
     assert surer.population.leakage.high > by_table.population.leakage.high  # type: ignore[union-attr]
     with pytest.raises(InvalidInputError, match="confidence lies between 0 and 1"):
         audit.table(other, mechanism, confidence=1.0)
+
+
+def test_bounds_that_say_nothing_are_said_to_prove_nothing() -> None:
+    rows = np.array([[10.0, 0.0], [1.0, 1.0]])
+    few = beyond.bounds(rows, rows, 0.95, 0.1)
+    assert few.largest_lift == pytest.approx(np.log(6.0))  # two of twelve rows
+    assert few.lift >= few.largest_lift
+    said = few.words()[0]
+    assert "from below these rows prove no bound" in said
+    assert "no limit of a lift is proved below 6.00, the largest possible" in said
+    assert "0.0000" not in said
+    rows = np.array([[900.0, 100.0], [100.0, 900.0]])
+    said = beyond.bounds(rows, rows, 0.95, 0.5).words()[0]
+    assert " and at least 0." in said
+    assert "it keeps at least 0." in said
+    assert "no private value becomes more than" in said
+    assert "no bound" not in said
 
 
 def test_held_out_bounds_cover_a_population_that_is_known() -> None:

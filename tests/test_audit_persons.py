@@ -194,6 +194,7 @@ def test_persons_are_held_out_and_not_rows(constant: tuple[Any, Mechanism]) -> N
     assert found.mechanism.persons == 150
     assert "900 rows of 150 persons" in found.holdout.words()[0]
     assert "100 rows, one of each other person" in found.holdout.words()[0]
+    assert "In the population that these 100 persons come from" in found.holdout.words()[1]
     for share in (0.0, 1.0, float("nan")):
         with pytest.raises(InvalidInputError, match="leaves no persons on one side"):
             audit.holdout(counts, disclosure=0.3, share=share, people=audit.rows_of(table, counts))
@@ -207,9 +208,11 @@ def test_another_table_is_bounded_by_one_row_of_each_person(constant: tuple[Any,
     assert found.population.rows == 120
     assert found.rows == 120 * VISITS
     assert "720 rows are about 120 persons (id)" in "\n".join(found.words())
+    assert "that these 120 persons come from" in "\n".join(found.words())
     released = audited(other, mechanism)
     assert released.population is not None
     assert released.population.rows == 120
+    assert released.population.persons
 
 
 def test_kept_columns_are_tested_on_one_row_of_each_person(constant: tuple[Any, Mechanism]) -> None:
@@ -276,3 +279,16 @@ def test_the_command_line_takes_a_person(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["design_persons"] == 60, done.output
     done = run("solve", *asked, "--holdout", 0.5, "--disclosure", "60%", "--json")
     assert json.loads(done.stdout)["holdout"]["design_persons"] == 60, done.output
+
+
+def test_designs_made_again_on_halves_of_the_persons_are_said_to_be_of_persons(tmp_path: Path) -> None:
+    pa_csv.write_csv(panel(120), tmp_path / "panel.csv")
+    asked = (tmp_path / "panel.csv", "--private", "s", "--public", "a", "--person", "id", "--view", "sample")
+    done = run("solve", *asked, "--disclosure", "60%", "--out", tmp_path / "d")
+    assert done.exit_code == 0, done.output
+    assert "designed again on one half of the 120 persons" in done.stdout
+    done = run("curve", *asked, "--points", 3)
+    assert "one half of 120 persons" in done.stdout
+    mechanism = tmp_path / "d" / "mechanism.json"
+    done = run("audit", tmp_path / "panel.csv", "--mechanism", mechanism, "--view", "sample")
+    assert "designed again on one half of the 120 persons" in done.stdout

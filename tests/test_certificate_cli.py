@@ -61,3 +61,33 @@ def test_a_curve_comes_with_its_bundle(tmp_path: Path) -> None:
     result = run("verify", tmp_path / "c" / "certificates.npz", "synthetic-uniform")
     assert result.exit_code == 0, result.output
     assert result.output.count("L(R) ≥") == 3
+
+
+def test_a_design_without_leakage_says_that_it_needs_no_certificate(folder: Path, tmp_path: Path) -> None:
+    result = run("solve", "heart-failure", "--disclosure", "40%", "--out", tmp_path / "free")
+    assert result.exit_code == 0, result.output
+    assert "No certificate is written, and none is needed: leakage is never negative." in result.output
+    result = run(
+        "solve", "heart-failure", "--disclosure", "80%", "--solver", "greedy", "--out", tmp_path / "greedy"
+    )
+    assert "none is needed" not in result.output
+    result = run("verify", tmp_path / "free" / "certificate.npz", "heart-failure")
+    assert result.exit_code == 2
+    assert "needs none: leakage is never negative" in result.stderr
+
+
+def test_the_certificate_of_a_part_of_the_rows_verifies_with_its_solution(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    rows = [f"{i % 2},{(i + i // 7) % 2 + (i % 5 == 0)},{i % 3}" for i in range(600)]
+    (tmp_path / "t.csv").write_text("\n".join(["s,a,b", *rows]) + "\n")
+    asked = (tmp_path / "t.csv", "--private", "s", "--public", "a,b")
+    result = run("solve", *asked, "--disclosure", "90%", "--holdout", 0.3, "--out", tmp_path / "d")
+    assert result.exit_code == 0, result.output
+    certificate = tmp_path / "d" / "certificate.npz"
+    result = run("verify", certificate, *asked)
+    assert result.exit_code == 2
+    assert "--holdout" in result.stderr
+    assert "solution.json" in result.stderr
+    result = run("verify", certificate, tmp_path / "d" / "solution.json")
+    assert result.exit_code == 0, result.output
+    assert "VERIFIED" in result.output

@@ -255,6 +255,19 @@ def test_the_raw_files_by_column_names_give_the_instances() -> None:
     np.testing.assert_array_equal(census.p_sx, instances.load("census-income").p_sx)
 
 
+def test_hints_about_types_can_be_pasted(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("s;monthly income\n" + "".join(f"{i % 2};{i},{i % 10}5\n" for i in range(200)))
+    done = run("curve", path, "--private", "s", "--public", "monthly income")
+    assert_one_line_error(done, "--decimal ,", "--type 'monthly income=text'")
+
+
+def test_a_table_in_another_encoding_is_asked_for_the_roles_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes("Härtefall;Wohnort\nja;Köln\nnein;Bonn\n".encode("cp1252"))
+    assert_one_line_error(run("curve", path), "--private and --public", "encoding is found out", "UTF-8")
+
+
 def test_records_from_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("sex;smoker;town\n" + "f;yes;A\nf;no;B\nm;yes;A\nm;yes;B\n" * 50)

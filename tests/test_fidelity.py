@@ -18,7 +18,10 @@ from helpers_cli import run
 from privfunnel import audit, release, report, tables
 from privfunnel.errors import SmallSampleWarning
 from privfunnel.mechanism import Mechanism
-from privfunnel.release.fidelity import Fidelity, Numbers, Series
+from privfunnel.publication import Policy
+from privfunnel.release.fidelity import Fidelity, Numbers, Series, figures
+from privfunnel.release.records import RecordAlphabet
+from privfunnel.report.described import Described
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
 
@@ -192,6 +195,44 @@ def test_a_report_tells_it_in_steps_and_shows_no_row(mechanism: Mechanism, tmp_p
     assert "town = rare" not in text
 
 
+def test_a_report_on_records_tells_what_the_records_keep_beside_what_the_symbols_keep(
+    mechanism: Mechanism, tmp_path: Path
+) -> None:
+    released(mechanism, tmp_path)
+    options: dict[str, Any] = {"bootstrap": 20, "permutations": 0, "attacker_rows": 0}
+    found = audit.release(rows(), tmp_path / "r.parquet", mechanism=mechanism, **options)
+    described = Described.of_records(mechanism, Policy(found.threshold))
+    given_y = RecordAlphabet.of(mechanism, Policy(found.threshold)).given_y(mechanism)
+    point = tables_point(mechanism, mechanism.channel @ given_y)
+    assert (described.disclosure, described.leakage) == pytest.approx(point)
+    assert described.disclosure < mechanism.disclosure
+    assert described.leakage <= mechanism.leakage
+    for before, after in zip(mechanism.guesses, described.meaning.guesses, strict=True):
+        assert before.before <= after.after <= before.after
+    say = Rounding(float(N), Policy(found.threshold))
+    records, symbols = (
+        say.percent(nats / described.disclosure_ceiling)
+        for nats in (described.disclosure, mechanism.disclosure)
+    )
+    assert records != symbols
+    text = unescape(re.sub(r"<[^>]+>", " ", report.render(mechanism, report.Report(audit=found))))
+    assert f"This release keeps {records} of what the public columns say" in text
+    assert f"drawn from the mechanism's symbols, which keep {symbols} themselves" in text
+    release.write(rows(), mechanism, tmp_path / "s.parquet", form="symbols")
+    found = audit.release(rows(), tmp_path / "s.parquet", mechanism=mechanism, **options)
+    text = unescape(re.sub(r"<[^>]+>", " ", report.render(mechanism, report.Report(audit=found))))
+    assert f"This release keeps {symbols} of what the public columns say" in text
+    assert "mechanism's symbols" not in text
+
+
+def tables_point(mechanism: Mechanism, channel: Any) -> tuple[float, float]:
+    """Disclosure and leakage of a channel for the table of :func:`rows`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        point = tables.count(rows(), **ROLES).problem().evaluate(channel)
+    return point.disclosure, point.leakage
+
+
 def test_one_rich_person_does_not_show_in_what_is_published(mechanism: Mechanism, tmp_path: Path) -> None:
     found = released(mechanism, tmp_path).fidelity
     assert found is not None
@@ -264,3 +305,14 @@ def test_few_rows_symbols_and_single_columns_have_no_models(mechanism: Mechanism
         rows(), tmp_path / "r.parquet", mechanism=mechanism, bootstrap=20, permutations=0, attacker_rows=60
     )
     assert few.models == ()
+
+
+def test_numbers_are_written_plainly_up_to_six_figures() -> None:
+    assert [figures(value) for value in (1502.6, 23456.0, 234567.0, 0.01234)] == [
+        "1503",
+        "23460",
+        "234600",
+        "0.01234",
+    ]
+    assert figures(1502.6, 3) == "1500"
+    assert figures(12345678.0) == "1.235e+07"

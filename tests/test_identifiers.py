@@ -63,7 +63,8 @@ def test_names_of_identifiers() -> None:
 
 
 def test_persons_are_counted_and_kept_in_the_mechanism(tmp_path: Path) -> None:
-    counts = tables.count(PANEL, private="s", public="x", person="id")
+    with pytest.warns(SmallSampleWarning, match=r"200 persons \(600 rows\)"):
+        counts = tables.count(PANEL, private="s", public="x", person="id")
     assert (counts.person, counts.persons, counts.n) == ("id", 200, 600)
     mechanism = Mechanism.from_solution(counts, pf.solve(counts.problem(), disclosure=0.5))
     mechanism.save(tmp_path / "m.json")

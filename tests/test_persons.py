@@ -180,5 +180,8 @@ def test_the_command_draws_once_a_person(tmp_path: Path) -> None:
 
 def test_other_identifiers_are_warned_about_beside_a_person() -> None:
     table = panel().append_column("case_id", pa.array([f"c{i}" for i in range(1200)]))
-    with pytest.warns(IdentifierWarning, match="'case_id' .* tells people apart as 'id' does: leave it out"):
+    with (
+        pytest.warns(SmallSampleWarning, match=r"300 persons \(1200 rows\)"),
+        pytest.warns(IdentifierWarning, match="'case_id' .* tells people apart as 'id' does: leave it out"),
+    ):
         tables.count(table, private="s", public=["a", "case_id"], bins={"case_id": "top:5"}, person="id")

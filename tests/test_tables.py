@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from privfunnel.engines import ReadOptions, open_table
 from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.categories import Column
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.quantities import spoken_in
 from privfunnel.solvers.auto import Auto
 
 duckdb = pytest.importorskip("duckdb")
@@ -290,6 +292,27 @@ def test_few_rows_warn_with_the_expected_bias() -> None:
         match=r"200 rows for 4 × 10 cells are few.* about 0\.068 nats too high.* can be guaranteed",
     ):
         tables.count(table, private="s", public="x")
+
+
+def test_few_persons_warn_however_many_rows_they_have_in_the_unit_that_was_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    s, x = rng.integers(0, 4, 200), rng.integers(0, 10, 200)
+    once = pa.table({"s": s, "x": x})
+    often = pa.table({"s": np.tile(s, 50), "x": np.tile(x, 50), "who": np.tile(np.arange(200), 50)})
+    with pytest.warns(SmallSampleWarning) as alone:
+        tables.count(once, private="s", public="x")
+    with pytest.warns(SmallSampleWarning) as together, spoken_in("bits"):
+        tables.count(often, private="s", public="x", person="who")
+    said = [
+        next(str(each.message) for each in told if each.category is SmallSampleWarning)
+        for told in (alone, together)
+    ]
+    assert said[1].startswith("200 persons (10000 rows) for 4 × 10 cells are few")
+    assert "about 0.097 bits too high" in said[1]  # 27 / 400 / ln 2
+    outputs = [re.search(r"at most \d+ outputs|no release of more than one output", text) for text in said]
+    assert outputs[0] is not None
+    assert outputs[1] is not None
+    assert outputs[0][0] == outputs[1][0]
 
 
 def test_mixed_types_in_a_pandas_column_are_refused() -> None:

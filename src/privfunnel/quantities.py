@@ -14,7 +14,7 @@ from privfunnel.measures import nats_per
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%|nats?|bits?)?\s*")
 
 #: The unit of sentences; everything that is computed or stored is in nats.
-_SPOKEN: ContextVar[str] = ContextVar("spoken", default="bits")
+_SPOKEN: ContextVar[str | None] = ContextVar("spoken", default=None)
 
 
 @contextmanager
@@ -33,17 +33,22 @@ def spoken_in(unit: str) -> Iterator[None]:
 
 def spoken_unit() -> str:
     """The unit of sentences."""
+    return _SPOKEN.get() or "bits"
+
+
+def asked_unit() -> str | None:
+    """The unit that was asked for with :func:`spoken_in`; None where nothing was said."""
     return _SPOKEN.get()
 
 
 def amount(nats: float, digits: int = 4) -> str:
     """An amount of information in the unit of sentences, without its name: ``0.0123``."""
-    return f"{nats / nats_per(_SPOKEN.get()):.{digits}f}"
+    return f"{nats / nats_per(spoken_unit()):.{digits}f}"
 
 
 def told(nats: float, digits: int = 4) -> str:
     """The same with its name: ``0.0123 bits``."""
-    return f"{amount(nats, digits)} {_SPOKEN.get()}"
+    return f"{amount(nats, digits)} {spoken_unit()}"
 
 
 def parse(text: str, *, ceiling: float, whole: str, name: str, units: str = "nats") -> float:

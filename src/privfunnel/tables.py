@@ -40,6 +40,7 @@ from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import Array, entropy
 from privfunnel.population.views import small_sample
 from privfunnel.problem import Problem
+from privfunnel.quantities import asked_unit
 
 MAX_LEVELS = 32  # a number with more different values must be binned
 MAX_CELLS = 4_000_000  # most combinations that are brought back from an engine
@@ -400,8 +401,9 @@ def count(
     counts = replace(counts, weights=weights, squares=squares)
     for words in told:
         warnings.warn(words, IdentifierWarning, stacklevel=2)
+    counts = replace(counts, read=known, person=person, persons=persons, missing=missing, dropped=dropped)
     _warn_if_small(counts)
-    return replace(counts, read=known, person=person, persons=persons, missing=missing, dropped=dropped)
+    return counts
 
 
 def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
@@ -472,5 +474,7 @@ def _warn_if_small(counts: Counts) -> None:
     share = counts.cell_share
     s, x = (np.bincount(cells, weights=share) for cells in (counts.cell_s, counts.cell_x))
     information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(share / counts.n))
-    if said := small_sample(s.astype(np.float64), counts.n_x, information):
+    if said := small_sample(
+        s.astype(np.float64), counts.n_x, information, persons=counts.persons, unit=asked_unit() or "nats"
+    ):
         warnings.warn(said, SmallSampleWarning, stacklevel=3)

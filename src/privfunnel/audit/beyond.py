@@ -50,6 +50,8 @@ class Population:
         worst_case: I(S;Y) of the mechanism itself, designed on all rows, is at most this: a bound for every channel at
             once (:func:`~privfunnel.audit.population_worst_case`); None where it was not asked for.
         designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
+        persons: Whether the rows are one of each person.
+        largest_lift: The largest log 1/p(s) of the rows, which no lift exceeds: a bound above it says nothing.
     """
 
     rows: int
@@ -64,6 +66,8 @@ class Population:
     promised: float | None = None
     worst_case: float | None = None
     designs: int = 1
+    persons: bool = False
+    largest_lift: float = math.inf
 
     @property
     def proves_little(self) -> bool:
@@ -79,7 +83,9 @@ class Population:
         return {"units": "nats", "words": self.words(), **plain(dataclasses.asdict(self))}
 
 
-def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) -> Population:
+def bounds(
+    sy: Array, xy: Channel, confidence: float, leakage_ceiling: float, persons: bool = False
+) -> Population:
     """Bound what a mechanism does in the population, from rows that it was not designed on.
 
     Args:
@@ -87,6 +93,7 @@ def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) ->
         xy: Rows by (x, y), shape (M, N), dense or sparse.
         confidence: For example 0.95.
         leakage_ceiling: I(S;X), in nats.
+        persons: Whether the rows are one of each person.
     """
     n, two_sided = float(sy.sum()), 0.5 * (1.0 + confidence)
     high = population_bound(sy, two_sided).upper
@@ -95,7 +102,7 @@ def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) ->
     if xy.shape[0] * xy.shape[1] <= LARGEST:
         least = population_lower_bound(xy, confidence)
         found = Interval(max(least.plug_in, least.lower), least.lower, least.upper)
-    target = WORTHWHILE * leakage_ceiling
+    target, p_s = WORTHWHILE * leakage_ceiling, sy.sum(axis=1) / n
     return Population(
         rows=int(n),
         outputs=sy.shape[1],
@@ -104,8 +111,10 @@ def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) ->
         disclosure=found,
         lift=population_lift(sy, confidence),
         guess=population_guessing(sy, confidence).after,
-        guaranteed=guaranteed_outputs(int(n), target, p_s=sy.sum(axis=1) / n, confidence=confidence),
+        guaranteed=guaranteed_outputs(int(n), target, p_s=p_s, confidence=confidence),
         target=target,
+        persons=persons,
+        largest_lift=float(-measures.safe_log(p_s[p_s > 0.0]).min()),
     )
 
 
@@ -172,6 +181,7 @@ def average(found: Sequence[Judged], confidence: float) -> Population:
         target=each[0].target,
         promised=float(np.mean([design.promised for design in found])),
         designs=len(each),
+        largest_lift=max(population.largest_lift for population in each),
     )
 
 
@@ -185,43 +195,66 @@ def words(found: Population) -> list[str]:
     if found.designs > 1:
         return [_cross_fitted(found), *_this_one(found), _outputs(found)]
     sure = f"with {100 * found.confidence:g} % confidence"
-    kept = (
-        ""
-        if found.disclosure is None
-        else f" and keeps at least {told(found.disclosure.low)} of the public columns"
-    )
-    lift = (
-        "no limit of a lift is proved"
-        if math.isinf(found.lift)
-        else f"no private value becomes more than {math.exp(found.lift):.2f} times as likely"
-    )
     return [
-        f"In the population that these {found.rows:,} rows come from, {sure}, the release leaks at most "
-        f"{told(found.leakage.high)} and at least "
-        f"{amount(found.leakage.low)}{kept}; {lift}; the best guess is right at most "
-        f"{100 * found.guess:.1f} % of the time.",
+        f"In the population that these {found.rows:,} {_pieces(found)} come from, {sure}, the release leaks "
+        f"{_leaks(found)}{_kept(found)}; {_lift(found)}; the best guess is right at most {100 * found.guess:.1f} % of "
+        "the time.",
         _outputs(found),
     ]
+
+
+def _pieces(found: Population) -> str:
+    """What the bounds rest on."""
+    return "persons" if found.persons else "rows"
+
+
+def _vacuous(nats: float) -> bool:
+    """Whether a lower bound says no more than that information is never negative, as it is told."""
+    return amount(nats) == amount(0.0)
+
+
+def _leaks(found: Population) -> str:
+    """The bounds of the leakage; of a lower one that says nothing, that it does."""
+    most = f"at most {told(found.leakage.high)}"
+    if _vacuous(found.leakage.low):
+        return f"{most}; from below these {_pieces(found)} prove no bound"
+    return f"{most} and at least {amount(found.leakage.low)}"
+
+
+def _kept(found: Population) -> str:
+    if found.disclosure is None:
+        return ""
+    if _vacuous(found.disclosure.low):
+        return f"; what it keeps of the public columns these {_pieces(found)} do not prove"
+    return f"; it keeps at least {told(found.disclosure.low)} of the public columns"
+
+
+def _lift(found: Population) -> str:
+    if found.lift < found.largest_lift:
+        return f"no private value becomes more than {math.exp(found.lift):.2f} times as likely"
+    if math.isinf(found.largest_lift):
+        return "no limit of a lift is proved"
+    return f"no limit of a lift is proved below {math.exp(found.largest_lift):.2f}, the largest possible"
 
 
 def _cross_fitted(found: Population) -> str:
     """What designs like this one do to people like these."""
     share = f"{found.designs - 1} of {found.designs} parts" if found.designs > 2 else "one half"
     start = (
-        f"For people like these: designed again on {share} of the {found.rows:,} rows and released for the other, in "
-        f"turn, it leaks an estimated {told(found.leakage.value)}"
+        f"For people like these: designed again on {share} of the {found.rows:,} {_pieces(found)} and released for the "
+        f"other, in turn, it leaks an estimated {told(found.leakage.value)}"
     )
     sure = f"with {100 * found.confidence:g} % confidence"
     if found.proves_little:
         return (
-            f"{start}. The rows are too few to prove anything about the population: {sure} at most "
+            f"{start}. The {_pieces(found)} are too few to prove anything about the population: {sure} at most "
             f"{told(found.leakage.high)}, where the public columns themselves tell "
             f"{amount(found.target / WORTHWHILE)} of these rows."
         )
     return (
-        f"{start}; in the population, {sure}, at most {told(found.leakage.high)} and at least "
-        f"{amount(found.leakage.low)}, and the best guess is right at most {100 * found.guess:.1f} % of "
-        "the time. A design on all rows, which none is left to judge, is made from more rows."
+        f"{start}; in the population, {sure}, {_leaks(found)}; the best guess is right at most "
+        f"{100 * found.guess:.1f} % of the time. A design on all rows, which none is left to judge, is made from more "
+        "rows."
     )
 
 
@@ -244,6 +277,6 @@ def _outputs(found: Population) -> str:
     )
     has = "this release has" if found.designs == 1 else "these designs have up to"
     return (
-        f"With these rows {most} can be guaranteed to leak less than {told(found.target)}, half "
+        f"With these {_pieces(found)} {most} can be guaranteed to leak less than {told(found.target)}, half "
         f"of what the public columns hold; {has} {found.outputs} outputs."
     )

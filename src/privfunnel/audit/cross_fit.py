@@ -117,7 +117,14 @@ def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tupl
 
 
 def of_design(
-    designed: Mechanism, counts: Counts, *, view: View, asked: bool, confidence: float, seed: int
+    designed: Mechanism,
+    counts: Counts,
+    *,
+    view: View,
+    asked: bool,
+    confidence: float,
+    seed: int,
+    persons: bool = False,
 ) -> Population | None:
     """What a mechanism's own table says about the population, by designing again in the same way on parts of it.
 
@@ -128,6 +135,7 @@ def of_design(
         asked: Whether the view was asked for. If not, nothing is done that is expected to take long.
         confidence: Of each bound.
         seed: Fixes split, designs and releases.
+        persons: Whether the rows are one of each person.
 
     Returns:
         The bounds, or None where the view asks for none or the design cannot be made again.
@@ -150,7 +158,7 @@ def of_design(
     channel = channel_for(designed, counts)[0]
     cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
     most = population_worst_case(counts.table(), channel, confidence, cells=cells).upper
-    return replace(found, worst_case=most)
+    return replace(found, worst_case=most, persons=persons)
 
 
 def parts(table: Array, folds: int, rng: np.random.Generator) -> list[Array]:

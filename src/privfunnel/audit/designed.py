@@ -131,12 +131,18 @@ def table(
         view=seen_as,
         population=(
             cross_fit.of_design(
-                designed, alone, view=seen_as, asked=view is not None, confidence=confidence, seed=seed
+                designed,
+                alone,
+                view=seen_as,
+                asked=view is not None,
+                confidence=confidence,
+                seed=seed,
+                persons=people is not None,
             )
             if checked.same_table and counts.weights is None
             else None
             if checked.overlaps or counts.weights is not None
-            else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling)
+            else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling, people is not None)
         ),
         persons=None if people is None else persons_of(people),
     )

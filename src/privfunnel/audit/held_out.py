@@ -123,7 +123,9 @@ def guaranteed(
         held_out_rows=rest.n,
         promised_disclosure=solution.disclosure,
         promised_leakage=solution.leakage,
-        population=beyond.bounds(*beyond.drawn(rest, channel, rng), confidence, ceiling),
+        population=beyond.bounds(
+            *beyond.drawn(rest, channel, rng), confidence, ceiling, persons=people is not None
+        ),
         new_rows=int(rest.table()[:, new].sum()),
         design_persons=design.persons,
     )

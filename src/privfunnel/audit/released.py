@@ -174,6 +174,7 @@ def _population(
             asked=work.view is not None,
             confidence=work.confidence,
             seed=work.seed,
+            persons=people is not None,
         )
     if checked.overlaps:
         return None
@@ -182,7 +183,7 @@ def _population(
         return beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling)
     one = people.take(people.one_each(rng))
     sy, xy = (one.table(a, one.y, (len(n), n.shape[1])) for a, n in ((one.s, sample.sy), (one.x, sample.xy)))
-    return beyond.bounds(sy, xy, work.confidence, ceiling)
+    return beyond.bounds(sy, xy, work.confidence, ceiling, persons=True)
 
 
 def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:

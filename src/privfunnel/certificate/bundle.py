@@ -98,7 +98,10 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate | GuardedCert
                 _read_guarded(data, c) if f"{c}.threat" in data else _read(data, c) for c in range(count)
             )
     except FileNotFoundError as error:
-        raise InvalidInputError(f"cannot read {str(path)!r} ({error.strerror}): check the path") from error
+        raise InvalidInputError(
+            f"cannot read {str(path)!r} ({error.strerror}): check the path; a disclosure without leakage has no "
+            "certificate and needs none: leakage is never negative"
+        ) from error
     except (*UNREADABLE, InvalidInputError) as e:
         raise CertificateError(
             f"{str(path)!r} is not a readable certificate file: give the .npz that solve --out or curve --out wrote"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from privfunnel.problem import Problem
+    from privfunnel.solution import Solution
     from privfunnel.solvers.base import Listener, Progress
 
 __all__ = [
@@ -249,19 +250,21 @@ def independent_rows(source: str, opened: NamedProblem) -> Problem:
     return independent(opened.counts, people, np.random.default_rng(0)).problem()
 
 
-def say_view(view: str | None, problem: Problem) -> str:
+def say_view(view: str | None, opened: NamedProblem) -> str:
     """One line on what the numbers are about, where a small table leaves that open; empty where it does not."""
     from privfunnel.population.views import view_of
 
-    n = problem.n
+    problem, persons = opened.problem, opened.persons
+    n = problem.n if persons is None else persons
     if (
         view is not None
         or view_of(None, (problem.n_s, problem.n_x), n, problem.leakage_ceiling) == "register"
     ):
         return ""
+    whose = "rows" if persons is None else "persons"
     return (
-        f"These numbers are about the {n:g} rows, few for {problem.n_s} × {problem.n_x} cells: --view sample says what "
-        "holds for people like these, --view register that there are no others."
+        f"These numbers are about the {n:.0f} {whose}, few for {problem.n_s} × {problem.n_x} cells: --view sample says "
+        "what holds for people like these, --view register that there are no others."
     )
 
 
@@ -397,8 +400,14 @@ def can_draw() -> bool:
 PUBLISHABLE = ("report.html",)
 
 
-def tell_files(out: Path | None, owned: tuple[str, ...]) -> None:
-    """Say which of its files a command has left in the folder of ``--out``, and which of them are confidential."""
+def tell_files(out: Path | None, owned: tuple[str, ...], solutions: Sequence[Solution] = ()) -> None:
+    """Say which of its files a command has left in the folder of ``--out``, and which of them are confidential.
+
+    Args:
+        out: What the user gave.
+        owned: The files that the command may leave there.
+        solutions: What was found: why there is no certificate, where everything is proved without, is said, too.
+    """
     if out is None:
         return
     written = [name for name in owned if (out / name).exists()]
@@ -406,6 +415,19 @@ def tell_files(out: Path | None, owned: tuple[str, ...]) -> None:
     say(f"Files are in {out}: {', '.join(written)}")
     if confidential:
         say(f"Confidential, they hold the exact table (only you may read them): {', '.join(confidential)}")
+    if solutions and (why := _needs_no_certificate(solutions)):
+        say(f"No certificate is written, and none is needed: {why}.")
+
+
+def _needs_no_certificate(solutions: Sequence[Solution]) -> str:
+    """Why everything is proved without a certificate; an empty text where it is not."""
+    from privfunnel.solution import Status
+
+    if any(s.certificate is not None or s.status is not Status.OPTIMAL for s in solutions):
+        return ""
+    if all(s.bound_source == "zero" for s in solutions):
+        return "leakage is never negative"
+    return "the bounds follow from the table alone, and leakage is never negative"
 
 
 @contextmanager

@@ -26,6 +26,11 @@ class NamedProblem:
     problem: Problem
     counts: Counts | None = None
 
+    @property
+    def persons(self) -> int | None:
+        """How many people the rows are about, where a column says that."""
+        return None if self.counts is None else self.counts.persons
+
 
 def load_source(source: str, **reading: Any) -> Problem:
     """The problem alone of :func:`open_source`."""
@@ -48,7 +53,8 @@ def open_source(
     """Make a problem of what the user named.
 
     Args:
-        source: An instance's name, or a path: a joint table as CSV, a problem saved as JSON, or, with ``private`` and
+        source: An instance's name, or a path: a joint table as CSV, a problem saved as JSON (by itself or in a
+            solution.json), or, with ``private`` and
             ``public``, any table of records that :func:`privfunnel.tables.count` reads.
         private: Columns that are private.
         public: Columns that may be published.
@@ -58,15 +64,16 @@ def open_source(
         weights: Column that says how many people a row stands for.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
-        **text: How to read a text file of records, as :func:`read_options` takes it.
+        **text: How to read a text file of records, as :func:`read_options` takes it, and ``units``, the unit of what is
+            said about few rows, ``"nats"`` by default.
 
     Raises:
         InvalidInputError: It cannot be found, read or used.
     """
     from privfunnel import instances
     from privfunnel.engines.texts import clip
-    from privfunnel.problem import Problem
 
+    units = text.pop("units", "nats")
     records = {
         "--private": private,
         "--public": public,
@@ -88,17 +95,19 @@ def open_source(
         )
     if private or public:
         from privfunnel import tables
+        from privfunnel.quantities import spoken_in
 
-        counts = tables.count(
-            source,
-            private=private,
-            public=public,
-            bins=bins,
-            person=person,
-            missing=missing or "category",
-            weights=weights,
-            read=read_options(**text),
-        )
+        with spoken_in(units):
+            counts = tables.count(
+                source,
+                private=private,
+                public=public,
+                bins=bins,
+                person=person,
+                missing=missing or "category",
+                weights=weights,
+                read=read_options(**text),
+            )
         tell_rows(counts)
         return NamedProblem(counts.problem(), counts)
     if of_records:
@@ -118,7 +127,23 @@ def open_source(
         )
     if not path.is_file():
         raise InvalidInputError(f"cannot read {clip(source, 120)!r}, a folder, pipe or device: give a file")
-    return NamedProblem(Problem.load(path) if path.suffix.lower() == ".json" else read_joint(path))
+    return NamedProblem(_load_problem(path) if path.suffix.lower() == ".json" else read_joint(path))
+
+
+def _load_problem(path: Path) -> Problem:
+    """A problem saved as JSON, by itself or in a solution."""
+    from privfunnel.problem import Problem
+    from privfunnel.solution import Solution
+    from privfunnel.storage import read_json
+
+    found = read_json(path)
+    if (
+        isinstance(found, dict)
+        and found.get("schema") == Solution.schema
+        and isinstance(found.get("problem"), dict)
+    ):
+        found = found["problem"]
+    return Problem.from_dict(found)
 
 
 def tell_rows(counts: Counts) -> None:
@@ -190,7 +215,10 @@ def read_joint(path: Path) -> Problem:
             f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
         ) from error
     except UnicodeDecodeError:
-        raise InvalidInputError(f"{str(path)!r} is not UTF-8 text: save the table as CSV in UTF-8") from None
+        raise InvalidInputError(
+            f"{str(path)!r} is no joint table in UTF-8: for a table of records, whose encoding is found out, name its "
+            "columns with --private and --public; save a joint table as CSV in UTF-8"
+        ) from None
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     rows = [

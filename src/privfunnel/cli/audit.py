@@ -264,12 +264,14 @@ def _held_out(
 ) -> tuple[dict[str, Any], Callable[[], None]]:
     """Hold a share of the rows out and design on the others: the findings, and what shows them."""
     from privfunnel import audit, tables
+    from privfunnel.quantities import spoken_in
 
     if (asked["disclosure"] is None) == (asked["leakage"] is None):
         raise InvalidInputError(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
-    counts = tables.count(source, **roles, read=read)
+    with spoken_in(solving["units"] or "bits"):
+        counts = tables.count(source, **roles, read=read)
     tell_rows(counts)
     problem = counts.problem()
     ceilings = {
@@ -333,12 +335,15 @@ def _attributes(found: Audit) -> Table:
     return table
 
 
-def _exposures(found: Audit) -> Table:
+def _exposures(found: Audit) -> Table | None:
+    exposed = [each for each in found.exposures if f"{each.lift:.2f}" != "1.00"]
+    if not exposed:
+        return None
     table = _table("Whom the release exposes most, by private value")
     table.add_column("value")
     for head in ("chance", "of the exposed", "at most", "exposed", "lift", "AUC"):
         table.add_column(head, justify="right", no_wrap=True)
-    for each in found.exposures[:SHOWN_SYMBOLS]:
+    for each in exposed[:SHOWN_SYMBOLS]:
         many = f"{each.rows:,}" if each.of else f"{100 * each.share:.2f} %"
         chances = (f"{100 * chance:.1f} %" for chance in (each.before, each.after, each.highest))
         table.add_row(each.value, *chances, many, f"{each.lift:.2f}", f"{each.auc:.3f}")
@@ -372,15 +377,20 @@ def _informed(found: Audit) -> Table | None:
     return table
 
 
-def _symbols(found: Audit) -> Table:
+def _symbols(found: Audit) -> Table | None:
     from privfunnel.quantities import spoken_unit
 
+    telling = [
+        s for s in found.symbols if amount(s.information.value, 3) != "0.000" or f"{s.lift:.2f}" != "1.00"
+    ]
+    if not telling:
+        return None
     table = _table(f"Most telling of {found.n_y} released symbols ({spoken_unit()})")
     table.add_column("symbol")
     for head in ("share", "says", "lift"):
         table.add_column(head, justify="right")
     table.add_column("towards")
-    for symbol in found.symbols[:SHOWN_SYMBOLS]:
+    for symbol in telling[:SHOWN_SYMBOLS]:
         share = f"{100 * symbol.share:.2f} %"
         table.add_row(symbol.label, share, _amount(symbol.information), f"{symbol.lift:.2f}", symbol.about)
     return table

@@ -74,7 +74,7 @@ def command(
     """
     from privfunnel import compare
 
-    problem = load_source(source, **reading)
+    problem = load_source(source, units=units.name, **reading)
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
     with memory_limited(memory_limit), output(out, OWNED) as folder:
         drawing = folder is not None and can_draw()  # told before the work, not after it

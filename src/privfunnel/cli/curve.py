@@ -119,7 +119,7 @@ def command(
     checked_threshold(threshold)
     for name in compare_with:
         registry.get(name)  # an unknown name is told before the work, not after it
-    opened = open_source(source, **reading)
+    opened = open_source(source, units=units.name, **reading)
     problem = opened.problem
     at = None
     if describe is not None:
@@ -159,10 +159,10 @@ def command(
         # These know the free disclosure anyway; for others it might cost more than their own work.
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         if found is not None:
-            show_population(found, units)
-        elif said := say_view(view, problem):
+            show_population(found, units, "rows" if opened.persons is None else "persons")
+        elif said := say_view(view, opened):
             say(said)
-        tell_files(out, OWNED)
+        tell_files(out, OWNED, curve.solutions)
     if not curve.complete:
         say("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
@@ -175,14 +175,12 @@ def _beyond(rows: Problem, curve: Curve, solver: Solver, seed: int) -> Populatio
     return population_band(rows, curve.disclosure, solver=solver, seed=seed)
 
 
-def show_population(found: PopulationBand, units: Units) -> None:
-    """Print what holds for people like these, point by point."""
+def show_population(found: PopulationBand, units: Units, pieces: str = "rows") -> None:
+    """Print what holds for people like these, point by point; ``pieces`` are what the designs were made of."""
     from rich import box
     from rich.table import Table
 
-    title = (
-        f"People like these: designs on one half of {found.rows:,} rows, judged by the other ({units.name})"
-    )
+    title = f"People like these: designs on one half of {found.rows:,} {pieces}, judged by the other ({units.name})"
     table = Table(title=title, box=box.SIMPLE_HEAD)
     for name in ("disclosure", "leakage, estimated", f"at most, {100 * found.confidence:g} % confidence"):
         table.add_column(name, justify="right", no_wrap=True)

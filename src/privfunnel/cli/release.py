@@ -260,6 +260,8 @@ def show_fidelity(found: Fidelity, names: Sequence[str]) -> None:
     from rich import box
     from rich.table import Table
 
+    from privfunnel.release.fidelity import figures
+
     screen = console()
     for line in found.words[:1]:
         screen.print(line, soft_wrap=True)
@@ -272,9 +274,9 @@ def show_fidelity(found: Fidelity, names: Sequence[str]) -> None:
         if each.before is not None and each.after is not None:
             pair = (each.before, each.after)
             numbers = (
-                " → ".join(f"{one.mean:.4g}" for one in pair),
-                " → ".join(f"{one.sd:.4g}" for one in pair),
-                " → ".join(" ".join(f"{q:.4g}" for q in one.quartiles) for one in pair),
+                " → ".join(figures(one.mean) for one in pair),
+                " → ".join(figures(one.sd) for one in pair),
+                " → ".join(" ".join(map(figures, one.quartiles)) for one in pair),
             )
         change = f"{100 * each.margin:.1f} points ({each.value})"
         table.add_row(each.name, f"{100 * each.unchanged:.1f} %", change, *numbers)

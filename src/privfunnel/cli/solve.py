@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,7 @@ def command(
         raise InvalidInputError(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
-    opened, exact = open_source(source, **reading), None
+    opened, exact = open_source(source, units=units.name, **reading), None
     if design_epsilon is not None:
         if holdout is not None or view == "sample":
             raise InvalidInputError(
@@ -166,7 +167,7 @@ def command(
             else:
                 solution = solve(problem, **asked)
                 if view == "sample":
-                    beyond = _cross_fitted(independent_rows(source, opened), sure, asked)
+                    beyond = _cross_fitted(source, opened, sure, asked)
         if folder is not None:
             _write(folder, solution, counts, found or beyond)
     if as_json:
@@ -177,13 +178,13 @@ def command(
     show(solution, units=units, title=source, counts=counts)
     if counts is not None and solution.threat is None:
         _tell_instead(counts, solution.leakage)
-    _tell_beyond(found or beyond, units, say_view(view, problem))
+    _tell_beyond(found or beyond, units, say_view(view, opened))
     if design_epsilon is not None and counts is not None and exact is not None:
         _tell_noise(counts, solution, exact, method | {"seed": seed})
         if out is not None:
             say(f"Files are in {out}: made of the noisy counts alone, they may be published.")
         return
-    tell_files(out, OWNED)
+    tell_files(out, OWNED, [solution])
 
 
 def _wanted(problem: Problem, disclosure: str | None, leakage: str | None, units: Units) -> dict[str, Any]:
@@ -280,12 +281,13 @@ def _held_out(
     return found.counts, found.solution, found.holdout
 
 
-def _cross_fitted(problem: Problem, confidence: float, asked: dict[str, Any]) -> Population:
+def _cross_fitted(source: str, opened: NamedProblem, confidence: float, asked: dict[str, Any]) -> Population:
     """What designs made in this way leak in the population."""
     from privfunnel import audit
 
     again = {name: value for name, value in asked.items() if name != "progress"}
-    return audit.cross_fitted(problem, confidence=confidence, **again)
+    found = audit.cross_fitted(independent_rows(source, opened), confidence=confidence, **again)
+    return replace(found, persons=opened.persons is not None)
 
 
 def _tell_instead(counts: Counts, leakage: float) -> None:

@@ -57,7 +57,7 @@ def command(
     """
     from privfunnel.certificate import load_bundle
 
-    problem = load_source(source, **reading)
+    problem = load_source(source, units=units.name, **reading)
     at = None
     if disclosure is not None:
         at = parse_quantity(
@@ -67,6 +67,13 @@ def command(
     if not lines:
         raise CertificateError(f"{str(certificate)!r} holds no certificate: nothing is proved by it")
     for line in lines:
+        if line.fingerprint != problem.fingerprint:
+            raise CertificateError(
+                f"{str(certificate)!r} belongs to another problem than {source!r} (fingerprint "
+                f"{line.fingerprint[:12]}…, this one is {problem.fingerprint[:12]}…): give the table, columns and bins "
+                "it was made for; a design with --holdout was made for a part of the rows, which only its "
+                "solution.json holds: give that file in place of the table"
+            )
         line.verify(problem)
     if as_json:
         say(json.dumps([_summary(line, at) for line in lines], indent=1))

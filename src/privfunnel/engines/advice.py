@@ -162,19 +162,19 @@ def _refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
     if decimal_commas(stripped):
         raise InvalidInputError(
             f"column {name!r} holds numbers with a decimal comma, such as {stripped[0]!r}: read them as such "
-            f"(--decimal ,), or as text (--type {name}=text)"
+            f"(--decimal ,), or as text (--type {shlex.quote(f'{name}=text')})"
         )
     grouped = grouped_numbers(stripped)
     odd = sorted(value for value in stripped if not is_number(value))
     if grouped and odd:
         raise InvalidInputError(
             f"column {name!r} holds numbers with separated thousands, such as {grouped[0]!r}: remove them in the file, "
-            f"or read the column as text (--type {name}=text)"
+            f"or read the column as text (--type {shlex.quote(f'{name}=text')})"
         )
     if odd and len(present) - len(odd) > max(limit, len(odd)):
         raise InvalidInputError(
             f"column {name!r} mixes types, {len(present) - len(odd)} numbers and {len(odd)} texts such as {odd[0]!r}: "
-            f"mark them as null (--null {odd[0]!r}), or read it as text (--type {name}=text)"
+            f"mark them as null (--null {odd[0]!r}), or read it as text (--type {shlex.quote(f'{name}=text')})"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sqlite3
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -255,7 +256,7 @@ def _explained(error: Exception, path: Path) -> Exception:
         line, column, value = found.groups()
         return InvalidInputError(
             f"{path.name!r} mixes types: column {column!r} looks like numbers or dates and holds {value!r} in line "
-            f"{line}: read it as text (--type {column}=text), or mark {value!r} as null (--null)"
+            f"{line}: read it as text (--type {shlex.quote(f'{column}=text')}), or mark {value!r} as null (--null)"
         )
     if "not utf-8" in message or "Invalid unicode" in message:
         line = re.search(r"CSV Error on Line: (\d+)", message)

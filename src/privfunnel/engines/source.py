@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -266,7 +267,7 @@ class Source(ABC):
         if not self.dated(name):
             raise InvalidInputError(
                 f"column {name!r} of {self.name} is {self.kinds[name]}, so it cannot be binned by {rule!r}: read it as "
-                f"dates (--dates dmy, or --type {name}=date)"
+                f"dates (--dates dmy, or --type {shlex.quote(f'{name}=date')})"
             )
 
     def _resolve_part(self, name: str, rule: Rule, part: Part) -> Bins:

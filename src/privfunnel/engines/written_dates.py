@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,5 +104,5 @@ def parsed(relation: Any, raw: str, name: str, given: str | None, path: Path) ->
         return None
     raise InvalidInputError(
         f"{path.name!r} holds {odd[0][0]!r} in column {name!r}, which is no date in the order {given}: give another "
-        f"order (--dates), or read the column as text (--type {name}=text)"
+        f"order (--dates), or read the column as text (--type {shlex.quote(f'{name}=text')})"
     )

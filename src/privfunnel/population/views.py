@@ -32,27 +32,34 @@ def expected_bias(shape: tuple[int, int], n: float, information: float) -> float
     return bias if bias >= LEAST_BIAS and bias > TOLERATED * information else None
 
 
-def small_sample(rows_s: Array, n_x: int, information: float) -> str:
+def small_sample(
+    rows_s: Array, n_x: int, information: float, *, persons: int | None = None, unit: str = "nats"
+) -> str:
     """What few rows mean, as numbers to act on; an empty text where they are not few.
 
     Args:
         rows_s: Rows of each private symbol, shape (K,).
         n_x: M, the number of public symbols.
         information: I(S;X) of the rows, nats.
+        persons: Whom the rows are about, where that is known: rows of one person are one piece of evidence.
+        unit: What amounts of information are told in, ``"nats"`` or ``"bits"``.
     """
-    n_s, n = len(rows_s), round(float(rows_s.sum()))
+    n_s, rows = len(rows_s), round(float(rows_s.sum()))
+    n = rows if persons is None else min(persons, rows)
     bias = expected_bias((n_s, n_x), n, information)
     if bias is None:
         return ""
     from privfunnel.population.bounds import guaranteed_outputs  # loads optimisers, which few tables need
 
     # Half of the rows design, half of them judge: what they can guarantee of a release that says nothing about S.
-    outputs = guaranteed_outputs(max(n // 2, 1), 0.5 * information, p_s=rows_s / n)
+    outputs = guaranteed_outputs(max(n // 2, 1), 0.5 * information, p_s=rows_s / rows_s.sum())
     guarantee = f"at most {outputs} outputs" if outputs > 1 else "no release of more than one output"
+    whose, more = ("rows", "rows") if persons is None else (f"persons ({rows} rows)", "persons")
+    told, high = (f"{nats / measures.nats_per(unit):.3f} {unit}" for nats in (information, bias))
     return (
-        f"{n} rows for {n_s} × {n_x} cells are few: I(S;X) = {information:.3f} nats is expected to be about "
-        f"{bias:.3f} nats too high, and with these rows {guarantee} can be guaranteed to leak less than half of it in "
-        "the population; use fewer or coarser categories, or more rows"
+        f"{n} {whose} for {n_s} × {n_x} cells are few: I(S;X) = {told} is expected to be about {high} too high, and "
+        f"with these {more} {guarantee} can be guaranteed to leak less than half of it in the population; use fewer or "
+        f"coarser categories, or more {more}"
     )
 
 

@@ -102,14 +102,19 @@ class Fidelity:
             if each.before is not None and each.after is not None:
                 b, a = each.before, each.after
                 lines.append(
-                    f"{each.name}: mean {b.mean:.4g} before, {a.mean:.4g} after; standard deviation {b.sd:.4g}, "
-                    f"{a.sd:.4g}; quartiles {_listed(b.quartiles)}, {_listed(a.quartiles)}."
+                    f"{each.name}: mean {figures(b.mean)} before, {figures(a.mean)} after; standard deviation "
+                    f"{figures(b.sd)}, {figures(a.sd)}; quartiles {_listed(b.quartiles)}, {_listed(a.quartiles)}."
                 )
         return lines
 
 
+def figures(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits, written plainly up to six figures: ``1503``, ``150300``."""
+    return f"{float(f'{value:.{digits}g}'):.6g}"
+
+
 def _listed(values: tuple[float, ...]) -> str:
-    return " ".join(f"{value:.4g}" for value in values)
+    return " ".join(map(figures, values))
 
 
 @dataclass

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from privfunnel.channels import joint
 from privfunnel.engines import Column, Cut, Part, Top
 from privfunnel.guessing import Exposure, exposures
-from privfunnel.measures import Array
+from privfunnel.measures import Array, guessing_accuracy, mutual_information
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Point
+from privfunnel.publication import Policy
+from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.axes import Axis
 from privfunnel.report.meaning import Meaning, explain, meaning_of
 from privfunnel.report.rounding import Rounding
@@ -34,6 +37,8 @@ class Described:
         p_x: p(x), shape (M,).
         p_sy: p(s, y), shape (K, N).
         channel: p(y|x), shape (M, N), dense or sparse.
+        symbols: Disclosure and leakage of the mechanism's symbols where records are released, which are drawn anew from
+            them: all of the above is then about records, but for ``lower_bound`` and ``channel``; None otherwise.
     """
 
     private: Axis
@@ -48,6 +53,7 @@ class Described:
     p_x: Array
     p_sy: Array
     channel: Channel
+    symbols: Point | None = None
 
     @classmethod
     def of_solution(cls, solution: Solution, private: Axis | None, public: Axis | None) -> Described:
@@ -94,6 +100,32 @@ class Described:
             p_x=mechanism.p_x,
             p_sy=mechanism.p_sy,
             channel=mechanism.channel,
+        )
+
+    @classmethod
+    def of_records(cls, mechanism: Mechanism, policy: Policy) -> Described:
+        """A release of records, which are drawn from the mechanism's symbols: they keep less, and leak no more."""
+        symbols = cls.of_mechanism(mechanism)
+        given_y = RecordAlphabet.of(mechanism, policy).given_y(mechanism)
+        p_xy = joint(mechanism.p_x, mechanism.channel @ given_y)
+        p_sy = np.asarray(mechanism.p_sy @ given_y)
+        point = Point(float(mutual_information(p_xy)), float(mutual_information(p_sy)))
+        tables = mechanism.s_alphabet.collapse(p_sy)
+        guesses = tuple(
+            replace(
+                each, after=min(max(float(guessing_accuracy(tables[each.name])), each.before), each.after)
+            )
+            if each.name in tables
+            else each
+            for each in mechanism.guesses
+        )
+        return replace(
+            symbols,
+            disclosure=point.disclosure,
+            leakage=point.leakage,
+            meaning=meaning_of(point, p_sy, p_xy, guesses, symbols.public),
+            p_sy=p_sy,
+            symbols=Point(mechanism.disclosure, mechanism.leakage),
         )
 
     @cached_property

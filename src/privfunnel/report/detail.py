@@ -102,6 +102,10 @@ def release_section(release: Described, say: Rounding) -> str:
     if not say.detailed:
         return ""
     meaning = release.meaning
+    bound = "No release leaks less than"
+    if release.symbols is not None:
+        kept_by_symbols = say.percent(view.share(release.symbols.disclosure, release.disclosure_ceiling, 1.0))
+        bound = f"No release that keeps {kept_by_symbols}, as the symbols do, leaks less than"
     facts = "".join(
         (
             parts.fact(
@@ -110,7 +114,7 @@ def release_section(release: Described, say: Rounding) -> str:
             parts.fact(
                 "Leaked", say.bits(release.leakage), f"{say.percent(release.promised_leaked)} of I(S;X)"
             ),
-            parts.fact("No release leaks less than", say.bits(release.lower_bound, "down"), "proved"),
+            parts.fact(bound, say.bits(release.lower_bound, "down"), "proved"),
         )
     )
     guesses = [(g.name, *map(say.percent, (g.before, g.after, g.original))) for g in meaning.guesses]

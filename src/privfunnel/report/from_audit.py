@@ -5,7 +5,7 @@ from __future__ import annotations
 from privfunnel.audit import Audit, Interval, Persons
 from privfunnel.publication import Policy
 from privfunnel.report.parts import Section
-from privfunnel.report.rounding import Rounding
+from privfunnel.report.rounding import ZERO, Rounding
 
 SYMBOLS = 10  # the most telling ones are listed
 
@@ -40,7 +40,7 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
         for each in audit.attributes
     ]
     # A symbol or a private value that few people have would speak of them.
-    frequent = [s for s in audit.symbols if not say.rare(s.share)]
+    frequent = [s for s in audit.symbols if not say.rare(s.share) and s.lift > 1.0 + ZERO]
     # In the order of what is told, for an order by exact numbers tells more.
     frequent.sort(key=lambda s: (-say.of(s.share).bits_told(s.information.value), s.label))
     symbols = [

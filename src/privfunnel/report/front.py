@@ -53,6 +53,8 @@ def board(
         f"{escape(form)}, drawn at random by a fixed rule that looks at the public columns only. "
         "The private columns are not published."
     )
+    if release.symbols is not None:
+        what += f" {escape(_second_draw(release, release.symbols.disclosure, numbers))}"
     if not numbers.detailed:
         return _brief(release, numbers, what)
     said = view.in_words(release.promised_kept, release.promised_leaked, release.meaning, numbers)
@@ -66,6 +68,15 @@ def board(
         f"{parts.points(NOT_PROMISED)}"
         f"<h2>Who is exposed most</h2>{_exposed(release, numbers)}"
         f"<h2>What was possible instead</h2>{_instead(release, numbers, alternatives)}"
+    )
+
+
+def _second_draw(release: Described, disclosure: float, numbers: Rounding) -> str:
+    """Why records keep less than the mechanism's symbols, which keep a disclosure in nats."""
+    kept = numbers.percent(view.share(disclosure, release.disclosure_ceiling, 1.0))
+    return (
+        f"What is said here is about these records, which keep {numbers.percent(release.promised_kept)}: they are "
+        f"drawn from the mechanism's symbols, which keep {kept} themselves."
     )
 
 
@@ -96,10 +107,11 @@ def _promise(release: Described, numbers: Rounding) -> str:
             f"Of all the people in the table, a reader who knows nothing else learns nothing about {private}: each "
             "released value is as frequent among people of any private value."
         )
+    much = "as much" if release.symbols is None else "as much as the mechanism's symbols"
     return (
         f"A reader who knows nothing else learns at most {numbers.bits(release.leakage, 'up')} about {private} of a "
         f"person, on average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}. No "
-        f"release that keeps as much can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
+        f"release that keeps {much} can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
     )
 
 

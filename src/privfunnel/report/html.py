@@ -116,6 +116,10 @@ def write(path: str | os.PathLike[str], found: Curve | Mechanism, report: Report
 def _release(found: Curve | Mechanism, report: Report) -> Described | None:
     """The release that the report is about, or None where no point has been chosen."""
     if isinstance(found, Mechanism):
+        if (
+            report.audit is not None and report.audit.fidelity is not None
+        ):  # the file that was audited holds records
+            return Described.of_records(found, Policy(report.audit.threshold))
         return Described.of_mechanism(found)
     if report.chosen is None:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 from privfunnel.audit.models import Model
 from privfunnel.engines.cutting import nice_above
 from privfunnel.measures import Array
-from privfunnel.release.fidelity import Fidelity, Numbers
+from privfunnel.release.fidelity import Fidelity, Numbers, figures
 from privfunnel.report import parts
 from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import Rounding
@@ -74,9 +74,9 @@ def survival_section(found: Fidelity, say: Rounding, models: tuple[Model, ...] =
         numbers = ("", "", "")
         if each.before is not None and each.after is not None:
             numbers = (
-                f"{each.after.mean:.3g} ({_change(each.before.mean, each.after.mean, each.after, say)})",
-                f"{each.after.sd:.3g} ({_change(each.before.sd, each.after.sd, each.after, say)})",
-                " ".join(f"{q:.3g}" for q in each.after.quartiles)
+                f"{figures(each.after.mean, 3)} ({_change(each.before.mean, each.after.mean, each.after, say)})",
+                f"{figures(each.after.sd, 3)} ({_change(each.before.sd, each.after.sd, each.after, say)})",
+                " ".join(figures(q, 3) for q in each.after.quartiles)
                 + f" ({_largest(each.before, each.after, say)})",
             )
         rows.append((each.name, say.percent(each.unchanged), say.percent(each.margin, "up"), *numbers))
