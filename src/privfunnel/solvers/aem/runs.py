@@ -23,7 +23,7 @@ from privfunnel.solvers.aem.schedule import (
 )
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, channel_of, log_of, pieces
-from privfunnel.solvers.deadline import NEVER, Deadline
+from privfunnel.solvers.deadline import MOMENT, NEVER, Deadline
 
 #: λ that the first root search of a run starts from.
 FIRST_SLOPE = 0.5
@@ -32,8 +32,10 @@ UNBEATABLE = 1.0e-13
 #: An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
 UNUSED = 1.0e-15
 
-#: Where there is a deadline, runs that are advanced before the first look at the clock.
+#: Where there is a deadline, runs that are advanced before the first look at the clock: so many at most,
 RUNS_AT_ONCE = 8
+#: but no more than a moment's work, at so many products of an iteration's K·M·N a second.
+PRODUCTS_PER_SECOND = 5e8
 
 #: Called with (iterations done, iterations at most).
 Report = Callable[[int, int], None]
@@ -92,6 +94,12 @@ class Work:
         entry = 8 * len(self.tables.p_x) * self.starts.n_y
         return max(1, self.memory // (entry * self.backend.arrays_per_run))
 
+    def runs_at_once(self, steps: int) -> int:
+        """How many runs are advanced by ``steps`` iterations before the first look at the clock."""
+        n_s, n_x = self.tables.p_s_given_x.shape
+        one = steps * n_s * n_x * self.starts.n_y / PRODUCTS_PER_SECOND
+        return max(1, min(RUNS_AT_ONCE, int(MOMENT / one)))
+
     def targets(self, jobs: Sequence[Job], levels: Array) -> Array:
         """``levels``·R − H(X) of each job, shape (B,)."""
         return np.asarray(levels * np.array([self.disclosures[point] for point, _ in jobs]) - self.tables.h_x)
@@ -125,7 +133,7 @@ def best_runs(work: Work, report: Report, *, accelerate: bool) -> Iterator[Run]:
     restarts = range(work.restarts)
     block = work.block()
     if work.deadline.seconds < math.inf and not accelerate:
-        block = min(block, RUNS_AT_ONCE)
+        block = min(block, work.runs_at_once(work.backend.steps_per_check))
     if accelerate and block < work.restarts:
         groups = [restarts[begin : begin + block] for begin in range(0, work.restarts, block)]
         blocks = [[(point, r) for r in group] for point in range(len(work.disclosures)) for group in groups]
@@ -273,7 +281,7 @@ class _Population:
         if deadline.seconds == math.inf:
             self._advance(runs, steps)
             return
-        for part in deadline.slices(len(runs), RUNS_AT_ONCE):
+        for part in deadline.slices(len(runs), self.work.runs_at_once(steps)):
             self._advance(runs[part], steps)
 
     def settle(self) -> None:
