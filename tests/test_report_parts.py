@@ -18,6 +18,8 @@ import privfunnel as pf
 from privfunnel.engines import Alphabet, Column
 from privfunnel.report import chart, heat, meaning
 from privfunnel.report.axes import Axis
+from privfunnel.report.rounding import Rounding
+from privfunnel.report.view import worst_case
 
 HEART = pf.instances.load("heart-failure")
 S_AXIS = Axis.parse(HEART.s_labels, "S")
@@ -271,3 +273,20 @@ def test_columns_are_ordered_along_the_diagonal() -> None:
     order = np.arange(6)
     posterior = np.eye(6)[:, [3, 0, 5, 1, 4, 2]]
     assert posterior[:, heat.column_order(posterior, order)].tolist() == np.eye(6).tolist()
+
+
+def test_a_worst_case_that_few_rows_decide_is_not_told() -> None:
+    """Rounded up to what five of three rows could change, ε would be in the tens: true, and of no use to a reader."""
+    assert Rounding(1000).log_factor(0.9) == "0.9"
+    few = Rounding(1000).of(0.003)
+    assert few.log_factor(0.9) == "not told"
+    assert few.log_factor(0.0) == "0"
+    assert few.log_factor(math.inf) == "∞"
+    p_sx = np.array([[0.4, 0.098, 0.0005], [0.1, 0.401, 0.0005]])
+    problem = pf.Problem(p_sx / p_sx.sum())
+    private, public = Axis.parse(["a", "b"], "S"), Axis.parse(["x", "y", "z"], "X")
+    told = meaning.explain(problem, np.eye(3), private, public)
+    rows = {row["name"]: row for row in worst_case(told, private, Rounding(1000))}
+    last = rows["Local information privacy ε"]
+    assert last["value"] == "not told"
+    assert "few rows" in last["words"]

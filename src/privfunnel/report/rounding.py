@@ -24,6 +24,8 @@ DETAIL_STEP = 0.05
 #: Exact informations below this, in their unit, are told as less than it.
 LEAST = 1e-4
 ZERO = 1e-9  # what rounding leaves of nothing
+#: In place of a number that too few rows decide.
+UNTOLD = "not told"
 
 Towards = Literal["near", "down", "up"]
 _SIDE: dict[Towards, int] = {"near": 0, "down": -1, "up": 1}
@@ -105,9 +107,11 @@ class Rounding:
         return f"{_whole(value / unit, 'up') * unit:.2g}"
 
     def log_factor(self, nats: float) -> str:
-        """The logarithm of such a ratio, likewise."""
+        """The logarithm of such a ratio, likewise; :data:`UNTOLD` where fewer rows than the threshold decide it."""
         if math.isinf(nats) or nats <= 0.0:
             return "∞" if nats > 0.0 else "0"
+        if self.rows and self.rows < self.threshold:
+            return UNTOLD
         unit = 10.0 ** (math.floor(math.log10(nats)) + -1)
         if self.rows:
             unit = max(unit, nice_above(self.threshold / self.rows))

@@ -21,7 +21,7 @@ from privfunnel.report import heat
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.meaning import Meaning, explain
-from privfunnel.report.rounding import ZERO, Exact, Numbers
+from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
 from privfunnel.solution import Solution, Status
 
 GRID = 120  # intervals of the drawn lower bound
@@ -230,6 +230,7 @@ def worst_case(
     who = told if named else "a private value"
     factor = math.exp(meaning.maximal_leakage)
     epsilon = meaning.epsilon
+    told_epsilon = numbers.of(meaning.rarest).log_factor(epsilon if epsilon > ZERO else 0.0)
     return [
         {
             "name": "Average leakage I(S;Y)",
@@ -257,10 +258,12 @@ def worst_case(
         },
         {
             "name": "Local information privacy ε",
-            "value": numbers.of(meaning.rarest).log_factor(epsilon if epsilon > ZERO else 0.0),
+            "value": told_epsilon,
             "words": (
                 "some symbol rules a private value out"
                 if math.isinf(epsilon)
+                else "a symbol that very few rows get decides it"
+                if told_epsilon == UNTOLD
                 else "no belief changes by more than the factor exp(ε), up or down"
             ),
         },

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.certificate import PairsProof
 from privfunnel.measures import Array
 from privfunnel.solvers.binary.frontier import (
     NONE,
@@ -47,6 +48,10 @@ RETRIES = 60
 ROOT_STEPS, ROOT_CHANGE, AT_AN_END = 60, 1e-13, 1e-12
 #: Pairs bounded one by one at most, for each class, before the check gives up.
 MOST_PAIRS = 200
+#: Values of min F that certificates claim, in nats, the first that the checker confirms.
+CLAIMS = (-1e-13, -1e-12, -1e-10)
+#: More classes than this are proved with crossings, fewer by all their pairs.
+ALL_PAIRS = 300
 
 
 class Crossings(NamedTuple):
@@ -265,3 +270,16 @@ def prove(classes: Classes, prices: Array, slope: float) -> Array | None:
         return None
     proved = repair(classes, lowered, slope, first, last)
     return proved if np.all(np.isfinite(proved)) else None
+
+
+def pairs_proof(
+    classes: Classes, prices: Array, slope: float, claim: float, *, crossings: bool
+) -> PairsProof:
+    """What a certificate stores to prove F ≥ ``claim`` with these prices (n,): crossings, or nothing for all pairs."""
+    n = classes.pi.size
+    size = n if crossings and slope < 1.0 else 0
+    named = Crossings(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64))
+    if size:
+        find_crossings(classes, prices + claim, slope, named)
+    outer, inner = (side[:size].astype(np.int32) for side in named)
+    return PairsProof(claim=claim, outer=outer, inner=inner)

@@ -12,23 +12,19 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel import channels
-from privfunnel.certificate import Certificate, PairsProof
+from privfunnel.certificate import Certificate
 from privfunnel.errors import CertificateError
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import DEFAULT_GAP, Answer, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.binary.funnel import Bracket, ClassCurve, Support, Target, bracket, mixed
-from privfunnel.solvers.binary.proof import Crossings, find_crossings, prove
+from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove
 from privfunnel.solvers.binary.table import binary_table
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.options import check_positive, check_seconds
 
 #: How far apart the search lets value and tangent be, in nats: as close as double precision allows.
 SEARCH_GAP = 1e-12
-#: Values of min F that are claimed, in nats, the first that the checker confirms.
-CLAIMS = (-1e-13, -1e-12, -1e-10)
-#: More classes than this are proved with crossings, fewer by all their pairs.
-ALL_PAIRS = 300
 #: The slope of the line that bounds what a budget of 0 buys.
 FIRST_SLOPE = 1e-4
 
@@ -92,15 +88,7 @@ class Run:
         members = self.table.class_of
         cells = None if n == self.problem.n_x else members.astype(np.int32)
         for claim in CLAIMS:
-            named = Crossings(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64))
-            if crossings and support.slope < 1.0:
-                find_crossings(classes, prices + claim, support.slope, named)
-            size = n if crossings and support.slope < 1.0 else 0
-            proof = PairsProof(
-                claim=claim,
-                outer=named.outer[:size].astype(np.int32),
-                inner=named.inner[:size].astype(np.int32),
-            )
+            proof = pairs_proof(classes, prices, support.slope, claim, crossings=crossings)
             made = Certificate.build(self.problem, prices[members], support.slope, [proof], cells=cells)
             try:
                 made.verify(self.problem)

@@ -16,7 +16,7 @@ from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solvers.binary.funnel import ClassCurve, Support
-from privfunnel.solvers.binary.proof import Crossings, find_crossings, prove
+from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove
 from privfunnel.solvers.binary.table import BinaryTable, binary_table
 
 #: Questions that are tried first in each stratum, those that the public columns tell most about: so many where it has
@@ -24,10 +24,6 @@ from privfunnel.solvers.binary.table import BinaryTable, binary_table
 MOST_QUESTIONS, FEW = 3, 4
 #: Private symbols up to which all ways to split them in two are looked at; beyond, one against the others.
 ALL_SPLITS = 8
-#: More classes than this are proved with crossings.
-ALL_PAIRS = 300
-#: What is claimed of a question's F, in nats, the first that the checker confirms.
-CLAIMS = (-1e-13, -1e-12, -1e-10)
 #: Rounding of p(i|x) that a question is proved with: more than the checker allows for at 100 private symbols.
 SPREAD = 3e-14
 
@@ -100,13 +96,8 @@ class Question:
         if prices is not None:
             columns, _ = cell_columns(self.halves, self.cells)
             spread = spread_within(self.halves, columns, self.cells) + SPREAD
-            size = n if n > ALL_PAIRS and slope < 1.0 else 0
             for claim in CLAIMS:
-                named = Crossings(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64))
-                if size:
-                    find_crossings(classes, prices + claim, slope, named)
-                outer, inner = (side[:size].astype(np.int32) for side in (named.outer, named.inner))
-                proof = PairsProof(claim=claim, outer=outer, inner=inner)
+                proof = pairs_proof(classes, prices, slope, claim, crossings=n > ALL_PAIRS)
                 try:
                     check_pairs(columns, prices, slope, proof, spread)
                 except CertificateError:
