@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from privfunnel.errors import InvalidInputError
+
+#: A table of probabilities may miss 1 by this much; it is then normalised.
+SUM_TOLERANCE = 1e-6
 
 
 def is_whole(value: Any) -> bool:
@@ -106,3 +111,64 @@ def as_columns(columns: Mapping[str, Sequence[object]], size: int) -> dict[str, 
             )
         made[name] = texts
     return made
+
+
+def as_sparse(channel: Any) -> Any:
+    """A sparse channel as float64 columns, or InvalidInputError where an entry is no probability."""
+    columns = sparse.csc_array(channel, dtype=np.float64)
+    if columns.shape[0] * columns.shape[1] == 0:
+        raise InvalidInputError(f"channel has shape {columns.shape}: give a matrix with rows and columns")
+    bad = ~(np.isfinite(columns.data) & (columns.data >= 0.0))
+    if bad.any():
+        raise InvalidInputError(
+            f"channel has the entry {columns.data[bad][0]:g}: entries must be finite and ≥ 0"
+        )
+    return columns
+
+
+def as_table(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """A finite, non-negative float64 matrix, or InvalidInputError with the first offender."""
+    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
+        raise InvalidInputError(
+            f"{name} has masked entries: fill them first, with 0 where nothing was counted"
+        )
+    try:
+        given = np.asarray(values)
+        if np.iscomplexobj(given):
+            raise InvalidInputError(f"{name} has complex entries: give real numbers")
+        table = np.array(given, dtype=np.float64)
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"{name} is not a numeric matrix ({error}): give numbers, rows of one length"
+        ) from None
+    if table.ndim != 2 or table.size == 0:
+        raise InvalidInputError(f"{name} has shape {table.shape}: give a matrix with rows and columns")
+    for bad, what in ((~np.isfinite(table), "not finite"), (table < 0.0, "negative")):
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise InvalidInputError(
+                f"{name}[{row}, {column}] = {table[row, column]:g} is {what}: entries must be finite and ≥ 0"
+            )
+    return table
+
+
+def summed(table: NDArray[np.float64], name: str) -> tuple[float, bool]:
+    """What a table of counts, weights or probabilities sums to, and whether it holds counts.
+
+    Raises:
+        InvalidInputError: It has no positive finite sum, or looks like probabilities that do not sum to 1.
+    """
+    with np.errstate(over="ignore"):  # an infinite sum is an error with advice, not a warning
+        total = float(table.sum())
+    if not (total > 0.0 and math.isfinite(total)):
+        raise InvalidInputError(
+            f"{name} sums to {total:g}: give a table with at least one positive entry and a finite sum"
+        )
+    is_count = bool(np.all(table == np.floor(table))) and total > 1.0
+    if not is_count and table.max() <= 1.0 and SUM_TOLERANCE < abs(total - 1.0) < 0.5:
+        raise InvalidInputError(
+            f"{name} sums to {total:.6g}, not to 1: correct the table, or divide it by its sum if that is meant"
+        )
+    return total, is_count

@@ -14,7 +14,16 @@ from scipy import sparse
 
 from privfunnel import cards, measures
 from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, attackers
-from privfunnel.checks import as_columns, as_labels, frame_labels, refuse_margins
+from privfunnel.checks import (
+    SUM_TOLERANCE,
+    as_columns,
+    as_labels,
+    as_sparse,
+    as_table,
+    frame_labels,
+    refuse_margins,
+    summed,
+)
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.storage import Stored
@@ -23,9 +32,6 @@ Mask = NDArray[np.bool_]
 #: p(y|x) as it is given and returned: a dense array, or a SciPy sparse one where it would not fit.
 Channel = Any
 AnyArray = TypeVar("AnyArray", bound=np.ndarray[Any, Any])
-
-#: A table of probabilities may miss 1 by this much; it is then normalised.
-SUM_TOLERANCE = 1e-6
 
 
 class Point(NamedTuple):
@@ -81,24 +87,13 @@ class Problem(Stored):
         n: float | None = None,
         public_columns: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
-        table = _as_table(p_sx, "p_sx")
+        table = as_table(p_sx, "p_sx")
         refuse_margins(p_sx, table)
         all_s = as_labels(frame_labels(p_sx, "index") if s_labels is None else s_labels, table.shape[0], "s")
         all_x = as_labels(
             frame_labels(p_sx, "columns") if x_labels is None else x_labels, table.shape[1], "x"
         )
-        with np.errstate(over="ignore"):  # an infinite sum is an error with advice, not a warning
-            total = float(table.sum())
-        if not (total > 0.0 and math.isfinite(total)):
-            raise InvalidInputError(
-                f"p_sx sums to {total:g}: give a table with at least one positive entry and a finite sum"
-            )
-        whole = bool(np.all(table == np.floor(table)))
-        is_count = whole and total > 1.0
-        if not is_count and table.max() <= 1.0 and SUM_TOLERANCE < abs(total - 1.0) < 0.5:
-            raise InvalidInputError(
-                f"p_sx sums to {total:.6g}, not to 1: correct the table, or divide it by its sum if that is meant"
-            )
+        total, is_count = summed(table, "p_sx")
         if n is not None and not (isinstance(n, (int, float, np.number)) and 0.0 < float(n) < math.inf):
             raise InvalidInputError(f"n = {n!r} is not a sample size: give a positive number or leave it out")
         share = table / total  # a weight so small that it vanishes beside the total counts as 0 from here on
@@ -132,8 +127,8 @@ class Problem(Stored):
         x_labels: Sequence[str] | None = None,
     ) -> Problem:
         """Build a problem from p(s|x), shape (K, M) with columns that sum to 1, and p(x), shape (M,)."""
-        conditional = _as_table(p_s_given_x, "p_s_given_x")
-        marginal = _as_table(np.atleast_2d(np.asarray(p_x, dtype=object)), "p_x")[0]
+        conditional = as_table(p_s_given_x, "p_s_given_x")
+        marginal = as_table(np.atleast_2d(np.asarray(p_x, dtype=object)), "p_x")[0]
         if marginal.shape != (conditional.shape[1],):
             raise InvalidInputError(
                 f"p_x has {marginal.size} entries for {conditional.shape[1]} columns of p_s_given_x: give one each"
@@ -332,7 +327,7 @@ class Problem(Stored):
 
     def check_channel(self, channel: ArrayLike | Channel) -> Channel:
         """Validate a channel, drop the rows of dropped symbols, and normalise its rows exactly; shape (M, N)."""
-        channel = _as_sparse(channel) if sparse.issparse(channel) else _as_table(channel, "channel")
+        channel = as_sparse(channel) if sparse.issparse(channel) else as_table(channel, "channel")
         if channel.shape[0] == len(self._all_x_labels):
             channel = channel[self._kept_x]
         if channel.shape[0] != self.n_x:
@@ -436,7 +431,7 @@ class Problem(Stored):
             raise InvalidInputError(f"the table does not hold {kind}: the file was changed")
         if kind == "probabilities":
             # Saved probabilities are normalised already: dividing again could move their last bit.
-            exact = _as_table(table, "table")[np.ix_(problem._kept_s, problem._kept_x)]
+            exact = as_table(table, "table")[np.ix_(problem._kept_s, problem._kept_x)]
             if abs(exact.sum() - 1.0) > 1e-12:
                 raise InvalidInputError(
                     f"the stored probabilities sum to {exact.sum()!r}: the file was changed"
@@ -448,47 +443,6 @@ class Problem(Stored):
 def _frozen(array: AnyArray) -> AnyArray:
     array.setflags(write=False)
     return array
-
-
-def _as_sparse(channel: Channel) -> Channel:
-    """A sparse channel as float64 columns, or InvalidInputError where an entry is no probability."""
-    columns = sparse.csc_array(channel, dtype=np.float64)
-    if columns.shape[0] * columns.shape[1] == 0:
-        raise InvalidInputError(f"channel has shape {columns.shape}: give a matrix with rows and columns")
-    bad = ~(np.isfinite(columns.data) & (columns.data >= 0.0))
-    if bad.any():
-        raise InvalidInputError(
-            f"channel has the entry {columns.data[bad][0]:g}: entries must be finite and ≥ 0"
-        )
-    return columns
-
-
-def _as_table(values: ArrayLike, name: str) -> Array:
-    """A finite, non-negative float64 matrix, or InvalidInputError with the first offender."""
-    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
-        raise InvalidInputError(
-            f"{name} has masked entries: fill them first, with 0 where nothing was counted"
-        )
-    try:
-        given = np.asarray(values)
-        if np.iscomplexobj(given):
-            raise InvalidInputError(f"{name} has complex entries: give real numbers")
-        table = np.array(given, dtype=np.float64)
-    except InvalidInputError:
-        raise
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(
-            f"{name} is not a numeric matrix ({error}): give numbers, rows of one length"
-        ) from None
-    if table.ndim != 2 or table.size == 0:
-        raise InvalidInputError(f"{name} has shape {table.shape}: give a matrix with rows and columns")
-    for bad, what in ((~np.isfinite(table), "not finite"), (table < 0.0, "negative")):
-        if bad.any():
-            row, column = (int(i) for i in np.argwhere(bad)[0])
-            raise InvalidInputError(
-                f"{name}[{row}, {column}] = {table[row, column]:g} is {what}: entries must be finite and ≥ 0"
-            )
-    return table
 
 
 def _some(labels: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ class AEM(TimeLimited):
     Attributes:
         restarts: Random starts for each disclosure; the one of least leakage is kept.
         max_steps: Iterations of a run at most.
-        tolerance: KKT residual (:func:`privfunnel.solution.kkt_residual`) at which a run has converged, in nats.
+        tolerance: KKT residual (:func:`privfunnel.kkt.kkt_residual`) at which a run has converged, in nats.
         outputs: Number of outputs N; None means M + 1, which always suffices.
         device: ``"cpu"`` (compiled if numba is installed, else NumPy), ``"numba"``, ``"numpy"``, ``"torch"``,
             ``"cuda"``, or ``"auto"``: a GPU if there is one.

@@ -17,7 +17,7 @@ approached from its feasible side, by
     (4)  Halley's method, λ ← λ − G / (G' − G G''/(2 G')), inside a bracket, because G is flat at both ends.
 
 How far the update moves the point says how far the point is from a stationary one: at the λ of the step −log(u_new/u)
-is, up to a constant for each x, the gradient g_xy of :func:`privfunnel.solution.kkt_residual`, so that
+is, up to a constant for each x, the gradient g_xy of :func:`privfunnel.kkt.kkt_residual`, so that
 
     (5)  residual = sqrt( Σ_ij u_new ( log(u_new/u) − its mean in row i )² ) / η
 
