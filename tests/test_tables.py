@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfunnel import tables
+from privfunnel import sizes, tables
 from privfunnel.engines import ReadOptions, open_table
 from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.categories import Column
@@ -251,7 +251,7 @@ def alphabet(name: str, values: list[str]) -> Alphabet:
 @pytest.mark.filterwarnings("ignore::privfunnel.errors.IdentifierWarning")
 def test_the_size_is_that_of_the_default_solver() -> None:
     # Its time limit, and the four tenths more that coarser tables get.
-    assert pytest.approx(1.4 * Auto().time_limit) == tables.TIME_LIMIT
+    assert pytest.approx(1.4 * Auto().time_limit) == sizes.TIME_LIMIT
     table = pa.table({"s": ["a", "b"] * 1000, "v": [f"v{i}" for i in range(2000)]})
     alike = tables.count(table, private="s", public="v").size
     assert (alike.n_x, alike.n_classes) == (2000, 2)
@@ -273,7 +273,7 @@ def test_the_size_is_that_of_the_default_solver() -> None:
     large = three.size
     small = tables.count(table.slice(0, 20), private="s", public="v").size
     assert large.limited
-    assert large.seconds < 2 * tables.TIME_LIMIT
+    assert large.seconds < 2 * sizes.TIME_LIMIT
     assert not small.limited
     assert small.seconds < 1.0
 

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from privfunnel.checks import SUM_TOLERANCE, as_sparse, as_table
+from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 
 #: A channel of more entries than this, M·N, is held as a sparse array.
@@ -167,3 +169,45 @@ def from_stored(stored: Any) -> Any:
         return stored
     places = (stored["rows"], stored["columns"])
     return sparse.csc_array((stored["values"], places), shape=tuple(stored["shape"]))
+
+
+def checked(channel: Any, kept_x: NDArray[np.bool_]) -> Any:
+    """A channel p(y|x) with the rows of dropped symbols left out and rows that sum to 1 exactly; shape (M, N).
+
+    Args:
+        channel: An array or a SciPy sparse array, with a row for each symbol given, or for each that is kept.
+        kept_x: Which of the public symbols given are kept.
+
+    Raises:
+        InvalidInputError: It has other rows, or they do not sum to 1 within 1e-6.
+    """
+    channel = as_sparse(channel) if sparse.issparse(channel) else as_table(channel, "channel")
+    n_x = int(kept_x.sum())
+    if channel.shape[0] == kept_x.size:
+        channel = channel[kept_x]
+    if channel.shape[0] != n_x:
+        raise InvalidInputError(
+            f"channel has {channel.shape[0]} rows for {n_x} public symbols: give p(y|x), a row for each symbol"
+        )
+    sums = channel.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
+        raise InvalidInputError(
+            f"row {worst} of the channel sums to {sums[worst]:.6g}, not to 1: rows are p(y|x)"
+        )
+    if isinstance(channel, np.ndarray):
+        return np.asarray(channel / sums[:, None])
+    return channel.multiply(1.0 / sums[:, None]).tocsc()
+
+
+def restored(channel: Any, p_x: Array, kept_x: NDArray[np.bool_]) -> Any:
+    """A channel (M, N) with rows for dropped symbols, which release Y drawn from p(y)."""
+    if kept_x.all():
+        return channel
+    if not isinstance(channel, np.ndarray):
+        marginal = sparse.csr_array((p_x @ channel)[None, :])
+        rows = np.cumsum(kept_x) - 1
+        return sparse.vstack([channel, marginal]).tocsr()[np.where(kept_x, rows, p_x.size)]
+    full = np.tile(p_x @ channel, (kept_x.size, 1))
+    full[kept_x] = channel
+    return full

@@ -10,15 +10,13 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
-from privfunnel import cards, measures
+from privfunnel import cards, channels, measures
 from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, attackers
 from privfunnel.checks import (
     SUM_TOLERANCE,
     as_columns,
     as_labels,
-    as_sparse,
     as_table,
     frame_labels,
     refuse_margins,
@@ -27,6 +25,7 @@ from privfunnel.checks import (
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.storage import Stored
+from privfunnel.utility import Utility, as_utility, read_tasks, stored_tasks
 
 Mask = NDArray[np.bool_]
 #: p(y|x) as it is given and returned: a dense array, or a SciPy sparse one where it would not fit.
@@ -39,6 +38,24 @@ class Point(NamedTuple):
 
     disclosure: float
     leakage: float
+
+    @property
+    def utility(self) -> float | None:
+        """Σ ω I(U;Y), what is kept of the problem's tasks; None where it has none."""
+        return None
+
+
+class TaskPoint(Point):
+    """A point of the information plane with the utility for the problem's tasks, in nats."""
+
+    utility: float = 0.0
+
+    @classmethod
+    def of(cls, point: Point, utility: float) -> TaskPoint:
+        """The point with its utility."""
+        made = cls(*point)
+        made.utility = utility
+        return made
 
 
 class Problem(Stored):
@@ -58,15 +75,18 @@ class Problem(Stored):
         x_labels: M names of the public symbols; those of a frame's columns, or ``"x0", "x1", …`` by default.
         n: Sample size behind a table of probabilities, where one is known.
         public_columns: The columns that public symbols are made of: name to the value in each of the M symbols given.
+        p_ux: What the release is for: a joint table of a task U and X, rows U, with the same p(x), or several by name.
+        u_labels: Names of the symbols of each task, by the task's name; those of a frame's index by default.
+        task_weights: What a nat of each task counts, by the task's name; 1 by default.
 
     Raises:
         InvalidInputError: The table is not a finite, non-negative matrix with a positive sum, it looks like
-            probabilities but does not sum to 1, or labels do not fit.
+            probabilities but does not sum to 1, labels do not fit, or a task has another p(x).
     """
 
     schema: ClassVar[str] = "privfunnel/problem"
-    #: Version 2 has public columns; a problem without any is still written as version 1.
-    schema_version: ClassVar[int] = 2
+    #: Version 2 has public columns, version 3 tasks; a file is written as the oldest version that can hold it.
+    schema_version: ClassVar[int] = 3
     oldest_version: ClassVar[int | None] = 1
 
     _p_sx: Array
@@ -77,6 +97,7 @@ class Problem(Stored):
     _all_s_labels: tuple[str, ...]
     _all_x_labels: tuple[str, ...]
     _columns: dict[str, tuple[str, ...]]
+    _tasks: Utility | None
 
     def __init__(
         self,
@@ -86,6 +107,9 @@ class Problem(Stored):
         *,
         n: float | None = None,
         public_columns: Mapping[str, Sequence[object]] | None = None,
+        p_ux: Any = None,
+        u_labels: Mapping[str, Sequence[str]] | None = None,
+        task_weights: Mapping[str, float] | None = None,
     ) -> None:
         table = as_table(p_sx, "p_sx")
         refuse_margins(p_sx, table)
@@ -108,7 +132,10 @@ class Problem(Stored):
             _n=float(total) if is_count else (None if n is None else float(n)),
             _p_sx=_frozen(share[np.ix_(kept_s, kept_x)]),
             _columns=as_columns({} if public_columns is None else public_columns, table.shape[1]),
+            _tasks=None,
         )
+        if p_ux is not None:
+            self._set(_tasks=as_utility(p_ux, self.p_x, self._kept_x, labels=u_labels, weights=task_weights))
 
     def _set(self, **fields: Any) -> None:
         """Set fields during construction: afterwards :meth:`__setattr__` refuses."""
@@ -167,6 +194,32 @@ class Problem(Stored):
         """p(s|x), shape (K, M), columns sum to 1."""
         conditional = self._p_sx / self.p_x
         return _frozen(conditional / conditional.sum(axis=0))
+
+    @property
+    def tasks(self) -> Utility | None:
+        """What the release is for, or None."""
+        return self._tasks
+
+    @property
+    def utility_ceiling(self) -> float:
+        """I(U;X) in nats, of several tasks the weighted sum: the utility of releasing X itself.
+
+        Raises:
+            InvalidInputError: The problem has no task.
+        """
+        return self.required_tasks().ceiling
+
+    def required_tasks(self) -> Utility:
+        """The tasks.
+
+        Raises:
+            InvalidInputError: There are none.
+        """
+        if self._tasks is None:
+            raise InvalidInputError(
+                "the problem has no task: give p_ux= (or task= to pf.tables.count, --task on the command line)"
+            )
+        return self._tasks
 
     @property
     def counts(self) -> Array | None:
@@ -286,6 +339,8 @@ class Problem(Stored):
     ) -> Point:
         """Disclosure I(X;Y) and leakage of a channel, in nats: I(S;Y), or the largest I(S;Y|A) of several attackers.
 
+        Where the problem has tasks the point's ``utility`` is I(U;Y).
+
         Args:
             channel: p(y|x), shape (M, N) or (number of :attr:`all_x_labels`, N), rows sum to 1; an array, or a SciPy
                 sparse array.
@@ -306,7 +361,8 @@ class Problem(Stored):
             leakage = min(float(measures.mutual_information(p_sy)), self.leakage_ceiling, disclosure)
         else:
             leakage = max(self._told(channel, known, measure).values())
-        return Point(disclosure, leakage)
+        point = Point(disclosure, leakage)
+        return point if self._tasks is None else TaskPoint.of(point, self._tasks.of(channel))
 
     def leakages(
         self, channel: ArrayLike | Channel, *, known: Any = None, measure: str = DEFAULT_MEASURE
@@ -327,35 +383,11 @@ class Problem(Stored):
 
     def check_channel(self, channel: ArrayLike | Channel) -> Channel:
         """Validate a channel, drop the rows of dropped symbols, and normalise its rows exactly; shape (M, N)."""
-        channel = as_sparse(channel) if sparse.issparse(channel) else as_table(channel, "channel")
-        if channel.shape[0] == len(self._all_x_labels):
-            channel = channel[self._kept_x]
-        if channel.shape[0] != self.n_x:
-            raise InvalidInputError(
-                f"channel has {channel.shape[0]} rows for {self.n_x} public symbols: give p(y|x), a row for each symbol"
-            )
-        sums = channel.sum(axis=1)
-        worst = int(np.argmax(np.abs(sums - 1.0)))
-        if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
-            raise InvalidInputError(
-                f"row {worst} of the channel sums to {sums[worst]:.6g}, not to 1: rows are p(y|x)"
-            )
-        if isinstance(channel, np.ndarray):
-            return np.asarray(channel / sums[:, None])
-        return channel.multiply(1.0 / sums[:, None]).tocsc()
+        return channels.checked(channel, self._kept_x)
 
     def restore(self, channel: ArrayLike | Channel) -> Channel:
         """Give a channel its rows for dropped symbols back: they release Y drawn from p(y), which says nothing."""
-        channel = self.check_channel(channel)
-        if self._kept_x.all():
-            return channel
-        if not isinstance(channel, np.ndarray):
-            marginal = sparse.csr_array((self.p_x @ channel)[None, :])
-            rows = np.cumsum(self._kept_x) - 1
-            return sparse.vstack([channel, marginal]).tocsr()[np.where(self._kept_x, rows, self.n_x)]
-        full = np.tile(self.p_x @ channel, (len(self._all_x_labels), 1))
-        full[self._kept_x] = channel
-        return full
+        return channels.restored(self.check_channel(channel), self.p_x, self._kept_x)
 
     # --- identity and files -----------------------------------------------------------------------------------
 
@@ -368,10 +400,11 @@ class Problem(Stored):
 
     def _key(self) -> tuple[Any, ...]:
         columns = tuple(self._columns.items())
-        return (self.fingerprint, self._n, self._all_s_labels, self._all_x_labels, columns)
+        tasks = None if self._tasks is None else (self._tasks.names, self._tasks.fingerprint)
+        return (self.fingerprint, self._n, self._all_s_labels, self._all_x_labels, columns, tasks)
 
     def __eq__(self, other: object) -> bool:
-        """Equal when distribution, sample size, labels and public columns are."""
+        """Equal when distribution, sample size, labels, public columns and tasks are."""
         return isinstance(other, Problem) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -383,7 +416,9 @@ class Problem(Stored):
         rows = "" if self._n is None else f", n={self._n:g}"
         return (
             f"Problem({self.n_s} private × {self.n_x} public symbols{rows}, "
-            f"H(X)={self.disclosure_ceiling:.6g}, I(S;X)={self.leakage_ceiling:.6g} nats)"
+            f"H(X)={self.disclosure_ceiling:.6g}, I(S;X)={self.leakage_ceiling:.6g}"
+            + ("" if self._tasks is None else f", I(U;X)={self._tasks.ceiling:.6g}")
+            + " nats)"
         )
 
     def _repr_html_(self) -> str:
@@ -395,6 +430,8 @@ class Problem(Stored):
             ("H(X)", f"{self.disclosure_ceiling:.6g} nats"),
             ("I(S;X)", f"{self.leakage_ceiling:.6g} nats"),
         ]
+        if self._tasks is not None:
+            facts.append((f"I(U;X), U = {', '.join(self._tasks.names)}", f"{self._tasks.ceiling:.6g} nats"))
         return cards.card("Privacy-funnel problem", facts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -404,7 +441,9 @@ class Problem(Stored):
         columns = {name: list(values) for name, values in self._columns.items()}
         return {
             **self.heading(),
-            **({"public_columns": columns} if columns else {"version": 1}),
+            "version": 1 if self._tasks is None and not columns else 2 if self._tasks is None else 3,
+            **({"public_columns": columns} if columns else {}),
+            **({} if self._tasks is None else stored_tasks(self._tasks, self._kept_x)),
             "kind": "probabilities" if self._counts is None else "counts",
             "n": self._n,
             "s_labels": list(self._all_s_labels),
@@ -419,13 +458,14 @@ class Problem(Stored):
             table, kind, n = data["table"], data["kind"], data["n"]
             if kind not in ("counts", "probabilities"):
                 raise InvalidInputError(f"unknown kind of table {kind!r}: the file was changed")
-            columns = data["public_columns"] if data["version"] > 1 else None
+            columns = data["public_columns"] if data["version"] == 2 else data.get("public_columns")
             problem = cls(
                 table,
                 data["s_labels"],
                 data["x_labels"],
                 n=None if kind == "counts" else n,
                 public_columns=columns,
+                **(read_tasks(data["tasks"]) if data["version"] > 2 else {}),
             )
         if (kind == "counts") != (problem.counts is not None):
             raise InvalidInputError(f"the table does not hold {kind}: the file was changed")

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -36,56 +36,18 @@ from privfunnel.engines.rows import MISSING as MISSING
 from privfunnel.engines.rows import check_weights, persons_in, without_missing
 from privfunnel.engines.source import Tails
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
-from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import Array, entropy
 from privfunnel.population.views import small_sample
 from privfunnel.problem import Problem
 from privfunnel.quantities import asked_unit
+from privfunnel.sizes import Size as Size
+from privfunnel.sizes import size_of
+from privfunnel.task_tables import TaskCounts, as_tasks, task_counts, task_weights
 
 MAX_LEVELS = 32  # a number with more different values must be binned
 MAX_CELLS = 4_000_000  # most combinations that are brought back from an engine
 MAX_MEMORY = 4 * 2**30  # bytes that solving may be estimated to need
 PEEK_ROWS = 50_000
-
-# What the default solver takes, measured on random tables of up to a thousand public symbols: orders of magnitude.
-PROOF_SECONDS = 1.5e-4  # a proof, for each pair of public symbols
-SCREENING_SECONDS = 5e-7  # comparing two public symbols before the clock starts, for each private symbol
-TIME_LIMIT = (
-    28.0  # seconds after which a point is left unproved: the solver's limit and what coarser tables get
-)
-ARRAYS = 20  # M × M arrays held at the peak
-BINARY_SECONDS = 4e-4  # a proved point of two private symbols, for each class
-BINARY_NUMBERS = 100  # numbers that takes, for each class
-
-
-@dataclass(frozen=True)
-class Size:
-    """How large the funnel problem is, and what the default solver takes for it (orders of magnitude).
-
-    Attributes:
-        n_s: K, ``n_x`` M: the sizes of the alphabets.
-        n_classes: C ≤ M, the public symbols that differ in p(s|x): what the solver has to deal with.
-        memory: Bytes, besides those of the libraries.
-        seconds: Seconds a point.
-    """
-
-    n_s: int
-    n_x: int
-    n_classes: int
-    memory: float
-    seconds: float
-
-    @property
-    def limited(self) -> bool:
-        """Whether proofs are expected to stop at the default solver's time limit, with a gap left."""
-        return self.seconds >= TIME_LIMIT
-
-    def __str__(self) -> str:
-        """One readable line."""
-        time = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
-        time = time if self.seconds < 7200 else f"{self.seconds / 3600:.0f} h"
-        classes = "" if self.n_classes == self.n_x else f" in {self.n_classes} classes"
-        return f"{self.n_s} × {self.n_x} symbols{classes}, about {self.memory / 2**20:.0f} MiB and {time} a point"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +66,7 @@ class Counts:
         dropped: How many rows were left out for that.
         weights: The column that says how many people each row stands for, if one was named, and ``cell_weight`` what
             the weights of each cell add up to, ``squares`` their squares in all.
+        tasks: The columns that the release is for, with their counts.
     """
 
     s_alphabet: Alphabet
@@ -121,6 +84,7 @@ class Counts:
     weights: str | None = None
     cell_weight: Array | None = None
     squares: float | None = None
+    tasks: tuple[TaskCounts, ...] = ()
 
     @property
     def n(self) -> int:
@@ -212,19 +176,15 @@ class Counts:
     @property
     def bins(self) -> dict[str, Bins]:
         """The recorded bins by column name: pass them to :func:`count` to cut other data the same way."""
-        return self.s_alphabet.bins | self.x_alphabet.bins
+        found = self.s_alphabet.bins | self.x_alphabet.bins
+        for task in self.tasks:
+            found |= task.alphabet.bins
+        return found
 
     @cached_property
     def size(self) -> Size:
         """What the default solver would take, to an order of magnitude."""
-        classes = int(classes_of(self.table()).max()) + 1
-        pairs = classes * (classes + 1.0)
-        if self.n_s == 2 and classes > LUMPED_BEYOND:
-            memory = 8.0 * (BINARY_NUMBERS * classes + 3.0 * self.n_s * self.n_x)
-            return Size(self.n_s, self.n_x, classes, memory, BINARY_SECONDS * classes)
-        memory = 8.0 * (ARRAYS * pairs + 3.0 * self.n_s * self.n_x)
-        seconds = min(PROOF_SECONDS * pairs, TIME_LIMIT) + SCREENING_SECONDS * self.n_s * pairs
-        return Size(self.n_s, self.n_x, classes, memory, seconds)
+        return size_of(self.table())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -243,6 +203,9 @@ class Counts:
             # Engines add in different orders; 1/π keeps shares such as 1/512 away from where rounding turns.
             share = np.floor(self.cell_weight / self.cell_weight.sum() * 1e8 + 1.0 / math.pi)
             digest.update(str(self.weights).encode() + share.astype("<i8").tobytes())
+        for task in self.tasks:
+            digest.update(json.dumps([task.alphabet.labels, task.weight]).encode())
+            digest.update(np.rint(task.table).astype("<i8").tobytes())
         return digest.hexdigest()
 
     def _repr_html_(self) -> str:
@@ -251,6 +214,9 @@ class Counts:
             (column.name, role, column.kind, str(column.n_values))
             for role, columns in (("private", self.private), ("public", self.public))
             for column in columns
+        ]
+        rows += [
+            (task.name, "task", task.alphabet.columns[0].kind, str(len(task.alphabet))) for task in self.tasks
         ]
         title = f"{self.n_rows:,} rows in {self.n_s} private × {self.n_x} public symbols"
         return cards.grid(title, ("column", "role", "kind", "categories"), rows)
@@ -271,7 +237,8 @@ class Counts:
             InvalidInputError: It would need more; the message names the column to bin, drop or group.
         """
         size = self.size
-        if size.memory > max_memory:
+        # With a task the funnel is solved on cells of symbols, whose number does not grow with the table.
+        if size.memory > max_memory and not self.tasks:
             worst = self.largest_factor()
             raise InvalidInputError(
                 f"the problem is too large to solve ({size}): column {worst.name!r} with {worst.n_values} values "
@@ -279,7 +246,8 @@ class Counts:
             )
         n = None if self.weights is None else float(self.n)
         columns = self.x_alphabet.column_labels
-        return Problem(self.table(), self.s_labels, self.x_labels, n=n, public_columns=columns)
+        tasks = as_tasks(self.tasks)
+        return Problem(self.table(), self.s_labels, self.x_labels, n=n, public_columns=columns, **tasks)
 
     def require_equal(self, what: str) -> None:
         """Refuse ``what`` where rows have weights.
@@ -317,8 +285,8 @@ def count(
     person: str | None = None,
     missing: str = "category",
     weights: str | None = None,
-    max_levels: int = MAX_LEVELS,
-    max_cells: int = MAX_CELLS,
+    task: str | Iterable[str] | Mapping[str, float] | None = None,
+    **limits: int,
 ) -> Counts:
     """Count a table by its private and public columns, in the table's own engine.
 
@@ -337,8 +305,10 @@ def count(
             value of its own, ``"drop"`` leaves the rows out (``Counts.dropped`` says how many), ``"refuse"`` raises.
         weights: Column that says how many people each row stands for (survey weights): the problem is that of the
             people, and the rows are worth ``Counts.n`` equal ones. Rows of weight 0 do not count. Bins are cut by rows.
-        max_levels: Most different values of a number that is not binned.
-        max_cells: Most combinations to bring back from the engine.
+        task: Names of the columns that the release is for (U), each a task of its own; a mapping from names to weights
+            where some count more than others. They are not released.
+        **limits: ``max_levels``, the most different values of a number that is not binned, and ``max_cells``, the most
+            combinations to bring back from the engine.
 
     Returns:
         The labelled counts; where nulls (and NaN) are a category, it is apart from the texts ``""`` and ``"null"``.
@@ -353,14 +323,12 @@ def count(
         SmallSampleWarning: The rows are few for the cells; the message states the expected bias of I(S;X), and how many
             outputs such rows can guarantee.
     """
+    most = _limits(limits)
     roles = {"private": _names(private, "private"), "public": _names(public, "public")}
+    tasks = task_weights(task)
     rules = {name: binning.parse(name, spec) for name, spec in (bins or {}).items()}
-    names = list(dict.fromkeys([*roles["private"], *roles["public"]]))
-    for name in rules:
-        if name not in names:
-            raise InvalidInputError(
-                f"bins are given for {name!r}, which is neither private nor public: drop them"
-            )
+    names = list(dict.fromkeys([*roles["private"], *roles["public"], *tasks]))
+    _check_roles(roles, tasks, rules)
     with open_table(source, read) as table:
         table.require(names)
         table, dropped = without_missing(table, names, missing)
@@ -369,15 +337,14 @@ def count(
         called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
         free = [name for name in names if name not in rules]
         as_text = () if read is None else read.types
-        limits = {"rows": PEEK_ROWS, "max_levels": max_levels, "max_cells": max_cells}
-        peeked = peek(table, [*names, *called], free, **limits, as_text=as_text)
+        peeked = peek(table, [*names, *called], free, rows=PEEK_ROWS, **most, as_text=as_text)
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
-        grouped = table.group(resolved, max_cells, _summed(table, resolved) | weighed)
+        grouped = table.group(resolved, most["max_cells"], _summed(table, resolved) | weighed)
         if not grouped.counts:
             left = " without a missing value" if dropped else ""
             raise InvalidInputError(f"{table.name} has no rows{left}: there is nothing to count")
         if not grouped.complete:
-            raise _too_many_cells(table, resolved, max_cells)
+            raise _too_many_cells(table, resolved, most["max_cells"])
         n = sum(grouped.counts)
         undated = {name: found for name, found in peeked.items() if not _part_of(resolved.get(name))}
         told = identifier_warnings(table, undated, names, n, min(n, PEEK_ROWS), person)
@@ -396,9 +363,10 @@ def count(
         encoded[name] = replace(column, means=bin_means(codes, rows, sums, column)), codes
     for name, means in parts.items():
         encoded[name] = replace(encoded[name][0], means=means), encoded[name][1]
-    check_levels((column for column, _ in encoded.values()), max_levels, () if read is None else read.types)
+    check_levels((column for column, _ in encoded.values()), most["max_levels"], as_text)
     counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles, cell_weight)
     counts = replace(counts, weights=weights, squares=squares)
+    counts = replace(counts, tasks=_task_counts(counts, encoded, rows, cell_weight, tasks))
     for words in told:
         warnings.warn(words, IdentifierWarning, stacklevel=2)
     counts = replace(counts, read=known, person=person, persons=persons, missing=missing, dropped=dropped)
@@ -416,6 +384,45 @@ def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
         if listed.count(name) > 1:
             raise InvalidInputError(f"column {name!r} is {role} twice: name it once")
     return listed
+
+
+def _limits(given: Mapping[str, int]) -> dict[str, int]:
+    """The limits of :func:`count`, with their defaults."""
+    known = {"max_levels": MAX_LEVELS, "max_cells": MAX_CELLS}
+    for name in given:
+        if name not in known:
+            raise TypeError(f"count() got an unexpected keyword argument {name!r}")
+    return known | dict(given)
+
+
+def _check_roles(
+    roles: Mapping[str, tuple[str, ...]], tasks: Mapping[str, float], rules: Mapping[str, object]
+) -> None:
+    """Raise InvalidInputError where bins are for no column that is used, or what is private is also a task."""
+    used = {*roles["private"], *roles["public"], *tasks}
+    for name in rules:
+        if name not in used:
+            what = "neither private nor public" if not tasks else "neither private, public nor a task"
+            raise InvalidInputError(f"bins are given for {name!r}, which is {what}: drop them")
+    for name in tasks:
+        if name in roles["private"]:
+            raise InvalidInputError(
+                f"column {name!r} is private and a task: a release cannot hide it and keep it; choose one"
+            )
+
+
+def _task_counts(
+    counts: Counts,
+    encoded: Mapping[str, tuple[Column, Codes]],
+    rows: Sequence[int],
+    weight: Array | None,
+    tasks: Mapping[str, float],
+) -> tuple[TaskCounts, ...]:
+    """The counts of the task columns, scaled as those of the private symbols are."""
+    share = np.asarray(rows, dtype=np.float64)
+    if weight is not None:
+        share = weight * (counts.n / float(weight.sum()))
+    return task_counts(encoded, counts.x_alphabet.names, share, tasks)
 
 
 def _part_of(bins: Bins | None) -> bool:

@@ -146,7 +146,7 @@ def align(
                 sy, xy = _by_order(left, right, shape, rows)
             else:
                 sy, xy, cells, unmatched = _by_key(left, right, shape, on, rows)
-                matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2])
+                matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2], tasks=())
     found = None if rows is None else np.concatenate(rows)
     who = None
     if person is not None and people is not None and found is not None:

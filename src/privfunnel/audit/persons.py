@@ -203,7 +203,9 @@ def rows_of(
 def counted(counts: Counts, s: Codes, x: Codes) -> Counts:
     """Counts of some rows of a table, with the symbols of the whole."""
     cells, n = np.unique(s * counts.n_x + x, return_counts=True)
-    return replace(counts, cell_s=cells // counts.n_x, cell_x=cells % counts.n_x, cell_n=n.astype(np.int64))
+    return replace(
+        counts, cell_s=cells // counts.n_x, cell_x=cells % counts.n_x, cell_n=n.astype(np.int64), tasks=()
+    )
 
 
 def independent(counts: Counts, people: PersonRows | None, rng: np.random.Generator) -> Counts:

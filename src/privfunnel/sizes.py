@@ -1,0 +1,61 @@
+"""What the default solver takes for a table, before it is asked to solve it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privfunnel.lumping import LUMPED_BEYOND, classes_of
+from privfunnel.measures import Array
+
+# What the default solver takes, measured on random tables of up to a thousand public symbols: orders of magnitude.
+PROOF_SECONDS = 1.5e-4  # a proof, for each pair of public symbols
+SCREENING_SECONDS = 5e-7  # comparing two public symbols before the clock starts, for each private symbol
+TIME_LIMIT = (
+    28.0  # seconds after which a point is left unproved: the solver's limit and what coarser tables get
+)
+ARRAYS = 20  # M × M arrays held at the peak
+BINARY_SECONDS = 4e-4  # a proved point of two private symbols, for each class
+BINARY_NUMBERS = 100  # numbers that takes, for each class
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the funnel problem is, and what the default solver takes for it (orders of magnitude).
+
+    Attributes:
+        n_s: K, ``n_x`` M: the sizes of the alphabets.
+        n_classes: C ≤ M, the public symbols that differ in p(s|x): what the solver has to deal with.
+        memory: Bytes, besides those of the libraries.
+        seconds: Seconds a point.
+    """
+
+    n_s: int
+    n_x: int
+    n_classes: int
+    memory: float
+    seconds: float
+
+    @property
+    def limited(self) -> bool:
+        """Whether proofs are expected to stop at the default solver's time limit, with a gap left."""
+        return self.seconds >= TIME_LIMIT
+
+    def __str__(self) -> str:
+        """One readable line."""
+        time = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
+        time = time if self.seconds < 7200 else f"{self.seconds / 3600:.0f} h"
+        classes = "" if self.n_classes == self.n_x else f" in {self.n_classes} classes"
+        return f"{self.n_s} × {self.n_x} symbols{classes}, about {self.memory / 2**20:.0f} MiB and {time} a point"
+
+
+def size_of(table: Array) -> Size:
+    """The size of the problem with this table of counts (K, M), and what the default solver takes, roughly."""
+    n_s, n_x = table.shape
+    classes = int(classes_of(table).max()) + 1
+    pairs = classes * (classes + 1.0)
+    if n_s == 2 and classes > LUMPED_BEYOND:
+        memory = 8.0 * (BINARY_NUMBERS * classes + 3.0 * n_s * n_x)
+        return Size(n_s, n_x, classes, memory, BINARY_SECONDS * classes)
+    memory = 8.0 * (ARRAYS * pairs + 3.0 * n_s * n_x)
+    seconds = min(PROOF_SECONDS * pairs, TIME_LIMIT) + SCREENING_SECONDS * n_s * pairs
+    return Size(n_s, n_x, classes, memory, seconds)

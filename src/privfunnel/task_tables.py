@@ -1,0 +1,100 @@
+"""The counts of tasks: how often each category of a column that a release is for occurs with each public symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.engines import Alphabet, Column
+from privfunnel.engines.alphabet import distinct
+from privfunnel.engines.categories import Codes
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+
+
+@dataclass(frozen=True, eq=False)
+class TaskCounts:
+    """How often each category of one task column occurs with each public symbol.
+
+    Attributes:
+        alphabet: Its categories that occur.
+        table: The counts, shape (U, M); with weights, theirs, scaled as the table of the private symbols is.
+        weight: What a nat of this task counts.
+    """
+
+    alphabet: Alphabet
+    table: Array
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The column."""
+        return self.alphabet.names[0]
+
+
+def task_weights(task: str | Iterable[str] | Mapping[str, float] | None) -> dict[str, float]:
+    """The columns of tasks and their weights, as :func:`privfunnel.tables.count` takes them.
+
+    Raises:
+        InvalidInputError: One is not a name, or named twice.
+    """
+    if task is None:
+        return {}
+    if isinstance(task, Mapping):
+        return {str(name): weight for name, weight in task.items()}
+    names = [task] if isinstance(task, str) else list(task)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"the task column {name!r} is not a name: give texts")
+        if names.count(name) > 1:
+            raise InvalidInputError(f"column {name!r} is a task twice: name it once")
+    return dict.fromkeys(names, 1.0)
+
+
+def task_counts(
+    encoded: Mapping[str, tuple[Column, Codes]],
+    public: Sequence[str],
+    share: Array,
+    weights: Mapping[str, float],
+) -> tuple[TaskCounts, ...]:
+    """The counts of each task column.
+
+    Args:
+        encoded: The columns and, for each group of rows, its category.
+        public: The public columns.
+        share: What each group of rows counts, shape (groups,); those that count nothing are left out.
+        weights: The task columns and the weights of the tasks.
+    """
+    if not weights:
+        return ()
+    some = share > 0.0
+    _, x = _symbols(encoded, public, some)
+    made = []
+    for name, weight in weights.items():
+        symbols, u = _symbols(encoded, [name], some)
+        table = np.zeros((len(symbols), int(x.max()) + 1))
+        np.add.at(table, (u, x), share[some])
+        made.append(TaskCounts(Alphabet((encoded[name][0],), symbols), table, weight))
+    return tuple(made)
+
+
+def _symbols(
+    encoded: Mapping[str, tuple[Column, Codes]], names: Sequence[str], some: NDArray[np.bool_]
+) -> tuple[Codes, NDArray[Any]]:
+    """The combinations of categories that occur, and which of them each group of rows has."""
+    return distinct(np.stack([encoded[name][1] for name in names], axis=1)[some])
+
+
+def as_tasks(tasks: Sequence[TaskCounts]) -> dict[str, Any]:
+    """The tasks as arguments of :class:`privfunnel.Problem`; none where there are none."""
+    if not tasks:
+        return {}
+    return {
+        "p_ux": {task.name: task.table for task in tasks},
+        "u_labels": {task.name: task.alphabet.labels for task in tasks},
+        "task_weights": {task.name: task.weight for task in tasks},
+    }
