@@ -10,17 +10,31 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privfunnel import cards, channels
+from privfunnel import cards
 from privfunnel.amounts import check_disclosure
-from privfunnel.certificate import Certificate, verify_all
+from privfunnel.certificate import Certificate, GuardedCertificate, verify_all
+from privfunnel.ends import Ends, closed_form, ends_of
 from privfunnel.envelope import Envelope, convex_bound
-from privfunnel.errors import InvalidInputError, need
+from privfunnel.errors import InfeasibleError, InvalidInputError, need
+from privfunnel.guarding import judge_guarded
 from privfunnel.lumping import Lumping, lumping_of
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import DEFAULT_GAP, UNFINISHED, Answer, Solution, Status, fields_from
-from privfunnel.solving import Line, judge, lifted, lowered
+from privfunnel.solution import (
+    DEFAULT_GAP,
+    FEASIBILITY,
+    ROUNDING,
+    UNFINISHED,
+    Answer,
+    Solution,
+    Status,
+    fields_from,
+    final_status,
+)
+from privfunnel.solvers.guarded import GuardedAnswer
+from privfunnel.solving import Line, judge, lifted, lowered, meet
 from privfunnel.storage import Stored
+from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,9 +54,15 @@ class Curve(Stored):
         complete: False when the run was interrupted and the curve holds what was found until then.
         target_gap: The gap in nats at which a point counts as proved optimal.
         classes: The curve of the classes that this one was made of, or None where nothing was lumped.
+        threat: Attackers who know something, published columns and guarantees, where there are any: leakage is then the
+            largest of the attackers', and the bounds are of it.
+        limit: The release that discloses most, where guarantees end the curve before X itself; None elsewhere.
     """
 
     schema: ClassVar[str] = "privfunnel/curve"
+    #: Version 2 has a threat; a curve of the plain funnel is still written as version 1.
+    schema_version: ClassVar[int] = 2
+    oldest_version: ClassVar[int | None] = 1
 
     problem: Problem
     solutions: tuple[Solution, ...]
@@ -52,6 +72,8 @@ class Curve(Stored):
     complete: bool = True
     target_gap: float = DEFAULT_GAP
     classes: Curve | None = None
+    threat: Threat | None = None
+    limit: Solution | None = None
 
     def __repr__(self) -> str:
         """One line with the number of points and the largest gap."""
@@ -113,33 +135,54 @@ class Curve(Stored):
         return tuple(solution.status for solution in self.solutions)
 
     @cached_property
-    def certificates(self) -> tuple[Certificate, ...]:
+    def certificates(self) -> tuple[Certificate | GuardedCertificate, ...]:
         """The proofs behind the curve's bounds, each once, in the order of the points they prove."""
-        proofs = (solution.certificate for solution in self.solutions)
-        return tuple(dict.fromkeys(proof for proof in proofs if isinstance(proof, Certificate)))
+        held = self.solutions if self.limit is None else (*self.solutions, self.limit)
+        proofs = (solution.certificate for solution in held)
+        return tuple(dict.fromkeys(proof for proof in proofs if proof is not None))
+
+    @cached_property
+    def ends(self) -> Ends:
+        """Where the curve begins, and where it ends unless guarantees end it before."""
+        return ends_of(self.problem, self.threat)
+
+    @property
+    def most(self) -> float:
+        """The most disclosure that the curve knows a release of, in nats: H(X), or what the guarantees allow."""
+        if self.ends.most is not None:
+            return self.problem.disclosure_ceiling
+        held = self.solutions if self.limit is None else (*self.solutions, self.limit)
+        return max((s.disclosure for s in held), default=self.ends.least.disclosure)
 
     @cached_property
     def _pool(self) -> AchievedPoints:
-        found = ((Point(s.disclosure, s.leakage), s.channel, s.status) for s in self.solutions)
-        return AchievedPoints.of(self.problem, found)
+        held = self.solutions if self.limit is None else (*self.solutions, self.limit)
+        found = ((Point(s.disclosure, s.leakage), s.channel, s.status) for s in held)
+        return AchievedPoints.of(self.ends, found)
 
     def proved(self, disclosure: ArrayLike) -> Array:
         """The best lower bound on L(R) that is proved, at disclosures of any shape in [0, H(X)]; nats.
 
         The largest of the closed form, of the certificates' lines, each of which is below the whole curve, and of what
         the convexity of L makes of the points: see :func:`~privfunnel.envelope.convex_bound`. The curve's two ends,
-        L(0) = 0 and L(H(X)) = I(S;X), are known.
+        L(0) = 0 and L(H(X)) = I(S;X), are known. The largest leakage of several attackers is convex in R, too; under
+        guarantees the bound says nothing about what is disclosed beyond :attr:`most`.
         """
         at = np.asarray(disclosure, dtype=np.float64)
-        bound = self.problem.lower_bound(at)
+        bound = closed_form(self.problem, self.threat, at)
         for certificate in self.certificates:
-            bound = np.maximum(bound, certificate.intercept + certificate.slope * at)
+            bound = np.maximum(bound, _line(certificate, at))
         ends = np.array([[0.0, 0.0], [self.problem.disclosure_ceiling, self.problem.leakage_ceiling]])
+        if self.threat is not None:
+            ends = np.array([point for point, _ in self.ends.known])
         # A bound holds at the disclosure that was asked for, a leakage at the one that its channel has.
         asked = [s.disclosure if s.requested is None else s.requested for s in self.solutions]
         achieved = np.vstack([np.column_stack([self.disclosure, self.leakage]), ends]).T
         proved = np.vstack([np.column_stack([asked, self.lower_bound]), ends]).T
-        bound = np.maximum(bound, convex_bound(at, (achieved[0], achieved[1]), (proved[0], proved[1])))
+        steepest = self.ends.steepest
+        bound = np.maximum(
+            bound, convex_bound(at, (achieved[0], achieved[1]), (proved[0], proved[1]), steepest)
+        )
         # What rounding puts above a real channel is not proved.
         return np.asarray(np.minimum(bound, Envelope.of(achieved.T).value(at)))
 
@@ -151,23 +194,37 @@ class Curve(Stored):
         return tuple(
             Line(proof, "certificate" if named[proof] in plain else named[proof])
             for proof in self.certificates
+            if isinstance(proof, Certificate)
         )
 
     def at(self, disclosure: float) -> Solution:
         """The curve at any disclosure in nats: a channel that time-shares its two neighbours."""
         wanted = check_disclosure(self.problem, disclosure)
+        if self.threat is not None:
+            return self._guarded_at(wanted)
         if self.classes is not None:
             lumping = lumping_of(self.problem)
             return lifted(lumping, self.classes.at(lumping.inner(wanted)), requested=wanted)
         return judge(self.problem, self._pool.answer(wanted), self.solver, self.seed, gap=self.target_gap,
                      requested=wanted, lines=self._lines)  # fmt: skip
 
+    def _guarded_at(self, wanted: float) -> Solution:
+        """The curve of guarded releases at a disclosure in nats."""
+        assert self.threat is not None
+        if wanted > self.most + FEASIBILITY:
+            raise InfeasibleError(
+                f"disclosure={wanted:.9g} nats is infeasible: the guarantees allow {self.most:.9g} nats; lower it"
+            )
+        shared = self._pool.answer(wanted)
+        answer = GuardedAnswer(channel=shared.channel, status=shared.status, slope=shared.slope)
+        found = judge_guarded(self.problem, self.threat, answer, self.target_gap, (wanted, None), self.seed)
+        return strengthened(found, self.certificates, self.target_gap)
+
     def within(self, leakage: float) -> Solution:
         """The most disclosure that the curve achieves within a leakage budget in nats."""
         if not leakage >= 0.0:
             raise InvalidInputError(f"leakage={leakage!r} is not a budget: give nats, 0 or more")
-        x = np.concatenate([[0.0], self.disclosure, [self.problem.disclosure_ceiling]])
-        y = np.concatenate([[0.0], self.leakage, [self.problem.leakage_ceiling]])
+        x, y = self.with_ends()
         fits = np.flatnonzero(y <= leakage)
         i = int(fits[np.argmax(x[fits])])
         beyond = np.flatnonzero((y > leakage) & (x > x[i]))
@@ -176,6 +233,16 @@ class Curve(Stored):
         j = int(beyond[np.argmin(x[beyond])])
         share = (leakage - y[i]) / (y[j] - y[i])
         return self.at(float(x[i] + share * (x[j] - x[i])))
+
+    def with_ends(self) -> tuple[Array, Array]:
+        """Disclosures and leakages of the points with the ends that are known, by disclosure; nats."""
+        ends = [Point(0.0, 0.0), Point(self.problem.disclosure_ceiling, self.problem.leakage_ceiling)]
+        if self.threat is not None:
+            ends = [point for point, _ in self.ends.known]
+        x = np.concatenate([[ends[0].disclosure], self.disclosure, [p.disclosure for p in ends[1:]]])
+        y = np.concatenate([[ends[0].leakage], self.leakage, [p.leakage for p in ends[1:]]])
+        order = np.argsort(x, kind="stable")
+        return x[order], y[order]
 
     def plot(self, **options: Any) -> Figure:
         """Draw the curve with its bounds: see :func:`privfunnel.plot.curve`."""
@@ -201,11 +268,14 @@ class Curve(Stored):
                 "lower_bound": s.lower_bound,
                 "gap": s.gap,
                 "bound_source": s.bound_source,
-                "closed_form_lower": float(self.problem.lower_bound(s.disclosure)),
-                "closed_form_upper": float(self.problem.upper_bound(s.disclosure)),
+                "closed_form_lower": float(closed_form(self.problem, self.threat, s.disclosure)),
+                "closed_form_upper": None
+                if self.ends.most is None
+                else float(self.problem.upper_bound(s.disclosure)),
                 "slope": s.slope,
                 "status": s.status.value,
                 "outputs": s.n_outputs,
+                **({} if self.threat is None else {"worst_attacker": worst_attacker(s)}),
             }
             for s in self.solutions
         ]
@@ -214,6 +284,7 @@ class Curve(Stored):
         """A JSON-ready form with every channel; certificates live in files of their own."""
         return {
             **self.heading(),
+            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
             "units": "nats",
             "solver": self.solver,
             "seed": self.seed,
@@ -224,6 +295,11 @@ class Curve(Stored):
             "problem": self.problem.to_dict(),
             **({} if self.classes is None else {"classes": lumping_of(self.problem).classes.tolist()}),
             "points": [{**s.summary(), **_without_classes(s.stored_channel())} for s in self.solutions],
+            **(
+                {}
+                if self.limit is None
+                else {"limit": {**self.limit.summary(), **self.limit.stored_channel()}}
+            ),
             "raw": [list(point) for point in self.raw],
         }
 
@@ -236,7 +312,7 @@ class Curve(Stored):
                     "the file holds a bottleneck, not a funnel: read it with bottleneck.BottleneckCurve.load"
                 )
             problem = Problem.from_dict(data["problem"])
-            shared = {"classes": data["classes"]} if "classes" in data else {}
+            shared = {name: data[name] for name in ("classes", "threat") if name in data}
             points = [
                 Solution(problem=problem, **fields_from({**p, **shared}, problem)) for p in data["points"]
             ]
@@ -248,8 +324,12 @@ class Curve(Stored):
                 seed=data["seed"],
                 complete=data["complete"],
                 target_gap=data["target_gap"],
+                threat=Threat.from_dict(data["threat"]) if "threat" in data else None,
+                limit=Solution(problem=problem, **fields_from({**data["limit"], **shared}, problem))
+                if "limit" in data
+                else None,
             )
-            if not shared:
+            if "classes" not in shared:
                 return curve
             classes = lumping_of(problem).lumped
             return replace(
@@ -261,7 +341,8 @@ def lifted_curve(lumping: Lumping, inner: Curve, wanted: Iterable[float]) -> Cur
     """The curve of the members, at the ``wanted`` disclosures that the curve of the classes has points for; nats."""
     if lumping.trivial:
         return inner
-    verify_all(lumping.problem, [c.on_members(lumping.problem, lumping.cells) for c in inner.certificates])
+    plain = [c for c in inner.certificates if isinstance(c, Certificate)]
+    verify_all(lumping.problem, [c.on_members(lumping.problem, lumping.cells) for c in plain])
     points = {s.requested: s for s in inner.solutions}
     at = [(r, points.get(lumping.inner(r))) for r in wanted]
     more = lumping.h_within
@@ -272,6 +353,41 @@ def lifted_curve(lumping: Lumping, inner: Curve, wanted: Iterable[float]) -> Cur
         raw=tuple(Point(point.disclosure + more, point.leakage) for point in inner.raw),
         classes=inner,
     )
+
+
+def worst_attacker(solution: Solution) -> str:
+    """What the attacker knows who learns most; of several who learn the same up to rounding, the first."""
+    most = max(solution.leakages.values())
+    return next(who for who, leakage in solution.leakages.items() if leakage >= most - FEASIBILITY)
+
+
+def strengthened(
+    solution: Solution, certificates: Iterable[Certificate | GuardedCertificate], gap: float
+) -> Solution:
+    """A guarded solution at a disclosure, with the best bound that its curve's certificates prove there.
+
+    Args:
+        solution: The solution; one that failed stays as it is.
+        certificates: Proofs for the same problem and threat, verified before: each is a line below the whole curve.
+        gap: The gap in nats at which an answer is proved optimal.
+    """
+    if solution.requested is None or solution.status in (Status.FAILED, Status.INFEASIBLE):
+        return solution
+    proofs = {proof: proof.lower_bound(solution.requested) for proof in certificates}
+    best = max(proofs, key=lambda proof: proofs[proof], default=None)
+    if best is None or proofs[best] <= solution.lower_bound:
+        return solution
+    lower = meet(proofs[best], solution.leakage, "certificate")
+    proved = solution.leakage - lower <= gap + ROUNDING
+    status = final_status(solution.status, met=True, proved=proved)
+    return replace(solution, lower_bound=lower, bound_source="certificate", certificate=best, status=status)
+
+
+def _line(certificate: Certificate | GuardedCertificate, disclosure: Array) -> Array:
+    """What a certificate proves of the leakage at disclosures of any shape, in nats."""
+    if isinstance(certificate, Certificate):
+        return np.asarray(certificate.intercept + certificate.slope * disclosure)
+    return np.asarray(np.vectorize(certificate.lower_bound, otypes=[np.float64])(disclosure))
 
 
 def _without_classes(stored: dict[str, Any]) -> dict[str, Any]:
@@ -287,10 +403,9 @@ class AchievedPoints:
     statuses: tuple[Status, ...]
 
     @classmethod
-    def of(cls, problem: Problem, found: Iterable[tuple[Point, Array, Status]]) -> AchievedPoints:
-        """The points found, each with its channel and how its run ended, and the two ends."""
-        ends = (channels.constant(problem.n_x), channels.identity(problem.n_x))
-        pool = [*found, *((problem.evaluate(channel), channel, Status.OPTIMAL) for channel in ends)]
+    def of(cls, ends: Ends, found: Iterable[tuple[Point, Array, Status]]) -> AchievedPoints:
+        """The points found, each with its channel and how its run ended, and the ends that are known."""
+        pool = [*found, *((point, channel, Status.OPTIMAL) for point, channel in ends.known)]
         envelope = Envelope.of([point for point, _, _ in pool], [channel for _, channel, _ in pool])
         return cls(envelope, tuple(pool[i][2] for i in envelope.index))
 

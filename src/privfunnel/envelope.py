@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from privfunnel.channels import time_share
 from privfunnel.measures import Array
 from privfunnel.problem import Channel
-from privfunnel.solution import FEASIBILITY
+from privfunnel.solution import FEASIBILITY, ROUNDING
 
 #: Shorter chords prove nothing worth having and would magnify the rounding of their ends, in nats.
 SHORTEST_CHORD = 1e-6
@@ -99,6 +99,22 @@ class Envelope:
             return 0.0
         rise = self.leakage[right] - self.leakage[left]
         return float(rise / (self.disclosure[right] - self.disclosure[left]))
+
+    def bend(self, disclosures: Iterable[float]) -> float:
+        """Where one more point would tell most, in nats.
+
+        It is the middle of the interval between two of the ``disclosures`` whose chord may be furthest from the curve:
+        a convex curve through the ends of a chord with the neighbours' slopes lies within that triangle's height.
+        """
+        x = np.unique([self.disclosure[0], *disclosures, self.disclosure[-1]])
+        y = self.value(x)
+        slopes = np.diff(y) / np.diff(x)
+        before = np.concatenate([[0.0], slopes[:-1]])
+        after = np.concatenate([slopes[1:], [max(1.0, slopes[-1])]])
+        room = np.diff(x) * (slopes - before) * (after - slopes) / np.maximum(after - before, ROUNDING)
+        # Of intervals with the same room (all of them, on a straight curve) the widest goes first.
+        i = int(np.argmax(room + ROUNDING * np.diff(x)))
+        return float((x[i] + x[i + 1]) / 2.0)
 
     def channel(self, disclosure: float) -> Channel:
         """A channel (M, N) that achieves the envelope: a vertex's own (the same object), or two time-shared."""

@@ -12,6 +12,7 @@ from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.errors import InvalidInputError
 from privfunnel.guarantees import MET
+from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Solution, Status, failed, final_status
 from privfunnel.solvers.base import Listener, Solver
@@ -55,6 +56,7 @@ def solve_guarded(
     progress: Listener | None,
     *,
     throw: bool = True,
+    pool: Array | None = None,
 ) -> Solution:
     """One point of a guarded funnel, judged: numbers recomputed from the channel, the certificate verified.
 
@@ -67,6 +69,7 @@ def solve_guarded(
         seed: Fixes all randomness.
         progress: Called with news.
         throw: If False, what cannot be had and what goes wrong is a status.
+        pool: Allowed posteriors to begin with, (n, M): those of other points of the same curve.
 
     Raises:
         InvalidInputError: What was asked for makes no sense.
@@ -91,7 +94,13 @@ def solve_guarded(
         answer = _end(problem, threat, disclosure, leakage)
         if answer is None:
             answer = solver.answer(
-                problem, threat, disclosure=disclosure, leakage=leakage, seed=seed, progress=progress
+                problem,
+                threat,
+                disclosure=disclosure,
+                leakage=leakage,
+                seed=seed,
+                progress=progress,
+                pool=pool,
             )
         channel = answer.channel
         return judge_guarded(problem, threat, answer, solver.gap, (disclosure, leakage), seed)

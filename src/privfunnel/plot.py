@@ -63,7 +63,8 @@ def curve(
     """Draw a traced curve on the information plane.
 
     Shown are the points and the time-shared curve through them, the band down to what is proved, the two closed-form
-    bounds, the theoretical end points (0, 0) and (H(X), I(S;X)), and where leakage has to begin.
+    bounds, the theoretical end points (0, 0) and (H(X), I(S;X)), and where leakage has to begin. Of a guarded curve it
+    is the largest leakage of the attackers and what is proved of it, from end to end.
 
     Args:
         curve: The curve.
@@ -88,9 +89,11 @@ def curve(
                 .Figure(figsize=(5.2, 3.6), layout="constrained")
                 .add_subplot()
             )
-        bounds(ax, curve.problem, unit)
+        guarded = curve.threat is not None
+        if not guarded:
+            bounds(ax, curve.problem, unit)
         grid = _grid(curve)
-        band(ax, grid * unit, curve.proved(grid) * unit, np.interp(grid, *_with_ends(curve)) * unit)
+        band(ax, grid * unit, curve.proved(grid) * unit, np.interp(grid, *curve.with_ends()) * unit)
         for i, (name, other) in enumerate((others or {}).items()):
             ax.plot(other.disclosure * unit, other.leakage * unit, color=COLOURS[i % 6], lw=1.0, ls="--",
                     marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
@@ -98,10 +101,10 @@ def curve(
                 label=label or f"achieved ({curve.solver})", zorder=3)  # fmt: skip
         if population is not None:
             _population(ax, curve.problem, population, unit)
-        if _affordable(curve.problem) if free is None else free:
+        if not guarded and (_affordable(curve.problem) if free is None else free):
             _free(ax, curve.problem, unit)
         ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
-        ax.set_ylabel(f"leakage $I(S;Y)$ [{units}]")
+        ax.set_ylabel(f"largest leakage [{units}]" if guarded else f"leakage $I(S;Y)$ [{units}]")
         ax.set_xlim(left=0.0)
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
         if title:
@@ -132,16 +135,8 @@ def _legend(ax: Axes) -> None:
     ax.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper left", fontsize=8)
 
 
-def _with_ends(curve: Curve) -> tuple[Array, Array]:
-    """The achieved curve with the two points that every problem has."""
-    x = np.concatenate([[0.0], curve.disclosure, [curve.problem.disclosure_ceiling]])
-    y = np.concatenate([[0.0], curve.leakage, [curve.problem.leakage_ceiling]])
-    order = np.argsort(x, kind="stable")
-    return x[order], y[order]
-
-
 def _grid(curve: Curve) -> Array:
-    fine = np.linspace(0.0, curve.problem.disclosure_ceiling, 401)
+    fine = np.linspace(0.0, curve.most, 401)
     return np.unique(np.concatenate([fine, curve.disclosure]))
 
 

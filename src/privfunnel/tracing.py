@@ -15,13 +15,17 @@ from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve, lifted_curve
+from privfunnel.ends import ends_of
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
+from privfunnel.guarded_tracing import GuardedPartialCurve, tracing_guarded
+from privfunnel.guarding import guarded_solver
 from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.problem import Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, UNFINISHED, Answer, Solution, Status, failed
+from privfunnel.solution import FAILURES, FEASIBILITY, UNFINISHED, Answer, Solution, Status, failed
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving import (
+    GUARDS,
     Line,
     end_of_curve,
     judge,
@@ -29,6 +33,7 @@ from privfunnel.solving import (
     problem_of,
 )
 from privfunnel.tables import Counts
+from privfunnel.threats import Threat
 from privfunnel.watching import watching
 
 #: More points than this draw no better curve.
@@ -50,13 +55,17 @@ def trace(
 ) -> Curve:
     """Trace the funnel's curve.
 
+    Among the options, ``known``, ``published`` and ``guarantees`` say what releases are guarded against, as in
+    :func:`privfunnel.solve`: the curve is then that of the largest leakage of the attackers, it begins at what is
+    published, and under guarantees it ends at the most disclosure that they allow (:attr:`Curve.limit`).
+
     Everything the solver finds goes into one pool, whose lower convex envelope is achievable by time sharing; each
     returned point lies on it and has a channel of its own. An interrupt (Ctrl-C) returns the curve of what was found
     until then, with ``complete=False``.
 
     Args:
         problem: The problem, or counts that make one.
-        points: Number of points, spaced uniformly in disclosure from 0 to H(X).
+        points: Number of points, spaced uniformly in disclosure from 0 to H(X), or from end to end of a guarded curve.
         disclosures: The disclosures in nats, or texts such as ``"60%"``, instead of ``points``.
         refine: Number of further points, placed one after the other where the curve bends most.
         solver: A solver's name or object.
@@ -66,17 +75,26 @@ def trace(
         progress: Called with news of a long run; True to show them.
         lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
             with more than 64 public symbols.
-        **options: Options of the solver.
+        **options: Options of the solver, and what the releases are guarded against.
 
     Returns:
         The curve.
     """
-    found: PartialCurve | None = None
+    found: PartialCurve | GuardedPartialCurve | None = None
+    guards = {name: options.pop(name) for name in GUARDS if name in options}
+    asked: dict[str, Any] = {"points": points, "disclosures": disclosures, "refine": refine}
+    threat = Threat.of(problem_of(problem), **guards) if guards else None
     with watching(progress) as listener:
         try:
-            for item in tracing(problem, points=points, disclosures=disclosures, refine=refine, solver=solver,
-                                seed=seed, throw=throw, progress=listener, lump=lump, **options):  # fmt: skip
-                found = item
+            if threat is not None and not threat.plain:
+                start = _guarded_start(problem_of(problem), threat, solver, seed, options)
+                _check_counts(points, refine)
+                for partial in tracing_guarded(replace(start, throw=throw), progress=listener, **asked):
+                    found = partial
+            else:
+                for item in tracing(problem, solver=solver, seed=seed, throw=throw, progress=listener, lump=lump,
+                                    **asked, **options):  # fmt: skip
+                    found = item
         except KeyboardInterrupt:
             if found is None:
                 raise
@@ -150,11 +168,7 @@ def tracing(
     chosen = registry.get(solver, **options)
     problem = problem_of(problem)
     check_seed(seed)
-    for name, value, least in (("points", points, 2), ("refine", refine, 0)):
-        if not is_whole(value) or not least <= value <= MOST_POINTS:
-            raise InvalidInputError(
-                f"{name}={value!r} is not usable: give a whole number from {least} to {MOST_POINTS}"
-            )
+    _check_counts(points, refine)
     if disclosures is None:
         wanted = [float(x) for x in np.linspace(0.0, problem.disclosure_ceiling, int(points))]
     else:
@@ -164,6 +178,26 @@ def tracing(
     lumping = chosen_lumping(problem, lump)
     start = PartialCurve(lumping=lumping, solver=chosen, seed=seed, wanted=tuple(wanted), throw=throw)
     return _follow(start, int(refine), progress)
+
+
+def _check_counts(points: int, refine: int) -> None:
+    """Raise InvalidInputError unless a curve can have so many points."""
+    for name, value, least in (("points", points, 2), ("refine", refine, 0)):
+        if not is_whole(value) or not least <= value <= MOST_POINTS:
+            raise InvalidInputError(
+                f"{name}={value!r} is not usable: give a whole number from {least} to {MOST_POINTS}"
+            )
+
+
+def _guarded_start(
+    problem: Problem, threat: Threat, solver: str | Solver, seed: int, options: dict[str, Any]
+) -> GuardedPartialCurve:
+    """What the tracing of a guarded curve begins with."""
+    check_seed(seed)
+    guarded = guarded_solver(registry.get(solver, **options), options)
+    return GuardedPartialCurve(
+        problem=problem, threat=threat, solver=guarded, seed=seed, ends=ends_of(problem, threat)
+    )
 
 
 def _follow(found: PartialCurve, refine: int, progress: Listener | None) -> Iterator[PartialCurve]:
@@ -266,7 +300,7 @@ def _assemble(
             raise failure
     points = [problem.evaluate(a.channel) for a in usable]
     pool = AchievedPoints.of(
-        problem, ((point, a.channel, a.status) for point, a in zip(points, usable, strict=True))
+        ends_of(problem), ((point, a.channel, a.status) for point, a in zip(points, usable, strict=True))
     )
     if not complete:
         reached = max((point.disclosure for point in points), default=0.0)
@@ -330,17 +364,10 @@ def _verified(problem: Problem, answers: Iterable[Answer]) -> list[Line]:
 def _bend(problem: Problem, found: Iterable[Answer], wanted: Iterable[float]) -> float:
     """Where one more point would tell most: the middle of the interval whose chord may be furthest from the curve."""
     usable = [a for a in found if a.status is not Status.FAILED]
-    pool = AchievedPoints.of(problem, ((problem.evaluate(a.channel), a.channel, a.status) for a in usable))
-    x = np.unique([0.0, *wanted, problem.disclosure_ceiling])
-    y = pool.envelope.value(x)
-    slopes = np.diff(y) / np.diff(x)
-    before = np.concatenate([[0.0], slopes[:-1]])
-    after = np.concatenate([slopes[1:], [1.0]])
-    # A convex curve through the ends of a chord with the neighbours' slopes lies within this triangle's height.
-    room = np.diff(x) * (slopes - before) * (after - slopes) / np.maximum(after - before, ROUNDING)
-    # Of intervals with the same room (all of them, on a straight curve) the widest goes first.
-    i = int(np.argmax(room + ROUNDING * np.diff(x)))
-    return float((x[i] + x[i + 1]) / 2.0)
+    pool = AchievedPoints.of(
+        ends_of(problem), ((problem.evaluate(a.channel), a.channel, a.status) for a in usable)
+    )
+    return pool.envelope.bend([0.0, *wanted, problem.disclosure_ceiling])
 
 
 def sound(curve: Curve) -> Curve:

@@ -18,9 +18,11 @@ from privfunnel.cli._common import (
     can_draw,
     checked_threshold,
     console,
+    guard_options,
     independent_rows,
     open_source,
     output,
+    parse_guards,
     parse_options,
     parse_quantity,
     progress_on_terminal,
@@ -31,7 +33,7 @@ from privfunnel.cli._common import (
     units_option,
     view_option,
 )
-from privfunnel.cli._limits import limit_options, limited, memory_limited
+from privfunnel.cli._limits import chosen, limit_options, limited, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
 INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
 
+#: Said of options that do not go with guards.
+PLAIN_ONLY = "are about attackers who know nothing: leave them out, or --known, --published and --guarantee"
+
 #: What ``--out`` may leave behind.
 OWNED = (
     "certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "population.json", "problem.json",
@@ -56,11 +61,12 @@ OWNED = (
 @click.command("curve", short_help="The whole curve: least leakage for every disclosure.")
 @source_options
 @click.option(
-    "--points", type=int, default=20, show_default=True, help="Points, uniform in disclosure from 0 to H(X)."
+    "--points", type=int, default=20, show_default=True, help="Points, uniform in disclosure from end to end."
 )
 @click.option(
     "--refine", type=int, default=0, show_default=True, help="Further points where the curve bends most."
 )
+@guard_options
 @view_option
 @solver_options
 @limit_options
@@ -79,6 +85,9 @@ def command(
     source: str,
     points: int,
     refine: int,
+    known: tuple[str, ...],
+    published: tuple[str, ...],
+    guarantees: tuple[str, ...],
     view: str | None,
     solver: str,
     restarts: int | None,
@@ -98,7 +107,8 @@ def command(
 
     For disclosures R from 0 to H(X), find how little about the private data a release has to leak: the least I(S;Y)
     with I(X;Y) ≥ R. Each line shows the leakage of a channel that was found and, as the gap, how far it may be from
-    the proved optimum.
+    the proved optimum. With --known, --published or --guarantee it is the curve of the largest leakage of the
+    attackers, which begins at what is published and ends where the guarantees end it.
 
     \b
     Examples:
@@ -106,11 +116,16 @@ def command(
       privfunnel curve joint.csv --points 40 --units bits --out out/mine
       privfunnel curve patients.csv --private sex,death --public smoking,diabetes
       privfunnel curve heart-failure --out out/heart --describe 80% --compare-with aem --compare-with greedy
+      privfunnel curve heart-failure --known anaemia --known smoking,diabetes --points 8 --option gap=1e-3
     """
     from privfunnel import solve, trace
     from privfunnel.amounts import check_disclosure
     from privfunnel.solvers import registry
     from privfunnel.tracing import sound
+
+    guards = parse_guards(known, published, guarantees)
+    if guards and (view == "sample" or compare_with):
+        raise InvalidInputError(f"--view sample and --compare-with {PLAIN_ONLY}")
 
     if out is None and (describe is not None or compare_with):
         raise InvalidInputError(
@@ -129,24 +144,25 @@ def command(
         check_disclosure(problem, at)
     inner = points - 2 + refine  # the two ends need no solver
     with memory_limited(memory_limit), output(out, OWNED) as folder:
-        method = limited(solver, parse_options(options, restarts), time_limit, inner)
+        given = parse_options(options, restarts)
+        method = limited(solver, given, time_limit, inner)
+        asked: dict[str, Any] = {"solver": method, "seed": seed}
+        asked |= _guarded(guards, (solver, given), time_limit, inner)
         drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
-            curve = trace(problem, points=points, refine=refine, solver=method, seed=seed, progress=progress)
+            curve = trace(problem, points=points, refine=refine, progress=progress, **asked)
         found = None
         if view == "sample":
             found = _beyond(independent_rows(source, opened), curve, method, seed)
         if folder is not None:
-            chosen = (
-                None if at is None else solve(problem, disclosure=at, solver=method, seed=seed, throw=False)
-            )
+            described = None if at is None else solve(problem, disclosure=at, throw=False, **asked)
             others = {
                 name: sound(trace(problem, points=points, solver=other, seed=seed, throw=False))
                 for name, other in ((name, limited(name, {}, time_limit, inner)) for name in compare_with)
             }
             if drawing:
                 draw(curve, folder, units=units, title=source, population=found)
-            details = {"chosen": chosen, "others": others, "threshold": threshold}
+            details = {"chosen": described, "others": others, "threshold": threshold}
             write_files(curve, folder, units=units, title=source, details=details)
             if found is not None:
                 from privfunnel.storage import PRIVATE, write_json
@@ -160,12 +176,22 @@ def command(
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         if found is not None:
             show_population(found, units, "rows" if opened.persons is None else "persons")
-        elif said := say_view(view, opened):
+        elif not guards and (said := say_view(view, opened)):
             say(said)
         tell_files(out, OWNED, curve.solutions)
     if not curve.complete:
         say("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
+
+
+def _guarded(
+    guards: dict[str, Any], solver: tuple[str, dict[str, Any]], seconds: float | None, inner: int
+) -> dict[str, Any]:
+    """What :func:`privfunnel.trace` is told of guards and of a solver with its options; the time is for all points."""
+    if not guards:
+        return {}
+    share = None if seconds is None else seconds / max(inner + ("guarantees" in guards), 1)
+    return guards | chosen(*solver, share, guarded=True)
 
 
 def _beyond(rows: Problem, curve: Curve, solver: Solver, seed: int) -> PopulationBand:
@@ -228,7 +254,8 @@ def write_files(
     writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({**row, **{name: units.of(row[name]) for name in INFORMATION}, "units": units.name})
+        told = {name: units.of(row[name]) for name in INFORMATION if row[name] is not None}
+        writer.writerow({**row, **told, "units": units.name})
     write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
     curve.save(folder / "curve.json")
     curve.problem.save(folder / "problem.json")
@@ -247,14 +274,18 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
     from rich.table import Table
 
     from privfunnel.report import Axis
-    from privfunnel.solution import Status
+    from privfunnel.solution import FEASIBILITY, Status
 
-    problem = curve.problem
+    problem, guarded = curve.problem, curve.threat is not None
     table = Table(title=f"Privacy funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
-    for name in ("disclosure", "% of H(X)", "leakage", "% of I(S;X)", "proved ≥", "gap", "slope"):
-        table.add_column(name, justify="right", no_wrap=True)
+    leaked = "largest leakage" if guarded else "leakage"
+    for name in ("disclosure", "% of H(X)", leaked, "% of I(S;X)", "proved ≥", "gap", "slope"):
+        table.add_column(name, justify="right", no_wrap=not guarded)
     table.add_column("status", no_wrap=True)
+    if guarded:
+        table.add_column("to who knows")
     for row in curve.rows():
+        worst = [row["worst_attacker"] if row["leakage"] > FEASIBILITY else ""] if guarded else []
         table.add_row(
             f"{units.of(row['disclosure']):.6f}",
             f"{100 * row['disclosure_share']:.1f}",
@@ -264,25 +295,48 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
             f"{units.of(row['gap']):.1e}",
             "" if row["slope"] is None else f"{row['slope']:.4f}",
             row["status"],
+            *worst,
         )
     out = console()
     out.print(table)
     ceiling, leak = units.of(problem.disclosure_ceiling), units.of(problem.leakage_ceiling)
     sizes = f"{problem.n_s} private × {problem.n_x} public symbols"
     out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
-    if with_free:
+    if guarded:
+        for line in guarded_words(curve, units):
+            out.print(line, soft_wrap=True)
+    elif with_free:
         out.print(free_sentence(problem, units))
     if len(Axis.parse(problem.x_labels, "public").names) > 1:
         out.print(
             "Shares of H(X) are of all public columns together; of a column by itself more or less is kept: "
             "privfunnel solve shows both."
         )
-    worst = f"{units.of(float(curve.gap.max())):.1e} {units.name}"
+    worst_gap = f"{units.of(float(curve.gap.max())):.1e} {units.name}"
     proved = sum(status is Status.OPTIMAL for status in curve.status)
     out.print(
         f"Solver {curve.solver}, seed {curve.seed}: {proved} of {len(curve.solutions)} points proved optimal, "
-        f"largest gap to the proved bound {worst}."
+        f"largest gap to the proved bound {worst_gap}."
     )
+
+
+def guarded_words(curve: Curve, units: Units) -> list[str]:
+    """Who is guarded against, what is published, and where guarantees end the curve, in the unit asked for."""
+    if curve.threat is None:
+        return []
+    words = [f"Leakage is the largest, {curve.threat.conditions}."]
+    if curve.threat.published is not None and curve.solutions:
+        told = units.of(curve.solutions[0].published_leakage)
+        words.append(
+            f"What is published tells {told:.6f} {units.name} by itself, I(S;A), which is not counted here."
+        )
+    if curve.limit is not None:
+        most, bound = curve.limit.disclosure, curve.limit.disclosure_upper_bound
+        proved = "" if bound is None else f", proved at most {units.of(bound):.6f}"
+        words.append(
+            f"The guarantees allow {units.of(most):.6f} {units.name} of disclosure{proved}: the curve ends there."
+        )
+    return words
 
 
 def free_sentence(problem: Problem, units: Units) -> str:

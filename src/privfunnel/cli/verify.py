@@ -121,6 +121,8 @@ def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, nam
     screen = console()
     screen.print(table)
     claim = "discloses more" if all(upper) else "that keeps R leaks less"
+    if any(upper) and not all(upper):
+        claim += ", and none discloses more,"
     screen.print(
         f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone: no release of it "
         f"{claim} than they say, whatever solver is used.",

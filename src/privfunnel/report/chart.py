@@ -49,6 +49,8 @@ class Picture:
         chosen: Disclosure and leakage of the chosen point, or None.
         others: Curves of other methods.
         units: What the axes are in, ``"bits"`` or ``"nats"``.
+        guarded: Whether leakage is the largest of several attackers', or guarantees hold: the closed-form bounds are
+            those of the plain funnel, and are not drawn.
     """
 
     disclosure_ceiling: float
@@ -60,6 +62,7 @@ class Picture:
     chosen: tuple[float, float] | None = None
     others: Sequence[Series] = field(default_factory=tuple)
     units: str = "bits"
+    guarded: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def _drawing(picture: Picture, f: _Frame, label: str) -> str:
         f'data-left="{f.left}" data-right="{f.width - f.right}" data-top="{f.top}" '
         f'data-bottom="{f.height - f.bottom}" data-xmax="{f.x_max:.9g}" data-ymax="{f.y_max:.9g}" '
         f'data-unit="{f.units}">',
-        *_axes(f),
+        *_axes(f, "largest leakage" if picture.guarded else "leakage I(S;Y)"),
         *_bounds(picture, f),
         *_others(picture, f),
         *_curve(picture, f),
@@ -138,7 +141,7 @@ def _drawing(picture: Picture, f: _Frame, label: str) -> str:
     return "".join(parts)
 
 
-def _axes(f: _Frame) -> list[str]:
+def _axes(f: _Frame, leakage: str) -> list[str]:
     base, end = f.height - f.bottom, f.width - f.right
     out = ['<g class="axis" aria-hidden="true">']
     for value in ticks(f.y_max, 5 if f.name == "wide" else 4):
@@ -152,7 +155,7 @@ def _axes(f: _Frame) -> list[str]:
     out.append(f'<line class="base" x1="{f.left}" x2="{end}" y1="{base}" y2="{base}"/>')
     middle = (f.left + end) / 2
     narrow = f.name == "narrow"
-    names = ("disclosed", "leaked") if narrow else ("disclosure I(X;Y)", "leakage I(S;Y)")
+    names = ("disclosed", "leaked") if narrow else ("disclosure I(X;Y)", leakage)
     what = [f"{name}, {f.units}" for name in names]
     out.append(
         f'<text class="title" x="{middle:.1f}" y="{f.height - 8}" text-anchor="middle">{what[0]}</text>'
@@ -169,11 +172,12 @@ def _bounds(picture: Picture, f: _Frame) -> list[str]:
     """Draw what no funnel can be under, what none needs to be over, and what leaks nothing."""
     top = (picture.disclosure_ceiling, picture.leakage_ceiling)
     knee = (min(picture.h_x_given_s, picture.disclosure_ceiling), 0.0)
-    out = [
+    closed = [
         f'<path class="possible" d="{f.path([(0.0, 0.0), top, knee])}Z"/>',
         f'<path class="closed" d="{f.path([(0.0, 0.0), top])}"/>',
         f'<path class="closed" d="{f.path([knee, top])}"/>',
     ]
+    out = [] if picture.guarded else closed
     if picture.proved and picture.marks:
         achieved = [(0.0, 0.0), *((m.disclosure, m.leakage) for m in picture.marks)]
         out.append(f'<path class="band" d="{f.path([*achieved, *reversed(list(picture.proved))])}Z"/>')
@@ -223,7 +227,8 @@ def _legend(picture: Picture) -> str:
     entries = [("curve", "least leakage found")] if picture.marks else []
     if picture.proved and picture.marks:
         entries.append(("proved", "proved: no release leaks less"))
-    entries.append(("possible", "between the closed-form bounds"))
+    if not picture.guarded:
+        entries.append(("possible", "between the closed-form bounds"))
     if picture.free_disclosure:
         entries.append(("free", "leaks nothing"))
     entries += [(f"other o{i % 5}", series.name) for i, series in enumerate(picture.others) if series.points]

@@ -13,12 +13,12 @@ from html import escape
 import numpy as np
 
 from privfunnel._version import __version__
-from privfunnel.curve import Curve
+from privfunnel.curve import Curve, worst_attacker
 from privfunnel.measures import to_bits
 from privfunnel.report import parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
-from privfunnel.report.rounding import Rounding, Towards
+from privfunnel.report.rounding import ZERO, Rounding, Towards
 from privfunnel.solution import Solution, Status
 
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
@@ -33,23 +33,38 @@ def curve_section(
 ) -> str:
     """Return the drawing of the curve, and in words what is free and what costs."""
     problem = curve.problem
-    free = problem.free_disclosure
+    free = problem.free_disclosure if curve.threat is None else None
     series = [Series(name, line(other)) for name, other in others.items()]
     drawn = view.picture(curve, free_disclosure=free, chosen=chosen, others=series)
     lead = (
         f"The public data holds {say.bits(problem.disclosure_ceiling)}. Released as it is, it leaks "
         f"{say.bits(problem.leakage_ceiling)} about the private data. "
     )
-    lead += (
-        f"Up to {say.percent(view.share(free, problem.disclosure_ceiling, 1.0))} of it can be released without leaking "
-        "anything."
-        if free > 0.0
-        else "No release that leaks nothing was found."
-    )
+    if free is None:
+        lead += _guarded(curve, say)
+    elif free > 0.0:
+        kept = say.percent(view.share(free, problem.disclosure_ceiling, 1.0))
+        lead += f"Up to {kept} of it can be released without leaking anything."
+    else:
+        lead += "No release that leaks nothing was found."
     return (
         f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(published(drawn, say))}'
         f'<p class="small quiet">{escape(_note(curve))}</p></section>'
     )
+
+
+def _guarded(curve: Curve, say: Rounding) -> str:
+    """Say whose leakage a guarded curve shows, and where guarantees end it."""
+    if curve.threat is None:
+        return ""
+    words = f"Shown is the largest leakage, {curve.threat.conditions}."
+    if curve.threat.published is not None and curve.solutions:
+        told = say.bits(curve.solutions[0].published_leakage)
+        words += f" What is published tells {told} by itself, which is not counted."
+    if curve.limit is not None:
+        most = say.percent(view.share(curve.limit.disclosure, curve.problem.disclosure_ceiling, 1.0))
+        words += f" The guarantees allow {most} of the public data to be disclosed; the curve ends there."
+    return words
 
 
 def published(drawn: Picture, say: Rounding) -> Picture:
@@ -184,10 +199,13 @@ def points_section(curve: Curve, say: Rounding) -> str:
             leaked(s.leakage),
             leaked(s.lower_bound, "down"),
             view.status_text(s.status),
+            *([] if curve.threat is None else [worst_attacker(s) if s.leakage > ZERO else ""]),
         )
         for s in curve.solutions
     ]
-    heads = ("#disclosure, of H(X)", "#leakage, of I(S;X)", "#proved at least", "status")
+    heads: tuple[str, ...] = ("#disclosure, of H(X)", "#leakage, of I(S;X)", "#proved at least", "status")
+    if curve.threat is not None:
+        heads = (*heads, "to who knows")
     return f"<section><h2>Points</h2>{parts.table('', heads, rows)}</section>"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.curve import Curve
+from privfunnel.ends import closed_form
 from privfunnel.guessing import Guess
 from privfunnel.measures import Array, nats_per
 from privfunnel.mechanism import symbol_names
@@ -51,15 +52,16 @@ def picture(
         chosen=None if chosen is None else (chosen.disclosure, chosen.leakage),
         others=others,
         units=units,
+        guarded=curve.threat is not None,
     )
 
 
 def proved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
     """Return the proved lower bound over the whole range, as a polyline in nats; empty where the closed form is all."""
     problem = curve.problem
-    at = np.union1d(np.linspace(0.0, problem.disclosure_ceiling, GRID + 1), curve.disclosure)
+    at = np.union1d(np.linspace(0.0, curve.most, GRID + 1), curve.disclosure)
     bound = curve.proved(at)
-    if not (bound > problem.lower_bound(at) + ZERO).any():
+    if not (bound > closed_form(problem, curve.threat, at) + ZERO).any():
         return ()
     return tuple((float(r), float(b)) for r, b in zip(at, bound, strict=True))
 

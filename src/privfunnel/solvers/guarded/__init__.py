@@ -10,6 +10,7 @@ import numpy as np
 
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.errors import InfeasibleError, SolverError
+from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Status
 from privfunnel.solvers.base import Listener
@@ -76,8 +77,11 @@ class Guarded:
         leakage: float | None,
         seed: int = 0,
         progress: Listener | None = None,
+        pool: Array | None = None,
     ) -> GuardedAnswer:
         """Least leakage at a disclosure, most disclosure within a leakage, or with neither within the guarantees.
+
+        The search begins with the posteriors of ``pool``, (n, M), too: those of other points of the same curve.
 
         Raises:
             InfeasibleError: The guarantees do not allow that much disclosure.
@@ -87,7 +91,7 @@ class Guarded:
         limits = Limits(self.time_limit, nodes=self.node_limit)
         rng = np.random.default_rng(seed)
         zero = leakage is not None and leakage <= 0.0
-        search = Search(problem, threat, zero=zero, rng=rng, limits=limits)
+        search = Search(problem, threat, zero=zero, rng=rng, limits=limits, pool=pool)
         aim = None if disclosure is None else min(disclosure + AIM, problem.disclosure_ceiling)
         budget = None if zero else leakage
         master = Master(problem, threat, disclosure=aim, budget=budget)

@@ -59,11 +59,20 @@ class Search:
         zero: Whether nothing may leak to any attacker.
         rng: Randomness of the local searches.
         limits: Time and boxes.
+        pool: Allowed posteriors that were found before, (n, M), or None.
     """
 
     def __init__(
-        self, problem: Problem, threat: Threat, *, zero: bool, rng: Generator, limits: Limits
+        self,
+        problem: Problem,
+        threat: Threat,
+        *,
+        zero: bool,
+        rng: Generator,
+        limits: Limits,
+        pool: Array | None = None,
     ) -> None:
+        self.pool = np.zeros((0, problem.n_x)) if pool is None else pool
         self.problem, self.threat, self.zero, self.rng, self.limits = problem, threat, zero, rng, limits
         self.strata = threat.strata(problem)
         ones = [0.0 if zero else 1.0] * len(threat.attackers)
@@ -80,7 +89,7 @@ class Search:
             self._lift(number, first_posteriors(stratum, relaxation, self.threat, self.zero, deadline))
             for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True))
         ]
-        return np.concatenate(made)
+        return np.concatenate([*made, self.pool])
 
     def close(
         self, master: Master, gap: float, tell: Listener | None = None, *, enough: float = -math.inf

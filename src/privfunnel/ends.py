@@ -1,0 +1,77 @@
+"""Where a curve begins and ends: what every release has at least, and X itself where it is allowed.
+
+Both ends need no search, whoever is guarded against. With guarantees that X itself does not meet, the curve ends at the
+most disclosure that they allow, which has to be found.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privfunnel import channels
+from privfunnel.guarantees import MET
+from privfunnel.measures import Array
+from privfunnel.problem import Channel, Point, Problem
+from privfunnel.threats import Threat
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The known ends of a problem's curve; nats.
+
+    Attributes:
+        nothing: p(y|x) of the release that tells nothing beyond what is published, shape (M, N).
+        least: Its disclosure, H(A) of the published columns A, and its leakage, 0.
+        whole: X itself; None where the guarantees do not allow it.
+        most: Its disclosure, H(X), and its largest leakage; None where the guarantees do not allow it.
+        steepest: The largest slope that the curve can have.
+    """
+
+    nothing: Channel
+    least: Point
+    whole: Channel | None
+    most: Point | None
+    steepest: float
+
+    @property
+    def known(self) -> tuple[tuple[Point, Channel], ...]:
+        """The ends that need no search, each with its channel."""
+        first = ((self.least, self.nothing),)
+        return first if self.whole is None or self.most is None else (*first, (self.most, self.whole))
+
+
+def ends_of(problem: Problem, threat: Threat | None = None) -> Ends:
+    """The ends of the plain funnel, or of one that is guarded.
+
+    Whatever Y is, I(S;X|A) − I(S;Y|A) ≤ H(X|Y) for every A, so that no curve that ends at X is steeper than 1.
+    """
+    nothing = channels.constant(problem.n_x) if threat is None else threat.nothing(problem)
+    least, identity = problem.evaluate(nothing), channels.identity(problem.n_x)
+    if threat is not None:
+        least = least._replace(leakage=0.0)  # everyone knows what is published
+    if threat is not None and threat.guarantees and threat.excess(problem, identity) > MET:
+        return Ends(nothing, least, None, None, math.inf)
+    return Ends(nothing, least, identity, point_of(problem, threat, identity), 1.0)
+
+
+def point_of(problem: Problem, threat: Threat | None, channel: Channel) -> Point:
+    """Disclosure and leakage of a channel, the largest leakage of the attackers where there are any; nats."""
+    point = problem.evaluate(channel)
+    if threat is None:
+        return point
+    return point._replace(leakage=max(threat.leakages(problem, channel).values()))
+
+
+def closed_form(problem: Problem, threat: Threat | None, disclosure: ArrayLike) -> Array:
+    """Closed-form lower bound on the (largest) leakage at disclosures of any shape; nats.
+
+    Unless columns are published, who knows nothing is among the attackers: what holds for the plain funnel holds for
+    the largest leakage.
+    """
+    if threat is not None and threat.published is not None:
+        return np.zeros(np.shape(disclosure))
+    return np.asarray(problem.lower_bound(disclosure))
