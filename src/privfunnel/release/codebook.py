@@ -91,9 +91,9 @@ def _symbols(mechanism: Mechanism, columns: tuple[Written, ...], policy: Policy)
             {
                 "symbol": mechanism.y_labels[j],
                 "p_y": None if step is None else rounded(float(mechanism.p_y[j]), step),
-                "p_x_given_y": _rounded(x_labels, _column(p_x_given_y, j), x_step),
+                "p_x_given_y": _rounded(x_labels, *_entries(p_x_given_y, j), x_step),
                 "p_x_given_y_step": x_step,
-                "p_s_given_y": _rounded(s_labels, p_s_given_y[:, j], s_step),
+                "p_s_given_y": _rounded(s_labels, *_entries(p_s_given_y, j), s_step),
                 "p_s_given_y_step": s_step,
             }
         )
@@ -107,9 +107,18 @@ def _listed(mechanism: Mechanism, policy: Policy) -> list[int]:
     return np.flatnonzero(mechanism.behind * mechanism.p_y >= policy.threshold / STEPS[-1]).tolist()
 
 
-def _column(table: Any, j: int) -> Array:
-    """One column of a table, dense or sparse."""
-    return np.asarray(table[:, [j]].toarray())[:, 0] if is_sparse(table) else np.asarray(table[:, j])
+def _entries(table: Any, j: int) -> tuple[list[int], list[float]]:
+    """Where one column of a table is above 0, in order, and its values there; sparse tables are in CSC form."""
+    if is_sparse(table):
+        # Slices of a sparse array are made anew, a hundred times slower than looking the column up.
+        part = slice(table.indptr[j], table.indptr[j + 1])
+        rows, values = table.indices[part], table.data[part]
+        order = np.argsort(rows)
+        rows, values = rows[order], values[order]
+    else:
+        rows, values = np.arange(len(table)), table[:, j]
+    above = values > 0.0
+    return rows[above].tolist(), values[above].tolist()
 
 
 def _further(
@@ -176,10 +185,12 @@ def _grouped(labels: tuple[str, ...], listed: Any) -> tuple[tuple[str, ...], Any
     return tuple(order), adds
 
 
-def _rounded(labels: tuple[str, ...], p: Array, step: float | None) -> dict[str, float]:
+def _rounded(
+    labels: tuple[str, ...], places: list[int], p: list[float], step: float | None
+) -> dict[str, float]:
     if step is None:
         return {}
-    near = {labels[i]: rounded(float(p[i]), step) for i in np.flatnonzero(p > 0.0).tolist()}
+    near = {labels[i]: rounded(value, step) for i, value in zip(places, p, strict=True)}
     return {label: value for label, value in near.items() if value > 0.0}
 
 

@@ -77,9 +77,6 @@ class DecoyOutput(Output):
         row = np.repeat(np.arange(len(y)), sizes)
         at = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[row]
         at = at[np.lexsort((uniforms(len(at)), row))]
-        written = [
-            self._values(j, codes[self.candidates.record[at]], uniforms).cast(self._type(self.columns[j]))
-            for j, codes in enumerate(self.codes)
-        ]
+        written = self.written(self.candidates.record[at], uniforms)
         weights = pa.array(self.candidates.parts[at] / PARTS)
         return [pa.array(rows[row]), *written, weights, *(column.take(pa.array(row)) for column in kept)]

@@ -227,12 +227,13 @@ def measured(
         )
     pair, deviation = None, -1.0
     widths = [max(int(a.max(initial=0)), int(b.max(initial=0))) + 1 for a, b in zip(new, old, strict=True)]
+    codes = [np.concatenate([a, b]) for a, b in zip(new, old, strict=True)]
+    shares = np.concatenate([q, -p])
     for i, j in combinations(range(len(columns)), 2):
-        width = widths[j]
-        cells = np.concatenate([new[i] * width + new[j], old[i] * width + old[j]])
+        cells = codes[i] * widths[j] + codes[j]
         if cells.max(initial=0) > MOST_CELLS:
             cells = np.unique(cells, return_inverse=True)[1].reshape(-1)
-        away = np.abs(np.bincount(cells, weights=np.concatenate([q, -p]))).max()
+        away = np.abs(np.bincount(cells, weights=shares)).max()
         if away > deviation:
             pair, deviation = (columns[i].name, columns[j].name), float(away)
     return Fidelity(int(rows), tuple(columns), pair, max(deviation, 0.0))
@@ -275,8 +276,11 @@ class Watch:
         self.before += np.bincount(x[known], minlength=len(self.before))
         written = self.alphabet.of_x[drawn]
         self.after += np.bincount(written, minlength=len(self.after))
-        own = self.alphabet.of_x[x[known]]
-        self.same += (self.alphabet.codes[written[known]] == self.alphabet.codes[own]).sum(axis=0)
+        own, written = self.alphabet.of_x[x[known]], written[known]
+        changed = np.flatnonzero(own != written)
+        # Most records are often what they were: their columns need not be looked up.
+        kept = (self.alphabet.codes[written[changed]] == self.alphabet.codes[own[changed]]).sum(axis=0)
+        self.same += len(own) - len(changed) + kept
         originals = [batch.column(batch.schema.get_field_index(name)) for name in self.names]
         for j, name in enumerate(self.names):
             if name in self.series:

@@ -73,14 +73,12 @@ def frame(
             for batch in table.batches(names, chosen.batch_rows):
                 fields = draw.fields(form, batch.schema)
                 drawn = draw.columns(batch, uniforms, tally)
-                plain = drawn.columns[form]
-                if form != "decoys":
-                    plain = [a.cast(f.type) for a, f in zip(plain, fields, strict=True)]
+                held = drawn.columns[form]
                 if chosen.keep_order:
-                    parts.append(draw.lines(form, plain, drawn.rows + 1, mixing))
+                    parts.append(draw.lines(form, held, drawn.rows + 1, mixing))
                     rows.append(drawn.rows)
                 else:
-                    shuffle.add(plain, drawn.rows)
+                    shuffle.add(held, drawn.rows)
             done = 0
             for arrays, positions in shuffle.shuffled():
                 numbers = np.arange(done, done + len(positions)) + 1
@@ -105,7 +103,8 @@ def _native(draw: Draw, form: str, fields: Any, parts: list[list[Any]], engine: 
     if fields is None:
         fields = draw.fields(form, pa.schema([pa.field(column, pa.null()) for column in draw.keep]))
     schema = pa.schema(fields)
+    plain = [[a.cast(f.type) for a, f in zip(part, schema, strict=True)] for part in parts]
     result = pa.Table.from_batches(
-        [pa.RecordBatch.from_arrays(part, schema=schema) for part in parts], schema
+        [pa.RecordBatch.from_arrays(part, schema=schema) for part in plain], schema
     )
     return nw.from_arrow(result, backend=engine).to_native() if engine in {"pandas", "polars"} else result

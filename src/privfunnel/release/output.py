@@ -43,7 +43,7 @@ class Output:
             raise InvalidInputError(f"output as {form!r} is unknown: use one of {', '.join(FORMS)}")
         self.form, self.numbers = form, options.numbers
         self.names = (options.name,) if form == "symbols" else mechanism.public_names
-        self.labels = mechanism.y_labels
+        self.labels = mechanism.y_labels if form == "symbols" else ()
         if form == "records":
             p_x_given_y = mechanism.p_x_given_y.copy()
             # A symbol that never occurs is never drawn from; the tables want a sum of 1 all the same.
@@ -96,25 +96,29 @@ class Output:
             return [self.label_array.take(pa.array(y))]
         if records is None:
             return [pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int32)), pa.array(self.labels))]
-        return [
-            self._values(j, codes[records], uniforms).cast(self._type(self.columns[j]))
-            for j, codes in enumerate(self.codes)
-        ]
+        return self.written(records, uniforms)
+
+    def written(self, records: Indices, uniforms: Uniforms) -> list[Any]:
+        """The public columns of records, given by their symbols; texts as references to what they can be."""
+        return [self._values(j, codes[records], uniforms) for j, codes in enumerate(self.codes)]
 
     def _values(self, j: int, codes: Indices, uniforms: Uniforms) -> Any:
-        pa = need("pyarrow", "tables")
         column, _, texts, numbers = self.columns[j]
         if not isinstance(column.bins, Cut):
-            return pa.array(column.values, arrow_type(column)).take(pa.array(codes))
+            return _chosen(column.values, codes, arrow_type(column))
+        pa = need("pyarrow", "tables")
         null = codes >= column.bins.size
         if self.numbers == "interval":
-            return pa.array(texts, pa.string()).take(pa.array(codes, mask=null))
+            return _chosen(
+                [*texts[: column.bins.size], None], np.where(null, column.bins.size, codes), pa.string()
+            )
         inside = np.where(null, 0, codes)
         if self.numbers == "draw":
-            return pa.array(self.densities[j].draw(inside, uniforms(len(codes))), mask=null)
+            drawn = self.densities[j].draw(inside, uniforms(len(codes)))
+            return pa.array(drawn, mask=null).cast(self._type(self.columns[j]))
         assert numbers is not None
         shown = numbers if self.numbers == "mean" else middles(column.bins, numbers)
-        return pa.array(shown[inside], mask=null)
+        return pa.array(shown[inside], mask=null).cast(self._type(self.columns[j]))
 
     def _type(self, written: Written) -> Any:
         if isinstance(written.column.bins, Cut) and self.numbers == "interval":
@@ -125,6 +129,18 @@ class Output:
 def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]:
     """How the public columns of a mechanism are written."""
     return policy.columns(mechanism.x_alphabet, mechanism.p_x, mechanism.behind)
+
+
+def _chosen(values: Sequence[Any], codes: Indices, kind: Any) -> Any:
+    """The value of each code as an Arrow array; texts are referred to, and copied where they are written."""
+    pa = need("pyarrow", "tables")
+    if not pa.types.is_string(kind):
+        return pa.array(values, kind).take(pa.array(codes))
+    # A dictionary must not hold the missing value itself.
+    missing = np.array([value is None for value in values])
+    texts = pa.array(["" if value is None else value for value in values], kind)
+    indices = pa.array(codes.astype(np.int32), mask=missing[codes] if missing.any() else None)
+    return pa.DictionaryArray.from_arrays(indices, texts)
 
 
 def _density(written: Written) -> Any:

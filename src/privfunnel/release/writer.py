@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -61,8 +62,9 @@ class BatchWriter:
         self.parquet = form == "parquet"
         self.stream = stream
         self.writer: Any = None
-        self.quote = texts is None or any(map(_needs_quotes, texts))
-        self.harmless = raw_text or (texts is not None and not any(map(is_formula, texts)))
+        # Only a CSV quotes: the texts of a large release take as long to look through as its rows to write.
+        self.quote = not self.parquet and (texts is None or any(map(_needs_quotes, texts)))
+        self.harmless = raw_text or self.parquet or (texts is not None and not any(map(is_formula, texts)))
         self.raw_text = raw_text
 
     def __enter__(self) -> BatchWriter:
@@ -112,6 +114,8 @@ def file_format(path: Path) -> str:
     return forms[path.suffix.lower()]
 
 
+#: Characters of a text that a CSV has to quote.
+_MARKS = re.compile(r'[,"\n\r]')
 #: What a spreadsheet takes for the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -141,7 +145,7 @@ def _neutralised(array: Any) -> Any:
 
 
 def _needs_quotes(value: str) -> bool:
-    return value == "" or value != value.strip() or any(mark in value for mark in ',"\n\r')
+    return value == "" or value != value.strip() or _MARKS.search(value) is not None
 
 
 def _quoted(value: str) -> str:
