@@ -329,7 +329,7 @@ def test_guarantees_are_written_as_they_are_read() -> None:
         ({"known": ["a"], "leakage": 0, "solver": "aem"}, "solves the plain funnel"),
         ({"known": ["z"], "leakage": 0}, "no public column 'z'"),
         ({"measure": "entropy", "leakage": 0}, "no measure"),
-        ({"measure": "guessing", "leakage": 0.1}, "measure='guessing'"),
+        ({"measure": "guessing", "leakage": 0.1, "solver": "aem"}, "solves the plain funnel"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from privfunnel import quantities
+from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.averages import CONVEX
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY
@@ -31,14 +35,27 @@ def check_disclosure(problem: Problem, disclosure: float | str) -> float:
     return min(wanted, ceiling)
 
 
-def check_budget(problem: Problem, leakage: float | str | None) -> float:
-    """The asked leakage in nats, or an error that says what is wrong with it."""
+def check_budget(problem: Problem, leakage: float | str | None, measure: str = DEFAULT_MEASURE) -> float:
+    """The asked leakage in nats, or in a measure's own numbers, or an error that says what is wrong with it.
+
+    A share, ``"5%"``, is of what releasing X itself leaks to who knows nothing.
+    """
+    in_nats = CONVEX[measure].in_nats
+    unit = "nats" if in_nats else f"a number, {measure} has no unit"
     if isinstance(leakage, str):
-        leakage = quantities.parse(leakage, ceiling=problem.leakage_ceiling, whole="I(S;X)", name="leakage")
+        ceiling, whole = problem.leakage_ceiling, "I(S;X)"
+        if measure != DEFAULT_MEASURE:
+            ceiling = problem.evaluate(np.eye(problem.n_x), measure=measure).leakage
+            whole = "what X itself leaks"
+        if not in_nats and leakage.rstrip().endswith(("nats", "nat", "bits", "bit")):
+            raise InvalidInputError(
+                f"leakage {leakage!r} has a unit, {measure} has none: give e.g. 5% or 0.01"
+            )
+        leakage = quantities.parse(leakage, ceiling=ceiling, whole=whole, name="leakage")
     try:
         budget = float(leakage)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InvalidInputError(f"leakage={leakage!r} is not a number: give nats") from None
+        raise InvalidInputError(f"leakage={leakage!r} is not a number: give {unit}") from None
     if math.isnan(budget) or budget < 0.0:
-        raise InvalidInputError(f"leakage={budget!r} is not a budget: give nats, 0 or more")
+        raise InvalidInputError(f"leakage={budget!r} is not a budget: give {unit}, 0 or more")
     return budget

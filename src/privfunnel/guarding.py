@@ -10,10 +10,11 @@ import numpy as np
 
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.errors import InvalidInputError
+from privfunnel.certificate import GuardedCertificate
+from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.guarantees import MET
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.problem import Point, Problem
 from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Solution, Status, failed, final_status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
@@ -21,6 +22,8 @@ from privfunnel.threats import Threat
 
 #: The solvers of the plain funnel that stand for the guarded one where it is asked for.
 SAME_SOLVER = ("auto", "global")
+#: Channels that tell nothing, or meet guarantees, do so up to rounding: they may disclose so much more, in nats.
+INEXACT = 1e-7
 
 
 def guarded_solver(chosen: Solver, named: Collection[str] = ()) -> Guarded:
@@ -76,11 +79,6 @@ def solve_guarded(
         InfeasibleError: The guarantees do not allow that much disclosure.
         CertificateError: The certificate does not prove its bound.
     """
-    if threat.measure != DEFAULT_MEASURE:
-        raise InvalidInputError(
-            f"measure={threat.measure!r} cannot be optimised: solve for mutual information, and measure the channel by "
-            "problem.evaluate"
-        )
     if None not in asked:
         raise InvalidInputError("give at most one of disclosure= (nats to keep) and leakage= (nats to spend)")
     if asked == (None, None) and not threat.guarantees:
@@ -90,7 +88,7 @@ def solve_guarded(
     channel, disclosure, leakage = threat.nothing(problem), None, None
     try:
         disclosure = None if asked[0] is None else check_disclosure(problem, asked[0])
-        leakage = None if asked[1] is None else check_budget(problem, asked[1])
+        leakage = None if asked[1] is None else check_budget(problem, asked[1], threat.measure)
         answer = _end(problem, threat, disclosure, leakage)
         if answer is None:
             answer = solver.answer(
@@ -149,19 +147,12 @@ def judge_guarded(
     """
     requested, budget = asked
     channel = problem.check_channel(answer.channel)
-    point = problem.evaluate(channel)
-    leakage = max(threat.leakages(problem, channel).values())
-    certificate = answer.certificate
-    lower, source, upper = 0.0, "zero", problem.disclosure_ceiling
-    if requested is not None and threat.published is None:
-        # Who knows nothing is among the attackers: what holds for the plain funnel holds for the largest leakage.
-        closed = float(problem.lower_bound(requested))
-        lower, source = (closed, "closed form") if closed > 0.0 else (lower, source)
-    if budget is not None and threat.published is None:
-        # Likewise, I(X;Y) ≤ H(X|S) + I(S;Y).
-        upper = min(upper, problem.h_x_given_s + budget + problem.rounding)
+    point = problem.evaluate(channel)._replace(leakage=max(threat.leakages(problem, channel).values()))
+    leakage, certificate = point.leakage, answer.certificate
+    lower, source, upper = _closed(problem, threat, asked)
     if certificate is not None:
         certificate.verify(problem)
+        _check_against(certificate, point)
         upper = min(upper, certificate.most_disclosure(0.0 if budget is None else budget))
         bound = certificate.lower_bound(point.disclosure if requested is None else requested)
         lower, source = (bound, "certificate") if bound > lower else (lower, source)
@@ -194,3 +185,38 @@ def judge_guarded(
         message=answer.message,
         threat=threat,
     )
+
+
+def _closed(
+    problem: Problem, threat: Threat, asked: tuple[float | None, float | None]
+) -> tuple[float, str, float]:
+    """What holds without a search: a lower bound on the leakage, what proves it, and an upper one on the disclosure."""
+    requested, budget = asked
+    lower, source, upper = 0.0, "zero", problem.disclosure_ceiling
+    if threat.published is not None or threat.measure != DEFAULT_MEASURE:
+        return lower, source, upper
+    if requested is not None:
+        # Who knows nothing is among the attackers: what holds for the plain funnel holds for the largest leakage.
+        closed = float(problem.lower_bound(requested))
+        lower, source = (closed, "closed form") if closed > 0.0 else (lower, source)
+    if budget is not None:
+        # Likewise, I(X;Y) ≤ H(X|S) + I(S;Y).
+        upper = min(upper, problem.h_x_given_s + budget + problem.rounding)
+    return lower, source, upper
+
+
+def _check_against(certificate: GuardedCertificate, point: Point) -> None:
+    """Raise SolverError where a channel's own disclosure and leakage are beyond what was proved of all channels."""
+    exact = not certificate.zero and not certificate.threat.guarantees
+    slack = FEASIBILITY if exact else INEXACT
+    bound, most = certificate.lower_bound(point.disclosure), certificate.most_disclosure(point.leakage)
+    if exact and bound > point.leakage + slack:
+        raise SolverError(
+            f"the bound {bound!r} (certificate) exceeds the leakage {point.leakage!r} of a real channel: please report "
+            "this"
+        )
+    if certificate.bounds_disclosure and point.disclosure > most + slack:
+        raise SolverError(
+            f"the disclosure {point.disclosure!r} of a real channel exceeds the bound {most!r} (certificate): please "
+            "report this"
+        )

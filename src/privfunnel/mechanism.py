@@ -22,6 +22,7 @@ from scipy import sparse
 
 from privfunnel import measures
 from privfunnel._version import __version__
+from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.channelfiles import Classes, codes, is_number, read_channel, stored_channel
 from privfunnel.channels import entries_of, is_sparse, joint
 from privfunnel.checks import is_whole
@@ -108,6 +109,15 @@ class Mechanism(Stored):
             }
             plain = problem.evaluate(solution.channel).leakage
             summary |= {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
+            if solution.threat.measure != DEFAULT_MEASURE:
+                # What is promised and audited is mutual information; the measure of the design stands beside it.
+                informed = replace(solution.threat, measure=DEFAULT_MEASURE)
+                guarded |= {
+                    "measured": solution.leakages,
+                    "leakages": informed.leakages(problem, solution.channel),
+                }
+                guarded |= {"lower_bound": 0.0}
+                summary |= {"budget": None}
         classes, told = None, None
         if isinstance(mapping, ClassChannel) and is_sparse(mapping.table):
             outputs = mapping.coupled.outputs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from privfunnel import cards, channels
-from privfunnel.attackers import NOTHING
+from privfunnel.attackers import DEFAULT_MEASURE, NOTHING
 from privfunnel.channels import from_stored, to_stored
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.kkt import kkt_residual as kkt_residual
@@ -185,28 +185,34 @@ class Solution(Stored):
         if self.seeks_disclosure:
             return (
                 f"Solution({self.status.value}: disclosure {self.disclosure:.6g} ≤ {self.disclosure_upper_bound:.6g}, "
-                f"leakage {self.leakage:.6g} nats, {self.n_outputs} outputs, {self.solver})"
+                f"leakage {self.leakage:.6g}{self.unit}, {self.n_outputs} outputs, {self.solver})"
             )
         return (
             f"Solution({self.status.value}: disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
-            f"{self.lower_bound:.6g} nats by {self.bound_source}, {self.n_outputs} outputs, {self.solver})"
+            f"{self.lower_bound:.6g}{self.unit} by {self.bound_source}, {self.n_outputs} outputs, {self.solver})"
         )
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         problem = self.problem
         kept = cards.share(self.disclosure, problem.disclosure_ceiling)
-        leaked = cards.share(self.leakage, problem.leakage_ceiling)
+        usual = self.threat is None or self.threat.measure == DEFAULT_MEASURE
+        leaked = self.unit + (cards.share(self.leakage, problem.leakage_ceiling) if usual else "")
         facts = [
             ("disclosure I(X;Y)", f"{self.disclosure:.6g} nats{kept}"),
-            ("leakage I(S;Y)" if self.threat is None else "largest leakage", f"{self.leakage:.6g} nats{leaked}"),
+            ("leakage I(S;Y)" if self.threat is None else "largest leakage", f"{self.leakage:.6g}{leaked}"),
             ("most disclosure, proved", f"{self.disclosure_upper_bound:.6g} nats") if self.seeks_disclosure else
-            ("proved lower bound", f"{self.lower_bound:.6g} nats, {self.bound_source}"),
+            ("proved lower bound", f"{self.lower_bound:.6g}{self.unit}, {self.bound_source}"),
             ("outputs", f"{self.n_outputs} for {problem.n_x} public symbols"),
             ("status", f"{self.status.value}: {self.advice}"),
             ("solver", f"{self.solver}, {self.seconds:.1f} s"),
         ]  # fmt: skip
         return cards.card("Solution", facts)
+
+    @property
+    def unit(self) -> str:
+        """The unit of leakage as it is written after a number: " nats", or nothing for a measure without one."""
+        return " nats" if self.threat is None or self.threat.convex.in_nats else ""
 
     @cached_property
     def leakages(self) -> dict[str, float]:

@@ -68,6 +68,7 @@ def solve(
     beyond an attacker who knows nothing; see :meth:`privfunnel.threats.Threat.of`. With ``known=[["age"], ["sex",
     "town"]]`` leakage is the largest I(S;Y|A) of attackers who know these public columns or nothing; with
     ``published=["sex"]`` the column is released as it is, everyone knows it, and leakage is I(S;Y|A); with
+    ``measure="maximal-leakage"`` leakage is measured otherwise, see :data:`privfunnel.measures.LEAKAGES`; with
     ``guarantees=["lip=0.2"]`` every output has to meet them, and with neither ``disclosure`` nor ``leakage`` the most
     disclosure that they allow is found.
 
@@ -441,7 +442,7 @@ def _most_disclosure(problem: Problem, budget: float, certificate: Certificate |
 def _raise_or_warn(solution: Solution) -> None:
     if solution.status in (Status.FAILED, Status.INFEASIBLE):
         asked = (
-            f"leakage ≤ {solution.budget:.6g} nats"
+            f"leakage ≤ {solution.budget:.6g}{solution.unit}"
             if solution.budget is not None
             else f"disclosure {solution.requested:.6g} nats"
             if solution.requested is not None
@@ -453,9 +454,9 @@ def _raise_or_warn(solution: Solution) -> None:
             f"{solution.disclosure:.6g} and leakage {solution.leakage:.6g}{detail}: {solution.status.advice}"
         )
     if solution.status in UNFINISHED:
-        what = " of disclosure" if solution.seeks_disclosure else ""
+        what = " nats of disclosure" if solution.seeks_disclosure else solution.unit
         warnings.warn(
-            f"solver {solution.solver!r}: {solution.advice} (gap {solution.gap:.3g} nats{what})",
+            f"solver {solution.solver!r}: {solution.advice} (gap {solution.gap:.3g}{what})",
             ConvergenceWarning,
             stacklevel=3,
         )

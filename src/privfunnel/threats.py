@@ -6,16 +6,17 @@ published as they are, guarantees for every output. The plain funnel has none of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, knowing
+from privfunnel.averages import CONVEX, Convex
 from privfunnel.errors import InvalidInputError
 from privfunnel.guarantees import Guarantee, parse
 from privfunnel.measures import Array
@@ -23,6 +24,34 @@ from privfunnel.problem import Channel, Problem
 
 #: Posteriors that belong to one stratum: the symbols with one value of the published columns.
 Index = NDArray[np.intp]
+
+
+class Average(NamedTuple):
+    """One average over the outputs that a release is held to: the leakage is the largest of them.
+
+    Attributes:
+        attacker: Whose leakage it is.
+        value: The one value of A that it is about; None for the mean over all of them.
+    """
+
+    attacker: Attacker
+    value: int | None = None
+
+
+class Image(NamedTuple):
+    """What one average is made of, for one value of A: φ of ``columns.T @ w[x]``.
+
+    Attributes:
+        owner: The number of the average.
+        x: The public symbols with this value, numbered in their stratum, shape (g,).
+        columns: p(s|x) of the private symbols that occur with them, or p(s|x)/p(s, a), shape (g, K_a).
+        prior: p(s|a) of these, shape (K_a,).
+    """
+
+    owner: int
+    x: Index
+    columns: Array
+    prior: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +110,41 @@ class Threat:
         """Whether this is the plain funnel: one attacker, who knows nothing, and mutual information."""
         alone = len(self.attackers) == 1 and self.published is None
         return alone and not self.guarantees and self.measure == DEFAULT_MEASURE
+
+    @property
+    def convex(self) -> Convex:
+        """The convex function of posteriors whose averages measure leakage."""
+        return CONVEX[self.measure]
+
+    @cached_property
+    def averages(self) -> tuple[Average, ...]:
+        """The averages whose largest is the leakage: one an attacker, or one for each value of what they know."""
+        if not self.convex.worst_value:
+            return tuple(Average(each) for each in self.attackers)
+        return tuple(Average(each, value) for each in self.attackers for value in range(each.n_values))
+
+    def images(self, stratum: Stratum) -> Iterator[Image]:
+        """What the averages are made of in one stratum, in their order."""
+        problem = stratum.problem
+        for owner, (attacker, value) in enumerate(self.averages):
+            values = attacker.values[stratum.x]
+            inside = np.unique(values) if value is None else np.unique(values[values == value])
+            for each in inside:
+                x = np.flatnonzero(values == each)
+                p_sa = problem.p_sx[:, x].sum(axis=1)
+                kept = p_sa > 0.0
+                columns = problem.p_s_given_x[:, x][kept].T
+                if self.convex.worst_value:
+                    columns = columns / (p_sa[kept] * stratum.mass)
+                yield Image(owner, x, columns, p_sa[kept] / p_sa.sum())
+
+    def constants(self, problem: Problem) -> Array:
+        """What is added to each average, shape (averages,): H(S|A) for mutual information, in nats."""
+        found = []
+        for attacker, _ in self.averages:
+            p_sa = np.stack([problem.p_sx[:, group].sum(axis=1) for group in attacker.groups()], axis=1)
+            found.append(self.convex.constant(p_sa))
+        return np.array(found)
 
     def strata(self, problem: Problem) -> list[Stratum]:
         """The problem, or one for each value of the published columns."""
@@ -143,8 +207,10 @@ class Threat:
         shown = [each for each in everyone if each.name == data["published"]]
         if not everyone or (data["published"] is not None and not shown):
             raise InvalidInputError("the attackers of the file are incomplete: the file was changed")
-        wanted = tuple(parse(text) for text in data["guarantees"])
-        return cls(everyone, shown[0] if shown else None, wanted, str(data["measure"]))
+        wanted, measure = tuple(parse(text) for text in data["guarantees"]), str(data["measure"])
+        if measure not in CONVEX:
+            raise InvalidInputError(f"there is no measure {measure!r}: the file was changed")
+        return cls(everyone, shown[0] if shown else None, wanted, measure)
 
     @cached_property
     def words(self) -> str:
@@ -170,7 +236,10 @@ class Threat:
             parts.append(f"with {self.published.name} published")
         if self.guarantees:
             parts.append("with " + "; ".join(str(each) for each in self.guarantees) + " for every output")
-        return ", ".join(parts) or "against an attacker who knows nothing"
+        parts = parts or ["against an attacker who knows nothing"]
+        return ", ".join(
+            [*parts, f"measured by {self.measure}"] if self.measure != DEFAULT_MEASURE else parts
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel.amounts import check_disclosure
+from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve, lifted_curve
@@ -86,6 +87,10 @@ def trace(
     threat = Threat.of(problem_of(problem), **guards) if guards else None
     with watching(progress) as listener:
         try:
+            if threat is not None and threat.measure != DEFAULT_MEASURE:
+                raise InvalidInputError(
+                    f"measure={threat.measure!r} has no curve here: solve single points, pf.solve(…, measure=…)"
+                )
             if threat is not None and not threat.plain:
                 start = _guarded_start(problem_of(problem), threat, solver, seed, options)
                 _check_counts(points, refine)

@@ -29,7 +29,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate.stacking import Stack, gibbs
+from privfunnel.averages import gibbs
+from privfunnel.certificate.stacking import Stack
 from privfunnel.certificate.tree import LEAF, Case, Forest, Index, check_form
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx

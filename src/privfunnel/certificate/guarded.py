@@ -7,7 +7,8 @@ attackers, prices a and slope μ ≥ 0, every channel with posteriors of W satis
     F(w) = −Σ_a θ_a H(S|A_a)_w + μ H(w) − a·w,
 
 because Σ r_y w_y = p_x, and the right-hand side is a line in I(X;Y). Where Σθ = 1 it bounds the largest leakage of the
-attackers; where nothing leaks, or θ = 0, it bounds the disclosure. min F is proved by one tree a stratum.
+attackers; where nothing leaks, or θ = 0, it bounds the disclosure. min F is proved by one tree a stratum. Other
+measures have other convex functions in place of −H(S|A)_w, and other constants: see :mod:`privfunnel.averages`.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ _EPS = float(np.finfo(np.float64).eps)
 class GuardedCertificate:
     """Proof of the line Σ θ_a I(S;Y|A_a) ≥ ``intercept + slope``·I(X;Y) for all channels that a threat allows, nats.
 
+    I(S;Y|A_a) stands for the averages of the threat's measure, of which maximal leakage is the logarithm.
+
     Attributes:
         fingerprint: The problem it belongs to.
         threat: Attackers, published columns and guarantees.
         zero: Whether it is about channels that tell no attacker anything.
-        weights: θ ≥ 0, one an attacker, shape (attackers,).
+        weights: θ ≥ 0, one an average of the threat, shape (averages,).
         prices: a, shape (M,).
         slope: μ ≥ 0.
         intercept: The line at disclosure 0.
@@ -83,8 +86,12 @@ class GuardedCertificate:
         if self.bounds_disclosure:
             nothing = " that tells them nothing" if self.zero else ""
             return f"disclosure ≤ {self.most_disclosure(0.0) / per:.6g} {unit}{nothing}, {who}"
-        total = float(self.weights.sum())
-        return f"leakage ≥ {self.intercept / total / per:.6g} + {self.slope / total:.6g} R {unit}, {who}"
+        total, convex = float(self.weights.sum()), self.threat.convex
+        if convex.in_nats and not convex.worst_value:
+            return f"leakage ≥ {self.intercept / total / per:.6g} + {self.slope / total:.6g} R {unit}, {who}"
+        line = f"{self.intercept / total:.6g} + {self.slope / total * per:.6g} R"
+        name = "exp(leakage in nats)" if convex.worst_value else "leakage"
+        return f"{name} ≥ {line}, R in {unit}, {who}"
 
     @classmethod
     def build(
@@ -111,17 +118,23 @@ class GuardedCertificate:
         return sum(proof.n_nodes for proof in self.proofs)
 
     def lower_bound(self, disclosure: float) -> float:
-        """What the largest leakage of the attackers is at least at this disclosure, in nats; −∞ for no bound."""
+        """What the largest leakage of the attackers is at least at this disclosure, in nats; −∞ for no bound.
+
+        Of a measure that is no information it is in the measure's own numbers.
+        """
         total = float(self.weights.sum())
         if self.zero or total <= 0.0:
             return -math.inf
-        return (self.intercept + self.slope * float(disclosure)) / total
+        average = (self.intercept + self.slope * float(disclosure)) / total
+        if not self.threat.convex.worst_value:
+            return average
+        return self.threat.convex.leakage(average * (1.0 - 4.0 * _EPS)) - 4.0 * _EPS
 
     def most_disclosure(self, budget: float) -> float:
         """What the disclosure is at most, in nats, where no attacker learns more than ``budget``; ∞ without a slope."""
         if self.slope <= 0.0:
             return math.inf
-        spent = 0.0 if self.zero else float(self.weights.sum()) * budget
+        spent = 0.0 if self.zero else float(self.weights.sum()) * self.threat.convex.average(budget)
         return (spent - self.intercept) / self.slope
 
     def verify(self, problem: Problem) -> None:
@@ -170,13 +183,17 @@ class GuardedCertificate:
     def _check_form(self, problem: Problem) -> None:
         """Raise CertificateError unless all numbers are such as the arithmetic relies on."""
         n_x, everyone = problem.n_x, self.threat.attackers
-        arrays = ((self.prices, (n_x,)), (self.weights, (len(everyone),)))
+        arrays = ((self.prices, (n_x,)), (self.weights, (len(self.threat.averages),)))
         for array, shape in arrays:
             if array.shape != shape or array.dtype != np.float64 or not np.all(np.abs(array) <= LARGEST):
                 raise CertificateError("the certificate's prices or weights are not usable numbers")
         numbers = np.array([self.slope, self.intercept])
         if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0 and np.all(self.weights >= 0.0)):
             raise CertificateError("the certificate's slope, line or weights are not usable numbers")
+        if self.zero and not self.threat.convex.faithful:
+            raise CertificateError(
+                f"the certificate takes no leakage by {self.threat.measure} for independence: it is damaged"
+            )
         shown = () if self.threat.published is None else (self.threat.published,)
         for attacker in (*everyone, *shown):
             _check_attacker(attacker, problem)
@@ -225,21 +242,12 @@ def _check_attacker(attacker: Attacker, problem: Problem) -> None:
         )
 
 
-def conditional_entropies(problem: Problem, threat: Threat) -> Array:
-    """H(S|A) of every attacker, in nats, shape (attackers,)."""
-    found = []
-    for attacker in threat.attackers:
-        p_sa = np.stack([problem.p_sx[:, group].sum(axis=1) for group in attacker.groups()], axis=1)
-        found.append(float(measures.conditional_entropy(p_sa)))
-    return np.array(found)
-
-
 def _line(
     problem: Problem, threat: Threat, weights: Array, prices: Array, slope: float, value: float
 ) -> float:
     """The line at disclosure 0, lowered by a rounding allowance."""
-    h_a, h_x = float(weights @ conditional_entropies(problem, threat)), problem.disclosure_ceiling
+    h_a, h_x = float(weights @ threat.constants(problem)), problem.disclosure_ceiling
     size = abs(h_a) + slope * h_x + float(np.abs(prices) @ problem.p_x) + abs(value) + 1.0
-    size += float(weights.sum()) * (problem.h_s + problem.disclosure_ceiling)
-    terms = problem.n_x * problem.n_s + len(threat.attackers) + 16
+    size += float(weights.sum()) * (1.0 + problem.h_s + problem.disclosure_ceiling)
+    terms = problem.n_x * problem.n_s + len(threat.averages) + 16
     return h_a + float(prices @ problem.p_x) - slope * h_x + value - terms * _EPS * size

@@ -3,8 +3,8 @@
 A bracket of the general funnel is Σ_a θ_a φ_a(w) + μ H(w) − a·w over posteriors w of a convex set W. Each part has
 multipliers z that bound it from below by a linear function of w, whatever z is stored, after it is normalised:
 
-* ``entropy``: φ(w) = Σ_k t_k log(t_k/Σt) with t = columns·w, one group k for each value of what an attacker knows;
-  Σ_k exp z_k ≤ 1 gives φ(w) ≥ z·t (Gibbs), and θ is in the columns because φ is homogeneous;
+* ``entropy``, ``largest``, ``quadratic``, ``variation``: φ(t) ≥ z·t with t = columns·w, one block for each value of
+  what an attacker knows, see :mod:`privfunnel.averages`; θ is in the columns because φ is homogeneous;
 * ``equal``: W has columns·w = 0, so that z·columns·w = 0;
 * ``below``: W has columns·w ≤ 0; z ≥ 0 gives 0 ≥ z·columns·w;
 * ``ball``: W has ‖columns·w‖₁ ≤ ρ, so that z·columns·w ≤ ρ max|z|;
@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel.attackers import Attacker
+from privfunnel.averages import KINDS, gibbs
 from privfunnel.measures import Array
 from privfunnel.threats import Stratum, Threat
 
@@ -27,18 +28,27 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class Block(NamedTuple):
-    """Columns ``start`` to ``stop`` of a stack: their kind, whose they are, and ρ of a ball, log l of a diversity."""
+    """Columns ``start`` to ``stop`` of a stack: their kind, and whose average they belong to.
+
+    ``number`` is ρ of a ball and log l of a diversity, ``prior`` p(s|a) of an average's block, (stop − start,).
+    """
 
     kind: str
     start: int
     stop: int
     owner: int = -1
     number: float = 0.0
+    prior: Array | None = None
 
     @property
     def places(self) -> slice:
         """Where they are."""
         return slice(self.start, self.stop)
+
+    @property
+    def leaks(self) -> bool:
+        """Whether it is part of an average, and no constraint."""
+        return self.kind in KINDS
 
 
 class _Made(NamedTuple):
@@ -49,6 +59,7 @@ class _Made(NamedTuple):
     sizes: Array
     owner: int = -1
     number: float = 0.0
+    prior: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +67,7 @@ class Stack:
     """The images of a stratum's posteriors.
 
     Attributes:
-        columns: Shape (M, J); those of an attacker are multiplied by the weight θ.
+        columns: Shape (M, J); those of an average are multiplied by its weight θ.
         sizes: The absolute values that each entry is a sum of, shape (M, J).
         blocks: What they are.
         caps: Largest entries of a posterior, shape (M,).
@@ -72,8 +83,8 @@ class Stack:
         made, shift = given.copy(), np.zeros(len(given))
         for block in self.blocks:
             z = given[:, block.places]
-            if block.kind == "entropy":
-                made[:, block.places] = gibbs(z)
+            if block.prior is not None:
+                made[:, block.places] = KINDS[block.kind].safe(z, block.prior)
             elif block.kind == "below":
                 made[:, block.places] = np.maximum(z, 0.0)
             elif block.kind == "ball":
@@ -86,22 +97,13 @@ class Stack:
         return made, shift
 
 
-def gibbs(q: Array) -> Array:
-    """Multipliers (n, K) with Σ exp q ≤ 1 in every row, rounding allowed for: what Gibbs' inequality asks for."""
-    # The largest entry becomes 0, so that the sum of exponentials is in [1, K] and its logarithm accurate.
-    q = q - q.max(axis=1, keepdims=True)
-    allowance = 8.0 * q.shape[1] * _EPS * (1.0 - q.min(axis=1, keepdims=True))
-    normalised: Array = q - np.log(np.exp(q).sum(axis=1, keepdims=True)) - allowance
-    return normalised
-
-
 def stack(stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: bool) -> Stack:
     """The images that a proof about this stratum may use.
 
     Args:
         stratum: The symbols, all of them where nothing is published.
         threat: Attackers and guarantees.
-        weights: θ, one an attacker; those of weight 0 have no columns.
+        weights: θ, one an average; those of weight 0 have no columns.
         zero: Whether nothing may leak to any attacker: W is then the perfectly private posteriors.
     """
     n_x = stratum.problem.n_x
@@ -112,7 +114,7 @@ def stack(stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: b
         caps = caps if cap is None else np.minimum(caps, cap * (1.0 + 4.0 * _EPS))
     ends = np.cumsum([0, *(each.columns.shape[1] for each in made)])
     blocks = tuple(
-        Block(each.kind, int(start), int(stop), each.owner, each.number)
+        Block(each.kind, int(start), int(stop), each.owner, each.number, each.prior)
         for each, start, stop in zip(made, ends, ends[1:], strict=False)
     )
     empty = np.zeros((n_x, 0))
@@ -122,16 +124,12 @@ def stack(stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: b
 
 
 def _leakages(stratum: Stratum, threat: Threat, weights: Sequence[float]) -> Iterator[_Made]:
-    """The image p(s, a) of each attacker with a weight, one block a value of A."""
-    p = stratum.problem.p_s_given_x
-    for number, (attacker, weight) in enumerate(zip(threat.attackers, weights, strict=True)):
-        if weight <= 0.0:
-            continue
-        for group in _groups(attacker, stratum):
-            columns = np.zeros((p.shape[1], p.shape[0]))
-            columns[group] = weight * p[:, group].T
-            columns = columns[:, columns.any(axis=0)]
-            yield _Made("entropy", columns, columns, number)
+    """The images of each average with a weight, one block a value of A."""
+    for image in threat.images(stratum):
+        if weights[image.owner] > 0.0:
+            columns = np.zeros((stratum.problem.n_x, image.prior.size))
+            columns[image.x] = weights[image.owner] * image.columns
+            yield _Made(threat.convex.kind, columns, columns, image.owner, prior=image.prior)
 
 
 def _constraints(stratum: Stratum, threat: Threat, *, zero: bool) -> Iterator[_Made]:

@@ -56,6 +56,13 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
 )
 @guard_options
 @click.option(
+    "--measure",
+    type=click.Choice(
+        ["mutual-information", "maximal-leakage", "guessing", "chi-squared", "total-variation"]
+    ),
+    help="What leakage is measured by, mutual information by default; see docs/attackers.md.",
+)
+@click.option(
     "--holdout",
     type=float,
     metavar="SHARE",
@@ -92,6 +99,7 @@ def command(
     known: tuple[str, ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
+    measure: str | None,
     holdout: float | None,
     confidence: str,
     merge_outputs: bool,
@@ -122,11 +130,12 @@ def command(
       privfunnel solve patients.csv --private sex,death --public smoking,diabetes --disclosure 60% --out design
       privfunnel solve heart-failure --leakage 0 --known anaemia --known smoking,diabetes
       privfunnel solve heart-failure --guarantee lip=0.2
+      privfunnel solve heart-failure --disclosure 60% --measure maximal-leakage
       privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 0 --holdout 0.3 --confidence 95%
     """
     from privfunnel import solve
 
-    guards = parse_guards(known, published, guarantees)
+    guards = parse_guards(known, published, guarantees) | ({"measure": measure} if measure else {})
     neither = disclosure is None and leakage is None and bool(guarantees)
     if not neither and (disclosure is None) == (leakage is None):
         raise InvalidInputError(
@@ -140,11 +149,11 @@ def command(
             )
         opened, exact = _with_noise(opened, design_epsilon, reading["bins"]), opened.counts
     problem = opened.problem
-    asked = guards | _wanted(problem, disclosure, leakage, units)
+    asked = guards | _wanted(problem, disclosure, leakage, units, measure)
     if guards and (holdout is not None or view == "sample"):
         raise InvalidInputError(
-            "--holdout and --view sample are about attackers who know nothing: leave --known, --published and "
-            "--guarantee out"
+            "--holdout and --view sample are about mutual information and attackers who know nothing: leave --known, "
+            "--published, --guarantee and --measure out"
         )
     if holdout is not None and opened.counts is None:
         raise InvalidInputError(
@@ -187,8 +196,10 @@ def command(
     tell_files(out, OWNED, [solution])
 
 
-def _wanted(problem: Problem, disclosure: str | None, leakage: str | None, units: Units) -> dict[str, Any]:
-    """What was asked for, in nats."""
+def _wanted(
+    problem: Problem, disclosure: str | None, leakage: str | None, units: Units, measure: str | None = None
+) -> dict[str, Any]:
+    """What was asked for, in nats; a leakage by a measure without unit is read where it is used."""
     if disclosure is not None:
         ceiling = problem.disclosure_ceiling
         return {
@@ -198,7 +209,13 @@ def _wanted(problem: Problem, disclosure: str | None, leakage: str | None, units
         }
     if leakage is None:
         return {}  # the most that the guarantees allow
+    if measure not in (None, "mutual-information", "maximal-leakage"):
+        return {"leakage": leakage}
     ceiling = problem.leakage_ceiling
+    if measure == "maximal-leakage":
+        import numpy as np
+
+        ceiling = problem.evaluate(np.eye(problem.n_x), measure=measure).leakage
     return {
         "leakage": parse_quantity(leakage, ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units)
     }
@@ -316,12 +333,17 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     table.add_column()
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
                   share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
+    usual = solution.threat is None or solution.threat.measure == "mutual-information"
+
+    def leaked(value: float, form: str = ".9f") -> str:
+        return format(units.of(value) if solution.unit else value, form)
+
     name = "leakage I(S;Y)" if solution.threat is None else "largest leakage"
-    table.add_row(name, f"{units.of(solution.leakage):.9f}",
-                  share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
+    table.add_row(name, leaked(solution.leakage), share(solution.leakage, problem.leakage_ceiling, "I(S;X)")
+                  if usual or solution.threat is None else f"by {solution.threat.measure}")  # fmt: skip
     if solution.threat is not None:
         for known, leakage in solution.leakages.items():
-            table.add_row(f"  to who knows {known}", f"{units.of(leakage):.9f}", "")
+            table.add_row(f"  to who knows {known}", leaked(leakage), "")
         if solution.threat.published is not None:
             table.add_row(
                 "told by what is published", f"{units.of(solution.published_leakage):.9f}", "I(S;A)"
@@ -330,8 +352,8 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
             table.add_row(f"  {guarantee}", f"{reached:.9f}", "what the worst output has")
     sought = solution.seeks_disclosure
     if not sought:
-        table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
-        table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
+        table.add_row("proved lower bound", leaked(solution.lower_bound), solution.bound_source)
+        table.add_row("gap", leaked(solution.gap, ".2e"), "")
     if solution.disclosure_upper_bound is not None:
         table.add_row("most disclosure, proved", f"{units.of(solution.disclosure_upper_bound):.9f}", "")
     if sought:

@@ -90,7 +90,7 @@ class Guarded:
         started = time.perf_counter()
         limits = Limits(self.time_limit, nodes=self.node_limit)
         rng = np.random.default_rng(seed)
-        zero = leakage is not None and leakage <= 0.0
+        zero = leakage is not None and leakage <= 0.0 and threat.convex.faithful
         search = Search(problem, threat, zero=zero, rng=rng, limits=limits, pool=pool)
         aim = None if disclosure is None else min(disclosure + AIM, problem.disclosure_ceiling)
         budget = None if zero else leakage

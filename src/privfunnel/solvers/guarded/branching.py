@@ -40,7 +40,7 @@ FRONTIER = 5000
 
 
 class Bracket(NamedTuple):
-    """F of one stratum: weights θ (attackers,), prices a (M,) and slope μ."""
+    """F of one stratum: weights θ (averages,), prices a (M,) and slope μ."""
 
     weights: Array
     prices: Array
@@ -78,8 +78,8 @@ class Tree:
         return len(self.nu) - 1
 
     def proof(self, claim: float, images: Stack, weights: Array) -> Proof:
-        """As certificates store it: multipliers of attackers without weight are left out."""
-        kept = [block for block in images.blocks if block.kind != "entropy" or weights[block.owner] > 0.0]
+        """As certificates store it: multipliers of averages without weight are left out."""
+        kept = [block for block in images.blocks if not block.leaks or weights[block.owner] > 0.0]
         places = np.concatenate([np.arange(0), *(np.arange(each.start, each.stop) for each in kept)])
         return Proof(
             claim=claim,

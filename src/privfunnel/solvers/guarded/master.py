@@ -1,6 +1,7 @@
 """The linear program over allowed posteriors, on one live model that only gains columns.
 
-With weights r on posteriors w of W, f_a(w) = −H(S|A_a)_w and nats,
+With weights r on posteriors w of W, f_a(w) = −H(S|A_a)_w, or what :mod:`privfunnel.averages` says of another measure,
+and nats,
 
     least leakage:    min z        s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ z,  Σ r H(w) ≤ H(X) − R,  r ≥ 0;
     most disclosure:  min Σ r H(w) s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ c_a,  r ≥ 0.
@@ -12,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfunnel.certificate.guarded import conditional_entropies
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
-from privfunnel.threats import Threat
+from privfunnel.threats import Stratum, Threat
 
 #: Decimals to which two posteriors have to agree to be the same column.
 SAME_DECIMALS = 11
@@ -30,7 +30,7 @@ EXACT = 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Duals:
-    """The duals of the program: weights θ (attackers,), prices a (M,), slope μ; and its value in nats."""
+    """The duals of the program: weights θ (averages,), prices a (M,), slope μ; and its value in nats."""
 
     weights: Array
     prices: Array
@@ -38,16 +38,14 @@ class Duals:
     value: float
 
 
-def conditional(problem: Problem, threat: Threat, posteriors: Array) -> Array:
-    """f_a(w) = −H(S|A_a)_w of posteriors (n, M), in nats, shape (n, attackers)."""
-    made = np.zeros((len(posteriors), len(threat.attackers)))
-    for number, attacker in enumerate(threat.attackers):
-        for group in attacker.groups():
-            mass = posteriors[:, group]
-            total = mass.sum(axis=1)
-            image = mass @ problem.p_s_given_x[:, group].T
-            share = image / np.where(total > 0.0, total, 1.0)[:, None]
-            made[:, number] -= total * entropy(share)
+def averaged(problem: Problem, threat: Threat, posteriors: Array) -> Array:
+    """φ of the threat's averages at posteriors (n, M), shape (n, averages): −H(S|A)_w for mutual information."""
+    made = np.zeros((len(posteriors), len(threat.averages)))
+    start = np.zeros(1, dtype=np.intp)
+    for image in threat.images(Stratum(np.arange(problem.n_x), problem, 1.0)):
+        made[:, image.owner] += threat.convex.value(
+            posteriors[:, image.x] @ image.columns, start, image.prior
+        )[:, 0]
     return made
 
 
@@ -82,8 +80,9 @@ class Master:
                 if self.least
                 else (0, NO_ROWS, NO_VALUES)
             )
-            for h in conditional_entropies(problem, threat):
-                self._lp.addRow(-INFINITY, (budget or 0.0) - float(h), *z)
+            limit = 0.0 if budget is None else threat.convex.average(budget)
+            for constant in threat.constants(problem):
+                self._lp.addRow(-INFINITY, limit - float(constant), *z)
 
     def move(self, disclosure: float) -> None:
         """Ask for another disclosure, in nats."""
@@ -102,7 +101,7 @@ class Master:
         made = np.array(new)
         n_x = self.problem.n_x
         resource = entropy(made)
-        leaked = conditional(self.problem, self.threat, made) if self.limited else np.zeros((len(made), 0))
+        leaked = averaged(self.problem, self.threat, made) if self.limited else np.zeros((len(made), 0))
         for w, h, f in zip(made, resource, leaked, strict=True):
             column = np.concatenate([w, [h], f])
             rows = np.flatnonzero(column).astype(np.int32)
@@ -121,7 +120,7 @@ class Master:
         n_x = self.problem.n_x
         solution = self._lp.getSolution()
         duals, self._primal = np.array(solution.row_dual), np.array(solution.col_value)
-        weights = np.maximum(-duals[n_x + 1 :], 0.0) if self.limited else np.zeros(len(self.threat.attackers))
+        weights = np.maximum(-duals[n_x + 1 :], 0.0) if self.limited else np.zeros(len(self.threat.averages))
         self._duals = Duals(
             weights=weights,
             prices=duals[:n_x],

@@ -53,7 +53,7 @@ def first_posteriors(
 
 def _private(stratum: Stratum, threat: Threat, least: float, deadline: Deadline) -> Array:
     """Posteriors (n, M) that tell these attackers nothing, parts of p(x) with at least a weight each."""
-    images = stack(stratum, threat, [0.0] * len(threat.attackers), zero=True)
+    images = stack(stratum, threat, [0.0] * len(threat.averages), zero=True)
     rows, goal = Relaxation(images, stratum.problem.p_x).equations
     parts = split(rows, goal, stratum.problem.p_x, deadline)
     posteriors = together(parts.weights, parts.posteriors.toarray(), least)

@@ -14,6 +14,8 @@ from privfunnel.solvers.posteriors.points import sparse_starts
 
 #: Steps of a descent, and the gain in nats below which it ends.
 STEPS, GAIN = 60, 1e-11
+#: Linear steps learn tangents until those known are this close, in nats: their point is only the start of the next.
+CLOSE = 1e-7
 #: Entries are raised to this before −log gives the next cost of a linear step; below VANISHED they are dropped.
 LEAST_ENTRY, VANISHED = 1e-6, 1e-12
 #: Random starts of a round: so many, or a third of the symbols.
@@ -68,7 +70,7 @@ def settle(relaxation: Relaxation, bracket: Bracket, start: Array) -> Array | No
         solved = relaxation.minimise(cost, box)
         if solved is None:
             return found
-        more = relaxation.sharpen(solved.point, bracket.weights, GAIN)
+        more = relaxation.sharpen(solved.point, bracket.weights, CLOSE)
         w = solved.point
         if solved.violation > INSIDE:
             if not more:
@@ -94,7 +96,7 @@ def candidates(
     random = sparse_starts(rng, max(STARTS, n_x // 3), n_x, support)
     lenders = active[rng.permutation(len(active))[:MOST_LENDERS]]
     near = (1.0 - SPREAD) * lenders + SPREAD / n_x
-    if not relaxation.constrained and bracket.weights.any():
+    if not relaxation.constrained and bracket.weights.any() and relaxation.convex.kind == "entropy":
         return descend(relaxation, bracket, np.concatenate([active, near, random]))
     if bracket.weights.any():  # each step is a program with tangents, and there are many of them
         near, random = near[:FEW_STARTS], random[:FEW_STARTS]

@@ -1,10 +1,10 @@
 """The convex relaxation of one box of allowed posteriors, as a linear program that learns tangents.
 
-Over a box l ≤ w ≤ u the bracket is F(w) = Σ_a θ_a φ_a(w) + μ H(w) − a·w with φ_a = −H(S|A)_w, which is a sum of convex
-homogeneous functions, one for each value of A. With −w log w replaced by its chord and each of these functions by the
-tangents known so far it is a linear program in w, on one live HiGHS model. Tangents hold everywhere and for all prices:
-they are kept. The set W gives rows of its own; these may be violated at a price, so that every box has a solution, and
-one that misses W has a large value.
+Over a box l ≤ w ≤ u the bracket is F(w) = Σ_a θ_a φ_a(w) + μ H(w) − a·w with φ_a = −H(S|A)_w, or another measure's: a
+sum of convex homogeneous functions, one for each value of A. With −w log w replaced by its chord and each of these
+functions by the tangents known so far it is a linear program in w, on one live HiGHS model. Tangents hold everywhere
+and for all prices: they are kept. The set W gives rows of its own; these may be violated at a price, so that every box
+has a solution, and one that misses W has a large value.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.averages import KINDS, Negentropy
 from privfunnel.certificate.stacking import Block, Stack
 from privfunnel.certificate.tree import LARGEST
-from privfunnel.measures import TINY, Array, entropy, xlogx
+from privfunnel.measures import TINY, Array, entropy
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.boxes import Box
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, limit_runs, new_model
@@ -27,8 +28,6 @@ PENALTY = 1e4
 NO_ROW = 1e-13
 #: Equations whose singular value is below this many roundings are none.
 RANK = 8.0
-#: Entries of t are raised to this share before the logarithm gives a tangent.
-LEAST_IMAGE = 1e-12
 #: Tangents that a model keeps at most; then those that were not needed for longest go.
 MOST_TANGENTS = 200
 #: An entropy may miss its least value by this much, in nats, before a tangent is added.
@@ -70,11 +69,15 @@ class Relaxation:
         self.images, self.centre = images, centre
         self.deadline: Deadline = NEVER
         self.n_x = len(images.columns)
-        self.curved = [j for j, block in enumerate(images.blocks) if block.kind in ("entropy", "diverse")]
+        self.curved = [j for j, block in enumerate(images.blocks) if block.leaks or block.kind == "diverse"]
         self.constrained = len(self.curved) < len(images.blocks) or any(
             block.kind == "diverse" for block in images.blocks
         )
-        heads = [block for block in images.blocks if block.kind == "entropy"]
+        heads = [block for block in images.blocks if block.leaks]
+        self.convex = KINDS[heads[0].kind] if heads else Negentropy()
+        self._priors = np.concatenate(
+            [np.zeros(0), *(block.prior for block in heads if block.prior is not None)]
+        )
         self._starts = np.array([block.start for block in heads], dtype=np.intp)
         self._stop = heads[-1].stop if heads else 0
         self._owners = np.array([block.owner for block in heads], dtype=np.intp)
@@ -103,7 +106,7 @@ class Relaxation:
 
     def _add_blocks(self) -> None:
         for j, block in enumerate(self.images.blocks):
-            if block.kind == "entropy":
+            if block.leaks:
                 self._heights[j] = self._new_column(0.0, -INFINITY)
             elif block.kind == "below":
                 for place in range(block.start, block.stop):
@@ -173,15 +176,15 @@ class Relaxation:
 
     def _tangent(self, block: Block, image: Array) -> Array:
         """The multipliers q of the tangent at an image t of a block."""
-        t = image[: -1 if block.kind == "diverse" else None]
-        t = np.maximum(t, LEAST_IMAGE * max(float(t.sum()), TINY))
-        return np.asarray(np.log(t / t.sum()))
+        if block.prior is not None:
+            return KINDS[block.kind].cut(image, block.prior)
+        return Negentropy().cut(image[:-1], image[:-1])  # of a diversity, which is about the entropy
 
     def add_tangent(self, j: int, q: Array) -> None:
         """Add the tangent with multipliers q of block j."""
         block = self.images.blocks[j]
         columns = self.images.columns[:, block.places]
-        if block.kind == "entropy":
+        if block.leaks:
             self._row(0.0, INFINITY, [(self._heights[j], 1.0)], -(columns @ q))
         else:
             self._row(-INFINITY, 0.0, [(self._heights[j], -1.0)], columns[:, :-1] @ q + block.number)
@@ -205,7 +208,7 @@ class Relaxation:
     # --- solving ------------------------------------------------------------------------------------------------
 
     def weigh(self, weights: Array) -> None:
-        """Set the weights θ, one an attacker."""
+        """Set the weights θ, one an average."""
         for j in self.curved[: self._starts.size]:
             self._lp.changeColCost(self._heights[j], float(weights[self.images.blocks[j].owner]))
 
@@ -273,7 +276,8 @@ class Relaxation:
             # The mean of tangents' q is a tangent's q or better; a block of weight 0 has nothing to say.
             block = self.images.blocks[j]
             total = weights.get(j, 0.0)
-            z[block.places] = z[block.places] / total if total > 0.0 else -np.log(block.stop - block.start)
+            idle = self.convex.idle(block.stop - block.start)
+            z[block.places] = z[block.places] / total if total > 0.0 else idle
         return np.clip(z, -0.5 * LARGEST, 0.5 * LARGEST)
 
     def pulled(self, point: Array) -> Array:
@@ -294,12 +298,11 @@ class Relaxation:
         return point
 
     def curvature(self, point: Array) -> Array:
-        """φ of every block of an attacker at a point (M,), in nats, shape (blocks,)."""
+        """φ of every block of an average at a point (M,), shape (blocks,)."""
         if not self._starts.size:
             return np.zeros(0)
         image = point @ self.images.columns[:, : self._stop]
-        terms, sums = np.add.reduceat(xlogx(image), self._starts), np.add.reduceat(image, self._starts)
-        return np.asarray(terms - xlogx(sums))
+        return self.convex.value(image, self._starts, self._priors)
 
     @cached_property
     def sums(self) -> Array:

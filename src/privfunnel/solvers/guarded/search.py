@@ -75,7 +75,7 @@ class Search:
         self.pool = np.zeros((0, problem.n_x)) if pool is None else pool
         self.problem, self.threat, self.zero, self.rng, self.limits = problem, threat, zero, rng, limits
         self.strata = threat.strata(problem)
-        ones = [0.0 if zero else 1.0] * len(threat.attackers)
+        ones = [0.0 if zero else 1.0] * len(threat.averages)
         self.relaxations = [
             Relaxation(stack(each, threat, ones, zero=zero), each.problem.p_x) for each in self.strata
         ]
@@ -99,6 +99,7 @@ class Search:
         A program whose value is no more than ``enough`` is good enough as it is.
         """
         target = TARGET * gap
+        least = self.threat.convex.average(0.0)
         master.add(self.starts())
         best, idle = math.inf, 0
         certificate: GuardedCertificate | None = None
@@ -109,7 +110,7 @@ class Search:
             best = duals.value
             if tell is not None:
                 tell(Progress(message=f"{len(master.posteriors)} posteriors, {self.opened} boxes"))
-            if (master.least and duals.value <= gap) or duals.value <= enough:
+            if (master.least and duals.value - least <= gap) or duals.value <= enough:
                 break  # leakage cannot be negative
             if self.limits.passed() or self.opened >= self.limits.nodes:
                 status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT

@@ -1,0 +1,244 @@
+"""Other measures of leakage as objective and as budget: values by dense grids, proofs, attacks on proofs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import privfunnel as pf
+from funnels import toy
+from helpers_cli import assert_one_line_error, run
+from privfunnel import certificate, guarding, measures
+from privfunnel.averages import CONVEX
+from privfunnel.certificate import GuardedCertificate
+from privfunnel.errors import CertificateError, InvalidInputError, SolverError
+from privfunnel.measures import Array
+from privfunnel.threats import Threat
+
+OTHERS = [name for name in measures.LEAKAGES if name != "mutual-information"]
+
+
+@pytest.fixture(scope="module")
+def small() -> pf.Problem:
+    return pf.Problem([[9, 2, 4], [1, 5, 6], [2, 6, 1]], public_columns={"a": ["0", "0", "1"]})
+
+
+def grid(steps: int) -> Array:
+    """All posteriors of three symbols in steps."""
+    points = [(i, j, steps - i - j) for i in range(steps + 1) for j in range(steps + 1 - i)]
+    return np.array(points) / steps
+
+
+def by_grid(problem: pf.Problem, measure: str, disclosure: float, steps: int) -> float:
+    """The least leakage of mixtures of the grid's posteriors, each row of the program written from the definition."""
+    points = grid(steps)
+    t, prior = points @ problem.p_s_given_x.T, problem.p_s
+    told = {
+        "maximal-leakage": (t / prior).max(axis=1),
+        "guessing": t.max(axis=1) - prior.max(),
+        "chi-squared": ((t - prior) ** 2 / prior).sum(axis=1),
+        "total-variation": 0.5 * np.abs(t - prior).sum(axis=1),
+    }[measure]
+    solved = linprog(
+        told,
+        A_eq=points.T,
+        b_eq=problem.p_x,
+        A_ub=measures.entropy(points)[None, :],
+        b_ub=[problem.disclosure_ceiling - disclosure],
+        method="highs",
+    )
+    return float(np.log(solved.fun)) if measure == "maximal-leakage" else float(solved.fun)
+
+
+@pytest.mark.parametrize("measure", OTHERS)
+def test_the_least_leakage_of_a_measure_is_that_of_a_dense_grid(small: pf.Problem, measure: str) -> None:
+    disclosure = 0.7 * small.disclosure_ceiling
+    solution = pf.solve(small, disclosure=disclosure, measure=measure)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.leakage == pytest.approx(
+        small.evaluate(solution.channel, measure=measure).leakage, abs=1e-12
+    )
+    # A grid holds fewer posteriors than there are, so that it is above the optimum; moving them to it costs little.
+    fine = by_grid(small, measure, disclosure, 80)
+    assert solution.lower_bound <= fine
+    assert fine - 2.0 / 80 <= solution.leakage <= fine + 1e-6
+
+
+@pytest.mark.parametrize("measure", OTHERS)
+@pytest.mark.parametrize("more", [{"known": ["a"]}, {"published": ["b"]}])
+def test_no_random_release_beats_the_bound_of_a_measure(measure: str, more: dict[str, Any]) -> None:
+    problem = toy(3)
+    solution = pf.solve(problem, disclosure="90%", measure=measure, gap=1e-3, **more)
+    assert solution.status is pf.Status.OPTIMAL
+    proof, threat = solution.certificate, solution.threat
+    assert isinstance(proof, GuardedCertificate)
+    assert threat is not None
+    assert solution.leakage == max(threat.leakages(problem, solution.channel).values())
+    rng = np.random.default_rng(1)
+    least = np.inf
+    for concentration in rng.choice([0.02, 0.2, 1.0], 250):
+        channel = rng.dirichlet(np.full(6, concentration), size=7)
+        if threat.published is not None:
+            channel = np.concatenate(
+                [channel * (threat.published.values == v)[:, None] for v in (0, 1)], axis=1
+            )
+        told = max(threat.leakages(problem, channel).values())
+        least = min(least, told - proof.lower_bound(problem.evaluate(channel).disclosure))
+    assert least >= -1e-12
+    proved = proof.lower_bound(solution.disclosure)
+    assert proved <= solution.leakage <= proved + 1e-3
+
+
+@pytest.mark.parametrize("measure", OTHERS)
+def test_a_budget_of_a_measure_is_kept_and_leads_back(measure: str) -> None:
+    problem = toy(3)
+    solution = pf.solve(problem, leakage="40%", measure=measure, gap=1e-3)
+    whole = problem.evaluate(np.eye(7), measure=measure).leakage
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.leakage <= 0.4 * whole + 1e-9
+    assert solution.disclosure_upper_bound is not None
+    assert solution.gap <= 1e-3
+    back = pf.solve(problem, disclosure=solution.disclosure, measure=measure, gap=1e-3)
+    assert back.leakage <= solution.leakage + 1e-3
+    assert back.lower_bound <= solution.leakage + 1e-9
+
+
+def test_no_leakage_is_independence_by_every_measure_but_guessing() -> None:
+    problem = toy(3)
+    free = problem.free_disclosure
+    for measure in OTHERS:
+        solution = pf.solve(problem, leakage=0, measure=measure, gap=1e-3)
+        assert solution.status is pf.Status.OPTIMAL
+        if measure == "guessing":
+            assert solution.disclosure > free + 0.1
+            assert problem.evaluate(solution.channel).leakage > 0.01
+        else:
+            assert solution.disclosure == pytest.approx(free, abs=2e-3)
+        assert solution.leakage < 1e-9
+
+
+def test_measures_go_with_guarantees() -> None:
+    problem = toy(5)
+    most = pf.solve(problem, guarantees=["lip=0.3"], gap=1e-3).disclosure
+    solution = pf.solve(problem, disclosure=0.97 * most, guarantees=["lip=0.3"], measure="guessing", gap=1e-2)
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.guaranteed["lip=0.3"] <= 0.3 + 1e-7
+
+
+@pytest.mark.parametrize("measure", list(measures.LEAKAGES))
+def test_any_multipliers_of_a_measure_are_safe(measure: str) -> None:
+    """Whatever stands in a file, z·t ≤ φ(t) for all t ≥ 0; and the cut at t touches φ there."""
+    convex, rng = CONVEX[measure], np.random.default_rng(2)
+    start = np.zeros(1, dtype=np.intp)
+    for scale in (1e-3, 1.0, 30.0):
+        prior = rng.dirichlet(np.ones(4))
+        z = convex.safe(scale * rng.standard_normal((300, 4)), prior)
+        t = rng.dirichlet(np.full(4, 0.3), size=300) * rng.uniform(0.0, 2.0, size=(300, 1))
+        values = convex.value(t, start, prior)[:, 0]
+        assert np.all((z * t).sum(axis=1) <= values)
+        for row, height in zip(t[:50], values, strict=False):
+            cut = convex.safe(convex.cut(row, prior)[None, :], prior)[0]
+            assert cut @ row == pytest.approx(height, abs=1e-9)
+
+
+@pytest.mark.parametrize("measure", OTHERS)
+def test_a_proof_of_one_measure_proves_nothing_of_another(measure: str, tmp_path: Path) -> None:
+    problem = toy(3)
+    proof = pf.solve(problem, disclosure="90%", measure=measure, gap=1e-3).certificate
+    assert isinstance(proof, GuardedCertificate)
+    proof.save(tmp_path / "proof.npz")
+    (read,) = certificate.load_bundle(tmp_path / "proof.npz")
+    assert isinstance(read, GuardedCertificate)
+    read.verify(problem)
+    assert read.words == proof.words
+    assert read.threat.measure == measure
+    tree = proof.proofs[0]
+    with pytest.raises(CertificateError, match="claims the line"):
+        replace(proof, intercept=proof.intercept + 1e-9).verify(problem)
+    with pytest.raises(CertificateError):
+        replace(proof, proofs=(replace(tree, claim=tree.claim + 0.01),)).verify(problem)
+    for other in measures.LEAKAGES:
+        if other != measure:
+            renamed = replace(proof.threat, measure=other)
+            try:
+                forged = replace(proof, threat=renamed)
+                forged.verify(problem)
+            except CertificateError:
+                continue
+            # What passes is then true: no channel of this problem contradicts it.
+            rng = np.random.default_rng(0)
+            for _ in range(200):
+                channel = rng.dirichlet(np.full(6, 0.2), size=7)
+                point = problem.evaluate(channel, measure=other)
+                assert point.leakage >= forged.lower_bound(point.disclosure) - 1e-12
+
+
+def test_no_gain_in_guessing_is_not_taken_for_independence() -> None:
+    problem = toy(3)
+    proof = pf.solve(problem, leakage=0, measure="total-variation", gap=1e-3).certificate
+    assert isinstance(proof, GuardedCertificate)
+    assert proof.zero
+    with pytest.raises(CertificateError, match="guessing"):
+        replace(proof, threat=replace(proof.threat, measure="guessing")).verify(problem)
+    with pytest.raises(InvalidInputError, match="no measure"):
+        Threat.from_dict(proof.threat.to_dict() | {"measure": "entropy"})
+
+
+def test_a_bound_above_a_real_channel_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = toy(6)
+    monkeypatch.setattr(GuardedCertificate, "verify", lambda self, problem: None)
+    build = GuardedCertificate.build.__func__  # type: ignore[attr-defined]
+
+    def boastful(cls: Any, *given: Any, **more: Any) -> GuardedCertificate:
+        made = build(cls, *given, **more)
+        return replace(made, intercept=made.intercept + 0.01)
+
+    monkeypatch.setattr(GuardedCertificate, "build", classmethod(boastful))
+    with pytest.raises(SolverError, match="exceeds the leakage"):
+        pf.solve(problem, disclosure="80%", known=["a"], gap=1e-3)
+    with pytest.raises(SolverError, match="of a real channel exceeds the bound"):
+        pf.solve(problem, leakage=0, known=["a"], gap=1e-3)
+    said = pf.solve(problem, leakage=0, known=["a"], gap=1e-3, throw=False)
+    assert said.status is pf.Status.FAILED
+    assert said.lower_bound == 0.0
+    assert guarding.INEXACT < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("leakage", "words"),
+    [("0.1 bits", "has none"), ("x", "cannot be read"), (-1.0, "has no unit"), (None, "give")],
+)
+def test_budgets_that_a_measure_does_not_have_are_refused(leakage: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        pf.solve(toy(), leakage=leakage, measure="guessing")
+
+
+def test_curves_of_other_measures_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="no curve"):
+        pf.trace(toy(), measure="guessing", points=3)
+
+
+def test_the_command_line_measures_otherwise(tmp_path: Path) -> None:
+    told = run("solve", "heart-failure", "--disclosure", "97%", "--measure", "maximal-leakage", "--units", "bits",
+               "--option", "gap=1e-2", "--out", tmp_path / "design")  # fmt: skip
+    assert told.exit_code == 0, told.output
+    assert "by maximal-leakage" in told.output
+    solution = pf.Solution.load(tmp_path / "design" / "solution.json")
+    assert f"{solution.leakage / np.log(2):.9f}" in told.output
+    checked = run("verify", tmp_path / "design" / "certificate.npz", "heart-failure")
+    assert checked.exit_code == 0, checked.output
+    assert "exp(leakage" in checked.output
+    told = run("solve", "heart-failure", "--leakage", "80%", "--measure", "guessing", "--units", "bits", "--json",
+               "--option", "gap=1e-2")  # fmt: skip
+    problem = pf.instances.load("heart-failure")
+    whole = problem.evaluate(np.eye(problem.n_x), measure="guessing").leakage
+    assert json.loads(told.output)["budget"] == pytest.approx(0.8 * whole)
+    assert_one_line_error(
+        run("solve", "heart-failure", "--leakage", "1 bits", "--measure", "guessing"), "has none"
+    )
