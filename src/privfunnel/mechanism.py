@@ -139,12 +139,7 @@ class Mechanism(Stored):
                 "privfunnel": __version__,
                 "data": counts.fingerprint,
                 "problem": problem.fingerprint,
-                "rows": counts.n,
-                **({} if counts.person is None else {"person": counts.person, "persons": counts.persons}),
-                **({} if counts.missing == "category" else {"missing": counts.missing}),
-                **({} if counts.weights is None else {"weights": counts.weights}),
-                **({} if counts.epsilon is None else {"epsilon": counts.epsilon}),
-                **({} if counts.part_of is None else {"part_of": counts.part_of}),
+                **counts.described,
                 "solver": solution.solver,
                 "seed": solution.seed,
                 **guarded,
@@ -185,6 +180,12 @@ class Mechanism(Stored):
         return column if isinstance(column, str) and column else None
 
     @property
+    def cluster(self) -> str | None:
+        """The column that says which rows were sampled together, likewise."""
+        column = self.provenance.get("cluster")
+        return column if isinstance(column, str) and column else None
+
+    @property
     def missing(self) -> str:
         """What the design did with rows that lack a value: ``"drop"`` where it left them out, else ``"category"``."""
         return "drop" if self.provenance.get("missing") == "drop" else "category"
@@ -206,6 +207,12 @@ class Mechanism(Stored):
         """Persons in the design data, where the design was told who they are."""
         found: Any = self.provenance.get("persons")
         return found if is_whole(found) and found > 0 else None
+
+    @property
+    def pieces(self) -> int | None:
+        """Independent pieces of evidence in the design data, clusters or persons, where the design was told of them."""
+        found: Any = self.provenance.get("clusters")
+        return found if is_whole(found) and found > 0 else self.persons
 
     @property
     def behind(self) -> float:

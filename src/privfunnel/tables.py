@@ -13,13 +13,13 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import cards
-from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Source, Top, Value, open_table
+from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Value, open_table
 from privfunnel.engines import bins as binning
 from privfunnel.engines.advice import (
     MEASURED,
@@ -27,14 +27,13 @@ from privfunnel.engines.advice import (
     identifier_warnings,
     looks_like_identifier,
     peek,
+    too_many_cells,
 )
 from privfunnel.engines.alphabet import distinct
-from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes
-from privfunnel.engines.coding import bin_means, encode
+from privfunnel.engines.coding import bin_means, encode, of_dates, summed
 from privfunnel.engines.rows import MISSING as MISSING
-from privfunnel.engines.rows import check_weights, persons_in, without_missing
-from privfunnel.engines.source import Tails
+from privfunnel.engines.rows import check_weights, clusters_in, persons_in, without_missing
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.measures import Array, entropy
 from privfunnel.population.views import small_sample
@@ -60,6 +59,7 @@ class Counts:
         cell_s: Symbol of S of each occurring cell, ``cell_x`` its symbol of X, ``cell_n`` its number of rows.
         read: How the file was read; None for tables that describe themselves.
         person: The column that says who a row is about, if one was named, and ``persons`` how many there are.
+        cluster: The column that says which rows were sampled together, likewise, and ``clusters`` how many there are.
         epsilon: ε of the noise in the counts, see :mod:`privfunnel.noise`; None where they are exact.
         part_of: Fingerprint of the counts that these are a part of, where rows were held out.
         missing: What was done with rows that lack a private or public value, one of ``MISSING``.
@@ -85,6 +85,13 @@ class Counts:
     cell_weight: Array | None = None
     squares: float | None = None
     tasks: tuple[TaskCounts, ...] = ()
+    cluster: str | None = None
+    clusters: int | None = None
+
+    @property
+    def pieces(self) -> int | None:
+        """Independent pieces of evidence where a column says which rows go together: clusters, or persons."""
+        return self.persons if self.clusters is None else min(self.clusters, self.persons or self.clusters)
 
     @property
     def n(self) -> int:
@@ -221,6 +228,19 @@ class Counts:
         title = f"{self.n_rows:,} rows in {self.n_s} private × {self.n_x} public symbols"
         return cards.grid(title, ("column", "role", "kind", "categories"), rows)
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the rows are, JSON-ready, for the files of what is made of them; what is not known is left out."""
+        return {
+            "rows": self.n,
+            **({} if self.person is None else {"person": self.person, "persons": self.persons}),
+            **({} if self.cluster is None else {"cluster": self.cluster, "clusters": self.clusters}),
+            **({} if self.missing == "category" else {"missing": self.missing}),
+            **({} if self.weights is None else {"weights": self.weights}),
+            **({} if self.epsilon is None else {"epsilon": self.epsilon}),
+            **({} if self.part_of is None else {"part_of": self.part_of}),
+        }
+
     def table(self) -> NDArray[np.float64]:
         """The counts as a dense (K, M) array; with weights, theirs, scaled to add up to ``n``."""
         dense = np.zeros((self.n_s, self.n_x))
@@ -275,6 +295,14 @@ def _remedy(column: Column) -> str:
     return f"group its rare values (bins={{{column.name!r}: 'top:10'}})"
 
 
+class More(TypedDict, total=False):
+    """Further keywords of :func:`count`."""
+
+    cluster: str | None
+    max_levels: int
+    max_cells: int
+
+
 def count(
     source: Any,
     *,
@@ -286,7 +314,7 @@ def count(
     missing: str = "category",
     weights: str | None = None,
     task: str | Iterable[str] | Mapping[str, float] | None = None,
-    **limits: int,
+    **more: Unpack[More],
 ) -> Counts:
     """Count a table by its private and public columns, in the table's own engine.
 
@@ -307,7 +335,8 @@ def count(
             people, and the rows are worth ``Counts.n`` equal ones. Rows of weight 0 do not count. Bins are cut by rows.
         task: Names of the columns that the release is for (U), each a task of its own; a mapping from names to weights
             where some count more than others. They are not released.
-        **limits: ``max_levels``, the most different values of a number that is not binned, and ``max_cells``, the most
+        **more: ``cluster``, the column that says which rows were sampled together, such as the household;
+            ``max_levels``, the most different values of a number that is not binned; and ``max_cells``, the most
             combinations to bring back from the engine.
 
     Returns:
@@ -323,7 +352,7 @@ def count(
         SmallSampleWarning: The rows are few for the cells; the message states the expected bias of I(S;X), and how many
             outputs such rows can guarantee.
     """
-    most = _limits(limits)
+    cluster, most = _more(more)
     roles = {"private": _names(private, "private"), "public": _names(public, "public")}
     tasks = task_weights(task)
     rules = {name: binning.parse(name, spec) for name, spec in (bins or {}).items()}
@@ -332,21 +361,21 @@ def count(
     with open_table(source, read) as table:
         table.require(names)
         table, dropped = without_missing(table, names, missing)
-        persons = persons_in(table, person, names)
-        weighed, squares = check_weights(table, weights, names if person is None else [*names, person])
+        persons, clusters = persons_in(table, person, names), clusters_in(table, cluster, names)
+        weighed, squares = check_weights(table, weights, [*names, *filter(None, (person, cluster))])
         called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
         free = [name for name in names if name not in rules]
         as_text = () if read is None else read.types
         peeked = peek(table, [*names, *called], free, rows=PEEK_ROWS, **most, as_text=as_text)
         resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
-        grouped = table.group(resolved, most["max_cells"], _summed(table, resolved) | weighed)
+        grouped = table.group(resolved, most["max_cells"], summed(table, resolved) | weighed)
         if not grouped.counts:
             left = " without a missing value" if dropped else ""
             raise InvalidInputError(f"{table.name} has no rows{left}: there is nothing to count")
         if not grouped.complete:
-            raise _too_many_cells(table, resolved, most["max_cells"])
+            raise too_many_cells(table, resolved, most["max_cells"])
         n = sum(grouped.counts)
-        undated = {name: found for name, found in peeked.items() if not _part_of(resolved.get(name))}
+        undated = {name: found for name, found in peeked.items() if not of_dates(resolved.get(name))}
         told = identifier_warnings(table, undated, names, n, min(n, PEEK_ROWS), person)
         parts = {
             name: table.part_means(name, bins)
@@ -369,7 +398,8 @@ def count(
     counts = replace(counts, tasks=_task_counts(counts, encoded, rows, cell_weight, tasks))
     for words in told:
         warnings.warn(words, IdentifierWarning, stacklevel=2)
-    counts = replace(counts, read=known, person=person, persons=persons, missing=missing, dropped=dropped)
+    counts = replace(counts, read=known, missing=missing, dropped=dropped)
+    counts = replace(counts, person=person, persons=persons, cluster=cluster, clusters=clusters)
     _warn_if_small(counts)
     return counts
 
@@ -386,13 +416,15 @@ def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
     return listed
 
 
-def _limits(given: Mapping[str, int]) -> dict[str, int]:
-    """The limits of :func:`count`, with their defaults."""
-    known = {"max_levels": MAX_LEVELS, "max_cells": MAX_CELLS}
-    for name in given:
-        if name not in known:
+def _more(given: More) -> tuple[str | None, dict[str, int]]:
+    """The column of clusters, and the limits of :func:`count` with their defaults."""
+    limits = {"max_levels": MAX_LEVELS, "max_cells": MAX_CELLS}
+    for name, value in given.items():
+        if name not in More.__annotations__:
             raise TypeError(f"count() got an unexpected keyword argument {name!r}")
-    return known | dict(given)
+        if isinstance(value, int):
+            limits[name] = value
+    return given.get("cluster"), limits
 
 
 def _check_roles(
@@ -423,29 +455,6 @@ def _task_counts(
     if weight is not None:
         share = weight * (counts.n / float(weight.sum()))
     return task_counts(encoded, counts.x_alphabet.names, share, tasks)
-
-
-def _part_of(bins: Bins | None) -> bool:
-    """Whether bins are those of dates."""
-    return isinstance(bins, Part) or (isinstance(bins, Cut) and bool(bins.part))
-
-
-def _too_many_cells(table: Source, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:
-    found = {name: table.n_unique(name) for name, bins in resolved.items() if bins is None}
-    found |= {name: bins.size for name, bins in resolved.items() if isinstance(bins, Cut)}
-    found |= {name: len(bins.kept) + 1 for name, bins in resolved.items() if isinstance(bins, Top)}
-    worst = max(found, key=lambda name: found[name])
-    return InvalidInputError(
-        f"more than {limit} combinations occur: column {worst!r} with {found[worst]} values causes most of them; "
-        f"bin it, group its rare values (bins={{{worst!r}: 'top:10'}}) or drop it"
-    )
-
-
-def _summed(table: Source, resolved: Mapping[str, Bins | None]) -> dict[str, Tails]:
-    """The cut columns, whose bins' means a release writes, with their tails: an outlier must not show in a mean."""
-    cut = [name for name, bins in resolved.items() if isinstance(bins, Cut) and not bins.part]
-    tails = {name: table.tails(name) for name in cut}
-    return {name: ends for name, ends in tails.items() if all(map(math.isfinite, ends))}
 
 
 def _assemble(
@@ -481,7 +490,7 @@ def _warn_if_small(counts: Counts) -> None:
     share = counts.cell_share
     s, x = (np.bincount(cells, weights=share) for cells in (counts.cell_s, counts.cell_x))
     information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(share / counts.n))
-    if said := small_sample(
-        s.astype(np.float64), counts.n_x, information, persons=counts.persons, unit=asked_unit() or "nats"
-    ):
+    unit, kind = asked_unit() or "nats", "persons" if counts.clusters is None else "clusters"
+    pieces = None if counts.pieces is None else (counts.pieces, kind)
+    if said := small_sample(s.astype(np.float64), counts.n_x, information, pieces=pieces, unit=unit):
         warnings.warn(said, SmallSampleWarning, stacklevel=3)

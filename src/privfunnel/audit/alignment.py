@@ -12,7 +12,7 @@ import numpy as np
 from privfunnel import tables
 from privfunnel.audit.kept import FileRows, Reading, further_columns, gather
 from privfunnel.audit.pairs import Pairs
-from privfunnel.audit.persons import PersonRows, counted, person_codes
+from privfunnel.audit.persons import ALONE, PersonRows, Together, counted, gathered, pieces_of
 from privfunnel.engines import Alphabet, Column, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning, need
@@ -41,7 +41,7 @@ class Sample:
         further: Columns of the released file that are not the release.
         rows: The matched rows where they are needed one by one, shape (rows, 4 + further columns): row of the original,
             s, x, y, and the category of each further column.
-        people: The same with whom they are about, where a column says that.
+        people: The same with whom they are about, and in which cluster they were sampled, where a column says that.
     """
 
     counts: tables.Counts
@@ -55,7 +55,7 @@ class Sample:
     people: PersonRows | None = None
 
     def file(self, rng: np.random.Generator) -> FileRows | None:
-        """The rows with every further column of the file, of each person one; None where it has no such column."""
+        """The rows with every further column, one of each person or cluster; None where the file has no such column."""
         if not self.further or self.rows is None:
             return None
         rows = self.rows if self.people is None else self.rows[self.people.one_each(rng)]
@@ -63,8 +63,8 @@ class Sample:
 
     @property
     def evidence(self) -> int:
-        """Rows of the original that are independent of each other: all of them, or as many as persons."""
-        return self.counts.n if self.people is None else self.people.persons
+        """Independent rows of the original: all of them, or as many as persons or clusters."""
+        return self.counts.n if self.people is None else self.people.pieces
 
     @property
     def n(self) -> int:
@@ -112,14 +112,14 @@ def align(
     mechanism: Mechanism | None = None,
     on: str | None = None,
     order: Order | None = None,
-    person: str | None = None,
+    together: Together = ALONE,
     bins: Mapping[str, Any] | None = None,
     read: ReadOptions | None = None,
     read_released: ReadOptions | None = None,
 ) -> Sample:
     """Pair the rows of two tables: by the column ``on``, by the ``order`` of a shuffled release, or one by one.
 
-    Where the column ``person`` of the original says whom rows are about, they are kept one by one.
+    Where columns of the original say which rows go ``together``, they are kept one by one.
 
     Raises:
         InvalidInputError: The tables have different numbers of rows, the key is missing or not unique, or the release
@@ -131,10 +131,10 @@ def align(
         others = further_columns(after, [name for name in after.columns if name not in y.names])
         with open_table(original, read) as before:
             _require_key(before, after, on)
-            people = None if person is None else person_codes(before, person)
+            pieces = pieces_of(before, together)
             left, right = _original_rows(before, counts, on), _released_rows(after, y, others, on)
             shape = (counts.n_s, counts.n_x, len(y))
-            rows: list[Codes] | None = [] if others or person is not None else None
+            rows: list[Codes] | None = [] if others or together != ALONE else None
             if on is None:
                 unmatched = 0
                 if order is not None:
@@ -149,9 +149,9 @@ def align(
                 matched = replace(counts, cell_s=cells[0], cell_x=cells[1], cell_n=cells[2], tasks=())
     found = None if rows is None else np.concatenate(rows)
     who = None
-    if person is not None and people is not None and found is not None:
-        person_of = np.unique(people[found[:, 0]], return_inverse=True)[1].reshape(-1)
-        who = PersonRows(person, person_of, *(found[:, j] for j in (1, 2, 3)))
+    if found is not None:
+        person, cluster = (None if codes is None else codes[found[:, 0]] for codes in pieces)
+        who = gathered(together, (person, cluster), (found[:, 1], found[:, 2], found[:, 3]))
     return Sample(counts, matched, sy, xy, y, unmatched, others, found, who)
 
 

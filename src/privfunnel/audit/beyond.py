@@ -13,6 +13,7 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.audit.estimates import Interval, plain
 from privfunnel.audit.pairs import Pairs
+from privfunnel.audit.persons import PersonRows
 from privfunnel.channels import is_sparse
 from privfunnel.measures import Array
 from privfunnel.population.bounds import (
@@ -50,7 +51,7 @@ class Population:
         worst_case: I(S;Y) of the mechanism itself, designed on all rows, is at most this: a bound for every channel at
             once (:func:`~privfunnel.audit.population_worst_case`); None where it was not asked for.
         designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
-        persons: Whether the rows are one of each person.
+        persons: Whether the rows are one of each person; ``clusters`` whether they are one of each cluster.
         largest_lift: The largest log 1/p(s) of the rows, which no lift exceeds: a bound above it says nothing.
     """
 
@@ -67,12 +68,18 @@ class Population:
     worst_case: float | None = None
     designs: int = 1
     persons: bool = False
+    clusters: bool = False
     largest_lift: float = math.inf
 
     @property
     def proves_little(self) -> bool:
         """Whether the rows are too few to prove even that less leaks than the public columns hold."""
         return self.leakage.high >= self.target / WORTHWHILE
+
+    def resting_on(self, people: PersonRows | None) -> Population:
+        """The same where the rows are one of each of these persons or clusters."""
+        clusters = people is not None and people.cluster is not None
+        return dataclasses.replace(self, persons=people is not None and not clusters, clusters=clusters)
 
     def words(self) -> list[str]:
         """The bounds as sentences."""
@@ -83,9 +90,7 @@ class Population:
         return {"units": "nats", "words": self.words(), **plain(dataclasses.asdict(self))}
 
 
-def bounds(
-    sy: Array, xy: Channel, confidence: float, leakage_ceiling: float, persons: bool = False
-) -> Population:
+def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) -> Population:
     """Bound what a mechanism does in the population, from rows that it was not designed on.
 
     Args:
@@ -93,7 +98,6 @@ def bounds(
         xy: Rows by (x, y), shape (M, N), dense or sparse.
         confidence: For example 0.95.
         leakage_ceiling: I(S;X), in nats.
-        persons: Whether the rows are one of each person.
     """
     n, two_sided = float(sy.sum()), 0.5 * (1.0 + confidence)
     high = population_bound(sy, two_sided).upper
@@ -113,7 +117,6 @@ def bounds(
         guess=population_guessing(sy, confidence).after,
         guaranteed=guaranteed_outputs(int(n), target, p_s=p_s, confidence=confidence),
         target=target,
-        persons=persons,
         largest_lift=float(-measures.safe_log(p_s[p_s > 0.0]).min()),
     )
 
@@ -205,7 +208,7 @@ def words(found: Population) -> list[str]:
 
 def _pieces(found: Population) -> str:
     """What the bounds rest on."""
-    return "persons" if found.persons else "rows"
+    return "clusters" if found.clusters else "persons" if found.persons else "rows"
 
 
 def _vacuous(nats: float) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privfunnel.audit import beyond
 from privfunnel.audit.beyond import Population
+from privfunnel.audit.persons import PersonRows
 from privfunnel.audit.promise import channel_for
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
@@ -116,34 +117,34 @@ def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tupl
     return [(Problem(table - part), part) for part in parts(table, folds, rng)]
 
 
+class Asked(NamedTuple):
+    """What an audit asks about the population: the view that was asked for and the one taken, confidence and seed."""
+
+    view: View | None
+    taken: View
+    confidence: float
+    seed: int
+
+
 def of_design(
-    designed: Mechanism,
-    counts: Counts,
-    *,
-    view: View,
-    asked: bool,
-    confidence: float,
-    seed: int,
-    persons: bool = False,
+    designed: Mechanism, counts: Counts, people: PersonRows | None, asked: Asked
 ) -> Population | None:
     """What a mechanism's own table says about the population, by designing again in the same way on parts of it.
 
     Args:
         designed: The mechanism.
         counts: The table it was designed on.
-        view: What the table is; there is nothing to say beyond a register.
-        asked: Whether the view was asked for. If not, nothing is done that is expected to take long.
-        confidence: Of each bound.
-        seed: Fixes split, designs and releases.
-        persons: Whether the rows are one of each person.
+        people: Persons or clusters of which the rows are one each.
+        asked: The view, of which a register leaves nothing to say; where none was asked for, nothing is done that is
+            expected to take long. Confidence of each bound; the seed of split, designs and releases.
 
     Returns:
         The bounds, or None where the view asks for none or the design cannot be made again.
     """
-    if view == "register" or counts.n < FOLDS:
+    if asked.taken == "register" or counts.n < FOLDS:
         return None
     # So many symbols that a table of them would be large are far more than any rows could say something about.
-    if not asked and (designed.sparse or FOLDS * counts.size.seconds > AFFORDABLE):
+    if asked.view is None and (designed.sparse or FOLDS * counts.size.seconds > AFFORDABLE):
         return None
     solver = designed.provenance.get("solver")
     if solver not in registry.names():
@@ -154,11 +155,11 @@ def of_design(
         if budget is not None
         else {"disclosure": designed.disclosure if requested is None else requested}
     )
-    found = cross_fitted(counts, **wanted, solver=solver, confidence=confidence, seed=seed)
+    found = cross_fitted(counts, **wanted, solver=solver, confidence=asked.confidence, seed=asked.seed)
     channel = channel_for(designed, counts)[0]
     cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
-    most = population_worst_case(counts.table(), channel, confidence, cells=cells).upper
-    return replace(found, worst_case=most, persons=persons)
+    most = population_worst_case(counts.table(), channel, asked.confidence, cells=cells).upper
+    return replace(found, worst_case=most).resting_on(people)
 
 
 def parts(table: Array, folds: int, rng: np.random.Generator) -> list[Array]:

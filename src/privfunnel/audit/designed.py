@@ -12,12 +12,13 @@ from privfunnel import measures
 from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, findings, promise
 from privfunnel.audit.alignment import recount
+from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import BOOTSTRAP
 from privfunnel.audit.estimates import exact_information, fitting, resample
-from privfunnel.audit.evidence import chosen_person
+from privfunnel.audit.evidence import chosen_columns
 from privfunnel.audit.findings import split
 from privfunnel.audit.informed import informed
-from privfunnel.audit.persons import PersonRows, independent, rows_of
+from privfunnel.audit.persons import ALONE, PersonRows, Together, independent, rows_of
 from privfunnel.audit.result import Audit
 from privfunnel.audit.voting import persons_of
 from privfunnel.channels import joint
@@ -65,6 +66,7 @@ def table(
     confidence: float = 0.95,
     view: View | None = None,
     person: str | None = None,
+    cluster: str | None = None,
 ) -> Audit:
     """Audit a mechanism on a table, the one it was designed on or another, and check its promise.
 
@@ -84,6 +86,7 @@ def table(
             is a sample. For a sample that the mechanism was designed on, designs are made again on parts of it.
         person: Column that says who a row is about: the rows of a person are resampled together, and bounds rest on one
             row of each. That of the mechanism by default; "" for none.
+        cluster: Column that says which rows were sampled together, a household for example: the same for these.
 
     Raises:
         InvalidInputError: The table cannot be read or does not fit the mechanism, or an argument cannot be used.
@@ -93,9 +96,7 @@ def table(
     read = designed.read_options(read)
     names = designed.private_names, designed.public_names
     counts = recount(original, *names, designed.bins, read, designed.missing, designed.weights)
-    column = chosen_person(original, read, designed, person)
-    _check_weighted(counts, column, view)
-    people = None if column is None else rows_of(original, counts, column, read)
+    people = _people(original, counts, chosen_columns(original, read, designed, person, cluster), read, view)
     channel, _ = promise.channel_for(designed, counts)
     p_sx = counts.table() / counts.n
     drawn = _resampled(counts, people, bootstrap, rng)
@@ -130,45 +131,43 @@ def table(
         informed=informed(counts.x_alphabet, p_sx, channel),
         view=seen_as,
         population=(
-            cross_fit.of_design(
-                designed,
-                alone,
-                view=seen_as,
-                asked=view is not None,
-                confidence=confidence,
-                seed=seed,
-                persons=people is not None,
-            )
+            cross_fit.of_design(designed, alone, people, Asked(view, seen_as, confidence, seed))
             if checked.same_table and counts.weights is None
             else None
             if checked.overlaps or counts.weights is not None
-            else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling, people is not None)
+            else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling).resting_on(people)
         ),
-        persons=None if people is None else persons_of(people),
+        persons=persons_of(people) if people is not None and people.column else None,
+        clusters=None if people is None else people.clusters,
     )
 
 
-def _check_weighted(counts: Counts, person: str | None, view: View | None) -> None:
-    """Refuse what is not known of rows with weights.
+def _people(
+    original: Any, counts: Counts, together: Together, read: ReadOptions | None, view: View | None
+) -> PersonRows | None:
+    """The rows with their persons and clusters, where columns say which go together.
 
     Raises:
         InvalidInputError: They are about persons too, or are to tell of a population.
     """
     if counts.weights is None:
-        return
+        one = together == ALONE
+        return None if one else rows_of(original, counts, together.person, read, cluster=together.cluster)
     if view == "sample":
         counts.require_equal("the view 'sample'")
-    if person is not None:
-        raise InvalidInputError(
-            f"rows with weights ({counts.weights!r}) are not audited by person ({person!r}): leave the persons out "
-            "(person='', --person '')"
-        )
+    for option, column in together._asdict().items():
+        if column is not None:
+            raise InvalidInputError(
+                f"rows with weights ({counts.weights!r}) are not audited by {option} ({column!r}): leave the {option}s "
+                f"out ({option}='', --{option} '')"
+            )
+    return None
 
 
 def _resampled(
     counts: Counts, people: PersonRows | None, size: int, rng: np.random.Generator
 ) -> Sequence[Array]:
-    """Tables p(s, x) of rows, or persons, drawn with replacement."""
+    """Tables p(s, x) of rows, persons or clusters, drawn with replacement."""
     table = counts.table() / counts.n
     if people is None:
         return resample(table, counts.n, size, rng)

@@ -22,6 +22,7 @@ class EffortKeywords(TypedDict, total=False):
     confidence: float
     view: View | None
     person: str | None
+    cluster: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class Effort:
         view: What the original is: ``"register"``, the population, or ``"sample"``; by default a small table is one.
         person: Column of the original that says who a row is about: the rows of a person are resampled, permuted and
             split together. That of the mechanism by default; "" for none.
+        cluster: Column that says which rows were sampled together, a household for example: the same for these.
     """
 
     bootstrap: int = BOOTSTRAP
@@ -46,3 +48,4 @@ class Effort:
     confidence: float = 0.95
     view: View | None = None
     person: str | None = None
+    cluster: str | None = None

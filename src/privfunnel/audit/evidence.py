@@ -1,4 +1,4 @@
-"""What counts as one piece of evidence in an audit: a row, or a person with all rows."""
+"""What counts as one piece of evidence in an audit: a row, a person with all rows, or a cluster of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.audit import estimates
 from privfunnel.audit.alignment import Sample
+from privfunnel.audit.persons import ALONE, Together
 from privfunnel.engines import ReadOptions, open_table
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
@@ -18,28 +19,38 @@ from privfunnel.mechanism import Mechanism
 Pair = Literal["sx", "sy", "xy"]
 
 
-def chosen_person(
-    original: Any, read: ReadOptions | None, mechanism: Mechanism | None, person: str | None
-) -> str | None:
-    """The column that says who a row is about: the one named, or the mechanism's where the table has it.
+def chosen_columns(
+    original: Any,
+    read: ReadOptions | None,
+    mechanism: Mechanism | None,
+    person: str | None,
+    cluster: str | None,
+) -> Together:
+    """The columns that say which rows go together: those named, or the mechanism's where the table has them.
 
     Raises:
-        InvalidInputError: The column named is one of the mechanism's.
+        InvalidInputError: A column named is one of the mechanism's.
     """
-    if person is not None:
-        if mechanism is not None and person in {*mechanism.public_names, *mechanism.private_names}:
+    asked = {"who a row is about": person, "which rows belong together": cluster}
+    for what, column in asked.items():
+        if column and mechanism is not None and column in {*mechanism.public_names, *mechanism.private_names}:
             raise InvalidInputError(
-                f"column {person!r} cannot say who a row is about: it is public or private in this mechanism"
+                f"column {column!r} cannot say {what}: it is public or private in this mechanism"
             )
-        return person or None
-    if mechanism is None or mechanism.person is None:
-        return None
-    with open_table(original, read) as table:
-        return mechanism.person if mechanism.person in table.columns else None
+    own = ALONE if mechanism is None else Together(mechanism.person, mechanism.cluster)
+    chosen = Together(own.person if person is None else person, own.cluster if cluster is None else cluster)
+    if (person is None and own.person) or (cluster is None and own.cluster):
+        with open_table(original, read) as table:
+            there = table.columns
+        chosen = Together(
+            chosen.person if person is not None or chosen.person in there else None,
+            chosen.cluster if cluster is not None or chosen.cluster in there else None,
+        )
+    return Together(chosen.person or None, chosen.cluster or None)
 
 
 def resampling(sample: Sample, pair: Pair, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Tables of relative frequencies of a pair of symbols, from rows or persons drawn with replacement."""
+    """Tables of relative frequencies of a pair of symbols, from rows, persons or clusters drawn with replacement."""
     people, table = sample.people, _table(sample, pair)
     if people is None:
         n = sample.counts.n if pair == "sx" else sample.n
@@ -61,7 +72,7 @@ def _table(sample: Sample, pair: Pair) -> Array:
 
 
 def nulls(sample: Sample, permutations: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Informations of each private attribute, and of all together, with released rows exchanged between persons."""
+    """Informations of each private attribute, and of all together, with released rows exchanged between pieces."""
     private = sample.counts.s_alphabet
     found: dict[str, list[float]] = {name: [] for name in private.collapse(sample.sy)}
     n_s, n_y = sample.sy.shape

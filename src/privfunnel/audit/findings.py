@@ -139,16 +139,16 @@ def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, At
 def _attack_by_person(
     sample: Sample, people: PersonRows, target: Codes, size: int, rng: np.random.Generator
 ) -> Attack:
-    """An attacker trained on the rows of some persons, and tested on those of others."""
+    """An attacker trained on the rows of some persons or clusters, and tested on those of others."""
     some = people.take(people.some(size, rng))
     truth = target[some.s]
     release, original = (
-        attacker.score_rows(codes[seen], truth, attacker.unordered(codes), rng, persons=some.person)
+        attacker.score_rows(codes[seen], truth, attacker.unordered(codes), rng, persons=some.piece)
         for codes, seen in ((sample.y_alphabet.codes, some.y), (sample.counts.x_codes, some.x))
     )
     common = np.bincount(target[people.s]).argmax()
     return Attack(
-        prior=share_by_person(target[people.s] == common, people.person),
+        prior=share_by_person(target[people.s] == common, people.piece),
         release=release.accuracy,
         original=original.accuracy,
         auc=release.auc,

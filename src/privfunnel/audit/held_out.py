@@ -85,25 +85,26 @@ def guaranteed(
         confidence: Of each bound for the population.
         seed: Fixes split, design and the release of the held-out rows.
         disclosure: Least disclosure, in nats; no more than the design rows have.
-        people: The rows with whom they are about (:func:`privfunnel.audit.rows_of`), where people have several: persons
-            are held out, not rows, and the bounds rest on one row of each.
+        people: The rows with whom they are about (:func:`privfunnel.audit.rows_of`), where people have several or
+            were sampled in clusters: persons or clusters are held out, not rows, and bounds rest on one row of each.
         merge: If True, outputs are merged where that lowers what the held-out rows can be expected to prove, see
             :mod:`privfunnel.audit.provable`; for a disclosure.
         **asked: ``leakage``, ``solver`` and its options.
 
     Raises:
         InvalidInputError: The share leaves one part without rows, the confidence is none, the counts know of persons
-            and ``people`` is missing, rows have weights, or outputs are to be merged without a disclosure.
+            or clusters and ``people`` is missing, rows have weights, or outputs are to be merged without a disclosure.
     """
     checked_confidence(confidence)
     counts.require_equal("holding rows out")
     rng = np.random.default_rng(seed)
-    if people is None and counts.person is not None:
+    if people is None and (counts.person or counts.cluster):
+        what = f"person ({counts.person})" if counts.cluster is None else f"cluster ({counts.cluster})"
         raise InvalidInputError(
-            f"rows of one person ({counts.person}) must not be on both sides: give people=audit.rows_of(table, counts)"
+            f"rows of one {what} must not be on both sides: give people=audit.rows_of(table, counts)"
         )
     design, rest = (
-        split_rows(counts, share, rng) if people is None else _split_persons(counts, people, share, rng)
+        split_rows(counts, share, rng) if people is None else _split_pieces(counts, people, share, rng)
     )
     design = replace(design, part_of=counts.fingerprint)
     problem = design.problem()
@@ -123,11 +124,10 @@ def guaranteed(
         held_out_rows=rest.n,
         promised_disclosure=solution.disclosure,
         promised_leakage=solution.leakage,
-        population=beyond.bounds(
-            *beyond.drawn(rest, channel, rng), confidence, ceiling, persons=people is not None
-        ),
+        population=beyond.bounds(*beyond.drawn(rest, channel, rng), confidence, ceiling).resting_on(people),
         new_rows=int(rest.table()[:, new].sum()),
         design_persons=design.persons,
+        design_clusters=design.clusters,
     )
     return Guaranteed(solution, mechanism, found, design)
 
@@ -147,28 +147,34 @@ def split_rows(counts: Counts, share: float, rng: np.random.Generator) -> tuple[
     return _part(counts, picked), _part(counts, counts.cell_n - picked)
 
 
-def _split_persons(
+def _split_pieces(
     counts: Counts, people: PersonRows, share: float, rng: np.random.Generator
 ) -> tuple[Counts, Counts]:
-    """All rows of the persons to design on, and one row of each of the others, ``share`` of all persons.
+    """All rows of the persons or clusters to design on, and one row of each of the others, ``share`` of all.
 
     Raises:
-        InvalidInputError: The share leaves one part without persons.
+        InvalidInputError: The share leaves one part without any.
     """
-    held_out = round(share * people.persons) if math.isfinite(share) else 0
-    if not 0 < held_out < people.persons:
+    held_out = round(share * people.pieces) if math.isfinite(share) else 0
+    if not 0 < held_out < people.pieces:
+        whose = "persons" if people.cluster is None else "clusters"
         raise InvalidInputError(
-            f"a share of {share!r} leaves no persons on one side: give a number between 0 and 1"
+            f"a share of {share!r} leaves no {whose} on one side: give a number between 0 and 1"
         )
-    chosen = np.zeros(people.persons, dtype=bool)
-    chosen[rng.permutation(people.persons)[:held_out]] = True
+    chosen = np.zeros(people.pieces, dtype=bool)
+    chosen[rng.permutation(people.pieces)[:held_out]] = True
     one = people.one_each(rng)
-    parts = (np.flatnonzero(~chosen[people.person]), one[chosen[people.person[one]]])
+    parts = (np.flatnonzero(~chosen[people.piece]), one[chosen[people.piece[one]]])
     design, rest = (
         _part(some, some.cell_n)
         for some in (counted(counts, people.s[rows], people.x[rows]) for rows in parts)
     )
-    return replace(design, person=people.column, persons=people.persons - held_out), rest
+    if people.column:
+        persons = len(np.unique(people.person[parts[0]]))
+        design = replace(design, person=people.column, persons=persons)
+    if people.cluster is not None:
+        design = replace(design, cluster=people.cluster_column, clusters=people.pieces - held_out)
+    return design, rest
 
 
 def _part(counts: Counts, n: Any) -> Counts:

@@ -96,10 +96,10 @@ def _halves(sample: Sample, size: int, rng: np.random.Generator) -> tuple[Codes,
     """Public and released symbol of kinds of rows, and how many of each train and judge; all (kinds,)."""
     if sample.people is not None:
         people = sample.people
-        used = rng.random(people.persons) < min(size / max(people.n, 1), 1.0)
-        side = rng.random(people.persons) < 0.5
+        used = rng.random(people.pieces) < min(size / max(people.n, 1), 1.0)
+        side = rng.random(people.pieces) < 0.5
         train, judge = (
-            np.asarray(part[people.person], dtype=np.int64) for part in (used & side, used & ~side)
+            np.asarray(part[people.piece], dtype=np.int64) for part in (used & side, used & ~side)
         )
         return people.x, people.y, train, judge
     rows = sparse.coo_array(sample.xy)

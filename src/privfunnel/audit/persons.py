@@ -1,7 +1,8 @@
-"""Rows with whom they are about: resampled, permuted and split a person at a time.
+"""Rows with whom they are about: resampled, permuted and split a person, or a cluster, at a time.
 
-Rows of one person are no independent evidence. An interval comes from persons drawn again with all their rows, a null
-from released rows exchanged between persons, a bound for the population from one row of each person.
+Rows of one person are no independent evidence, nor are those of one household, class or clinic (a *cluster*) where
+clusters were sampled. An interval comes from persons or clusters drawn again with all their rows, a null from released
+rows exchanged between them, a bound for the population from one row of each.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from privfunnel.audit.estimates import Interval, proportion
 from privfunnel.channels import DENSE_ENTRIES
@@ -31,14 +33,42 @@ MOST_ROWS = 2e8
 LEAST_DRAWS = 20
 
 
+class Together(NamedTuple):
+    """Columns that say which rows go together: those of one person, and those of one cluster; None where none does."""
+
+    person: str | None = None
+    cluster: str | None = None
+
+
+#: No column says so: every row stands for itself.
+ALONE = Together()
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Rows that were sampled together: the ``column`` that says so, and how many ``clusters`` there are."""
+
+    column: str
+    clusters: int
+
+    def words(self, rows: int) -> str:
+        """What that means, as a sentence."""
+        return (
+            f"{rows:,} rows are in {self.clusters:,} clusters ({self.column}): intervals, permutations, attackers and "
+            "splits take the rows of a cluster together, and bounds for the population rest on one row of each."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class PersonRows:
     """Rows of a table as codes, one entry a row.
 
     Attributes:
-        column: The column that says who a row is about.
+        column: The column that says who a row is about; empty where every row is about somebody else.
         person: Who, from 0 on without gaps; a row without a name is a person of its own.
         s: Private symbol; ``x`` the public one; ``y`` the released one, empty where nothing was released.
+        cluster_column: The column that says which rows were sampled together; empty where each person was alone.
+        cluster: Its cluster, from 0 on without gaps, whole persons together; None where there is no such column.
     """
 
     column: str
@@ -46,11 +76,28 @@ class PersonRows:
     s: Codes
     x: Codes
     y: Codes
+    cluster_column: str = ""
+    cluster: Codes | None = None
 
     @property
     def n(self) -> int:
         """The number of rows."""
         return len(self.person)
+
+    @property
+    def piece(self) -> Codes:
+        """The piece of evidence that each row belongs to: its cluster, or its person."""
+        return self.person if self.cluster is None else self.cluster
+
+    @cached_property
+    def pieces(self) -> int:
+        """The number of pieces of evidence."""
+        return int(self.piece.max(initial=-1)) + 1
+
+    @property
+    def clusters(self) -> Clusters | None:
+        """The clusters, where a column names them."""
+        return None if self.cluster is None else Clusters(self.cluster_column, self.pieces)
 
     @cached_property
     def persons(self) -> int:
@@ -77,26 +124,34 @@ class PersonRows:
 
     def take(self, rows: NDArray[np.intp]) -> PersonRows:
         """Some of the rows."""
-        person = np.unique(self.person[rows], return_inverse=True)[1].reshape(-1)
         y = self.y[rows] if len(self.y) else self.y
-        return PersonRows(self.column, person, self.s[rows], self.x[rows], y)
+        cluster = None if self.cluster is None else _numbered(self.cluster[rows])
+        return PersonRows(
+            self.column,
+            _numbered(self.person[rows]),
+            self.s[rows],
+            self.x[rows],
+            y,
+            self.cluster_column,
+            cluster,
+        )
 
     def one_each(self, rng: np.random.Generator) -> NDArray[np.intp]:
-        """A row of each person, chosen at random."""
+        """A row of each person, or of each cluster, chosen at random."""
         order = rng.permutation(self.n)
-        return order[np.unique(self.person[order], return_index=True)[1]]
+        return order[np.unique(self.piece[order], return_index=True)[1]]
 
     def some(self, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        """All rows of persons chosen at random, at most ``size`` of them, but of two persons at least."""
-        ranked = rng.permutation(self.persons)
-        rows = np.cumsum(np.bincount(self.person, minlength=self.persons)[ranked])
-        chosen = np.zeros(self.persons, dtype=bool)
+        """All rows of persons or clusters chosen at random, at most ``size`` of them, but of two pieces at least."""
+        ranked = rng.permutation(self.pieces)
+        rows = np.cumsum(np.bincount(self.piece, minlength=self.pieces)[ranked])
+        chosen = np.zeros(self.pieces, dtype=bool)
         chosen[ranked[: max(int(np.searchsorted(rows, size, side="right")), 2)]] = True
-        return rng.permutation(np.flatnonzero(chosen[self.person]))
+        return rng.permutation(np.flatnonzero(chosen[self.piece]))
 
     def table(self, a: Codes, b: Codes, shape: tuple[int, int], weights: Array | None = None) -> Any:
-        """Rows by (a, b), weighted where weights of persons are given; sparse where the table is large."""
-        of_row = None if weights is None else weights[self.person]
+        """Rows by (a, b), weighted where weights of pieces are given; sparse where the table is large."""
+        of_row = None if weights is None else weights[self.piece]
         if shape[0] * shape[1] > DENSE_ENTRIES:
             rows = np.ones(len(a)) if of_row is None else of_row
             return sparse.csr_array((rows, (a, b)), shape=shape)
@@ -106,21 +161,21 @@ class PersonRows:
     def resampling(
         self, a: Codes, b: Codes, shape: tuple[int, int], size: int, rng: np.random.Generator
     ) -> Iterator[Array]:
-        """Tables of relative frequencies of (a, b) from as many persons drawn with replacement, with all their rows."""
+        """Tables of relative frequencies of (a, b) from as many pieces drawn with replacement, with all their rows."""
         for _ in range(self._draws(size)):
-            weights = np.bincount(rng.integers(0, self.persons, self.persons), minlength=self.persons)
+            weights = np.bincount(rng.integers(0, self.pieces, self.pieces), minlength=self.pieces)
             found = self.table(a, b, shape, weights.astype(np.float64))
             yield found / found.sum()
 
     def permuted(self, shape: tuple[int, int], size: int, rng: np.random.Generator) -> Iterator[Array]:
-        """Counts of (s, y) where the released rows of persons with equally many rows are exchanged at random."""
-        rows = np.lexsort((np.arange(self.n), self.person))
-        sizes = np.bincount(self.person, minlength=self.persons)
+        """Counts of (s, y) where the released rows of pieces with equally many rows are exchanged at random."""
+        rows = np.lexsort((np.arange(self.n), self.piece))
+        sizes = np.bincount(self.piece, minlength=self.pieces)
         starts = np.cumsum(sizes) - sizes
         by_size = np.argsort(sizes, kind="stable")
         for _ in range(min(size, self._draws(size))):
-            mixed = by_size[np.lexsort((rng.random(self.persons), sizes[by_size]))]
-            partner = np.empty(self.persons, dtype=np.int64)
+            mixed = by_size[np.lexsort((rng.random(self.pieces), sizes[by_size]))]
+            partner = np.empty(self.pieces, dtype=np.int64)
             partner[by_size] = mixed
             shift = np.repeat(starts[partner] - starts, sizes)
             yield self.table(self.s[rows], self.y[rows[np.arange(self.n) + shift]], shape)
@@ -141,8 +196,50 @@ class PersonRows:
         return max(min(size, LEAST_DRAWS), min(size, int(MOST_ROWS / max(self.n, 1))))
 
 
-def person_codes(table: Source, column: str) -> Codes:
+def _numbered(codes: Codes) -> Codes:
+    """Codes without gaps, from 0 on, in the same order."""
+    return np.asarray(np.unique(codes, return_inverse=True)[1].reshape(-1), dtype=np.int64)
+
+
+def pieces_of(table: Source, together: Together) -> tuple[Codes | None, Codes | None]:
+    """Person and cluster of each row of a table, as numbers from 0 on; None where no column says it.
+
+    Raises:
+        InvalidInputError: A column does not exist, or is the same in all rows.
+    """
+    person = None if together.person is None else person_codes(table, together.person)
+    if together.cluster is None:
+        return person, None
+    return person, person_codes(table, together.cluster, "which rows belong together")
+
+
+def gathered(
+    together: Together, pieces: tuple[Codes | None, Codes | None], rows: tuple[Codes, Codes, Codes]
+) -> PersonRows | None:
+    """Rows (s, x, y) with their persons and clusters; None where neither is known.
+
+    A person with rows in two clusters joins them: no piece of evidence shares a person with another.
+    """
+    person, cluster = pieces
+    if person is None and cluster is None:
+        return None
+    who = np.arange(len(rows[0])) if person is None else _numbered(person)
+    if cluster is not None:
+        cluster = _numbered(cluster)
+        if person is not None:
+            links = sparse.coo_array((np.ones(len(who)), (who, cluster)))
+            width = links.shape[0] + links.shape[1]
+            graph = sparse.coo_array(
+                (links.data, (links.row, links.col + links.shape[0])), shape=(width, width)
+            )
+            cluster = _numbered(csgraph.connected_components(graph, directed=False)[1][who].astype(np.int64))
+    return PersonRows(together.person or "", who, *rows, together.cluster or "", cluster)
+
+
+def person_codes(table: Source, column: str, what: str = "who a row is about") -> Codes:
     """Who each row of a table is about, as numbers from 0 on; a row without a name is a person of its own.
+
+    The same serves for clusters; ``what`` the column says is for the message.
 
     Raises:
         InvalidInputError: The column does not exist, or names one person only.
@@ -166,38 +263,47 @@ def person_codes(table: Source, column: str) -> Codes:
     codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
     if len(codes) > 1 and codes.max() == 0:
         raise InvalidInputError(
-            f"column {column!r} of {table.name} is the same in all rows: it does not say who a row is about"
+            f"column {column!r} of {table.name} is the same in all rows: it does not say {what}"
         )
     return codes
 
 
 def rows_of(
-    source: Any, counts: Counts, column: str | None = None, read: ReadOptions | None = None
+    source: Any,
+    counts: Counts,
+    column: str | None = None,
+    read: ReadOptions | None = None,
+    *,
+    cluster: str | None = None,
 ) -> PersonRows:
-    """The rows of a table that was counted, with whom they are about.
+    """The rows of a table that was counted, with whom they are about and the clusters they were sampled in.
 
     Args:
         source: The table.
         counts: Its counts.
         column: The column that says who a row is about; the one it was counted with by default.
         read: How to read the table, if it is a text file or a workbook; as it was counted by default.
+        cluster: The column that says which rows were sampled together, a household for example; the one it was counted
+            with by default.
 
     Raises:
         InvalidInputError: No column is named, or it cannot be used.
     """
-    counts.require_equal("what rests on rows of persons")
-    column = column or counts.person
-    if column is None:
-        raise InvalidInputError("nothing says who a row is about: name the column")
+    counts.require_equal("what rests on rows of persons or clusters")
+    together = Together(column or counts.person, cluster or counts.cluster)
+    if together == ALONE:
+        raise InvalidInputError("nothing says who a row is about, or which belong together: name the column")
     s, x = counts.s_alphabet, counts.x_alphabet
     s_of, x_of = s.recogniser(), x.recogniser()
     names = list(dict.fromkeys([*s.names, *x.names]))
     with open_table(source, read or counts.read) as table:
         table = table.complete(names) if counts.dropped else table
-        person = person_codes(table, column)
+        pieces = pieces_of(table, together)
         parts = [(s_of(s.encode(b)), x_of(x.encode(b))) for b in table.batches(names, BATCH_ROWS)]
     found = [np.concatenate(codes) for codes in zip(*parts, strict=True)]
-    return PersonRows(column, person, found[0], found[1], np.zeros(0, dtype=np.int64))
+    people = gathered(together, pieces, (found[0], found[1], np.zeros(0, dtype=np.int64)))
+    assert people is not None  # a column was named
+    return people
 
 
 def counted(counts: Counts, s: Codes, x: Codes) -> Counts:
@@ -209,7 +315,7 @@ def counted(counts: Counts, s: Codes, x: Codes) -> Counts:
 
 
 def independent(counts: Counts, people: PersonRows | None, rng: np.random.Generator) -> Counts:
-    """Counts of independent rows: all of them, or one of each person."""
+    """Counts of independent rows: all of them, or one of each person or cluster."""
     if people is None:
         return counts
     one = people.one_each(rng)

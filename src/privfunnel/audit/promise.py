@@ -101,8 +101,8 @@ def recount(
     agree = max(abs(disclosure - mechanism.disclosure), abs(leakage - mechanism.leakage)) <= AGREEMENT
     # The claim was itself counted on a sample; the spread of a difference of two grows with the rows of both.
     design_rows, n = float(mechanism.provenance.get("rows", 0)), counts.n
-    if people is not None and mechanism.persons is not None:
-        design_rows, n = float(mechanism.persons), people.persons
+    if people is not None and mechanism.pieces is not None:
+        design_rows, n = float(mechanism.pieces), people.pieces
     widened = 1.0 if same or design_rows <= 0.0 else float(np.sqrt(1.0 + n / design_rows))
     least = max(found.corrected - widened * (found.corrected - found.low), 0.0)
     guards = count_again(mechanism, counts, channel) if same else Guards({}, {}, hold=True)
@@ -201,7 +201,7 @@ def _redrawn(
 ) -> Iterator[tuple[Array, Array]]:
     """Tables (s, y) and (x, y) of the rows released anew, once for a person where they were."""
     people = sample.people
-    if people is None or not people.drawn_once:
+    if people is None or not people.column or not people.drawn_once:
         return fresh(sample.matched, channel, size, rng)
     times = max(LEAST_DRAWS, min(size, int(MAX_DRAWS / people.n)))
     return people.fresh(channel, sample.counts.n_s, times, rng)

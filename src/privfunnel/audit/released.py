@@ -14,9 +14,10 @@ from privfunnel import measures
 from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, evidence, findings, promise
 from privfunnel.audit.alignment import Sample, align, recount
+from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import Effort, EffortKeywords
 from privfunnel.audit.estimates import Information, information, permuted
-from privfunnel.audit.evidence import chosen_person
+from privfunnel.audit.evidence import chosen_columns
 from privfunnel.audit.findings import Resampled, split
 from privfunnel.audit.informed import Informed, informed
 from privfunnel.audit.kept import Further, further
@@ -70,8 +71,8 @@ def release(
         order: The order of a shuffled release, or the order file that was written with it; found by itself where it
             lies beside the released file.
         read: How to read the original, if it is a text file or a workbook; as the design data by default.
-        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``, ``view``, ``person``;
-            see :class:`~privfunnel.audit.effort.Effort`.
+        **effort: ``bootstrap``, ``permutations``, ``attacker_rows``, ``seed``, ``confidence``, ``view``, ``person``,
+            ``cluster``; see :class:`~privfunnel.audit.effort.Effort`.
 
     Raises:
         InvalidInputError: The tables cannot be read or matched, columns are missing, or the design had weights.
@@ -91,14 +92,13 @@ def release(
         mechanism=mechanism,
         on=on,
         order=ordered,
-        person=chosen_person(original, read, mechanism, work.person),
+        together=chosen_columns(original, read, mechanism, work.person, work.cluster),
         bins=roles.bins,
         read=read,
         read_released=read_released,
     )
     rng = np.random.default_rng(work.seed)
     found = _estimates(mechanism, counts, sample, work.bootstrap, rng)
-    s = counts.s_alphabet
     leakage = _leakage(sample, found, work.permutations, rng)
     disclosure = _disclosure(sample, found, work, rng)
     attacks = findings.attacks(sample, work.attacker_rows, rng) if work.attacker_rows else {}
@@ -116,8 +116,8 @@ def release(
         leakage_ceiling=ceiling,
         attributes=findings.attributes(
             leakage,
-            split(s, found.worst),
-            split(s, found.original if mechanism is None else (p_sx, ())),
+            split(counts.s_alphabet, found.worst),
+            split(counts.s_alphabet, found.original if mechanism is None else (p_sx, ())),
             attacks,
         ),
         symbols=findings.symbols(found.worst, sample.y_labels, counts.s_labels),
@@ -125,7 +125,7 @@ def release(
         draws=found.check,
         mechanism_known=found.check is not None and found.check.agrees,
         unmatched=sample.unmatched,
-        exposures=exposures(s, found.worst[0], sample.n),
+        exposures=exposures(counts.s_alphabet, found.worst[0], sample.n),
         columns=findings.preserved(counts.x_alphabet, found.kept),
         further=_further(sample, leakage, work, rng),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(found.worst[0]))),
@@ -133,6 +133,7 @@ def release(
         view=view,
         population=_population(mechanism, checked, sample, view, work),
         persons=_persons(sample, work),
+        clusters=None if sample.people is None else sample.people.clusters,
         fidelity=_fidelity(mechanism, sample, (original, read), (released, read_released)),
         models=models(mechanism, sample, work.attacker_rows, np.random.default_rng(work.seed)),
         threshold=DEFAULT_THRESHOLD if ordered is None else max(ordered.threshold, 2),
@@ -167,15 +168,8 @@ def _population(
         return None
     people, rng = sample.people, np.random.default_rng(work.seed)
     if checked.same_table:
-        return cross_fit.of_design(
-            mechanism,
-            independent(sample.counts, people, rng),
-            view=view,
-            asked=work.view is not None,
-            confidence=work.confidence,
-            seed=work.seed,
-            persons=people is not None,
-        )
+        asked = Asked(work.view, view, work.confidence, work.seed)
+        return cross_fit.of_design(mechanism, independent(sample.counts, people, rng), people, asked)
     if checked.overlaps:
         return None
     ceiling = float(measures.mutual_information(sample.counts.table() / sample.counts.n))
@@ -183,7 +177,7 @@ def _population(
         return beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling)
     one = people.take(people.one_each(rng))
     sy, xy = (one.table(a, one.y, (len(n), n.shape[1])) for a, n in ((one.s, sample.sy), (one.x, sample.xy)))
-    return beyond.bounds(sy, xy, work.confidence, ceiling, persons=True)
+    return beyond.bounds(sy, xy, work.confidence, ceiling).resting_on(people)
 
 
 def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:
@@ -226,7 +220,7 @@ def _leakage(
 
 def _persons(sample: Sample, work: Effort) -> Persons | None:
     """Whom the rows are about, and what adding them up brings."""
-    if sample.people is None:
+    if sample.people is None or not sample.people.column:
         return None
     private = sample.counts.private
     targets = {column.name: sample.counts.s_codes[:, j] for j, column in enumerate(private)}

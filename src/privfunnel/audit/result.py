@@ -15,6 +15,7 @@ from privfunnel.audit.estimates import Information, Interval, plain
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
 from privfunnel.audit.models import Model
+from privfunnel.audit.persons import Clusters
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.voting import Persons
 from privfunnel.guessing import Exposure
@@ -40,6 +41,17 @@ LIMITS = (
 PERSONS = (
     "Intervals and nulls take the rows of a person as one piece of evidence, and bounds for the population one row of "
     "each person; leakage is that of one row, and who can tell which rows are one person's may add them up."
+)
+#: In place of both where it is known which rows were sampled together: the first without persons, the second with them.
+ALONE = (
+    "Every row counts as a person of its own: where people have several rows, attackers can combine them; say who a "
+    "row is about (--person COLUMN)."
+)
+ADDED_UP = "Leakage is that of one row, and who can tell which rows are one person's may add them up."
+CLUSTERS = (
+    "Intervals and nulls take the rows of a cluster as one piece of evidence, and bounds for the population one row of "
+    "each cluster: they are about somebody drawn at random from a cluster drawn at random, who is not anybody drawn at "
+    "random where large clusters differ from small ones."
 )
 
 
@@ -111,6 +123,7 @@ class Holdout:
         new_rows: Held-out rows whose public values the design rows do not have; they are drawn from p(y).
         design_persons: Persons whom the design rows are about, where a column says that; None otherwise. Of each of the
             other persons one row is held out.
+        design_clusters: Clusters that the design rows were sampled in, likewise; one row of each other is held out.
     """
 
     design_rows: int
@@ -120,6 +133,7 @@ class Holdout:
     population: Population
     new_rows: int
     design_persons: int | None = None
+    design_clusters: int | None = None
 
     @property
     def leakage(self) -> Interval:
@@ -177,6 +191,7 @@ class Audit:
         informed: Attackers who know one or two public columns, the one who learns most first; where the channel and
             the table are at hand.
         persons: Whom the rows are about, where a column says that.
+        clusters: What the rows were sampled in, likewise.
         fidelity: What survives in released records; None where the release holds none.
         models: How well public columns are predicted from each other by who has the released records.
         threshold: How many rows were few to the release; see :class:`~privfunnel.publication.Policy`.
@@ -206,14 +221,18 @@ class Audit:
     instead: tuple[Alternative, ...] = ()
     informed: tuple[Informed, ...] = ()
     persons: Persons | None = None
+    clusters: Clusters | None = None
     fidelity: Fidelity | None = None
     models: tuple[Model, ...] = ()
     threshold: int = DEFAULT_THRESHOLD
     limits: tuple[str, ...] = field(default=LIMITS)
 
     def __post_init__(self) -> None:
-        """Say of rows of one person what is true of them."""
-        if self.persons is not None:
+        """Say of rows of one person or cluster what is true of them."""
+        if self.clusters is not None:
+            first = ALONE if self.persons is None else ADDED_UP
+            object.__setattr__(self, "limits", (*LIMITS[:-1], first, CLUSTERS))
+        elif self.persons is not None:
             object.__setattr__(self, "limits", (*LIMITS[:-1], PERSONS))
 
     @property

@@ -87,7 +87,7 @@ def _vote(name: str, target: Codes, rows: PersonRows, n_y: int, rng: np.random.G
     classes, target = np.unique(target, return_inverse=True)
     target = target.reshape(-1)
     chances = [np.zeros((rows.n, len(classes))) for _ in range(2)]
-    fold = rng.permutation(np.arange(rows.persons) % FOLDS)[rows.person]
+    fold = rng.permutation(np.arange(rows.pieces) % FOLDS)[rows.piece]
     # A draw that several rows share says no more than one of them.
     draws = rows.units * n_y + rows.y if rows.drawn_once else np.arange(rows.n)
     first = np.unique(draws, return_index=True)[1]
@@ -102,7 +102,7 @@ def _vote(name: str, target: Codes, rows: PersonRows, n_y: int, rng: np.random.G
         total = np.zeros((rows.persons, len(classes)))
         np.add.at(total, rows.person[mine], said.T[rows.y[mine]])
         chances[1][test] = _posterior(prior + total[rows.person[test]])
-    (alone, auc_alone), (together, auc_together) = (_score(each, target, rows.person) for each in chances)
+    (alone, auc_alone), (together, auc_together) = (_score(each, target, rows.piece) for each in chances)
     return Vote(name, alone, together, auc_alone, auc_together)
 
 
@@ -112,26 +112,27 @@ def _posterior(logs: Array) -> Array:
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
-def _score(chances: Array, target: Codes, person: Codes) -> tuple[Interval, float]:
+def _score(chances: Array, target: Codes, piece: Codes) -> tuple[Interval, float]:
     ranked = [
         ranking_auc((target == j).astype(float), (target != j).astype(float), chances[:, j])
         for j in range(chances.shape[1])
     ]
-    return share_by_person(chances.argmax(axis=1) == target, person), float(np.mean(ranked))
+    return share_by_person(chances.argmax(axis=1) == target, piece), float(np.mean(ranked))
 
 
-def words(found: Persons, rows: int, leakage: float) -> list[str]:
+def words(found: Persons, rows: int, leakage: float, *, clustered: bool = False) -> list[str]:
     """Whom the rows are about and what that means, as sentences.
 
     Args:
         found: The persons.
         rows: The number of rows.
         leakage: I(S;Y) of one row, in nats.
+        clustered: Whether whole clusters of persons are resampled, permuted and split, not persons.
     """
     about = f"{rows:,} rows are about {found.persons:,} persons ({found.column})"
-    how = "intervals, permutations and attackers take the rows of a person together"
+    how = "" if clustered else "; intervals, permutations and attackers take the rows of a person together"
     if found.drawn_once is None:
-        return [f"{about}; {how}."]
+        return [f"{about}{how}."]
     if not found.drawn_once:
         drawn = "rows of one person with the same public values were drawn one by one, so that they can be added up"
     elif found.varying:
@@ -141,7 +142,7 @@ def words(found: Persons, rows: int, leakage: float) -> list[str]:
         )
     else:
         drawn = "each person was drawn once"
-    lines = [f"{about}: {drawn}; {how}."]
+    lines = [f"{about}: {drawn}{how}."]
     for each in found.votes:
         lines.append(
             f"Whoever knows which rows are one person's guesses {each.attribute} right "

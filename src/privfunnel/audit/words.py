@@ -33,7 +33,12 @@ def of_audit(found: Audit) -> list[str]:
     lines = [_guess(attribute) for attribute in found.attributes[:-1] or found.attributes]
     verdict = [_file_verdict(found.further)] if found.further is not None and found.further.leaks else []
     instead = [each.words for each in found.instead]
-    whose = [] if found.persons is None else voting.words(found.persons, found.rows, _leaked(found))
+    whose = (
+        []
+        if found.persons is None
+        else voting.words(found.persons, found.rows, _leaked(found), clustered=found.clusters is not None)
+    )
+    whose += [] if found.clusters is None else [found.clusters.words(found.rows)]
     return [
         *verdict, *lines, *people(found), *whose, *_average(found), *instead, *_worst(found), *_informed(found),
         *_checks(found),
@@ -276,10 +281,13 @@ def holdout(found: Holdout) -> list[str]:
         "not refuted": "the promise is not refuted, and not proved either",
     }
     whose = "" if found.design_persons is None else f" of {found.design_persons} persons"
+    whose += "" if found.design_clusters is None else f" in {found.design_clusters} clusters"
+    each = "" if found.design_persons is None else "person"
+    each = each if found.design_clusters is None else "cluster"
     held_out = (
-        f"the other {found.held_out_rows} rows"
-        if found.design_persons is None
-        else f"{found.held_out_rows} rows, one of each other person,"
+        f"{found.held_out_rows} rows, one of each other {each},"
+        if each
+        else f"the other {found.held_out_rows} rows"
     )
     first = (
         f"Designed on {found.design_rows} rows{whose} with {told(found.promised_leakage)} of leakage promised for "

@@ -131,6 +131,8 @@ def source_options(function: Function) -> Function:
         click.argument("source"),
         record_options,
         click.option("--person", metavar="COLUMN", help="Column that says who a row is about, if people have several."),
+        click.option("--cluster", metavar="COLUMN",
+                     help="Column that says which rows were sampled together, such as the household."),
         click.option("--weights", metavar="COLUMN",
                      help="Column that says how many people a row stands for, in a survey."),
         text_file_options,
@@ -237,10 +239,10 @@ def view_option(function: Function) -> Function:
 
 
 def independent_rows(source: str, opened: NamedProblem) -> Problem:
-    """The problem of rows that stand for themselves: all of them, or one of each person."""
+    """The problem of rows that stand for themselves: all of them, or one of each person or cluster."""
     if opened.counts is not None:
         opened.counts.require_equal("--view sample")
-    if opened.counts is None or opened.counts.person is None:
+    if opened.counts is None or opened.counts.pieces is None:
         return opened.problem
     import numpy as np
 
@@ -254,17 +256,16 @@ def say_view(view: str | None, opened: NamedProblem) -> str:
     """One line on what the numbers are about, where a small table leaves that open; empty where it does not."""
     from privfunnel.population.views import view_of
 
-    problem, persons = opened.problem, opened.persons
-    n = problem.n if persons is None else persons
+    problem, pieces = opened.problem, opened.pieces
+    n = problem.n if pieces is None else pieces
     if (
         view is not None
         or view_of(None, (problem.n_s, problem.n_x), n, problem.leakage_ceiling) == "register"
     ):
         return ""
-    whose = "rows" if persons is None else "persons"
     return (
-        f"These numbers are about the {n:.0f} {whose}, few for {problem.n_s} × {problem.n_x} cells: --view sample says "
-        "what holds for people like these, --view register that there are no others."
+        f"These numbers are about the {n:.0f} {opened.kind}, few for {problem.n_s} × {problem.n_x} cells: --view "
+        "sample says what holds for people like these, --view register that there are no others."
     )
 
 

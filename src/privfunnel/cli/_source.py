@@ -27,9 +27,16 @@ class NamedProblem:
     counts: Counts | None = None
 
     @property
-    def persons(self) -> int | None:
-        """How many people the rows are about, where a column says that."""
-        return None if self.counts is None else self.counts.persons
+    def pieces(self) -> int | None:
+        """How many independent pieces of evidence the rows are, where a column says which go together."""
+        return None if self.counts is None else self.counts.pieces
+
+    @property
+    def kind(self) -> str:
+        """What these are: rows, persons or clusters."""
+        if self.counts is None or self.counts.pieces is None:
+            return "rows"
+        return "persons" if self.counts.clusters is None else "clusters"
 
 
 def load_source(source: str, **reading: Any) -> Problem:
@@ -43,9 +50,7 @@ def open_source(
     private: Sequence[str] = (),
     public: Sequence[str] = (),
     bins: Mapping[str, Any] | None = None,
-    person: str | None = None,
     missing: str | None = None,
-    weights: str | None = None,
     perturbation: str | None = None,
     bands: str | None = None,
     **text: Any,
@@ -59,13 +64,12 @@ def open_source(
         private: Columns that are private.
         public: Columns that may be published.
         bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
-        person: Column that says who a row is about.
         missing: What to do with rows that lack a value, as :func:`privfunnel.tables.count` takes it.
-        weights: Column that says how many people a row stands for.
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
-        **text: How to read a text file of records, as :func:`read_options` takes it, and ``units``, the unit of what is
-            said about few rows, ``"nats"`` by default.
+        **text: How to read a text file of records, as :func:`read_options` takes it; ``person``, ``cluster`` and
+            ``weights``, columns that say what a row is; and ``units``, the unit of what is said about few rows,
+            ``"nats"`` by default.
 
     Raises:
         InvalidInputError: It cannot be found, read or used.
@@ -74,13 +78,13 @@ def open_source(
     from privfunnel.engines.texts import clip
 
     units = text.pop("units", "nats")
+    rows = {name: text.pop(name, None) for name in ("person", "cluster", "weights")}
     records = {
         "--private": private,
         "--public": public,
         "--bin": bins,
-        "--person": person,
         "--missing": missing,
-        "--weights": weights,
+        **{f"--{name}": column for name, column in rows.items()},
     } | {{"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()}
     of_records = [option for option, value in records.items() if value]
     if source in instances.names() and not _exists(source):
@@ -103,9 +107,8 @@ def open_source(
                 private=private,
                 public=public,
                 bins=bins,
-                person=person,
                 missing=missing or "category",
-                weights=weights,
+                **rows,
                 read=read_options(**text),
             )
         tell_rows(counts)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from privfunnel.audit import Audit, Information, Interval
-    from privfunnel.audit.effort import EffortKeywords
     from privfunnel.engines import ReadOptions
     from privfunnel.mechanism import Mechanism
     from privfunnel.population.views import View
@@ -51,6 +50,9 @@ SHOWN_SYMBOLS = 8
 @click.option("--person", metavar="COLUMN",
               help="Column that says who a row is about, if people have several: their rows are resampled, permuted "
                    "and held out together; the design's own by default, '' for none.")  # fmt: skip
+@click.option("--cluster", metavar="COLUMN",
+              help="Column that says which rows were sampled together, such as the household: the same for these; the "
+                   "design's own by default, '' for none.")  # fmt: skip
 @click.option("--holdout", type=float, metavar="SHARE",
               help="Hold this share of ORIGINAL's rows out: design on the others, bound on these.")  # fmt: skip
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE",
@@ -85,6 +87,7 @@ def command(
     on: str | None,
     order: Path | None,
     person: str | None,
+    cluster: str | None,
     holdout: float | None,
     confidence: str,
     view: View | None,
@@ -140,7 +143,7 @@ def command(
             )
         asked = {"disclosure": disclosure, "leakage": leakage}
         solving = {"solver": solver, "seed": seed, "confidence": sure, **parse_options(options, restarts)}
-        roles |= {"person": person or None, "missing": missing or "category"}
+        roles |= {"person": person or None, "cluster": cluster or None, "missing": missing or "category"}
         told = _held_out(tables[0], roles, read, holdout, asked, {**solving, "units": units})
         _tell(*told, units, as_json=as_json, out=out)
         return
@@ -148,25 +151,15 @@ def command(
         raise InvalidInputError(
             "--disclosure and --leakage are for --holdout: leave them out, or give it a share"
         )
+    basic: dict[str, Any] = {
+        "bootstrap": bootstrap, "seed": seed, "confidence": sure, "view": view, "person": person, "cluster": cluster
+    }  # fmt: skip
     if len(tables) == 2:
-        effort: EffortKeywords = {
-            "bootstrap": bootstrap,
-            "permutations": permutations,
-            "attacker_rows": attacker_rows,
-            "seed": seed,
-            "confidence": sure,
-            "view": view,
-            "person": person,
-        }
+        effort: dict[str, Any] = {**basic, "permutations": permutations, "attacker_rows": attacker_rows}
         matching = {"on": on, "order": _order_file(order, path, tables) if on is None else None}
         found = _with_release(tables, mechanism, matching, roles, read, effort)
     else:
-        found = _without_release(
-            tables,
-            mechanism,
-            read,
-            {"bootstrap": bootstrap, "seed": seed, "confidence": sure, "view": view, "person": person},
-        )
+        found = _without_release(tables, mechanism, read, basic)
     if out is not None and mechanism is not None and out.suffix.lower() == ".html":
         few = found.threshold if threshold is None else threshold
         _write_report(
@@ -221,7 +214,7 @@ def _with_release(
     matching: dict[str, Any],
     roles: dict[str, Any],
     read: ReadOptions,
-    effort: EffortKeywords,
+    effort: dict[str, Any],
 ) -> Audit:
     from privfunnel import audit
 
@@ -286,7 +279,7 @@ def _held_out(
         for name, text in asked.items()
         if text is not None
     }
-    people = None if counts.person is None else audit.rows_of(source, counts)
+    people = None if counts.pieces is None else audit.rows_of(source, counts)
     found = audit.holdout(counts, share=share, people=people, **wanted, **solving)
     return found.to_dict(), lambda: _say(found.words())
 
@@ -313,6 +306,7 @@ def _attributes(found: Audit) -> Table:
     from privfunnel.quantities import spoken_unit
 
     people = "" if found.persons is None else f" of {found.persons.persons:,} persons"
+    people += "" if found.clusters is None else f" in {found.clusters.clusters:,} clusters"
     how = "" if found.exact else "; 95 % intervals"
     title = f"Private attributes, {found.rows:,} rows{people} ({spoken_unit()}{how})"
     heads = ("leakage", "by chance", "guess blind", "best guess", "best from X", "trained", "trained on X")

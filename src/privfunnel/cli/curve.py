@@ -175,7 +175,7 @@ def command(
         # These know the free disclosure anyway; for others it might cost more than their own work.
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         if found is not None:
-            show_population(found, units, "rows" if opened.persons is None else "persons")
+            show_population(found, units, opened.kind)
         elif not guards and (said := say_view(view, opened)):
             say(said)
         tell_files(out, OWNED, curve.solutions)

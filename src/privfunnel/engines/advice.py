@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Column
 from privfunnel.engines.dialect import decimal_commas, grouped_numbers
@@ -236,3 +237,15 @@ def _dense(table: Source, name: str) -> bool:
     """Whether whole numbers fill most of their range, as a numbering does."""
     low, high, _ = table.extremes(name)
     return low is not None and high is not None and table.n_unique(name) >= NEARLY_ALL * (high - low + 1)
+
+
+def too_many_cells(table: Source, resolved: Mapping[str, Bins | None], limit: int) -> InvalidInputError:
+    """What to do where more combinations occur than can be brought back."""
+    found = {name: table.n_unique(name) for name, bins in resolved.items() if bins is None}
+    found |= {name: bins.size for name, bins in resolved.items() if isinstance(bins, Cut)}
+    found |= {name: len(bins.kept) + 1 for name, bins in resolved.items() if isinstance(bins, Top)}
+    worst = max(found, key=lambda name: found[name])
+    return InvalidInputError(
+        f"more than {limit} combinations occur: column {worst!r} with {found[worst]} values causes most of them; "
+        f"bin it, group its rare values (bins={{{worst!r}: 'top:10'}}) or drop it"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from privfunnel.engines.bins import Bins, Cut
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes, Column, Value, canonical, in_order, kind_of
+from privfunnel.engines.source import Source, Tails
 from privfunnel.errors import InvalidInputError
 
 
@@ -68,3 +69,15 @@ def bin_means(
     np.add.at(total, codes[inside], np.array([value or 0.0 for value in sums], dtype=np.float64)[inside])
     np.add.at(n, codes[inside], np.asarray(rows, dtype=np.float64)[inside])
     return tuple(float(t / m) if m > 0.0 else None for t, m in zip(total, n, strict=True))
+
+
+def summed(table: Source, resolved: Mapping[str, Bins | None]) -> dict[str, Tails]:
+    """The cut columns, whose bins' means a release writes, with their tails: an outlier must not show in a mean."""
+    cut = [name for name, bins in resolved.items() if isinstance(bins, Cut) and not bins.part]
+    tails = {name: table.tails(name) for name in cut}
+    return {name: ends for name, ends in tails.items() if all(map(math.isfinite, ends))}
+
+
+def of_dates(bins: Bins | None) -> bool:
+    """Whether bins are those of dates."""
+    return isinstance(bins, Part) or (isinstance(bins, Cut) and bool(bins.part))

@@ -48,6 +48,20 @@ def persons_in(table: Source, person: str | None, names: Sequence[str]) -> int |
     return told.distinct + told.missing
 
 
+def clusters_in(table: Source, cluster: str | None, names: Sequence[str]) -> int | None:
+    """How many clusters the rows were sampled in; a row without one is a cluster of its own."""
+    if cluster is None:
+        return None
+    table.require([cluster])
+    if cluster in names:
+        raise InvalidInputError(
+            f"column {cluster!r} says which rows were sampled together: it cannot be private or public too, leave it "
+            "out there"
+        )
+    told = table.overview([cluster])[cluster]
+    return told.distinct + told.missing
+
+
 def check_weights(
     table: Source, weights: str | None, names: Sequence[str]
 ) -> tuple[dict[str, Tails], float | None]:
@@ -64,8 +78,8 @@ def check_weights(
     table.require([weights])
     if weights in names:
         raise InvalidInputError(
-            f"column {weights!r} says how many people a row stands for: it cannot be private or public or a person "
-            "too, leave it out there"
+            f"column {weights!r} says how many people a row stands for: it cannot be private or public, nor a person "
+            "or a cluster, leave it out there"
         )
     if table.kinds[weights] not in {"integer", "number"}:
         raise InvalidInputError(

@@ -157,7 +157,10 @@ def population_lower_bound(counts_uy: ArrayLike, confidence: float = 0.95) -> Po
     counts, miss = checked_counts(counts_uy, axes=(2,)), checked_confidence(confidence)
     n = counts.sum()
     radius = divergence_radius(counts.size - 1, miss / 2.0)
-    found = {"tilting": _tilted_lower(counts, miss / 2.0), "ball": ball.least_information(counts, radius)}
+    found = {
+        "tilting": tilted_lower_bound(counts, miss / 2.0),
+        "ball": ball.least_information(counts, radius),
+    }
     name = max(found, key=lambda each: found[each])
     return PopulationBound(
         lower=found[name],
@@ -332,7 +335,7 @@ def _tilted(plug_in: float, n_sa: Array, miss: float) -> float:
     return float(tilting.upper(plug_in, divergence, n, least, STEPS[0] * miss) + merged) * (1.0 + ROUNDING)
 
 
-def _tilted_lower(counts: Array, miss: float) -> float:
+def tilted_lower_bound(counts: Array, miss: float) -> float:
     """The bound (4) of :mod:`privfunnel.population.tilting`, with the axis of fewer symbols in the part of S, nats.
 
     The proof merges the symbols of p(s) below τ = RARE_ROWS/n with a symbol t into S', so that p(s') ≥ τ, and bounds

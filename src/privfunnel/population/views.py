@@ -33,7 +33,7 @@ def expected_bias(shape: tuple[int, int], n: float, information: float) -> float
 
 
 def small_sample(
-    rows_s: Array, n_x: int, information: float, *, persons: int | None = None, unit: str = "nats"
+    rows_s: Array, n_x: int, information: float, *, pieces: tuple[int, str] | None = None, unit: str = "nats"
 ) -> str:
     """What few rows mean, as numbers to act on; an empty text where they are not few.
 
@@ -41,11 +41,11 @@ def small_sample(
         rows_s: Rows of each private symbol, shape (K,).
         n_x: M, the number of public symbols.
         information: I(S;X) of the rows, nats.
-        persons: Whom the rows are about, where that is known: rows of one person are one piece of evidence.
+        pieces: Pieces of evidence where rows go together, how many and what they are: ``(120, "persons")``.
         unit: What amounts of information are told in, ``"nats"`` or ``"bits"``.
     """
     n_s, rows = len(rows_s), round(float(rows_s.sum()))
-    n = rows if persons is None else min(persons, rows)
+    n = rows if pieces is None else min(pieces[0], rows)
     bias = expected_bias((n_s, n_x), n, information)
     if bias is None:
         return ""
@@ -54,7 +54,7 @@ def small_sample(
     # Half of the rows design, half of them judge: what they can guarantee of a release that says nothing about S.
     outputs = guaranteed_outputs(max(n // 2, 1), 0.5 * information, p_s=rows_s / rows_s.sum())
     guarantee = f"at most {outputs} outputs" if outputs > 1 else "no release of more than one output"
-    whose, more = ("rows", "rows") if persons is None else (f"persons ({rows} rows)", "persons")
+    whose, more = ("rows", "rows") if pieces is None else (f"{pieces[1]} ({rows} rows)", pieces[1])
     told, high = (f"{nats / measures.nats_per(unit):.3f} {unit}" for nats in (information, bias))
     return (
         f"{n} {whose} for {n_s} × {n_x} cells are few: I(S;X) = {told} is expected to be about {high} too high, and "

@@ -107,6 +107,7 @@ def _persons(found: Persons, say: Rounding) -> list[str]:
 def _verdicts(audit: Audit, say: Rounding) -> list[str]:
     """Return what the audit rests on, what was checked and how it came out, without the exact numbers."""
     people = "" if audit.persons is None else f" of {say.count(audit.persons.persons)} persons"
+    people += "" if audit.clusters is None else f" in {say.count(audit.clusters.clusters)} clusters"
     words = [f"The audit rests on {say.count(audit.rows)} rows{people}."] if audit.rows else []
     if audit.persons is not None:
         words += _persons(audit.persons, say)
