@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
@@ -220,3 +221,33 @@ def _check_against(certificate: GuardedCertificate, point: Point) -> None:
             f"the disclosure {point.disclosure!r} of a real channel exceeds the bound {most!r} (certificate): please "
             "report this"
         )
+
+
+def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a mechanism of a guarded solution was designed for, and what its promise says instead of the solution's.
+
+    The promise is about who knows nothing, and can be recomputed from the mechanism's file; what else was designed for
+    needs the table. Both are empty where nothing was guarded.
+    """
+    threat = solution.threat
+    if threat is None:
+        return {}, {}
+    designed: dict[str, Any] = {
+        "guarded": threat.words,
+        "leakages": solution.leakages,
+        "guaranteed": solution.guaranteed,
+        "lower_bound": solution.lower_bound,
+        **({} if threat.published is None else {"published": threat.published.name}),
+    }
+    plain = solution.problem.evaluate(solution.channel).leakage
+    promised: dict[str, Any] = {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
+    if threat.measure != DEFAULT_MEASURE:
+        # What is promised and audited is mutual information; the measure of the design stands beside it.
+        informed = dataclasses.replace(threat, measure=DEFAULT_MEASURE)
+        designed |= {
+            "measured": solution.leakages,
+            "leakages": informed.leakages(solution.problem, solution.channel),
+            "lower_bound": 0.0,
+        }
+        promised |= {"budget": None}
+    return designed, promised

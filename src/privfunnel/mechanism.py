@@ -22,7 +22,6 @@ from scipy import sparse
 
 from privfunnel import measures
 from privfunnel._version import __version__
-from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.channelfiles import Classes, codes, is_number, read_channel, stored_channel
 from privfunnel.channels import entries_of, is_sparse, joint
 from privfunnel.checks import is_whole
@@ -94,30 +93,10 @@ class Mechanism(Stored):
         if problem.p_sx.shape != table.shape or not np.array_equal(problem.p_sx, table / table.sum()):
             raise InvalidInputError("the solution belongs to another table: solve counts.problem() first")
         summary, mapping = solution.summary(), solution.mapping
-        guarded = {}
-        if solution.threat is not None:
-            # The promise is about who knows nothing, and can be recomputed from the file; what else was designed for
-            # needs the table.
-            guarded = {
-                "guarded": solution.threat.words,
-                "leakages": solution.leakages,
-                "guaranteed": solution.guaranteed,
-                "lower_bound": solution.lower_bound,
-                **(
-                    {} if solution.threat.published is None else {"published": solution.threat.published.name}
-                ),
-            }
-            plain = problem.evaluate(solution.channel).leakage
-            summary |= {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
-            if solution.threat.measure != DEFAULT_MEASURE:
-                # What is promised and audited is mutual information; the measure of the design stands beside it.
-                informed = replace(solution.threat, measure=DEFAULT_MEASURE)
-                guarded |= {
-                    "measured": solution.leakages,
-                    "leakages": informed.leakages(problem, solution.channel),
-                }
-                guarded |= {"lower_bound": 0.0}
-                summary |= {"budget": None}
+        from privfunnel.guarding import guarded_promise  # loads solvers, which a release does not need
+
+        guarded, plain = guarded_promise(solution)
+        summary |= plain
         classes, told = None, None
         if isinstance(mapping, ClassChannel) and is_sparse(mapping.table):
             outputs = mapping.coupled.outputs
