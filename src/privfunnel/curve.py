@@ -16,7 +16,7 @@ from privfunnel.certificate import Certificate, GuardedCertificate, verify_all
 from privfunnel.ends import Ends, closed_form, ends_of
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InfeasibleError, InvalidInputError, need
-from privfunnel.guarding import judge_guarded
+from privfunnel.guarding import INEXACT, judge_guarded
 from privfunnel.lumping import Lumping, lumping_of
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
@@ -377,7 +377,10 @@ def strengthened(
     best = max(proofs, key=lambda proof: proofs[proof], default=None)
     if best is None or proofs[best] <= solution.lower_bound:
         return solution
-    lower = meet(proofs[best], solution.leakage, "certificate")
+    lower = proofs[best]
+    if solution.threat is not None and solution.threat.guarantees and lower <= solution.leakage + INEXACT:
+        lower = min(lower, solution.leakage)  # guarantees are met up to rounding
+    lower = meet(lower, solution.leakage, "certificate")
     proved = solution.leakage - lower <= gap + ROUNDING
     status = final_status(solution.status, met=True, proved=proved)
     return replace(solution, lower_bound=lower, bound_source="certificate", certificate=best, status=status)

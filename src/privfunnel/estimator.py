@@ -44,13 +44,17 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         private: Names or positions of the private columns of X; ``None`` if ``sensitive_features`` are.
         public: Names or positions of the public columns; all others by default.
         disclosure: What to keep: nats, or a share of H(X) such as ``"60%"``.
-        leakage: Or what may leak: nats, or a share of I(S;X). Neither means ``"60%"`` of H(X).
+        leakage: Or what may leak: nats, or a share of I(S;X). Neither means ``"60%"`` of H(X), with guarantees the most
+            disclosure that they allow.
+        known: Attackers to guard against who know public columns of their target, such as ``["age", ["sex", "town"]]``:
+            names or positions, an entry for each attacker; see :func:`privfunnel.solve`.
+        published: Names or positions of public columns that are released as they are.
+        guarantees: What holds for every released symbol, such as ``["lip=0.2", "k=5"]``.
         bins: A rule for every number with more than ``max_levels`` values, or column to rule; see
             :func:`privfunnel.tables.count`.
         max_levels: Most different values of a number that is not binned.
         solver: A solver's name.
-        solver_options: Options of the solver, and what the release is guarded against, such as ``{"known": ["age"]}``
-            or ``{"guarantees": ["lip=0.2"]}``; see :func:`privfunnel.solve`.
+        solver_options: Options of the solver; see :func:`privfunnel.solve`.
         output: ``"symbols"``, one column with the number of the released symbol; ``"onehot"``, one column a symbol; or
             ``"records"``, the public columns with values drawn from p(x|y).
         unseen: What to do with values not seen in ``fit``: ``"error"``, ``"nearest"`` or ``"marginal"``.
@@ -70,6 +74,9 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         public: Sequence[str | int] | str | int | None = None,
         disclosure: float | str | None = None,
         leakage: float | str | None = None,
+        known: Sequence[Any] | str | int | None = None,
+        published: Sequence[str | int] | str | int | None = None,
+        guarantees: Sequence[Any] | str | None = None,
         bins: Any = "quantiles:4",
         max_levels: int = tables.MAX_LEVELS,
         solver: str = "auto",
@@ -83,6 +90,9 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.public = public
         self.disclosure = disclosure
         self.leakage = leakage
+        self.known = known
+        self.published = published
+        self.guarantees = guarantees
         self.bins = bins
         self.max_levels = max_levels
         self.solver = solver
@@ -147,7 +157,8 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             max_levels=max(int(self.max_levels), 1),
         )
         problem = counts.problem()
-        self.solution_ = solve(problem, solver=self.solver, **self._asked(), **(self.solver_options or {}))
+        asked = self._asked() | self._guards(names)
+        self.solution_ = solve(problem, solver=self.solver, **asked, **(self.solver_options or {}))
         self.mechanism_ = Mechanism.from_solution(counts, self.solution_)
         return self
 
@@ -256,11 +267,30 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         many = sorted(name for name in numbers if len(columns[name].unique()) > self.max_levels)
         return {name: binning.parse(name, self.bins) for name in many} if self.bins is not None else {}
 
+    def _guards(self, names: Sequence[str]) -> dict[str, Any]:
+        """Attackers, published columns and guarantees, as :func:`privfunnel.solve` takes them."""
+
+        def named(chosen: Any, role: str) -> list[str]:
+            return [names[j] for j in self._positions(chosen, role)]
+
+        known = self.known
+        several = [known] if isinstance(known, str | int | np.integer) else list(known or ())
+        given = {
+            "known": [named(each, "known") for each in several],
+            "published": named(self.published, "published"),
+            "guarantees": [self.guarantees]
+            if isinstance(self.guarantees, str)
+            else list(self.guarantees or ()),
+        }
+        return {name: value for name, value in given.items() if value}
+
     def _asked(self) -> dict[str, Any]:
         if self.disclosure is not None and self.leakage is not None:
             raise InvalidInputError("give disclosure or leakage, not both")
         if self.leakage is not None:
             return {"leakage": self.leakage}
+        if self.disclosure is None and self.guarantees:
+            return {}
         asked = "60%" if self.disclosure is None else self.disclosure
         return {"disclosure": asked}
 

@@ -7,13 +7,14 @@ is searched with the posteriors of the points before it, and each certificate co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from privfunnel.amounts import check_disclosure
+from privfunnel.certificate import GuardedCertificate
 from privfunnel.curve import AchievedPoints, Curve, strengthened
 from privfunnel.ends import Ends
 from privfunnel.errors import InvalidInputError
@@ -84,11 +85,11 @@ class GuardedPartialCurve:
         """The curve of everything found: where the run is not complete, up to the largest disclosure reached."""
         reached = max((s.disclosure for s in self.answers), default=0.0)
         wanted = [r for r in self.wanted if self.complete or r <= reached + FEASIBILITY]
-        proofs = [s.certificate for s in self.found if s.certificate is not None]
+        proofs = [s.certificate for s in self.found if isinstance(s.certificate, GuardedCertificate)]
         gap = self.solver.gap
         return Curve(
             problem=self.problem,
-            solutions=tuple(strengthened(self._point(r), proofs, gap) for r in wanted),
+            solutions=tuple(self._point(r, proofs) for r in wanted),
             raw=tuple(sorted(Point(s.disclosure, s.leakage) for s in self.found)),
             solver=self.solver.name,
             seed=self.seed,
@@ -98,7 +99,18 @@ class GuardedPartialCurve:
             limit=self.limit,
         )
 
-    def _point(self, disclosure: float) -> Solution:
+    def _point(self, disclosure: float, proofs: Sequence[GuardedCertificate]) -> Solution:
+        """The best release found for a disclosure, with the best bound that is proved there."""
+        found = self._release(disclosure)
+        try:
+            return strengthened(found, proofs, self.solver.gap)
+        except FAILURES as error:
+            if self.throw:
+                raise
+            return failed(self.problem, found.channel, error, self.solver.name, self.seed, requested=disclosure,
+                          threat=self.threat)  # fmt: skip
+
+    def _release(self, disclosure: float) -> Solution:
         """The best release found for a disclosure: its own, or two others that are time-shared."""
         own = next((s for s in self.answers if s.requested == disclosure), None)
         if own is not None and own.status in USELESS:

@@ -24,7 +24,6 @@ from privfunnel import measures
 from privfunnel._version import __version__
 from privfunnel.channelfiles import Classes, codes, is_number, read_channel, stored_channel
 from privfunnel.channels import entries_of, is_sparse, joint
-from privfunnel.checks import is_whole
 from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
@@ -32,6 +31,7 @@ from privfunnel.guessing import Guess, best_guesses
 from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
 from privfunnel.problem import Channel
+from privfunnel.provenance import Provenance
 from privfunnel.solution import Solution
 from privfunnel.storage import Stored
 from privfunnel.tables import Counts
@@ -48,7 +48,7 @@ GUESSES = ("attribute", "before", "after", "original")
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism(Stored):
+class Mechanism(Provenance, Stored):
     """A channel with its labels, its promise and its provenance; nats.
 
     Attributes:
@@ -148,55 +148,11 @@ class Mechanism(Stored):
         return int(self.channel.shape[1])
 
     @property
-    def rows(self) -> float:
-        """Rows of the design data, of weighted ones how many they are worth; 0 where that is not recorded."""
-        return float(self.provenance.get("rows", 0))
-
-    @property
-    def person(self) -> str | None:
-        """The column that says who a row is about, where the design was told one."""
-        column = self.provenance.get("person")
-        return column if isinstance(column, str) and column else None
-
-    @property
-    def cluster(self) -> str | None:
-        """The column that says which rows were sampled together, likewise."""
-        column = self.provenance.get("cluster")
-        return column if isinstance(column, str) and column else None
-
-    @property
-    def missing(self) -> str:
-        """What the design did with rows that lack a value: ``"drop"`` where it left them out, else ``"category"``."""
-        return "drop" if self.provenance.get("missing") == "drop" else "category"
-
-    @property
-    def weights(self) -> str | None:
-        """The column that said how many people a row of the design data stands for, where there was one."""
-        column = self.provenance.get("weights")
-        return column if isinstance(column, str) and column else None
-
-    @property
-    def epsilon(self) -> float | None:
-        """ε of a design that is differentially private and may be published, see :mod:`privfunnel.noise`."""
-        found: Any = self.provenance.get("epsilon")
-        return float(found) if is_number(found) and found > 0 else None
-
-    @property
-    def persons(self) -> int | None:
-        """Persons in the design data, where the design was told who they are."""
-        found: Any = self.provenance.get("persons")
-        return found if is_whole(found) and found > 0 else None
-
-    @property
-    def pieces(self) -> int | None:
-        """Independent pieces of evidence in the design data, clusters or persons, where the design was told of them."""
-        found: Any = self.provenance.get("clusters")
-        return found if is_whole(found) and found > 0 else self.persons
-
-    @property
-    def behind(self) -> float:
-        """How many people are behind a published number: persons where they are known, rows otherwise."""
-        return float(self.persons) if self.persons is not None else self.rows
+    def published(self) -> tuple[str, ...]:
+        """Public columns that are released as they are, where the design was told any."""
+        told = str(self.provenance.get("published", ""))
+        names = (told,) if told in self.public_names else tuple(told.split(", "))
+        return names if all(name in self.public_names for name in names) else ()
 
     @property
     def disclosure(self) -> float:

@@ -48,7 +48,7 @@ def count_again(mechanism: Mechanism, counts: Counts, channel: Channel) -> Guard
         channel: Its channel for the table's symbols.
     """
     claimed, guaranteed = designed_for(mechanism)
-    published = str(mechanism.provenance.get("published", "")).split(", ")
+    published = list(mechanism.published)
     if not claimed and not guaranteed:
         return Guards({}, {}, hold=True)
     try:
@@ -57,7 +57,7 @@ def count_again(mechanism: Mechanism, counts: Counts, channel: Channel) -> Guard
         threat = Threat.of(
             problem,
             known=[each for each in known if each != published] or None,
-            published=published if published != [""] else None,
+            published=published or None,
             guarantees=list(guaranteed),
         )
         leakages, reached = threat.leakages(problem, channel), threat.reached(problem, channel)

@@ -22,6 +22,7 @@ from privfunnel.problem import Channel
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Alias, Cumulative
+from privfunnel.release.strata import Strata
 from privfunnel.tables import Counts
 
 #: Share of honest releases that may be taken for forged: rows less likely than this are not believed to be drawn.
@@ -70,14 +71,19 @@ def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[
     """The mechanism's channel for the symbols of other counts, and which of them it does not know.
 
     Returns:
-        p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, and their mask; as dense as the channel.
+        p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, p(y|a) where columns are published, and
+        their mask; as dense as the channel.
     """
     places = mechanism.x_alphabet.places(counts.x_alphabet)
     new = places < 0
     if mechanism.sparse:
         stacked = sparse.vstack([mechanism.channel, sparse.csr_array(mechanism.p_y[None, :])]).tocsr()
         return stacked[np.where(new, len(mechanism.p_x), places)], new
-    channel = np.where(new[:, None], mechanism.p_y[None, :], mechanism.channel[np.where(new, 0, places)])
+    silent = mechanism.p_y[None, :]
+    if mechanism.published:
+        strata = Strata.of(mechanism)
+        silent = strata.drawn(mechanism, strata.locate(counts.x_alphabet))
+    channel = np.where(new[:, None], silent, mechanism.channel[np.where(new, 0, places)])
     return np.asarray(channel, dtype=np.float64), new
 
 

@@ -239,6 +239,10 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
         f"Promise: disclosure {told(mechanism.disclosure)} of X, leakage "
         f"{told(mechanism.leakage)} about {', '.join(mechanism.private_names)}; see privfunnel audit."
     )
+    if mechanism.published:
+        names = ", ".join(mechanism.published)
+        codebook = ", which the codebook names for every symbol" if form == "symbols" else ""
+        say(f"Published as counted: {names}{codebook}; whoever reads the release knows it of every row.")
     leakages, guaranteed = designed_for(mechanism)
     designed = [f"{text} for every output" for text in guaranteed]
     designed += [

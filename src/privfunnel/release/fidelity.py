@@ -268,7 +268,7 @@ class Watch:
 
         Args:
             batch: The rows that were released.
-            x: Their public symbols; M for one that was not seen at design time.
+            x: Their public symbols; M or more for one that was not seen at design time.
             drawn: The public symbols that were drawn for them.
             released: Their records, an Arrow column each.
         """

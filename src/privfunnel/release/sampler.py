@@ -19,6 +19,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.release.options import UNSEEN_RULES
 from privfunnel.release.persons import PersonTally
 from privfunnel.release.randomness import Uniforms
+from privfunnel.release.strata import Strata
 
 Indices = NDArray[np.int64]
 
@@ -132,7 +133,8 @@ class Sampler:
         mechanism: The mechanism.
         unseen: What to do with a value or combination that did not occur at design time: ``"error"``; ``"nearest"``,
             the designed symbol with the fewest differing columns (numbers outside the bins: the end bin);
-            ``"marginal"``, draw from p(y), which says nothing about the row; ``"drop"``, leave the row out.
+            ``"marginal"``, draw from p(y), which says nothing about the row; ``"drop"``, leave the row out. Published
+            columns stay as they are: the nearest symbol agrees on them where one does, and p(y|a) takes p(y)'s place.
 
     Raises:
         InvalidInputError: The rule is unknown.
@@ -144,8 +146,11 @@ class Sampler:
             raise InvalidInputError(f"unseen={unseen!r} is unknown: use one of {', '.join(UNSEEN_RULES)}")
         self.x_alphabet, self.p_x = mechanism.x_alphabet, mechanism.p_x
         self.unseen, self.n_x, self.n_y = unseen, len(mechanism.p_x), mechanism.n_y
-        # One row more than there are symbols: p(y), for rows that are to say nothing.
+        # More rows than there are symbols: p(y), for rows that are to say nothing, and p(y|a) of every stratum.
+        self.strata = Strata.of(mechanism) if mechanism.published else None
         marginal = mechanism.p_y[None, :]
+        if self.strata is not None:
+            marginal = np.vstack([marginal, self.strata.p_y])
         rows: Any = np.vstack
         if mechanism.sparse:
             rows = sparse.vstack
@@ -166,7 +171,7 @@ class Sampler:
         return self.released(x, uniforms, tally), kept
 
     def symbols(self, batch: Any, tally: Tally) -> tuple[Indices, NDArray[np.bool_] | None]:
-        """Public symbols of a batch, M for a row that is to say nothing, and a mask as in :meth:`draw`.
+        """Public symbols of a batch, M or more for a row that is to say nothing, and a mask as in :meth:`draw`.
 
         Raises:
             InvalidInputError: As :meth:`draw`.
@@ -186,9 +191,8 @@ class Sampler:
             if self.unseen == "drop":
                 kept, x = ~new, x[~new]
             else:
-                x[new] = (
-                    self.n_x if self.unseen == "marginal" else self._closest([code[new] for code in codes])
-                )
+                own = [code[new] for code in codes]
+                x[new] = self._silent(own) if self.unseen == "marginal" else self._closest(own)
         return x, kept
 
     def released(self, x: Indices, uniforms: Uniforms, tally: Tally) -> Indices:
@@ -229,6 +233,12 @@ class Sampler:
         )
         return f"row {before + row + 1}: the combination {values} was not seen at design time: {remedy}"
 
+    def _silent(self, codes: list[Indices]) -> Indices:
+        """Which row of the drawer says nothing beyond what is published."""
+        if self.strata is None:
+            return np.full(len(codes[0]), self.n_x)
+        return self.n_x + 1 + self.strata.recognise(codes)  # −1, a value that is new, gives p(y)
+
     def _closest(self, codes: list[Indices]) -> Indices:
         rows, where = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
         found = [self._closest_one(tuple(row)) for row in rows.tolist()]
@@ -249,6 +259,8 @@ class Sampler:
                     distance += np.where(known == code, 0.0, np.where(numbers, np.minimum(apart, 1.0), 1.0))
                 else:
                     distance += known != code
+                if self.strata is not None and j in self.strata.places:
+                    distance += np.where(known == code, 0.0, float(len(row)))  # more than all others together
             best = np.flatnonzero(distance <= distance.min() + 1e-12)
             self._nearest[row] = int(best[np.argmax(self.p_x[best])])
         return self._nearest[row]

@@ -1,0 +1,69 @@
+"""What a mechanism's file says about where it comes from: rows, persons, weights, noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privfunnel.checks import is_number, is_whole
+
+
+class Provenance:
+    """Answers from ``provenance``, which a file may have got from anybody: what makes no sense is not there.
+
+    Attributes:
+        provenance: Names to what was recorded at design time.
+    """
+
+    provenance: Mapping[str, Any]
+
+    @property
+    def rows(self) -> float:
+        """Rows of the design data, of weighted ones how many they are worth; 0 where that is not recorded."""
+        return float(self.provenance.get("rows", 0))
+
+    @property
+    def person(self) -> str | None:
+        """The column that says who a row is about, where the design was told one."""
+        column = self.provenance.get("person")
+        return column if isinstance(column, str) and column else None
+
+    @property
+    def cluster(self) -> str | None:
+        """The column that says which rows were sampled together, likewise."""
+        column = self.provenance.get("cluster")
+        return column if isinstance(column, str) and column else None
+
+    @property
+    def missing(self) -> str:
+        """What the design did with rows that lack a value: ``"drop"`` where it left them out, else ``"category"``."""
+        return "drop" if self.provenance.get("missing") == "drop" else "category"
+
+    @property
+    def weights(self) -> str | None:
+        """The column that said how many people a row of the design data stands for, where there was one."""
+        column = self.provenance.get("weights")
+        return column if isinstance(column, str) and column else None
+
+    @property
+    def epsilon(self) -> float | None:
+        """ε of a design that is differentially private and may be published, see :mod:`privfunnel.noise`."""
+        found: Any = self.provenance.get("epsilon")
+        return float(found) if is_number(found) and found > 0 else None
+
+    @property
+    def persons(self) -> int | None:
+        """Persons in the design data, where the design was told who they are."""
+        found: Any = self.provenance.get("persons")
+        return found if is_whole(found) and found > 0 else None
+
+    @property
+    def pieces(self) -> int | None:
+        """Independent pieces of evidence in the design data, clusters or persons, where the design was told of them."""
+        found: Any = self.provenance.get("clusters")
+        return found if is_whole(found) and found > 0 else self.persons
+
+    @property
+    def behind(self) -> float:
+        """How many people are behind a published number: persons where they are known, rows otherwise."""
+        return float(self.persons) if self.persons is not None else self.rows
