@@ -11,6 +11,7 @@ from typing import Any
 from papers.prose import wrapped
 
 from benchmarks import harness
+from benchmarks.dual import bottleneck
 from benchmarks.large_tables import binary, wide
 from benchmarks.markdown import machine, table
 
@@ -409,7 +410,7 @@ the quickest of each are compared; the middle half of the ratios of single turns
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "step": step, "quality": quality, "growth": growth, "gpu": gpu, "global": proofs, "binary": binary, "tables": tables,
-    "wide": wide, "versions": versions,
+    "wide": wide, "bottleneck": bottleneck, "versions": versions,
 }  # fmt: skip
 
 

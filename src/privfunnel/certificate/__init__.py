@@ -19,6 +19,12 @@ Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`
 
 from __future__ import annotations
 
+from privfunnel.certificate.bottleneck import (
+    BottleneckCertificate,
+    is_bottleneck,
+    load_bottleneck,
+    save_bottleneck,
+)
 from privfunnel.certificate.bundle import load_bundle, save_bundle
 from privfunnel.certificate.cells import cell_columns, spread_within
 from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
@@ -33,6 +39,7 @@ __all__ = [
     "LEAF",
     "SHRINK",
     "SIMPLEX_SLACK",
+    "BottleneckCertificate",
     "Case",
     "Certificate",
     "ChainProof",
@@ -49,9 +56,12 @@ __all__ = [
     "components",
     "flat_prices",
     "halves_of",
+    "is_bottleneck",
+    "load_bottleneck",
     "load_bundle",
     "rivalry",
     "rivals",
+    "save_bottleneck",
     "save_bundle",
     "spread_within",
     "verify_all",

@@ -22,9 +22,9 @@ from privfunnel.cli._screen import say
 from privfunnel.errors import CertificateError
 
 if TYPE_CHECKING:
-    from privfunnel.certificate import Certificate, GuardedCertificate
+    from privfunnel.certificate import BottleneckCertificate, Certificate, GuardedCertificate
 
-    AnyCertificate = Certificate | GuardedCertificate
+    AnyCertificate = Certificate | GuardedCertificate | BottleneckCertificate
 
 
 @click.command("verify", short_help="Check a certificate: prove its lower bound again by plain arithmetic.")
@@ -46,16 +46,17 @@ def command(
     """Prove the lines of CERTIFICATE, a .npz file, for the table SOURCE.
 
     Each line L(R) ≥ c + μ R holds for every disclosure R; where a release was to disclose as much as guarantees or no
-    leakage allow, the line bounds the disclosure. Exit code 0: every line is proved. Exit code 2: the file is
-    empty or damaged, belongs to another table, or does not prove what it claims. Whoever made the file, reading it
-    runs nothing, and takes no more memory than a certificate of its size needs.
+    leakage allow, the line bounds the disclosure; those of privfunnel bottleneck bound I(S;Y) from above. Exit code 0:
+    every line is proved. Exit code 2: the file is empty or damaged, belongs to another table, or does not prove what
+    it claims. Whoever made the file, reading it runs nothing, and takes no more memory than a certificate of its size
+    needs.
 
     \b
     Examples:
       privfunnel solve heart-failure --disclosure 70% --out design
       privfunnel verify design/certificate.npz heart-failure --disclosure 70%
     """
-    from privfunnel.certificate import load_bundle
+    from privfunnel.certificate import is_bottleneck, load_bottleneck, load_bundle
 
     problem = load_source(source, units=units.name, **reading)
     at = None
@@ -63,7 +64,9 @@ def command(
         at = parse_quantity(
             disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units
         )
-    lines = load_bundle(certificate)
+    lines: tuple[AnyCertificate, ...] = (
+        load_bottleneck(certificate) if is_bottleneck(certificate) else load_bundle(certificate)
+    )
     if not lines:
         raise CertificateError(f"{str(certificate)!r} holds no certificate: nothing is proved by it")
     for line in lines:
@@ -97,8 +100,9 @@ def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
         summary |= {"proves": line.words, "threat": line.threat.to_dict(), "weights": line.weights.tolist()}
     if at is not None:
         summary["disclosure"] = at
-        bound = line.lower_bound(at)
-        summary["lower_bound"] = bound if math.isfinite(bound) else None  # it may be about disclosure alone
+        bound = _bound_at(line, at)
+        # it may be about disclosure alone
+        summary[_side(line)] = bound if math.isfinite(bound) else None
     return summary
 
 
@@ -115,7 +119,7 @@ def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, nam
     for line in lines:
         cells = [_told(line, units)]
         if at is not None:
-            bound = line.lower_bound(at)
+            bound = _bound_at(line, at)
             cells.append(f"{units.of(bound):.9f}" if math.isfinite(bound) else "–")
         table.add_row(*cells, str(line.n_nodes))
     screen = console()
@@ -123,6 +127,8 @@ def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, nam
     claim = "discloses more" if all(upper) else "that keeps R leaks less"
     if any(upper) and not all(upper):
         claim += ", and none discloses more,"
+    if any(_side(line) == "upper_bound" for line in lines):
+        claim = "of rate R tells more about S"
     screen.print(
         f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone: no release of it "
         f"{claim} than they say, whatever solver is used.",
@@ -130,11 +136,25 @@ def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, nam
     )
 
 
+def _side(line: AnyCertificate) -> str:
+    """Whether a line lies below the funnel or above the bottleneck."""
+    from privfunnel.certificate import BottleneckCertificate
+
+    return "upper_bound" if isinstance(line, BottleneckCertificate) else "lower_bound"
+
+
+def _bound_at(line: AnyCertificate, at: float) -> float:
+    """What a line says at R = ``at``, in nats."""
+    from privfunnel.certificate import BottleneckCertificate
+
+    return line.upper_bound(at) if isinstance(line, BottleneckCertificate) else line.lower_bound(at)
+
+
 def _told(line: AnyCertificate, units: Units) -> str:
     """What one line proves, in the units asked for."""
-    from privfunnel.certificate import GuardedCertificate
+    from privfunnel.certificate import Certificate
 
-    if isinstance(line, GuardedCertificate):
+    if not isinstance(line, Certificate):
         return line.told(units.name)
     return f"L(R) ≥ {units.of(line.intercept):.9f} + {line.slope:.9f} R"
 
