@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -33,6 +34,26 @@ def check_disclosure(problem: Problem, disclosure: float | str) -> float:
             f"disclosure={wanted!r} nats is infeasible: the largest feasible is H(X) = {ceiling:.9g} nats; lower it"
         )
     return min(wanted, ceiling)
+
+
+def check_budgets(problem: Problem, leakage: Mapping[str, float | str], measure: str) -> dict[str, float]:
+    """The asked leakage about each private column; a share is of what X itself tells about that column.
+
+    Raises:
+        InvalidInputError: A budget cannot be read, or there are none.
+    """
+    if not leakage:
+        raise InvalidInputError("leakage={} names no private column: give e.g. {'sex': 0.01, 'income': '5%'}")
+    made = {}
+    for name, budget in leakage.items():
+        values = problem.private_columns.get(
+            name, tuple(problem.s_labels)
+        )  # what does not exist is told later
+        merged = np.array(
+            [problem.p_sx[[v == each for v in values]].sum(axis=0) for each in dict.fromkeys(values)]
+        )
+        made[name] = check_budget(Problem(merged), budget, measure)
+    return made
 
 
 def check_budget(problem: Problem, leakage: float | str | None, measure: str = DEFAULT_MEASURE) -> float:

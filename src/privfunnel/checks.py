@@ -94,20 +94,20 @@ def as_labels(labels: Sequence[str] | None, size: int, letter: str) -> tuple[str
     return named
 
 
-def as_columns(columns: Mapping[str, Sequence[object]], size: int) -> dict[str, tuple[str, ...]]:
-    """Named columns as texts, one value a symbol each."""
+def as_columns(columns: Mapping[str, Sequence[object]], size: int, whose: str) -> dict[str, tuple[str, ...]]:
+    """Named columns as texts, one value a symbol each; ``whose`` they are, public or private, is for the error."""
     if not isinstance(columns, Mapping):
         raise InvalidInputError(
-            f"public_columns is a {type(columns).__name__}: give names and, for each, one value a symbol"
+            f"{whose}_columns is a {type(columns).__name__}: give names and, for each, one value a symbol"
         )
     made = {}
     for name, values in columns.items():
         if not isinstance(name, str) or not name:
-            raise InvalidInputError(f"the public column {name!r} is not a name: give texts")
+            raise InvalidInputError(f"the {whose} column {name!r} is not a name: give texts")
         texts = () if isinstance(values, str) else tuple(str(value) for value in values)
         if len(texts) != size:
             raise InvalidInputError(
-                f"the public column {name!r} has {len(texts)} values for {size} symbols: give one value a symbol"
+                f"the {whose} column {name!r} has {len(texts)} values for {size} symbols: give one value a symbol"
             )
         made[name] = texts
     return made

@@ -23,8 +23,8 @@ from privfunnel.threats import Threat
 
 #: The solvers of the plain funnel that stand for the guarded one where it is asked for.
 SAME_SOLVER = ("auto", "global")
-#: Channels that tell nothing, or meet guarantees, do so up to rounding: they may disclose so much more, in nats.
-INEXACT = 1e-7
+#: Channels that tell nothing, or keep guarantees or budgets, do so up to rounding: they may disclose so many nats more.
+INEXACT = 1e-6
 
 
 def guarded_solver(chosen: Solver, named: Collection[str] = ()) -> Guarded:
@@ -69,7 +69,7 @@ def solve_guarded(
         threat: Attackers, published columns and guarantees.
         solver: The solver.
         asked: Least disclosure, and what may leak to any attacker; None for what was not asked for, both for the most
-            disclosure that the guarantees allow.
+            disclosure that the guarantees, or the attributes' own budgets, allow.
         seed: Fixes all randomness.
         progress: Called with news.
         throw: If False, what cannot be had and what goes wrong is a status.
@@ -82,7 +82,11 @@ def solve_guarded(
     """
     if None not in asked:
         raise InvalidInputError("give at most one of disclosure= (nats to keep) and leakage= (nats to spend)")
-    if asked == (None, None) and not threat.guarantees:
+    if threat.attributes and asked != (None, None):
+        raise InvalidInputError(
+            "attributes with budgets of their own are for the most disclosure: leave disclosure= out"
+        )
+    if asked == (None, None) and not threat.guarantees and not threat.attributes:
         raise InvalidInputError(
             "give disclosure= (nats to keep) or leakage= (nats to spend); with guarantees= neither is needed"
         )
@@ -122,7 +126,7 @@ def _end(
     whole = np.eye(problem.n_x)
     allowed = not threat.guarantees or threat.excess(problem, whole) <= MET
     asked = disclosure is not None and disclosure >= problem.disclosure_ceiling - FEASIBILITY
-    enough = leakage is None or max(threat.leakages(problem, whole).values()) <= leakage
+    enough = threat.overspent(threat.leakages(problem, whole), leakage) <= 0.0
     if allowed and (asked or (disclosure is None and enough)):
         return GuardedAnswer(channel=whole, status=Status.OPTIMAL)
     return None
@@ -148,7 +152,8 @@ def judge_guarded(
     """
     requested, budget = asked
     channel = problem.check_channel(answer.channel)
-    point = problem.evaluate(channel)._replace(leakage=max(threat.leakages(problem, channel).values()))
+    leakages = threat.leakages(problem, channel)
+    point = problem.evaluate(channel)._replace(leakage=max(leakages.values()))
     leakage, certificate = point.leakage, answer.certificate
     lower, source, upper = _closed(problem, threat, asked)
     if certificate is not None:
@@ -161,7 +166,7 @@ def judge_guarded(
         lower, source = leakage, "closed form"
     met = threat.excess(problem, channel) <= MET if threat.guarantees else True
     if requested is None:
-        met = met and (budget is None or leakage <= budget + FEASIBILITY)
+        met = met and threat.overspent(leakages, budget) <= FEASIBILITY
         proved = upper - point.disclosure <= gap + ROUNDING
     else:
         met = met and point.disclosure >= requested - FEASIBILITY
@@ -208,7 +213,8 @@ def _closed(
 
 def _check_against(certificate: GuardedCertificate, point: Point) -> None:
     """Raise SolverError where a channel's own disclosure and leakage are beyond what was proved of all channels."""
-    exact = not certificate.zero and not certificate.threat.guarantees
+    threat = certificate.threat
+    exact = not (certificate.zero or threat.guarantees or threat.attributes)
     slack = FEASIBILITY if exact else INEXACT
     bound, most = certificate.lower_bound(point.disclosure), certificate.most_disclosure(point.leakage)
     if exact and bound > point.leakage + slack:
@@ -241,9 +247,9 @@ def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]
     }
     plain = solution.problem.evaluate(solution.channel).leakage
     promised: dict[str, Any] = {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
-    if threat.measure != DEFAULT_MEASURE:
-        # What is promised and audited is mutual information; the measure of the design stands beside it.
-        informed = dataclasses.replace(threat, measure=DEFAULT_MEASURE)
+    if threat.measure != DEFAULT_MEASURE or threat.attributes:
+        # What is promised and audited is I(S;Y|A); what the design was about stands beside it.
+        informed = dataclasses.replace(threat, measure=DEFAULT_MEASURE, attributes=())
         designed |= {
             "measured": solution.leakages,
             "leakages": informed.leakages(solution.problem, solution.channel),

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -75,6 +76,7 @@ class Problem(Stored):
         x_labels: M names of the public symbols; those of a frame's columns, or ``"x0", "x1", …`` by default.
         n: Sample size behind a table of probabilities, where one is known.
         public_columns: The columns that public symbols are made of: name to the value in each of the M symbols given.
+        private_columns: The same of the K private symbols: attributes that may have budgets of their own.
         p_ux: What the release is for: a joint table of a task U and X, rows U, with the same p(x), or several by name.
         u_labels: Names of the symbols of each task, by the task's name; those of a frame's index by default.
         task_weights: What a nat of each task counts, by the task's name; 1 by default.
@@ -85,8 +87,8 @@ class Problem(Stored):
     """
 
     schema: ClassVar[str] = "privfunnel/problem"
-    #: Version 2 has public columns, version 3 tasks; a file is written as the oldest version that can hold it.
-    schema_version: ClassVar[int] = 3
+    #: Version 2 has public columns, 3 tasks, 4 private columns; a file is written as the oldest that can hold it.
+    schema_version: ClassVar[int] = 4
     oldest_version: ClassVar[int | None] = 1
 
     _p_sx: Array
@@ -97,6 +99,7 @@ class Problem(Stored):
     _all_s_labels: tuple[str, ...]
     _all_x_labels: tuple[str, ...]
     _columns: dict[str, tuple[str, ...]]
+    _private: dict[str, tuple[str, ...]]
     _tasks: Utility | None
 
     def __init__(
@@ -107,6 +110,7 @@ class Problem(Stored):
         *,
         n: float | None = None,
         public_columns: Mapping[str, Sequence[object]] | None = None,
+        private_columns: Mapping[str, Sequence[object]] | None = None,
         p_ux: Any = None,
         u_labels: Mapping[str, Sequence[str]] | None = None,
         task_weights: Mapping[str, float] | None = None,
@@ -131,7 +135,10 @@ class Problem(Stored):
             _counts=_frozen(kept.copy()) if is_count else None,
             _n=float(total) if is_count else (None if n is None else float(n)),
             _p_sx=_frozen(share[np.ix_(kept_s, kept_x)]),
-            _columns=as_columns({} if public_columns is None else public_columns, table.shape[1]),
+            _columns=as_columns({} if public_columns is None else public_columns, table.shape[1], "public"),
+            _private=as_columns(
+                {} if private_columns is None else private_columns, table.shape[0], "private"
+            ),
             _tasks=None,
         )
         if p_ux is not None:
@@ -276,10 +283,12 @@ class Problem(Stored):
     @cached_property
     def public_columns(self) -> dict[str, tuple[str, ...]]:
         """The columns that public symbols are made of: name to the value in each of the M symbols; none by default."""
-        return {
-            name: tuple(value for value, kept in zip(values, self._kept_x, strict=True) if kept)
-            for name, values in self._columns.items()
-        }
+        return {name: tuple(compress(values, self._kept_x)) for name, values in self._columns.items()}
+
+    @cached_property
+    def private_columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns that private symbols are made of: name to the value in each of the K symbols; none by default."""
+        return {name: tuple(compress(values, self._kept_s)) for name, values in self._private.items()}
 
     # --- the plane --------------------------------------------------------------------------------------------
 
@@ -315,10 +324,7 @@ class Problem(Stored):
 
         The first time it is asked for it has to be searched, which may take seconds; the problem remembers it.
         """
-        # A room far above this one, asked for convenience.
-        from privfunnel.solving import (
-            search_free_disclosure,  # a room far above this one, asked for convenience
-        )
+        from privfunnel.solving import search_free_disclosure  # a room far above, asked for convenience
 
         return search_free_disclosure(self)
 
@@ -399,12 +405,12 @@ class Problem(Stored):
         return digest.hexdigest()
 
     def _key(self) -> tuple[Any, ...]:
-        columns = tuple(self._columns.items())
+        columns = tuple(self._columns.items()), tuple(self._private.items())
         tasks = None if self._tasks is None else (self._tasks.names, self._tasks.fingerprint)
         return (self.fingerprint, self._n, self._all_s_labels, self._all_x_labels, columns, tasks)
 
     def __eq__(self, other: object) -> bool:
-        """Equal when distribution, sample size, labels, public columns and tasks are."""
+        """Equal when distribution, sample size, labels, columns and tasks are."""
         return isinstance(other, Problem) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -439,10 +445,12 @@ class Problem(Stored):
         full = np.zeros((len(self._all_s_labels), len(self._all_x_labels)))
         full[np.ix_(self._kept_s, self._kept_x)] = self._p_sx if self._counts is None else self._counts
         columns = {name: list(values) for name, values in self._columns.items()}
+        private = {name: list(values) for name, values in self._private.items()}
         return {
             **self.heading(),
-            "version": 1 if self._tasks is None and not columns else 2 if self._tasks is None else 3,
+            "version": 4 if private else 3 if self._tasks is not None else 2 if columns else 1,
             **({"public_columns": columns} if columns else {}),
+            **({"private_columns": private} if private else {}),
             **({} if self._tasks is None else stored_tasks(self._tasks, self._kept_x)),
             "kind": "probabilities" if self._counts is None else "counts",
             "n": self._n,
@@ -465,7 +473,8 @@ class Problem(Stored):
                 data["x_labels"],
                 n=None if kind == "counts" else n,
                 public_columns=columns,
-                **(read_tasks(data["tasks"]) if data["version"] > 2 else {}),
+                private_columns=data["private_columns"] if data["version"] > 3 else None,
+                **(read_tasks(data["tasks"]) if data["version"] == 3 or "tasks" in data else {}),
             )
         if (kind == "counts") != (problem.counts is not None):
             raise InvalidInputError(f"the table does not hold {kind}: the file was changed")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from privfunnel import channels
-from privfunnel.amounts import check_budget, check_disclosure
+from privfunnel.amounts import check_budget, check_budgets, check_disclosure
+from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.errors import (
@@ -54,7 +55,7 @@ def solve(
     problem: Problem | Counts,
     *,
     disclosure: float | str | None = None,
-    leakage: float | str | None = None,
+    leakage: float | str | Mapping[str, float | str] | None = None,
     solver: str | Solver = "auto",
     seed: int = 0,
     throw: bool = True,
@@ -80,7 +81,8 @@ def solve(
         disclosure: Least disclosure R, 0 ≤ R ≤ H(X): minimise the leakage. A number in nats, or a text such as
             ``"60%"`` (of H(X)) or ``"0.5 bits"``.
         leakage: Leakage budget, ≥ 0: maximise the disclosure. A number in nats, or a text such as ``"5%"`` (of I(S;X))
-            or ``"0.01 bits"``. Give exactly one of the two, or neither with guarantees.
+            or ``"0.01 bits"``; or one for each of several private columns, ``{"sex": 0.01, "income": "5%"}``. Give
+            exactly one of the two, or neither with guarantees.
         solver: A solver's name or object.
         seed: Fixes all randomness.
         throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so,
@@ -102,6 +104,9 @@ def solve(
     guards = {name: options.pop(name) for name in GUARDS if name in options}
     chosen = registry.get(solver, **options)
     check_seed(seed)
+    if isinstance(leakage, Mapping):
+        measure = guards.get("measure", DEFAULT_MEASURE)
+        guards["budgets"], leakage = check_budgets(problem_of(problem), leakage, measure), None
     threat = Threat.of(problem_of(problem), **guards) if guards else None
     if threat is not None and not threat.plain:
         with watching(progress) as listener:

@@ -265,9 +265,12 @@ class Counts:
                 f"causes most of it; {_remedy(worst)}, drop it, or raise the limit on memory"
             )
         n = None if self.weights is None else float(self.n)
-        columns = self.x_alphabet.column_labels
+        columns: dict[str, Any] = {
+            "public_columns": self.x_alphabet.column_labels,
+            "private_columns": self.s_alphabet.column_labels,
+        }
         tasks = as_tasks(self.tasks)
-        return Problem(self.table(), self.s_labels, self.x_labels, n=n, public_columns=columns, **tasks)
+        return Problem(self.table(), self.s_labels, self.x_labels, n=n, **columns, **tasks)
 
     def require_equal(self, what: str) -> None:
         """Refuse ``what`` where rows have weights.

@@ -6,8 +6,10 @@ published as they are, guarantees for every output. The plain funnel has none of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,16 +28,38 @@ from privfunnel.problem import Channel, Problem
 Index = NDArray[np.intp]
 
 
+class Attribute(NamedTuple):
+    """A private attribute with a budget of its own.
+
+    Attributes:
+        name: Its name, that of a private column.
+        values: Its value in each of the K private symbols, numbered from 0, shape (K,).
+        budget: What may leak about it to any attacker, in nats, or in the measure's own numbers.
+    """
+
+    name: str
+    values: Index
+    budget: float
+
+    def merged(self, table: Array, kept: NDArray[np.bool_] | slice = slice(None)) -> Array:
+        """A table with a row for each private symbol, or for those ``kept``, as one with a row for each value."""
+        made = np.zeros((int(self.values.max()) + 1, table.shape[1]))
+        np.add.at(made, self.values[kept], table)
+        return made
+
+
 class Average(NamedTuple):
     """One average over the outputs that a release is held to: the leakage is the largest of them.
 
     Attributes:
         attacker: Whose leakage it is.
         value: The one value of A that it is about; None for the mean over all of them.
+        attribute: The private attribute that it is about; None for all of S.
     """
 
     attacker: Attacker
     value: int | None = None
+    attribute: Attribute | None = None
 
 
 class Image(NamedTuple):
@@ -63,12 +87,14 @@ class Threat:
         published: The published columns as an attacker who knows just them; None where there are none.
         guarantees: What holds for every output.
         measure: What leakage is measured by, one of :data:`privfunnel.measures.LEAKAGES`.
+        attributes: Private attributes with budgets of their own; none where all of S is meant.
     """
 
     attackers: tuple[Attacker, ...]
     published: Attacker | None = None
     guarantees: tuple[Guarantee, ...] = ()
     measure: str = DEFAULT_MEASURE
+    attributes: tuple[Attribute, ...] = ()
 
     @classmethod
     def of(
@@ -79,6 +105,7 @@ class Threat:
         published: str | Sequence[str] | None = None,
         guarantees: str | Guarantee | Iterable[str | Guarantee] | None = None,
         measure: str = DEFAULT_MEASURE,
+        budgets: Mapping[str, float] | None = None,
     ) -> Threat:
         """The threat that the arguments of :func:`privfunnel.solve` describe.
 
@@ -99,7 +126,8 @@ class Threat:
             everyone = tuple(shown if each.name == NOTHING else _both(shown, each) for each in everyone)
         given = [guarantees] if isinstance(guarantees, str | Guarantee) else list(guarantees or ())
         wanted = tuple(parse(each) for each in given)
-        made = cls(everyone, shown, wanted, measure)
+        private = tuple(_attribute(problem, *each) for each in (budgets or {}).items())
+        made = cls(everyone, shown, wanted, measure, private)
         for stratum in made.strata(problem):
             for guarantee in wanted:
                 guarantee.check_feasible(stratum.problem)
@@ -108,7 +136,7 @@ class Threat:
     @property
     def plain(self) -> bool:
         """Whether this is the plain funnel: one attacker, who knows nothing, and mutual information."""
-        alone = len(self.attackers) == 1 and self.published is None
+        alone = len(self.attackers) == 1 and self.published is None and not self.attributes
         return alone and not self.guarantees and self.measure == DEFAULT_MEASURE
 
     @property
@@ -119,21 +147,47 @@ class Threat:
     @cached_property
     def averages(self) -> tuple[Average, ...]:
         """The averages whose largest is the leakage: one an attacker, or one for each value of what they know."""
+        about = self.attributes or (None,)
         if not self.convex.worst_value:
-            return tuple(Average(each) for each in self.attackers)
-        return tuple(Average(each, value) for each in self.attackers for value in range(each.n_values))
+            return tuple(Average(each, None, one) for one in about for each in self.attackers)
+        return tuple(
+            Average(each, value, one)
+            for one in about
+            for each in self.attackers
+            for value in range(each.n_values)
+        )
+
+    def silent(self, *, zero: bool) -> tuple[bool, ...]:
+        """Which of the averages belong to a leakage of nothing at all, where it makes S and Y independent.
+
+        Args:
+            zero: Whether there are any: all of them, or those of attributes with a budget of 0.
+        """
+        return tuple(zero and (one is None or one.budget <= 0.0) for _, _, one in self.averages)
+
+    def limits(self, budget: float | None) -> Array:
+        """What each average may be, shape (averages,); ∞ where nothing limits it.
+
+        Args:
+            budget: What may leak, where attributes have no budgets of their own; None for no limit.
+        """
+        leaked = [budget if one is None else one.budget for _, _, one in self.averages]
+        return np.array([np.inf if each is None else self.convex.average(each) for each in leaked])
 
     def images(self, stratum: Stratum) -> Iterator[Image]:
         """What the averages are made of in one stratum, in their order."""
         problem = stratum.problem
-        for owner, (attacker, value) in enumerate(self.averages):
+        for owner, (attacker, value, attribute) in enumerate(self.averages):
+            p_sx, columns_of = problem.p_sx, problem.p_s_given_x
+            if attribute is not None:
+                p_sx, columns_of = (attribute.merged(each, problem.kept_s) for each in (p_sx, columns_of))
             values = attacker.values[stratum.x]
             inside = np.unique(values) if value is None else np.unique(values[values == value])
             for each in inside:
                 x = np.flatnonzero(values == each)
-                p_sa = problem.p_sx[:, x].sum(axis=1)
+                p_sa = p_sx[:, x].sum(axis=1)
                 kept = p_sa > 0.0
-                columns = problem.p_s_given_x[:, x][kept].T
+                columns = columns_of[:, x][kept].T
                 if self.convex.worst_value:
                     columns = columns / (p_sa[kept] * stratum.mass)
                 yield Image(owner, x, columns, p_sa[kept] / p_sa.sum())
@@ -141,9 +195,9 @@ class Threat:
     def constants(self, problem: Problem) -> Array:
         """What is added to each average, shape (averages,): H(S|A) for mutual information, in nats."""
         found = []
-        for attacker, _ in self.averages:
+        for attacker, _, attribute in self.averages:
             p_sa = np.stack([problem.p_sx[:, group].sum(axis=1) for group in attacker.groups()], axis=1)
-            found.append(self.convex.constant(p_sa))
+            found.append(self.convex.constant(p_sa if attribute is None else attribute.merged(p_sa)))
         return np.array(found)
 
     def strata(self, problem: Problem) -> list[Stratum]:
@@ -159,11 +213,23 @@ class Threat:
         return np.eye(self.published.n_values)[self.published.values]
 
     def leakages(self, problem: Problem, channel: Channel) -> dict[str, float]:
-        """What a channel tells each attacker about S, by the attacker's name."""
+        """What a channel tells each attacker about S, by the attacker's name; of each attribute, by its name too."""
         channel = problem.check_channel(channel)
         if any(each.values.shape != (problem.n_x,) for each in self.attackers):
             raise InvalidInputError(f"an attacker's values are not those of {problem.n_x} public symbols")
-        return {each.name: each.leakage(problem.p_sx, channel, self.measure) for each in self.attackers}
+        if not self.attributes:
+            return {each.name: each.leakage(problem.p_sx, channel, self.measure) for each in self.attackers}
+        return {
+            _about(one, each): each.leakage(one.merged(problem.p_sx), channel, self.measure)
+            for one in self.attributes
+            for each in self.attackers
+        }
+
+    def overspent(self, leakages: Mapping[str, float], budget: float | None) -> float:
+        """By how much the leakages of :meth:`leakages` exceed what may leak, at most; −∞ without a limit."""
+        spent = [leaked - math.inf if budget is None else leaked - budget for leaked in leakages.values()]
+        own = [leakages[_about(one, each)] - one.budget for one in self.attributes for each in self.attackers]
+        return max(own or spent)
 
     def reached(self, problem: Problem, channel: Channel) -> dict[str, float]:
         """The value that a channel has of each guarantee, the worst over the strata, by the guarantee as written."""
@@ -192,6 +258,9 @@ class Threat:
             "published": None if self.published is None else self.published.name,
             "guarantees": [str(each) for each in self.guarantees],
             "measure": self.measure,
+            **(
+                {"attributes": [[n, v.tolist(), b] for n, v, b in self.attributes]} if self.attributes else {}
+            ),
         }
 
     @classmethod
@@ -210,7 +279,17 @@ class Threat:
         wanted, measure = tuple(parse(text) for text in data["guarantees"]), str(data["measure"])
         if measure not in CONVEX:
             raise InvalidInputError(f"there is no measure {measure!r}: the file was changed")
-        return cls(everyone, shown[0] if shown else None, wanted, measure)
+        private = tuple(
+            Attribute(str(name), np.array(values, dtype=np.intp), float(budget))
+            for name, values, budget in data.get("attributes", ())
+        )
+        if not all(
+            0.0 <= one.budget < math.inf and one.values.ndim == 1 and one.values.size for one in private
+        ):
+            raise InvalidInputError(
+                "the budgets of the file are no numbers of at least 0: the file was changed"
+            )
+        return cls(everyone, shown[0] if shown else None, wanted, measure, private)
 
     @cached_property
     def words(self) -> str:
@@ -224,7 +303,14 @@ class Threat:
             parts.append("guaranteed " + "; ".join(str(each) for each in self.guarantees))
         if self.measure != DEFAULT_MEASURE:
             parts.append(f"measured by {self.measure}")
+        if self.attributes:
+            parts.append(self._spending)
         return ", ".join(parts) or "an attacker who knows nothing"
+
+    @property
+    def _spending(self) -> str:
+        unit = " nats" if self.convex.in_nats else ""
+        return "at most " + "; ".join(f"{one.budget:.6g}{unit} about {one.name}" for one in self.attributes)
 
     @cached_property
     def conditions(self) -> str:
@@ -237,6 +323,8 @@ class Threat:
         if self.guarantees:
             parts.append("with " + "; ".join(str(each) for each in self.guarantees) + " for every output")
         parts = parts or ["against an attacker who knows nothing"]
+        if self.attributes:
+            parts.append(self._spending)
         return ", ".join(
             [*parts, f"measured by {self.measure}"] if self.measure != DEFAULT_MEASURE else parts
         )
@@ -264,6 +352,29 @@ def _stratum(problem: Problem, x: Index) -> Stratum:
     n = None if counts is not None or problem.n is None else problem.n * mass
     part: Array = table if counts is not None else table / table.sum()
     return Stratum(x, Problem(part, problem.s_labels, [problem.x_labels[i] for i in x], n=n), mass)
+
+
+def _about(attribute: Attribute, attacker: Attacker) -> str:
+    """What the leakage about an attribute to an attacker is called."""
+    return attribute.name if attacker.name == NOTHING else f"{attribute.name}, given {attacker.name}"
+
+
+def _attribute(problem: Problem, name: str, budget: float) -> Attribute:
+    """A private column with its budget.
+
+    Raises:
+        InvalidInputError: There is no such column.
+    """
+    columns = problem.private_columns
+    if name not in columns:
+        close = get_close_matches(str(name), columns, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose among {', '.join(columns)}" if columns else (
+            "this problem has no named ones, give pf.Problem(table, private_columns={name: one value a symbol})"
+        )  # fmt: skip
+        raise InvalidInputError(f"there is no private column {name!r}: {hint}")
+    return Attribute(
+        name, np.unique(columns[name], return_inverse=True)[1].reshape(-1).astype(np.intp), budget
+    )
 
 
 def _both(one: Attacker, other: Attacker) -> Attacker:

@@ -30,7 +30,7 @@ from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError, PrivFunnelError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.threats import Threat
+from privfunnel.threats import Attribute, Threat
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -44,7 +44,7 @@ class GuardedCertificate:
     Attributes:
         fingerprint: The problem it belongs to.
         threat: Attackers, published columns and guarantees.
-        zero: Whether it is about channels that tell no attacker anything.
+        zero: Whether it is about channels that tell no attacker anything, or nothing about attributes with budget 0.
         weights: θ ≥ 0, one an average of the threat, shape (averages,).
         prices: a, shape (M,).
         slope: μ ≥ 0.
@@ -78,13 +78,13 @@ class GuardedCertificate:
     @property
     def bounds_disclosure(self) -> bool:
         """Whether it bounds the disclosure from above, and says nothing about leakage."""
-        return self.zero or not self.weights.any()
+        return self.zero or not self.weights.any() or bool(self.threat.attributes)
 
     def told(self, unit: str) -> str:
         """What is proved, for people, in ``unit``, one of nats and bits."""
         per, who = measures.nats_per(unit), self.threat.conditions
         if self.bounds_disclosure:
-            nothing = " that tells them nothing" if self.zero else ""
+            nothing = " that tells them nothing" if self.zero and not self.threat.attributes else ""
             return f"disclosure ≤ {self.most_disclosure(0.0) / per:.6g} {unit}{nothing}, {who}"
         total, convex = float(self.weights.sum()), self.threat.convex
         if convex.in_nats and not convex.worst_value:
@@ -123,7 +123,7 @@ class GuardedCertificate:
         Of a measure that is no information it is in the measure's own numbers.
         """
         total = float(self.weights.sum())
-        if self.zero or total <= 0.0:
+        if self.bounds_disclosure:
             return -math.inf
         average = (self.intercept + self.slope * float(disclosure)) / total
         if not self.threat.convex.worst_value:
@@ -131,10 +131,14 @@ class GuardedCertificate:
         return self.threat.convex.leakage(average * (1.0 - 4.0 * _EPS)) - 4.0 * _EPS
 
     def most_disclosure(self, budget: float) -> float:
-        """What the disclosure is at most, in nats, where no attacker learns more than ``budget``; ∞ without a slope."""
+        """What the disclosure is at most, in nats, where no attacker learns more than ``budget``; ∞ without a slope.
+
+        Where attributes have budgets of their own, these count.
+        """
         if self.slope <= 0.0:
             return math.inf
-        spent = 0.0 if self.zero else float(self.weights.sum()) * self.threat.convex.average(budget)
+        limits = self.threat.limits(0.0 if self.zero else budget)
+        spent = float(self.weights @ limits)
         return (spent - self.intercept) / self.slope
 
     def verify(self, problem: Problem) -> None:
@@ -194,6 +198,8 @@ class GuardedCertificate:
             raise CertificateError(
                 f"the certificate takes no leakage by {self.threat.measure} for independence: it is damaged"
             )
+        for one in self.threat.attributes:
+            _check_attribute(one, problem)
         shown = () if self.threat.published is None else (self.threat.published,)
         for attacker in (*everyone, *shown):
             _check_attacker(attacker, problem)
@@ -239,6 +245,25 @@ def _check_attacker(attacker: Attacker, problem: Problem) -> None:
     if not pairs == attacker.n_values == named.n_values:
         raise CertificateError(
             f"the certificate's attacker {attacker.name!r} knows something else than these columns: it is damaged"
+        )
+
+
+def _check_attribute(attribute: Attribute, problem: Problem) -> None:
+    """Raise CertificateError unless an attribute is a function of s, and the private column it is named after."""
+    values, name = attribute.values, attribute.name
+    if (
+        values.shape != (problem.n_s,)
+        or values.dtype != np.intp
+        or not 0 <= values.min() <= values.max() < values.size
+    ):
+        raise CertificateError(f"the certificate's attribute {name!r} does not fit the problem")
+    if not 0.0 <= attribute.budget <= LARGEST:
+        raise CertificateError(f"the certificate's budget for {name!r} is not a usable number")
+    named = problem.private_columns.get(name)
+    pairs = set(values.tolist()) if named is None else set(zip(values.tolist(), named, strict=True))
+    if not len(pairs) == len(set(values.tolist())) == len(set(values.tolist() if named is None else named)):
+        raise CertificateError(
+            f"the certificate's attribute {name!r} is another than this column: it is damaged"
         )
 
 

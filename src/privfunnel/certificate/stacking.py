@@ -14,12 +14,12 @@ multipliers z that bound it from below by a linear function of w, whatever z is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from privfunnel.attackers import Attacker
+from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.averages import KINDS, gibbs
 from privfunnel.measures import Array
 from privfunnel.threats import Stratum, Threat
@@ -104,7 +104,8 @@ def stack(stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: b
         stratum: The symbols, all of them where nothing is published.
         threat: Attackers and guarantees.
         weights: θ, one an average; those of weight 0 have no columns.
-        zero: Whether nothing may leak to any attacker: W is then the perfectly private posteriors.
+        zero: Whether nothing may leak to any attacker, or about some attributes: W is then the posteriors that tell
+            nothing of it.
     """
     n_x = stratum.problem.n_x
     made = [*_leakages(stratum, threat, weights), *_constraints(stratum, threat, zero=zero)]
@@ -137,14 +138,15 @@ def _constraints(stratum: Stratum, threat: Threat, *, zero: bool) -> Iterator[_M
     problem = stratum.problem
     p = problem.p_s_given_x
     if zero:
-        for number, attacker in enumerate(threat.attackers):
-            for group in _groups(attacker, stratum):
-                if group.size > 1:
-                    prior = problem.p_sx[:, group].sum(axis=1) / problem.p_x[group].sum()
-                    columns, sizes = np.zeros((2, p.shape[1], p.shape[0]))
-                    columns[group] = p[:, group].T - prior
-                    sizes[group] = p[:, group].T + prior
-                    yield _Made("equal", columns, sizes, number)
+        # The images of mutual information are those of p(s|x) itself, one for each value of what is known.
+        plain = replace(threat, measure=DEFAULT_MEASURE)
+        silent = plain.silent(zero=zero)
+        for image in plain.images(stratum):
+            if image.x.size > 1 and silent[image.owner]:
+                columns, sizes = np.zeros((2, p.shape[1], image.prior.size))
+                columns[image.x] = image.columns - image.prior
+                sizes[image.x] = image.columns + image.prior
+                yield _Made("equal", columns, sizes, image.owner)
     for guarantee in threat.guarantees:
         rows = guarantee.rows(problem)
         if len(rows.values):
@@ -155,8 +157,3 @@ def _constraints(stratum: Stratum, threat: Threat, *, zero: bool) -> Iterator[_M
         if least is not None:
             columns = np.concatenate([p.T, np.full((p.shape[1], 1), least)], axis=1)
             yield _Made("diverse", columns, np.abs(columns), number=least)
-
-
-def _groups(attacker: Attacker, stratum: Stratum) -> Iterator[np.ndarray[tuple[int], np.dtype[np.intp]]]:
-    """The stratum's symbols by what the attacker knows, numbered inside the stratum."""
-    yield from Attacker(attacker.name, attacker.values[stratum.x]).groups()

@@ -50,6 +50,7 @@ __all__ = [
     "tell_files",
     "text_file_options",
     "units_option",
+    "unquoted",
     "view_option",
 ]
 
@@ -285,7 +286,7 @@ def _split_names(value: str) -> list[str]:
     return [name.strip() for name in names if name.strip()]
 
 
-def _unquoted(column: str) -> str:
+def unquoted(column: str) -> str:
     """A column's name without the double quotes that may stand around it."""
     name = column.strip()
     quoted = len(name) > 2 and name.startswith('"') and name.endswith('"')
@@ -299,7 +300,7 @@ def _bins(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
         column, sign, rule = value.rpartition("=")  # a name may hold an equals sign, a rule does not
         if not (column.strip() and sign and rule.strip()):
             raise click.BadParameter(f"{value!r} is not COLUMN=RULE: give e.g. age=5")
-        bins[_unquoted(column)] = rule.strip()
+        bins[unquoted(column)] = rule.strip()
     return bins
 
 
@@ -310,7 +311,7 @@ def _types(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
         column, sign, kind = value.rpartition("=")
         if not (column.strip() and sign and kind.strip()):
             raise click.BadParameter(f"{value!r} is not COLUMN=TYPE: give e.g. zip=text")
-        types[_unquoted(column)] = kind.strip()
+        types[unquoted(column)] = kind.strip()
     return types
 
 

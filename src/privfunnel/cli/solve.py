@@ -27,6 +27,7 @@ from privfunnel.cli._common import (
     source_options,
     tell_files,
     units_option,
+    unquoted,
     view_option,
 )
 from privfunnel.cli._limits import chosen, limit_options, memory_limited
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
 
+#: Measures of leakage that have a unit; None is the default one.
+IN_NATS = (None, "mutual-information", "maximal-leakage")
 #: What ``--out`` may leave behind.
 OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json")
 
@@ -52,7 +55,11 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
     "--disclosure", metavar="R", help="What to keep, at least: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2."
 )
 @click.option(
-    "--leakage", metavar="BUDGET", help="Instead: what may leak, at most: 5% (of I(S;X)), '0.01 bits', 0.02."
+    "--leakage",
+    multiple=True,
+    metavar="BUDGET",
+    help="Instead: what may leak, at most: 5% (of I(S;X)), '0.01 bits', 0.02; or COLUMN=BUDGET, once for each private "
+    "column that has one.",
 )
 @guard_options
 @click.option(
@@ -95,7 +102,7 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
 def command(
     source: str,
     disclosure: str | None,
-    leakage: str | None,
+    leakage: tuple[str, ...],
     known: tuple[str, ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
@@ -131,13 +138,15 @@ def command(
       privfunnel solve heart-failure --leakage 0 --known anaemia --known smoking,diabetes
       privfunnel solve heart-failure --guarantee lip=0.2
       privfunnel solve heart-failure --disclosure 60% --measure maximal-leakage
+      privfunnel solve heart-failure --leakage sex=0.01 --leakage death=5%
       privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 0 --holdout 0.3 --confidence 95%
     """
     from privfunnel import solve
 
     guards = parse_guards(known, published, guarantees) | ({"measure": measure} if measure else {})
-    neither = disclosure is None and leakage is None and bool(guarantees)
-    if not neither and (disclosure is None) == (leakage is None):
+    budget = _budgets(leakage, units, measure)
+    neither = disclosure is None and budget is None and bool(guarantees)
+    if not neither and (disclosure is None) == (budget is None):
         raise InvalidInputError(
             "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
         )
@@ -149,16 +158,10 @@ def command(
             )
         opened, exact = _with_noise(opened, design_epsilon, reading["bins"]), opened.counts
     problem = opened.problem
-    asked = guards | _wanted(problem, disclosure, leakage, units, measure)
-    if guards and (holdout is not None or view == "sample"):
-        raise InvalidInputError(
-            "--holdout and --view sample are about mutual information and attackers who know nothing: leave --known, "
-            "--published, --guarantee and --measure out"
-        )
-    if holdout is not None and opened.counts is None:
-        raise InvalidInputError(
-            "--holdout holds rows out: give a table of records, with --private and --public"
-        )
+    asked = guards | _wanted(problem, disclosure, budget, units, measure)
+    guarded = bool(guards) or isinstance(budget, dict)
+    if holdout is not None or view == "sample":
+        _check_beyond(guarded=guarded, rows=holdout is None or opened.counts is not None)
     if merge_outputs and (holdout is None or disclosure is None):
         raise InvalidInputError(
             "--merge-outputs is for what held-out rows prove at a disclosure: give --holdout and --disclosure too"
@@ -166,7 +169,12 @@ def command(
     sure, found, beyond = parse_confidence(confidence), None, None
     counts = opened.counts
     with memory_limited(memory_limit), output(out, OWNED) as folder:
-        method = chosen(solver, parse_options(options, restarts), time_limit, guarded=bool(guards))
+        method = chosen(
+            solver,
+            parse_options(options, restarts),
+            time_limit,
+            guarded=bool(guards) or isinstance(budget, dict),
+        )
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
             asked |= method | {"seed": seed, "progress": progress}
             if holdout is not None and counts is not None:
@@ -196,10 +204,46 @@ def command(
     tell_files(out, OWNED, [solution])
 
 
+def _check_beyond(*, guarded: bool, rows: bool) -> None:
+    """Refuse what held-out rows and samples cannot be asked: a guarded release, and a share of no rows."""
+    if guarded:
+        raise InvalidInputError(
+            "--holdout and --view sample are about mutual information and attackers who know nothing: leave --known, "
+            "--published, --guarantee, --measure and budgets of single columns out"
+        )
+    if not rows:
+        raise InvalidInputError(
+            "--holdout holds rows out: give a table of records, with --private and --public"
+        )
+
+
+def _budgets(given: tuple[str, ...], units: Units, measure: str | None) -> str | dict[str, str] | None:
+    """What may leak as it was written: one amount, or one for each private column; None for nothing."""
+    from privfunnel.quantities import bare_number
+
+    named = [each.rpartition("=") for each in given if "=" in each]
+    if not named and len(given) <= 1:
+        return given[0] if given else None
+    if len(named) < len(given) or not all(column.strip() for column, _, _ in named):
+        raise InvalidInputError("give --leakage once, or as COLUMN=BUDGET for each private column")
+    in_bits = units.name == "bits" and measure in IN_NATS
+    made = {
+        unquoted(column): f"{amount} bits" if in_bits and bare_number(amount) is not None else amount
+        for column, _, amount in named
+    }
+    if len(made) < len(named):
+        raise InvalidInputError("--leakage names a column twice: give one budget for each")
+    return made
+
+
 def _wanted(
-    problem: Problem, disclosure: str | None, leakage: str | None, units: Units, measure: str | None = None
+    problem: Problem,
+    disclosure: str | None,
+    leakage: str | dict[str, str] | None,
+    units: Units,
+    measure: str | None = None,
 ) -> dict[str, Any]:
-    """What was asked for, in nats; a leakage by a measure without unit is read where it is used."""
+    """What was asked for, in nats; budgets of columns, or by a measure without unit, are read where they are used."""
     if disclosure is not None:
         ceiling = problem.disclosure_ceiling
         return {
@@ -209,7 +253,7 @@ def _wanted(
         }
     if leakage is None:
         return {}  # the most that the guarantees allow
-    if measure not in (None, "mutual-information", "maximal-leakage"):
+    if isinstance(leakage, dict) or measure not in IN_NATS:
         return {"leakage": leakage}
     ceiling = problem.leakage_ceiling
     if measure == "maximal-leakage":
@@ -343,7 +387,12 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
                   if usual or solution.threat is None else f"by {solution.threat.measure}")  # fmt: skip
     if solution.threat is not None:
         for known, leakage in solution.leakages.items():
-            table.add_row(f"  to who knows {known}", leaked(leakage), "")
+            table.add_row(
+                f"  {'about' if solution.threat.attributes else 'to who knows'} {known}", leaked(leakage), ""
+            )
+        if solution.threat.attributes:
+            told = problem.evaluate(solution.channel, measure=solution.threat.measure).leakage
+            table.add_row("  about all of them together", leaked(told), "has no budget")
         if solution.threat.published is not None:
             table.add_row(
                 "told by what is published", f"{units.of(solution.published_leakage):.9f}", "I(S;A)"

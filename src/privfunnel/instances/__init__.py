@@ -77,9 +77,9 @@ def load(
     table, s_labels, x_labels = instance.table(
         Bands.of(5 if bands is None else bands) if instance.banded else None
     )
-    columns = instance.public_columns(x_labels)
+    columns = instance.columns(s_labels, x_labels)
     if perturbation is None:
-        return Problem(table, s_labels, x_labels, public_columns=columns)
+        return Problem(table, s_labels, x_labels, **columns)
     if perturbation not in PERTURBATIONS:
         raise InvalidInputError(
             f"perturbation {perturbation!r} is not known: use None, {' or '.join(map(repr, PERTURBATIONS))}"
@@ -91,4 +91,4 @@ def load(
     if perturbation == "probabilities":
         table = table / table.sum()
     table = np.asarray(table + amount)
-    return Problem(table / table.sum(), s_labels, x_labels, public_columns=columns)
+    return Problem(table / table.sum(), s_labels, x_labels, **columns)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import resources
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -54,12 +55,20 @@ class Instance:
     banded: bool = False
     known: tuple[KnownAnswer, ...] = ()
 
-    def public_columns(self, x_labels: tuple[str, ...]) -> dict[str, list[str]]:
-        """The value of each public column in each symbol, read from labels such as ``age=17-31, sex=female``."""
-        if len(self.public) == 1:
-            return {self.public[0]: list(x_labels)}
-        parts = [dict(part.split("=", 1) for part in label.split(", ")) for label in x_labels]
-        return {name: [values[name] for values in parts] for name in self.public}
+    def columns(self, s_labels: tuple[str, ...], x_labels: tuple[str, ...]) -> dict[str, Any]:
+        """The value of each private and public column in each symbol, as :class:`privfunnel.Problem` takes them."""
+        return {
+            "private_columns": _values(self.private, s_labels),
+            "public_columns": _values(self.public, x_labels),
+        }
+
+
+def _values(names: tuple[str, ...], labels: tuple[str, ...]) -> dict[str, list[str]]:
+    """The value of each column in each symbol, read from labels such as ``age=17-31, sex=female``."""
+    if len(names) == 1:
+        return {names[0]: list(labels)}
+    parts = [dict(part.split("=", 1) for part in label.split(", ")) for label in labels]
+    return {name: [values[name] for values in parts] for name in names}
 
 
 def _synthetic(p_x: tuple[float, float, float]) -> Callable[[Bands | None], Labelled]:

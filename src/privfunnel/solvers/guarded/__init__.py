@@ -79,7 +79,7 @@ class Guarded:
         progress: Listener | None = None,
         pool: Array | None = None,
     ) -> GuardedAnswer:
-        """Least leakage at a disclosure, most disclosure within a leakage, or with neither within the guarantees.
+        """Least leakage at a disclosure, most disclosure within a leakage, or with neither within what the threat says.
 
         The search begins with the posteriors of ``pool``, (n, M), too: those of other points of the same curve.
 
@@ -90,11 +90,13 @@ class Guarded:
         started = time.perf_counter()
         limits = Limits(self.time_limit, nodes=self.node_limit)
         rng = np.random.default_rng(seed)
-        zero = leakage is not None and leakage <= 0.0 and threat.convex.faithful
+        budgets = [leakage] if leakage is not None else [one.budget for one in threat.attributes]
+        zero = threat.convex.faithful and any(each <= 0.0 for each in budgets)
         search = Search(problem, threat, zero=zero, rng=rng, limits=limits, pool=pool)
         aim = None if disclosure is None else min(disclosure + AIM, problem.disclosure_ceiling)
-        budget = None if zero else leakage
-        master = Master(problem, threat, disclosure=aim, budget=budget)
+        averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(leakage))
+        limited = aim is None and bool(np.isfinite(averages).any())
+        master = Master(problem, threat, disclosure=aim, limits=averages if limited else None)
         if aim is not None and threat.guarantees:
             self._make_room(search, master, aim)
         outcome = search.close(master, self.gap, progress)
@@ -111,7 +113,7 @@ class Guarded:
 
     def _make_room(self, search: Search, master: Master, disclosure: float) -> None:
         """Fill the pool with posteriors that disclose as much as the guarantees allow."""
-        most = Master(search.problem, search.threat, disclosure=None, budget=None)
+        most = Master(search.problem, search.threat, disclosure=None, limits=None)
         outcome = search.close(most, self.gap, enough=search.problem.disclosure_ceiling - disclosure)
         largest = search.problem.disclosure_ceiling - outcome.duals.value
         if largest < disclosure - FEASIBILITY:

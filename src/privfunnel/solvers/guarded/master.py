@@ -56,14 +56,14 @@ class Master:
         problem: The problem.
         threat: Attackers whose leakages count.
         disclosure: R in nats, to find the least leakage; None to find the most disclosure.
-        budget: What may leak to each attacker in nats, where the most disclosure is looked for; None for no limit.
+        limits: What each average may be, (averages,), where the most disclosure is looked for; ∞ or None for no limit.
     """
 
     def __init__(
-        self, problem: Problem, threat: Threat, *, disclosure: float | None, budget: float | None
+        self, problem: Problem, threat: Threat, *, disclosure: float | None, limits: Array | None
     ) -> None:
         self.problem, self.threat, self.least = problem, threat, disclosure is not None
-        self.limited = self.least or budget is not None
+        self.limited = self.least or limits is not None
         self.posteriors = np.zeros((0, problem.n_x))
         self._known: set[bytes] = set()
         self._duals: Duals | None = None
@@ -80,9 +80,9 @@ class Master:
                 if self.least
                 else (0, NO_ROWS, NO_VALUES)
             )
-            limit = 0.0 if budget is None else threat.convex.average(budget)
-            for constant in threat.constants(problem):
-                self._lp.addRow(-INFINITY, limit - float(constant), *z)
+            room_of = -threat.constants(problem) + (0.0 if limits is None else limits)
+            for each in np.minimum(room_of, INFINITY):
+                self._lp.addRow(-INFINITY, float(each), *z)
 
     def move(self, disclosure: float) -> None:
         """Ask for another disclosure, in nats."""

@@ -75,7 +75,7 @@ class Search:
         self.pool = np.zeros((0, problem.n_x)) if pool is None else pool
         self.problem, self.threat, self.zero, self.rng, self.limits = problem, threat, zero, rng, limits
         self.strata = threat.strata(problem)
-        ones = [0.0 if zero else 1.0] * len(threat.averages)
+        ones = [0.0 if silent else 1.0 for silent in threat.silent(zero=zero)]
         self.relaxations = [
             Relaxation(stack(each, threat, ones, zero=zero), each.problem.p_x) for each in self.strata
         ]
