@@ -74,7 +74,7 @@ _NAMES = {
 }
 #: Modules that are attributes of the package without having been imported.
 _MODULES = (
-    "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "comparison", "curve", "decoys",
+    "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "comparison", "curve", "decoys", "deep",
     "engines", "envelope", "errors", "estimator", "explorer", "instances", "ledger", "measures", "mechanism", "noise",
     "plot", "population", "problem", "quantities", "release", "repeated", "report", "reproduce", "solution", "solvers",
     "solving", "storage", "tables", "tracing", "watching",

@@ -95,6 +95,29 @@ def _sparse_mutual_information(p_ab: Any) -> Array:
     return np.asarray(max(float(terms.sum()) + empty, 0.0))
 
 
+def sampled_information(log_ratio: ArrayLike) -> tuple[float, float]:
+    """``I(A; B)`` from samples of ``log p(b|a)/p(b)`` with exact densities, in nats, and its standard error.
+
+    Args:
+        log_ratio: One a sample of (A, B), shape (n,). The mean is unbiased, and may be negative by chance.
+    """
+    ratio = np.asarray(log_ratio, dtype=np.float64)
+    return float(ratio.mean()), float(ratio.std(ddof=1) / math.sqrt(len(ratio)))
+
+
+def normal_information(covariance: ArrayLike, first: int) -> float:
+    """``I(A; B)`` of jointly normal numbers in nats: ``½ log(det Σ_A det Σ_B / det Σ)``.
+
+    Args:
+        covariance: Σ of (A, B), shape (n, n).
+        first: How many of the numbers are A's.
+    """
+    whole = np.asarray(covariance, dtype=np.float64)
+    parts = [whole[:first, :first], whole[first:, first:], whole]
+    a, b, ab = (float(np.linalg.slogdet(part)[1]) for part in parts)
+    return max(0.5 * (a + b - ab), 0.0)
+
+
 def kl_divergence(p: ArrayLike, q: ArrayLike, axis: int = -1) -> Array:
     """``D(p‖q) = Σ p log(p/q)`` along ``axis``, in nats; infinite where ``q = 0 < p``."""
     p, q = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64))

@@ -1,0 +1,81 @@
+"""Jointly normal S and X: the best Gaussian mechanism in closed form, and what a linear Gaussian encoder does.
+
+With X white, ``S = B x + ε`` and ``Γ = Bᵀ Σ_ε⁻¹ B``, a Gaussian mechanism leaves a posterior variance v_i ≥ δ along
+each eigenvector of Γ. Direction i then discloses ½ log(1/v_i) and leaks ½ log((1 + γ_i)/(1 + γ_i v_i)). The leakage is
+concave in the disclosure of a direction, so that each is released at the resolution δ or not at all, those with the
+smallest γ first, and time sharing fills the gaps. It is the best of the Gaussian mechanisms, not the optimum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privfunnel import measures
+from privfunnel.deep.codes import bounded
+from privfunnel.deep.exact import Informations
+from privfunnel.deep.methods.base import Method
+from privfunnel.deep.tensors import Params
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+
+
+def best_leakage(disclosure: float, mixing: Array, floor: float) -> float:
+    """Least leakage of a Gaussian mechanism, in nats.
+
+    Args:
+        disclosure: I(X;Y) ≥ this, in nats; at most that of all directions at the floor.
+        mixing: B, shape (private, public); the noise ε is standard normal.
+        floor: δ, the least posterior variance of a direction, in (0, 1).
+    """
+    gammas = np.sort(np.linalg.eigvalsh(mixing.T @ mixing).clip(0.0, None))
+    step = -0.5 * np.log(floor)
+    if disclosure > step * len(gammas) * (1.0 + 1e-9):
+        raise InvalidInputError(
+            f"disclosure={disclosure:g} is beyond {step * len(gammas):g}, all directions at the floor: ask for less"
+        )
+    costs = 0.5 * np.log((1.0 + gammas) / (1.0 + gammas * floor))
+    released = np.clip(disclosure / step - np.arange(len(gammas)), 0.0, 1.0)
+    return float(released @ costs)
+
+
+def linear_informations(method: Method, params: Params, mixing: Array) -> tuple[Informations, Array]:
+    """Exact informations of a linear encoder with additive Gaussian noise, and the posterior variances that it leaves.
+
+    Args:
+        method: With a Gaussian code whose noise is additive, and no hidden layers.
+        params: Parameters of one member.
+        mixing: B, shape (private, public).
+
+    Returns:
+        The informations, and the eigenvalues of the posterior covariance of X, increasing, shape (public,).
+    """
+    if method.hidden or not getattr(method.code, "additive", False):
+        raise InvalidInputError(
+            "the encoder is not linear with additive noise: hidden=(), GaussianCode(additive=True)"
+        )
+    a = params["encoder.0.weight"][0].double().cpu().numpy().T
+    spread = bounded(params["noise.0.bias"][0, 0].double().cpu()).numpy()
+    noise = np.diag(np.exp(2.0 * spread))
+    n_x = a.shape[1]
+    of_x = np.block([[np.eye(n_x), a.T], [a, a @ a.T + noise]])
+    of_s = np.block(
+        [[mixing @ mixing.T + np.eye(len(mixing)), mixing @ a.T], [a @ mixing.T, a @ a.T + noise]]
+    )
+    posterior = np.linalg.inv(np.eye(n_x) + a.T @ np.linalg.inv(noise) @ a)
+    found = Informations(
+        measures.normal_information(of_x, n_x), measures.normal_information(of_s, len(mixing))
+    )
+    return found, np.linalg.eigvalsh(posterior)
+
+
+def symmetric_pair_leakage(size: int, error: float, distortion: float) -> float:
+    """Least I(S;Y) of a symmetric pair with ``P(Y ≠ X) ≤ distortion``, in nats, in closed form.
+
+    The problem is convex, and symmetric under permutations of the alphabet, so that a symmetric channel is optimal:
+    Y ≠ X for a share of min(distortion, 1 − 1/size), spread evenly.
+    """
+    far = min(distortion, 1.0 - 1.0 / size)
+    wrong = error + far - error * far * size / (size - 1)
+    joint = np.full((size, size), wrong / (size - 1))
+    np.fill_diagonal(joint, 1.0 - wrong)
+    return float(measures.mutual_information(joint / size))

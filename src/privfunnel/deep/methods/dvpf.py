@@ -1,0 +1,72 @@
+"""The deep variational privacy funnel, with either of its bounds of the leakage.
+
+Razeghi, Rahimi, Marcel, "Deep variational privacy funnel: general modeling with applications in face recognition"
+(2024). Of the funnel's Lagrangian ``−I(X;Y) + α I(S;Y)`` the disclosure is bounded from below by a decoder, and the
+leakage by one of
+
+    upper:  E D(q(y|x)‖r) − E log q(x|s, y) − H(X|S) ≥ I(S;Y)      (X reconstructed from Y, and from Y and S)
+    lower:  H(S) + E log q(s|y) ≤ I(S;Y)                            (X and S reconstructed from Y)
+
+The upper one is minimised by all networks together; the lower one is a game against a predictor of S, and shows less
+than there is whenever that predictor is too weak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privfunnel.deep.layers import Widths
+from privfunnel.deep.methods.base import Batch, Method, Player
+from privfunnel.deep.randomness import Noise
+from privfunnel.deep.tensors import Params, Tensor
+from privfunnel.errors import InvalidInputError
+
+BOUNDS = ("upper", "lower")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepVariationalFunnel(Method):
+    """DVPF; the strength is α, larger for less leakage.
+
+    Attributes:
+        bound: ``"upper"`` or ``"lower"``.
+        complexity: A small weight of the rate, which keeps codes from growing without bound.
+    """
+
+    name: ClassVar[str] = "dvpf"
+    strength_words: ClassVar[str] = "α, the weight of the leakage"
+
+    bound: str = "upper"
+    complexity: float = 0.001
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bound not in BOUNDS:
+            raise InvalidInputError(f"bound={self.bound!r} is not known: use one of {', '.join(BOUNDS)}")
+
+    def networks(self) -> dict[str, Widths]:
+        """Encoder, decoder, and what bounds the leakage."""
+        made = {**self._encoder(), "decoder": self._predictor(self.variables.useful)}
+        if self.bound == "upper":
+            return {**made, "conditional": self._predictor(self.variables.x, given_s=True)}
+        return {**made, "predictor": self._predictor(self.variables.s)}
+
+    def players(self) -> tuple[Player, ...]:
+        """All together, or the predictor first."""
+        if self.bound == "upper":
+            return (self._release("decoder", "conditional"),)
+        return (Player("critic", ("predictor",), self.fit_steps), self._release("decoder"))
+
+    def loss(self, player: str, params: Params, batch: Batch, noise: Noise) -> Tensor:
+        """``−E log q(x|y) + α leakage + ε rate``; the predictor's ``−E log q(s|y)``."""
+        draws = self.draw(params, batch, noise)
+        if player == "critic":
+            return batch.mean(self._error(params, "predictor", draws, self.variables.s, batch.s))
+        total = self._error(params, "decoder", draws, self.variables.useful, batch.u)
+        if self.bound == "upper":
+            given = self._error_given_s(params, "conditional", draws, batch, (self.variables.x, batch.x))
+            leakage = draws.rate + given
+        else:
+            leakage = -self._error(params, "predictor", draws, self.variables.s, batch.s)
+        return batch.mean(total + self.complexity * draws.rate + batch.strength[:, None] * leakage)
