@@ -1,7 +1,7 @@
 """Train every deep method on every data set, many members at a time.
 
     python papers/deep.py prepare --adult adult.data     # data.npz, on a machine with the whole package
-    python papers/deep.py train --device cuda            # needs PyTorch and NumPy only; finished parts are kept
+    python papers/deep.py train --device cuda            # needs PyTorch, NumPy and SciPy only; finished parts are kept
 
 ``--out`` names the folder of all results (``out/deep``), ``--limit`` the seconds after which no further training
 begins, ``--pack`` a folder for two archives of the results, ``--quick`` rehearses with few members and passes.

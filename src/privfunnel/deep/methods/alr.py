@@ -19,7 +19,6 @@ from privfunnel.deep.methods.base import Batch, Method, Player, over
 from privfunnel.deep.randomness import Noise
 from privfunnel.deep.tensors import Params, Tensor
 
-
 #: Leakage beyond the budget, in nats, up to which the penalty's slope grows to λ.
 CORNER = 0.01
 

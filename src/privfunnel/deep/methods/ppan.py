@@ -6,8 +6,9 @@ has the columns of X, and
     min over the release, max over the predictor of  E log q(s|y) + λ max(0, E d(x, y) − δ):
 
 an adversary's log-loss under a budget of distortion, kept by a penalty that is exact once λ exceeds the slope of the
-optimal curve at δ; its corner is rounded off over 0.01, and the larger λ is, the slower the rest converges. Here d is the mean over the columns of the squared difference of numbers, in standard deviations,
-and of whether categories differ. A single categorical column is released through a full channel, with expectations
+optimal curve at δ; its corner is rounded off over 0.01, and the larger λ is, the slower the rest converges. Here d is
+the mean over the columns of the squared difference of numbers, in standard deviations, and of whether categories
+differ. A single categorical column is released through a full channel, with expectations
 over all of its values, as in the paper's discrete experiments.
 """
 
@@ -23,7 +24,6 @@ from privfunnel.deep.methods.base import Batch, Method, Player, over
 from privfunnel.deep.randomness import Noise
 from privfunnel.deep.tensors import Params, Tensor
 from privfunnel.errors import InvalidInputError
-
 
 #: Distortion beyond the budget up to which the penalty's slope grows to λ.
 CORNER = 0.01
