@@ -172,9 +172,28 @@ def test_rank_deficient_tables_and_zeros_give_no_nan():
 
 def test_a_passed_deadline_stops_the_runs(skewed):
     start = uniform_starts(np.random.default_rng(0), 3, 3, 3)
-    _, _, steps = DCA().run(skewed, start, np.full(3, 2.0), np.ones(3), Deadline(1e-9))
-    assert (steps == 1).all()
+    channel, _, steps = DCA().run(skewed, start, np.full(3, 2.0), np.ones(3), Deadline(1e-9))
+    assert not steps.any()
+    np.testing.assert_array_equal(channel, start)
     assert "cut by the time limit" in DCA(time_limit=1e-9).solve(skewed, 0.4).message
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_step_that_the_time_limit_cuts_is_not_taken(skewed, sparse):
+    table, start = Table.of(skewed.p_sx), uniform_starts(np.random.default_rng(0), 3, 3, 3)
+    arguments = (table, start, np.full(3, 2.0), np.ones(3))
+    assert published_step(*arguments, sparse=sparse, deadline=Deadline(0.0)) is None
+    assert published_step(*arguments, sparse=sparse, deadline=Deadline(3600.0)) is not None
+
+
+def test_two_products_do_what_the_gram_matrix_does():
+    p_sx = np.random.default_rng(0).dirichlet(np.ones(2 * 300)).reshape(2, 300)
+    table = Table.of(p_sx)
+    assert table.gram is None
+    channel = uniform_starts(np.random.default_rng(1), 2, 300, 3)
+    np.testing.assert_allclose(
+        table.squared(channel), table.x_given_s.T @ table.x_given_s @ channel, rtol=1e-12
+    )
 
 
 def test_progress_is_told(skewed):

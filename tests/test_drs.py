@@ -9,7 +9,7 @@ import pytest
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.drs import DRS, RepairedDRS, spread_starts
+from privfunnel.solvers.drs import DRS, RepairedDRS, Starts, spread_outputs, spread_starts
 from privfunnel.solvers.drs.published import (
     CONVERGED,
     FROZEN,
@@ -73,7 +73,7 @@ def reference_run(p_sx, start, beta, settings):
 @pytest.mark.parametrize("relaxation", [1.0, 1.4])
 def test_published_batch_follows_the_described_iteration(skewed, relaxation):
     rng = np.random.default_rng(3)
-    start = np.concatenate([uniform_starts(rng, 12, 3, 3), spread_starts(rng, 12, 3, 3)])
+    start = np.concatenate([uniform_starts(rng, 12, 3, 3), spread_starts(spread_outputs(rng, 12, 3, 3), 3)])
     beta = np.tile(np.geomspace(1, 20, 12), 2)
     settings = PublishedSettings(relaxation=relaxation, max_steps=300)
     batch = run_published(skewed.p_sx, start, beta, settings, Deadline())
@@ -221,11 +221,26 @@ def test_progress_is_told_and_an_interrupt_passes(uniform):
 def test_starts_are_channels():
     rng = np.random.default_rng(5)
     for n_x, n_y in ((3, 5), (6, 4), (2, 2)):
-        for starts in (uniform_starts(rng, 7, n_x, n_y), spread_starts(rng, 7, n_x, n_y)):
+        for starts in (
+            uniform_starts(rng, 7, n_x, n_y),
+            spread_starts(spread_outputs(rng, 7, n_x, n_y), n_y),
+        ):
             assert starts.shape == (7, n_x, n_y)
             np.testing.assert_allclose(starts.sum(-1), 1.0)
-        largest = spread_starts(rng, 50, n_x, n_y).argmax(-1)
+        largest = spread_starts(spread_outputs(rng, 50, n_x, n_y), n_y).argmax(-1)
         assert all(len(set(row)) == min(n_x, n_y) for row in largest)
+
+
+def test_starts_drawn_part_by_part_are_those_drawn_at_once():
+    def draw(*parts: slice) -> np.ndarray:
+        starts = Starts(np.random.default_rng(3), 4, 5, 3)
+        return np.concatenate([starts.draw(part) for part in parts])
+
+    whole = draw(slice(0, 8))
+    np.testing.assert_array_equal(whole, draw(slice(0, 3), slice(3, 5), slice(5, 8)))
+    rng = np.random.default_rng(3)
+    np.testing.assert_array_equal(whole[:4], uniform_starts(rng, 4, 5, 3))
+    np.testing.assert_array_equal(whole[4:], spread_starts(spread_outputs(rng, 4, 5, 3), 3))
 
 
 @pytest.mark.parametrize(

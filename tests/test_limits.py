@@ -11,11 +11,12 @@ import pytest
 import privfunnel as pf
 from privfunnel.certificate import exclusion, rivalry
 from privfunnel.measures import mutual_information
-from privfunnel.solvers import deadline, registry
+from privfunnel.solvers import deadline, registry, sweep
 from privfunnel.solvers.deadline import Deadline, Limits, Pace, cpu_clock
 from privfunnel.solvers.global_ import search
 from privfunnel.solvers.global_.coarsening import coarsenings
 from privfunnel.solvers.global_.hurried import channel_seconds
+from privfunnel.solvers.merging import submodular
 from privfunnel.solvers.perfect import splitting
 from privfunnel.solvers.perfect.equations import PrivateEquations
 
@@ -235,3 +236,68 @@ def test_a_limit_on_boxes_gives_the_same_answer_however_fast_the_machine_is(
     assert answers[0].status is pf.Status.NODE_LIMIT
     assert answers[0].lower_bound == answers[1].lower_bound
     assert np.array_equal(answers[0].channel, answers[1].channel)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("dca", (30, 200)), ("dca", (3, 2500)), ("dca-repaired", (3, 2500)), ("drs", (3, 2500)),
+        ("drs-repaired", (200, 300)), ("submodular", (3, 2500)), ("control-maps", (3, 2500)), ("aem", (3, 2500)),
+    ],
+)  # fmt: skip
+def test_a_sweep_is_left_in_time_however_large_its_steps_are(name: str, shape: tuple[int, int]) -> None:
+    problem = dense(*shape)
+    asked = 0.8 * problem.disclosure_ceiling
+    solver = registry.get(name)
+    solver.warm_up()
+    with cpu_clock():
+        started = time.thread_time()
+        answer = solver.limited(0.2).solve(problem, asked)
+        assert time.thread_time() - started <= SHARE * 0.2 + SECONDS
+    assert answer.status is not pf.Status.OPTIMAL
+    assert problem.evaluate(answer.channel).disclosure >= asked - 1e-9
+
+
+@pytest.mark.parametrize("name", ["dca-repaired", "drs"])
+def test_a_run_does_not_depend_on_the_runs_it_is_advanced_with(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = dense(4, 6)
+    solver: Any = registry.get(name, max_steps=50)
+    start = sweep.uniform_starts(np.random.default_rng(0), 7, 6, 4)
+    beta = np.geomspace(1.0, 9.0, 7)
+    together = solver.run(problem, start, beta)
+    monkeypatch.setattr(sweep, "BATCH_ENTRIES", 48)
+    assert len(sweep.groups(start)) == 4
+    apart = solver.run(problem, start, beta)
+    np.testing.assert_array_equal(together.channel, apart.channel)
+    np.testing.assert_array_equal(together.steps, apart.steps)
+
+
+def test_what_was_merged_when_the_time_is_up_is_a_partition() -> None:
+    columns = dense(3, 40).p_sx
+    looks = iter(range(1000))
+
+    class Soon(Deadline):
+        def passed(self, share: float = 1.0) -> bool:
+            return next(looks) > 30
+
+    rng = np.random.default_rng(0)
+    labels, merges = submodular.agglomerate(columns, 0.3, rng, 4, 0, Soon())
+    assert merges > 0
+    assert 1 < len(np.unique(labels)) < 40
+    whole, _ = submodular.agglomerate(columns, 0.3, np.random.default_rng(0), 4, 0)
+    assert len(np.unique(whole)) < len(np.unique(labels))
+
+
+def test_pairs_are_those_of_trying_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = dense(4, 23).p_sx
+    first, second = np.triu_indices(23, 1)
+    masks = np.zeros((len(first), 23), dtype=bool)
+    masks[np.arange(len(first)), first] = masks[np.arange(len(first)), second] = True
+    order = np.argsort(submodular.merge_change(columns, 0.4, masks), kind="stable")[:6]
+    monkeypatch.setattr(submodular, "_BLOCK_ENTRIES", 300)
+    pairs = submodular._best_pairs(columns, 0.4, 6, Deadline())
+    np.testing.assert_array_equal(pairs, np.stack([first, second], axis=1)[order])
+    cut = submodular._best_pairs(columns, 0.4, 6, Deadline(0.0))
+    assert cut[:, 0].max() < pairs[:, 0].max()

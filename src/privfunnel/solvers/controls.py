@@ -17,8 +17,8 @@ from privfunnel.solvers.options import check_seconds, check_whole
 from privfunnel.solvers.pool import Pool, evaluate_batch
 from privfunnel.solvers.sweep import Sweep
 
-#: Entries of the maps that are evaluated at one time.
-_BATCH_ENTRIES = 500_000
+#: Entries of the maps that are evaluated at one time, and seconds that this takes for each, about.
+_BATCH_ENTRIES, _ENTRY_SECONDS = 500_000, 2e-7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,10 @@ class RandomMaps(Sweep):
         rng = np.random.default_rng(seed)
         pool = Pool(problem.p_sx, iterative=self.iterative)
         block = max(1, _BATCH_ENTRIES // problem.n_x**2)
+        seconds = block * problem.n_x**2 * _ENTRY_SECONDS
         for first in range(0, self.restarts, block):
-            if deadline.passed():
+            if deadline.left() <= seconds:
+                pool.cut = True
                 break
             maps = random_maps(rng, min(block, self.restarts - first), problem.n_x)
             pool.runs += len(maps)

@@ -64,6 +64,8 @@ class Pool:
         ]
         self.runs = 0
         self.converged = 0
+        #: Whether something was left out for want of time.
+        self.cut = False
 
     def add(self, channels: Array, statuses: list[Status], steps: NDArray[Any], multipliers: Array) -> None:
         """Offer a batch of channels (runs, M, N) with their statuses, step counts and multipliers λ."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
@@ -31,6 +32,10 @@ from privfunnel.solvers.pool import Pool
 ROUND_SEED = 7919
 #: Entries of the channels of one batch of runs: enough to hide NumPy's overhead, few enough for the cache.
 BATCH_ENTRIES = 60_000
+#: Entries of the channels that are in memory at one time, if a single channel has no more.
+PART_ENTRIES = 1 << 22
+#: Seconds, about, for each product of an entry with p(s|x) in one step.
+PRODUCT_SECONDS = 3e-9
 #: A sweep goes over all N at least this many times, with a part of the restarts each: a time limit thins it evenly.
 ROUNDS = 5
 
@@ -78,7 +83,8 @@ class Sweep(TimeLimited):
 
     def _message(self, pool: Pool, deadline: Deadline) -> str:
         """What is worth telling of the runs, in a sentence."""
-        return f"{self.name}: the sweep was cut by the time limit" if deadline.passed() else ""
+        cut = pool.cut or deadline.passed()
+        return f"{self.name}: the sweep was cut by the time limit" if cut else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +141,37 @@ class MultiplierSweep(Sweep):
                 return
 
 
+class Runs(Protocol):
+    """Some runs of one shape, advanced together."""
+
+    @property
+    def going(self) -> bool:
+        """Whether any of them goes on."""
+
+    def advance(self) -> None:
+        """A step, or a few, of every run that goes on."""
+
+
+def groups(start: Array) -> list[slice]:
+    """The runs of ``start`` (runs, M, N) in groups that are advanced together: a matter of shapes, never of time."""
+    size = max(1, BATCH_ENTRIES // start[0].size) if len(start) else 1
+    return [slice(first, first + size) for first in range(0, len(start), size)]
+
+
+def in_turns(work: Sequence[Runs], deadline: Deadline, seconds: float = 0.0) -> None:
+    """Advance the groups in turn until none goes on, or less is left than the ``seconds`` that a step takes.
+
+    No group gets more than a step ahead of the others.
+    """
+    going = [runs for runs in work if runs.going]
+    while going:
+        for runs in going:
+            if deadline.left() <= seconds:
+                return
+            runs.advance()
+        going = [runs for runs in going if runs.going]
+
+
 class Job(NamedTuple):
     """A batch of runs of one shape: the restarts ``first``, ``first + 1``, … with ``n_y`` outputs."""
 
@@ -161,6 +198,8 @@ class RestartedSweep(MultiplierSweep):
     variant: ClassVar[str] = ""
     #: The least β that means something to the method.
     least_beta: ClassVar[float] = 1.0
+    #: Seconds, about, that what cannot be interrupted takes for each entry of a channel (:meth:`_seconds`).
+    entry_seconds: ClassVar[float] = 1e-6
 
     betas: tuple[float, ...]
     outputs: tuple[int, ...] | None = None
@@ -215,27 +254,46 @@ class RestartedSweep(MultiplierSweep):
         progress: Listener | None,
     ) -> None:
         jobs = self._jobs(problem, len(multipliers), seed)
-        for done, job in enumerate(jobs, start=1):
-            if deadline.passed():
+        # What takes longer than all the time there is, is left out: a matter of shapes, not of the moment.
+        seconds = self._seconds(problem, jobs[:, 0])
+        pool.cut |= bool((seconds > deadline.seconds).any())
+        jobs, seconds = jobs[seconds <= deadline.seconds], seconds[seconds <= deadline.seconds]
+        for done, (job, needed) in enumerate(zip(jobs.tolist(), seconds.tolist(), strict=True), start=1):
+            if deadline.left() <= needed:
+                pool.cut = True
                 return
-            rng = np.random.default_rng([seed, job.n_y, job.first, 1])
-            self._run_job(problem, pool, job, multipliers, rng, deadline)
+            n_y, first, restarts = job
+            rng = np.random.default_rng([seed, n_y, first, 1])
+            self._run_job(problem, pool, Job(n_y, first, restarts), multipliers, rng, deadline)
             if progress is not None:
                 method = self.name.removesuffix("-repaired")
-                message = f"{method} ({self.variant}), N = {job.n_y}"
+                message = f"{method} ({self.variant}), N = {n_y}"
                 progress(Progress(done=done, total=len(jobs), message=message))
 
-    def _jobs(self, problem: Problem, n_betas: int, seed: int) -> list[Job]:
-        """The batches of a sweep, in an order that mixes the N, so that a time limit thins them evenly."""
+    def _seconds(self, problem: Problem, n_y: NDArray[np.int64]) -> Array:
+        """Seconds that a run with N outputs takes, about, from one look at the clock to the next."""
+        return np.asarray(problem.n_x * n_y * (self.entry_seconds + problem.n_s * PRODUCT_SECONDS))
+
+    def _jobs(self, problem: Problem, n_betas: int, seed: int) -> NDArray[np.int64]:
+        """The batches of a sweep as rows (N, first restart, restarts).
+
+        Their order mixes the N, so that a time limit thins them evenly.
+        """
         order = np.random.default_rng([seed, 0])
         cells = self._runs_per_restart(n_betas) * problem.n_x
-        jobs: list[tuple[float, Job]] = []
-        for n_y in self._outputs(problem) if self.outputs is None else self.outputs:
-            block = min(max(1, BATCH_ENTRIES // (cells * n_y)), math.ceil(self.restarts / ROUNDS))
-            for first in range(0, self.restarts, block):
-                job = Job(n_y, first, min(block, self.restarts - first))
-                jobs.append((float(order.random()) + first, job))
-        return [job for _, job in sorted(jobs)]
+        outputs = np.array(self._outputs(problem) if self.outputs is None else self.outputs)
+        blocks = np.clip(BATCH_ENTRIES // (cells * outputs), 1, math.ceil(self.restarts / ROUNDS))
+        counts = -(-self.restarts // blocks)
+        n_y, block = np.repeat(outputs, counts), np.repeat(blocks, counts)
+        first = block * (np.arange(len(block)) - np.repeat(np.cumsum(counts) - counts, counts))
+        jobs = np.stack([n_y, first, np.minimum(block, self.restarts - first)], axis=1)
+        return jobs[np.argsort(order.random(len(jobs)) + first, kind="stable")]
+
+
+def parts(runs: int, n_x: int, n_y: int) -> list[slice]:
+    """``runs`` runs in parts whose channels fit into memory together."""
+    size = max(1, PART_ENTRIES // (n_x * n_y))
+    return [slice(first, min(first + size, runs)) for first in range(0, runs, size)]
 
 
 def uniform_starts(rng: np.random.Generator, runs: int, n_x: int, n_y: int) -> Array:

@@ -14,9 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from privfunnel import channels
 from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Answer, Status, kkt_residual
 from privfunnel.solvers.aem.backends import make_backend
 from privfunnel.solvers.aem.record import record_run
@@ -26,6 +27,11 @@ from privfunnel.solvers.aem.state import Tables, log_of
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_seconds, check_whole
+
+#: Seconds, about, that an answer takes after the time is up for each entry of its channel and each product with p(s|x),
+LATE_SECONDS, LATE_PRODUCT_SECONDS = 6e-7, 2e-9
+#: and how long it may: this share of the time limit, and these seconds.
+LATE_SHARE, LATE_MOST = 0.2, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +119,12 @@ class AEM(TimeLimited):
     def _best(
         self, problem: Problem, disclosures: list[float], seed: int, progress: Listener | None
     ) -> Iterator[Answer]:
-        tables = Tables.of(problem.p_sx)
         n_y = problem.n_x + 1 if self.outputs is None else self.outputs
+        late = problem.n_x * n_y * (LATE_SECONDS + LATE_PRODUCT_SECONDS * problem.n_s)
+        if n_y > problem.n_x and late > LATE_SHARE * self.time_limit + LATE_MOST:
+            yield from (too_large(problem, value) for value in disclosures)
+            return
+        tables = Tables.of(problem.p_sx)
         backend = make_backend(tables, "numpy" if self.record else self.device, self.threads)
         starts = Starts(tables, n_y, seed)
         work = Work(
@@ -168,3 +178,15 @@ class AEM(TimeLimited):
             message=f"best of {self.restarts} starts (number {run.restart}), KKT residual {residual:.2g} nats",
             record=record,
         )
+
+
+def too_large(problem: Problem, disclosure: float) -> Answer:
+    """X itself at times and nothing otherwise: for a table with which the end of one run would exceed the limit."""
+    share = disclosure / problem.disclosure_ceiling
+    whole: Channel = channels.identity(problem.n_x)
+    return Answer(
+        channel=channels.time_share([channels.constant(problem.n_x), whole], [1.0 - share, share]),
+        status=Status.TIME_LIMIT,
+        slope=problem.leakage_ceiling / problem.disclosure_ceiling,
+        message="the table is too large for a run in this time: raise the limit, or lower outputs",
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,58 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.dca.steps import Table, published_step, repaired_step
-from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.options import check_choice, check_numbers, check_whole
 from privfunnel.solvers.pool import Pool, evaluate_batch
-from privfunnel.solvers.sweep import Job, RestartedSweep, stationarity, uniform_starts
+from privfunnel.solvers.sweep import (
+    Job,
+    RestartedSweep,
+    groups,
+    in_turns,
+    parts,
+    stationarity,
+    uniform_starts,
+)
 
 #: From the channels of the runs that go on (alive, M, N) and their numbers (alive,) to the next channels, and which of
-#: the runs have met their stopping test (alive,).
-Advance = Callable[[Array, NDArray[np.int64]], tuple[Array, NDArray[np.bool_]]]
+#: the runs have met their stopping test (alive,); None where the time was up in the middle of the step.
+Advance = Callable[[Array, NDArray[np.int64]], tuple[Array, NDArray[np.bool_]] | None]
 
 
 class Batch(NamedTuple):
-    """Where a batch of runs ended: channels (runs, M, N), whether each met its stopping test, steps (runs,)."""
+    """Where a batch of runs ended: channels (runs, M, N), whether each met its stopping test, steps (runs,).
+
+    A channel is that of the run's last whole step; a run without any has its start, and 0 steps.
+    """
 
     channel: Array
     converged: NDArray[np.bool_]
     steps: NDArray[np.int64]
+
+
+class _Group:
+    """Runs that are advanced together: ``part`` of a batch, which is written to."""
+
+    def __init__(self, batch: Batch, part: slice, advance: Advance, max_steps: int) -> None:
+        self._batch, self._advance, self._left = batch, advance, max_steps
+        self._alive = np.arange(len(batch.steps))[part]
+
+    @property
+    def going(self) -> bool:
+        """Whether any of them goes on."""
+        return bool(self._alive.size) and self._left > 0
+
+    def advance(self) -> None:
+        """A step of every run that goes on, or none where the time is up in its middle."""
+        alive, (channel, converged, steps) = self._alive, self._batch
+        made = self._advance(channel[alive], alive)
+        if made is None:
+            return
+        channel[alive], done = made
+        steps[alive] += 1
+        converged[alive[done]] = True
+        self._alive = alive[~done]
+        self._left -= 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,28 +81,24 @@ class DifferenceOfConvex(RestartedSweep):
     met: ClassVar[Status] = Status.FEASIBLE
 
     @abstractmethod
-    def _run_cells(
-        self, problem: Problem, job: Job, betas: Array, rng: np.random.Generator, deadline: Deadline
-    ) -> tuple[Batch, Array]:
-        """The runs of a job, and the multiplier β of each (runs,)."""
+    def _cells(self, betas: Array) -> tuple[Array, ...]:
+        """The cells of the sweep for one start each: β, and what else :meth:`run` takes, each (cells,)."""
+
+    @abstractmethod
+    def run(self, problem: Problem, start: Array, beta: Array, *others: Any) -> Batch:
+        """Run a batch from ``start`` (runs, M, N) with the parameters of the cells, each (runs,), and a deadline."""
 
     @abstractmethod
     def _kind(self) -> str:
         """Which form of the method this is, for people."""
 
-    def _iterate(self, start: Array, advance: Advance, deadline: Deadline) -> Batch:
+    def _iterate(self, problem: Problem, start: Array, advance: Advance, deadline: Deadline) -> Batch:
         """Step from ``start`` (runs, M, N) until every run has met its test, the cap is reached or the time is up."""
-        channel, alive = start.copy(), np.arange(len(start))
-        converged, steps = np.zeros(len(start), dtype=bool), np.zeros(len(start), dtype=np.int64)
-        for _ in range(self.max_steps):
-            new, done = advance(channel[alive], alive)
-            channel[alive] = new
-            steps[alive] += 1
-            converged[alive[done]] = True
-            alive = alive[~done]
-            if not alive.size or deadline.passed():
-                break
-        return Batch(channel, converged, steps)
+        runs, n_y = len(start), start.shape[2]
+        batch = Batch(start.copy(), np.zeros(runs, dtype=bool), np.zeros(runs, dtype=np.int64))
+        work = [_Group(batch, part, advance, self.max_steps) for part in groups(start)]
+        in_turns(work, deadline, float(self._seconds(problem, np.array(n_y))))
+        return batch
 
     def _run_job(
         self,
@@ -77,15 +109,27 @@ class DifferenceOfConvex(RestartedSweep):
         rng: np.random.Generator,
         deadline: Deadline,
     ) -> None:
-        batch, beta = self._run_cells(problem, job, betas, rng, deadline)
-        pool.runs += len(beta)
-        pool.converged += int(batch.converged.sum())
-        unmet = Status.TIME_LIMIT if deadline.passed() else Status.MAX_STEPS
-        statuses = [self.met if converged else unmet for converged in batch.converged]
-        pool.add(batch.channel, statuses, batch.steps, np.minimum(1.0 / beta, 1.0))
+        cells = [np.repeat(cell, job.restarts) for cell in self._cells(betas)]
+        for part in parts(len(cells[0]), problem.n_x, job.n_y):
+            if part.start and deadline.passed():
+                return
+            start = uniform_starts(rng, part.stop - part.start, problem.n_x, job.n_y)
+            batch = self.run(problem, start, *(cell[part] for cell in cells), deadline)
+            made = batch.steps > 0
+            pool.runs += int(made.sum())
+            pool.converged += int(batch.converged.sum())
+            statuses = [
+                self.met if converged else Status.MAX_STEPS if steps >= self.max_steps else Status.TIME_LIMIT
+                for converged, steps in zip(batch.converged[made], batch.steps[made], strict=True)
+            ]
+            pool.cut |= not made.all() or Status.TIME_LIMIT in statuses
+            multiplier = np.minimum(1.0 / cells[0][part], 1.0)
+            pool.add(batch.channel[made], statuses, batch.steps[made], multiplier[made])
 
     def _message(self, pool: Pool, deadline: Deadline) -> str:
-        cut = ", cut by the time limit" if deadline.passed() else ""
+        cut = ", cut by the time limit" if pool.cut or deadline.passed() else ""
+        if cut and pool.runs == 0:
+            return f"dca ({self._kind()}): cut by the time limit before the first step"
         return f"dca ({self._kind()}): {pool.converged} of {pool.runs} runs met their stopping test{cut}"
 
 
@@ -108,6 +152,7 @@ class DCA(DifferenceOfConvex):
     name: ClassVar[str] = "dca"
     variant: ClassVar[str] = "published"
     least_beta: ClassVar[float] = 0.0
+    entry_seconds: ClassVar[float] = 4e-7
     formerly_none: ClassVar[tuple[str, ...]] = (*DifferenceOfConvex.formerly_none, "alphas")
     dropped: ClassVar[dict[str, str]] = {"inner_steps": "only the repaired method has it"}
 
@@ -125,18 +170,22 @@ class DCA(DifferenceOfConvex):
         check_numbers(self.name, "alphas", self.alphas)
 
     def run(
-        self, problem: Problem, start: Array, beta: Array, alpha: Array, deadline: Deadline | None = None
+        self, problem: Problem, start: Array, beta: Array, alpha: Array, deadline: Deadline = NEVER
     ) -> Batch:
         """Run a batch from ``start`` (runs, M, N) with multipliers β and weights α, each (runs,)."""
         table = Table.of(problem.p_sx)
-        value = _objective(problem, start, beta)
+        value = np.concatenate([_objective(problem, start[part], beta[part]) for part in groups(start)])
 
-        def advance(channel: Array, alive: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_]]:
-            new = published_step(table, channel, beta[alive], alpha[alive], sparse=self.penalty == "sparse")
+        def advance(channel: Array, alive: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_]] | None:
+            new = published_step(
+                table, channel, beta[alive], alpha[alive], sparse=self.penalty == "sparse", deadline=deadline
+            )
+            if new is None:
+                return None
             before, value[alive] = value[alive], _objective(problem, new, beta[alive])
             return new, np.abs(value[alive] - before) < self.tolerance
 
-        return self._iterate(start, advance, deadline or Deadline())
+        return self._iterate(problem, start, advance, deadline)
 
     def _outputs(self, problem: Problem) -> tuple[int, ...]:
         return tuple(range(2, max(problem.n_x, problem.n_s) + 2))
@@ -144,13 +193,9 @@ class DCA(DifferenceOfConvex):
     def _runs_per_restart(self, n_betas: int) -> int:
         return n_betas * len(self.alphas)
 
-    def _run_cells(
-        self, problem: Problem, job: Job, betas: Array, rng: np.random.Generator, deadline: Deadline
-    ) -> tuple[Batch, Array]:
-        cells = np.meshgrid(betas, np.array(self.alphas))
-        beta, alpha = (np.repeat(cell.ravel(), job.restarts) for cell in cells)
-        start = uniform_starts(rng, len(beta), problem.n_x, job.n_y)
-        return self.run(problem, start, beta, alpha, deadline), beta
+    def _cells(self, betas: Array) -> tuple[Array, ...]:
+        beta, alpha = np.meshgrid(betas, np.array(self.alphas))
+        return beta.ravel(), alpha.ravel()
 
     def _kind(self) -> str:
         return f"{self.variant}, {self.penalty}"
@@ -174,6 +219,7 @@ class RepairedDCA(DifferenceOfConvex):
     name: ClassVar[str] = "dca-repaired"
     variant: ClassVar[str] = "repaired"
     least_beta: ClassVar[float] = 0.0
+    entry_seconds: ClassVar[float] = 6e-7
     met: ClassVar[Status] = Status.CONVERGED
     dropped: ClassVar[dict[str, str]] = dict.fromkeys(
         ("penalty", "alphas"), "only the published method has it"
@@ -190,7 +236,7 @@ class RepairedDCA(DifferenceOfConvex):
         super().__post_init__()
         check_whole(self.name, 1, inner_steps=self.inner_steps)
 
-    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline | None = None) -> Batch:
+    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline = NEVER) -> Batch:
         """Run a batch from ``start`` (runs, M, N) with multipliers β (runs,)."""
         table = Table.of(problem.p_sx)
 
@@ -198,7 +244,7 @@ class RepairedDCA(DifferenceOfConvex):
             new = repaired_step(table, channel, beta[alive], self.inner_steps)
             return new, stationarity(problem.p_sx, new, beta[alive]) < self.tolerance
 
-        return self._iterate(start, advance, deadline or Deadline())
+        return self._iterate(problem, start, advance, deadline)
 
     def _outputs(self, problem: Problem) -> tuple[int, ...]:
         return (problem.n_x + 1,)
@@ -206,11 +252,8 @@ class RepairedDCA(DifferenceOfConvex):
     def _runs_per_restart(self, n_betas: int) -> int:
         return n_betas
 
-    def _run_cells(
-        self, problem: Problem, job: Job, betas: Array, rng: np.random.Generator, deadline: Deadline
-    ) -> tuple[Batch, Array]:
-        beta = np.repeat(betas, job.restarts)
-        return self.run(problem, uniform_starts(rng, len(beta), problem.n_x, job.n_y), beta, deadline), beta
+    def _cells(self, betas: Array) -> tuple[Array, ...]:
+        return (betas,)
 
     def _kind(self) -> str:
         return self.variant

@@ -13,19 +13,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfunnel.measures import TINY, Array
+from privfunnel.solvers.deadline import NEVER, Deadline
 
 #: The authors keep every probability this far from 0 and 1.
 _CLIP = 1e-8
 #: Projected gradient steps for the regression at most, the change of an entry at which it is solved, and the momentum
 #: where the problem has no curvature of its own to set it by.
 _REGRESSION_STEPS, _REGRESSION_CHANGE, _SPARSE_MOMENTUM = 400, 1e-10, 0.9
+#: Symbols M up to which ``Aᵀ A`` is made in any case: beyond, two products with ``A`` may cost less.
+_LARGEST_GRAM = 256
 #: Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
 _LOG_FLOOR = -690.0
 
 
 @dataclass(frozen=True)
 class Table:
-    """Constants of one problem: p(s) (K,), p(x) (M,), p(x|s) (K, M), p(s|x) (K, M), pseudo-inverse (K, M)."""
+    """Constants of one problem: p(s) (K,), p(x) (M,), p(x|s) (K, M), p(s|x) (K, M), pseudo-inverse (K, M).
+
+    ``gram`` is ``Aᵀ A`` (M, M) of ``A = p(x|s)``, where it saves time.
+    """
 
     p_s: Array
     p_x: Array
@@ -33,6 +39,7 @@ class Table:
     s_given_x: Array
     solve_s: Array
     curvature: float
+    gram: Array | None
 
     @classmethod
     def of(cls, p_sx: Array) -> Table:
@@ -47,7 +54,14 @@ class Table:
             s_given_x=s_given_x,
             solve_s=np.linalg.pinv(s_given_x.T),
             curvature=float(np.linalg.norm(x_given_s, 2) ** 2),
+            gram=x_given_s.T @ x_given_s if len(p_x) <= max(_LARGEST_GRAM, 2 * len(p_s)) else None,
         )
+
+    def squared(self, channel: Array) -> Array:
+        """``Aᵀ A P`` (runs, M, N) for ``A = p(x|s)``."""
+        if self.gram is None:
+            return np.asarray(self.x_given_s.T @ (self.x_given_s @ channel))
+        return np.asarray(self.gram @ channel)
 
 
 def linearised(table: Table, channel: Array, beta: Array) -> Array:
@@ -69,15 +83,18 @@ def target(table: Table, channel: Array, beta: Array) -> Array:
     return np.asarray(np.clip(q / q.sum(axis=2, keepdims=True), _CLIP, 1.0 - _CLIP))
 
 
-def published_step(table: Table, channel: Array, beta: Array, weight: Array, *, sparse: bool) -> Array:
+def published_step(
+    table: Table, channel: Array, beta: Array, weight: Array, *, sparse: bool, deadline: Deadline = NEVER
+) -> Array | None:
     """``argmin ‖A P − Q̂‖² + α ‖P‖²`` with rows on the simplex (ridge), or ``+ α ‖P‖₁`` with P ≥ 0 (sparse).
 
     The 1-norm is constant on the simplex, so the sparse variant imposes only ``P ≥ 0`` and normalises the rows
-    afterwards, as both variants do after clipping at 1e-8. Solved by accelerated projected gradients.
+    afterwards, as both variants do after clipping at 1e-8. Solved by accelerated projected gradients; None where the
+    time is up before they end.
     """
     q = target(table, channel, beta)
     alpha = weight[:, None, None]
-    gram, pull = table.x_given_s.T @ table.x_given_s, table.x_given_s.T @ q
+    pull = table.x_given_s.T @ q
     if sparse:
         bend, ridge = table.curvature, np.zeros_like(alpha)
         pull = pull - 0.5 * alpha
@@ -89,7 +106,9 @@ def published_step(table: Table, channel: Array, beta: Array, weight: Array, *, 
     length = 1.0 / (bend + ridge)
     p, ahead = channel, channel
     for _ in range(_REGRESSION_STEPS):
-        gradient = gram @ ahead + ridge * ahead - pull
+        if deadline.passed():
+            return None
+        gradient = table.squared(ahead) + ridge * ahead - pull
         new = ahead - length * gradient
         new = np.maximum(new, 0.0) if sparse else project_rows(new)
         moved = float(np.abs(new - p).max())

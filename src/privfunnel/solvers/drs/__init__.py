@@ -7,23 +7,25 @@ curve by sweeping ``β``, the number of outputs ``N`` and random starts. :class:
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
-from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.drs import published
 from privfunnel.solvers.drs.published import CONVERGED, MAX_STEPS, Batch, PublishedSettings, run_published
 from privfunnel.solvers.drs.repaired import RepairedSettings, run_repaired
 from privfunnel.solvers.options import check_positive
 from privfunnel.solvers.pool import Pool
-from privfunnel.solvers.sweep import Job, RestartedSweep, uniform_starts
+from privfunnel.solvers.sweep import Job, RestartedSweep, parts, uniform_starts
 
 _STATUS = {
     CONVERGED: Status.CONVERGED,
@@ -56,7 +58,7 @@ class DouglasRachford(RestartedSweep):
         check_positive(self.name, penalty=self.penalty)
 
     @abstractmethod
-    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline | None = None) -> Batch:
+    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline = NEVER) -> Batch:
         """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.published.Batch`."""
 
     @abstractmethod
@@ -75,16 +77,22 @@ class DouglasRachford(RestartedSweep):
         rng: np.random.Generator,
         deadline: Deadline,
     ) -> None:
-        shape = (job.restarts * len(betas), problem.n_x, job.n_y)
-        start = np.concatenate([uniform_starts(rng, *shape), spread_starts(rng, *shape)])
+        runs = job.restarts * len(betas)
+        starts = Starts(rng, runs, problem.n_x, job.n_y)
         beta = np.tile(np.repeat(betas, job.restarts), 2)
-        batch = self.run(problem, start, beta, deadline)
-        pool.runs += len(beta)
-        pool.converged += int((batch.code == CONVERGED).sum())
-        self._keep(pool, batch, beta)
+        for part in parts(2 * runs, problem.n_x, job.n_y):
+            if part.start and deadline.passed():
+                return
+            batch = self.run(problem, starts.draw(part), beta[part], deadline)
+            pool.runs += int((batch.steps > 0).sum())
+            pool.converged += int((batch.code == CONVERGED).sum())
+            pool.cut |= bool((batch.code == published.TIMEOUT).any())
+            self._keep(pool, batch, beta[part])
 
     def _message(self, pool: Pool, deadline: Deadline) -> str:
-        cut = ", cut by the time limit" if deadline.passed() else ""
+        cut = ", cut by the time limit" if pool.cut or deadline.passed() else ""
+        if cut and pool.runs == 0:
+            return f"drs ({self.variant}): cut by the time limit before the first step"
         if pool.converged == 0:
             return (
                 f"drs ({self.variant}): none of {pool.runs} runs met its stopping test{cut}; lower penalty or step "
@@ -113,6 +121,7 @@ class DRS(DouglasRachford):
 
     name: ClassVar[str] = "drs"
     variant: ClassVar[str] = "published"
+    entry_seconds: ClassVar[float] = 4e-7
 
     betas: tuple[float, ...] = tuple(np.geomspace(1.0, 20.0, 30).tolist())
     restarts: int = 80
@@ -132,13 +141,14 @@ class DRS(DouglasRachford):
                 f"drs: shrink={self.shrink!r} is not usable: give a number between 0 and 1"
             )
 
-    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline | None = None) -> Batch:
+    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline = NEVER) -> Batch:
         """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.published.Batch`."""
         settings = PublishedSettings(
             penalty=self.penalty, relaxation=self.relaxation, tolerance=self.tolerance, step=self.step,
             shrink=self.shrink, max_steps=self.max_steps,
         )  # fmt: skip
-        return run_published(problem.p_sx, start, beta, settings, deadline or Deadline())
+        seconds = float(self._seconds(problem, np.array(start.shape[2])))
+        return run_published(problem.p_sx, start, beta, settings, deadline, seconds)
 
     def _outputs(self, problem: Problem) -> tuple[int, ...]:
         return tuple(range(max(problem.n_x, 2), 1, -1))
@@ -167,6 +177,7 @@ class RepairedDRS(DouglasRachford):
 
     name: ClassVar[str] = "drs-repaired"
     variant: ClassVar[str] = "repaired"
+    entry_seconds: ClassVar[float] = 1e-6
     dropped: ClassVar[dict[str, str]] = DouglasRachford.dropped | dict.fromkeys(
         ("relaxation", "step", "shrink"), _PUBLISHED_ONLY
     )
@@ -177,31 +188,67 @@ class RepairedDRS(DouglasRachford):
     tolerance: float = 1e-5
     max_steps: int = 4000
 
-    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline | None = None) -> Batch:
+    def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline = NEVER) -> Batch:
         """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.published.Batch`."""
         settings = RepairedSettings(penalty=self.penalty, tolerance=self.tolerance, max_steps=self.max_steps)
-        return run_repaired(problem.p_sx, start, beta, settings, deadline or Deadline())
+        seconds = float(self._seconds(problem, np.array(start.shape[2])))
+        return run_repaired(problem.p_sx, start, beta, settings, deadline, seconds)
 
     def _outputs(self, problem: Problem) -> tuple[int, ...]:
         return (problem.n_x + 1,)
 
     def _keep(self, pool: Pool, batch: Batch, beta: Array) -> None:
-        """Every run: each says for itself how it ended."""
-        statuses = [_STATUS[int(code)] for code in batch.code]
-        pool.add(batch.channel, statuses, batch.steps, 1.0 / beta)
+        """Every run that took a step: each says for itself how it ended."""
+        kept = batch.steps > 0
+        statuses = [_STATUS[int(code)] for code in batch.code[kept]]
+        pool.add(batch.channel[kept], statuses, batch.steps[kept], 1.0 / beta[kept])
 
 
 DouglasRachford.variants = {"published": DRS, "repaired": RepairedDRS}
 
 
-def spread_starts(rng: np.random.Generator, runs: int, n_x: int, n_y: int, floor: float = 5e-3) -> Array:
-    """Nearly deterministic channels (runs, M, N): the authors' second kind of start.
+class Starts:
+    """The starts of a job, ``runs`` of each kind, the authors' two kinds one after the other, drawn part by part.
 
-    As many symbols as there are outputs go to distinct outputs, the rest anywhere; ``floor`` is added to every entry.
+    Args:
+        rng: Where they come from; the parts have to be drawn in order.
+        runs: Runs of each kind.
+        n_x: Public symbols M.
+        n_y: Outputs N.
+    """
+
+    def __init__(self, rng: np.random.Generator, runs: int, n_x: int, n_y: int) -> None:
+        self._rng, self._runs, self._shape = rng, runs, (n_x, n_y)
+        later = copy.deepcopy(rng)
+        later.bit_generator.advance(runs * n_x * n_y)  # type: ignore[attr-defined]
+        self._outputs = spread_outputs(later, runs, n_x, n_y)
+
+    def draw(self, part: slice) -> Array:
+        """The starts of some runs (runs, M, N)."""
+        middle = min(max(part.start, self._runs), part.stop)
+        spread = self._outputs[middle - self._runs : part.stop - self._runs] if middle < part.stop else None
+        uniform = uniform_starts(self._rng, middle - part.start, *self._shape)
+        return uniform if spread is None else np.concatenate([uniform, spread_starts(spread, self._shape[1])])
+
+
+def spread_outputs(rng: np.random.Generator, runs: int, n_x: int, n_y: int) -> NDArray[np.int64]:
+    """The outputs (runs, M) that nearly deterministic channels send the symbols to.
+
+    As many symbols as there are outputs go to distinct outputs, the rest anywhere.
     """
     symbols = np.argsort(rng.random((runs, n_x)), axis=1)
     spread = np.argsort(rng.random((runs, n_y)), axis=1)[:, : min(n_x, n_y)]
     rest = rng.integers(n_y, size=(runs, max(0, n_x - n_y)))
-    start = np.full((runs, n_x, n_y), floor)
-    start[np.arange(runs)[:, None], symbols, np.concatenate([spread, rest], axis=1)] += 1.0
+    outputs = np.empty((runs, n_x), dtype=np.int64)
+    outputs[np.arange(runs)[:, None], symbols] = np.concatenate([spread, rest], axis=1)
+    return outputs
+
+
+def spread_starts(outputs: NDArray[np.int64], n_y: int, floor: float = 5e-3) -> Array:
+    """Nearly deterministic channels (runs, M, N), the authors' second kind of start: ``floor`` is added to every entry.
+
+    ``outputs`` (runs, M) says where each symbol goes.
+    """
+    start = np.full((*outputs.shape, n_y), floor)
+    np.put_along_axis(start, outputs[:, :, None], 1.0 + floor, axis=2)
     return np.asarray(start / start.sum(axis=2, keepdims=True))

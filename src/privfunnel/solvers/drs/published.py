@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.sweep import BATCH_ENTRIES, groups, in_turns
 
 CONVERGED, MAX_STEPS, FROZEN, TIMEOUT = 0, 1, 2, 3
 
@@ -53,40 +54,82 @@ class Batch:
     code: NDArray[np.int64]
     steps: NDArray[np.int64]
 
+    @classmethod
+    def begin(cls, table: Table, start: Array) -> Batch:
+        """Runs that have taken no step from ``start`` (runs, M, N)."""
+        runs = len(start)
+        steps = np.zeros(runs, dtype=np.int64)
+        return cls(start.copy(), table.x_given_s @ start, np.full(runs, TIMEOUT), steps)
+
+    def put(
+        self, runs: NDArray[np.int64], p: Array, q: Array, code: int | NDArray[np.int64], steps: int
+    ) -> None:
+        """Write down where some runs ended."""
+        self.channel[runs], self.second[runs], self.code[runs], self.steps[runs] = p, q, code, steps
+
 
 def run_published(
-    p_sx: Array, start: Array, beta: Array, settings: PublishedSettings, deadline: Deadline
+    p_sx: Array,
+    start: Array,
+    beta: Array,
+    settings: PublishedSettings,
+    deadline: Deadline,
+    seconds: float = 0.0,
 ) -> Batch:
     """Run the published iteration from ``start`` (runs, M, N), one multiplier ``beta`` (runs,) a run.
 
     A run that cannot move (every step leaves [0, 1], which is also how a wrong penalty ends) has code ``FROZEN``; its
-    last interior channel is returned, so no entry is ever NaN.
+    last interior channel is returned, so no entry is ever NaN. A step takes about ``seconds``, of a run alone.
     """
     table = Table(p_sx)
-    state = _State.begin(table, start, beta)
-    channel, second = state.p.copy(), state.q.copy()
-    code = np.full(len(start), MAX_STEPS)
-    steps = np.zeros(len(start), dtype=np.int64)
-    alive = np.arange(len(start))
-    for step in range(1, settings.max_steps + 1):
-        new, frozen = state.advance(table, settings)
-        close = (0.5 * np.abs(new.error).sum(axis=2).max(axis=1) < settings.tolerance) & ~frozen
+    batch = Batch.begin(table, start)
+    work = [_Group(table, batch, part, start, beta, settings) for part in groups(start)]
+    in_turns(work, deadline, seconds)
+    for group in work:
+        group.end()
+    return batch
+
+
+class _Group:
+    """Runs that are advanced together: ``part`` of a batch, which is written to as they end."""
+
+    def __init__(
+        self, table: Table, batch: Batch, part: slice, start: Array, beta: Array, settings: PublishedSettings
+    ) -> None:
+        self._table, self._batch, self._settings = table, batch, settings
+        self._state = _State.begin(table, start[part], beta[part])
+        self._alive = np.arange(len(start))[part]
+        self._steps = 0
+        self._per_look = _STEPS_PER_LOOK if start[part].size <= BATCH_ENTRIES else 1
+
+    @property
+    def going(self) -> bool:
+        """Whether any of them goes on."""
+        return bool(self._alive.size) and self._steps < self._settings.max_steps
+
+    def advance(self) -> None:
+        """A few steps of every run that goes on."""
+        for _ in range(self._per_look):
+            if not self.going:
+                return
+            self._step()
+
+    def _step(self) -> None:
+        self._steps += 1
+        new, frozen = self._state.advance(self._table, self._settings)
+        close = (0.5 * np.abs(new.error).sum(axis=2).max(axis=1) < self._settings.tolerance) & ~frozen
         ended = frozen | close
         if ended.any():
             # A converged run returns the pair before its last step, as the authors' code does.
-            at = alive[ended]
-            channel[at], second[at] = state.p[ended], state.q[ended]
-            code[at] = np.where(close[ended], CONVERGED, FROZEN)
-            steps[at] = step
-            alive, new = alive[~ended], new.keep(~ended)
-        state = new
-        if not alive.size:
-            break
-        if step % _STEPS_PER_LOOK == 0 and deadline.passed():
-            code[alive] = TIMEOUT
-            break
-    channel[alive], second[alive], steps[alive] = state.p, state.q, step
-    return Batch(channel, second, code, steps)
+            code = np.where(close[ended], CONVERGED, FROZEN)
+            self._batch.put(self._alive[ended], self._state.p[ended], self._state.q[ended], code, self._steps)
+            self._alive, new = self._alive[~ended], new.keep(~ended)
+        self._state = new
+
+    def end(self) -> None:
+        """Write down where those are that have not ended by themselves."""
+        code = MAX_STEPS if self._steps >= self._settings.max_steps else TIMEOUT
+        self._batch.put(self._alive, self._state.p, self._state.q, code, self._steps)
 
 
 class Table:

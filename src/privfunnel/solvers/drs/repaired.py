@@ -26,7 +26,7 @@ from scipy.special import wrightomega
 from privfunnel.measures import TINY, Array, xlogx
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.drs.published import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch, Table
-from privfunnel.solvers.sweep import stationarity
+from privfunnel.solvers.sweep import groups, in_turns, stationarity
 
 #: Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
 _LOG_FLOOR = -690.0
@@ -50,33 +50,59 @@ class RepairedSettings:
 
 
 def run_repaired(
-    p_sx: Array, start: Array, beta: Array, settings: RepairedSettings, deadline: Deadline
+    p_sx: Array,
+    start: Array,
+    beta: Array,
+    settings: RepairedSettings,
+    deadline: Deadline,
+    seconds: float = 0.0,
 ) -> Batch:
-    """Run the repaired iteration from ``start`` (runs, M, N), one multiplier ``beta`` (runs,) a run."""
+    """Run the repaired iteration from ``start`` (runs, M, N), one multiplier ``beta`` (runs,) a run.
+
+    A step takes about ``seconds``, of a run alone.
+    """
     table = Table(p_sx)
-    n_runs = len(start)
-    channel, second = start.copy(), table.x_given_s @ start
-    code = np.full(n_runs, MAX_STEPS)
-    steps = np.zeros(n_runs, dtype=np.int64)
-    alive = np.arange(n_runs)
-    state = _State.begin(table, start, beta, settings)
-    for step in range(1, settings.max_steps + 1):
-        state = state.advance(table)
-        residual = stationarity(p_sx, state.p, state.beta)
-        close = residual < settings.tolerance
-        broken = ~np.isfinite(residual) | (state.step < _SMALLEST_STEP)
-        ended = close | broken
+    batch = Batch.begin(table, start)
+    work = [_Group(p_sx, batch, part, start, beta, settings) for part in groups(start)]
+    in_turns(work, deadline, seconds)
+    for group in work:
+        group.end()
+    return batch
+
+
+class _Group:
+    """Runs that are advanced together: ``part`` of a batch, which is written to as they end."""
+
+    def __init__(
+        self, p_sx: Array, batch: Batch, part: slice, start: Array, beta: Array, settings: RepairedSettings
+    ) -> None:
+        self._p_sx, self._table, self._batch, self._settings = p_sx, Table(p_sx), batch, settings
+        self._state = _State.begin(self._table, start[part], beta[part], settings)
+        self._alive = np.arange(len(start))[part]
+        self._steps = 0
+
+    @property
+    def going(self) -> bool:
+        """Whether any of them goes on."""
+        return bool(self._alive.size) and self._steps < self._settings.max_steps
+
+    def advance(self) -> None:
+        """A step of every run that goes on."""
+        self._steps += 1
+        state = self._state.advance(self._table)
+        residual = stationarity(self._p_sx, state.p, state.beta)
+        close = residual < self._settings.tolerance
+        ended = close | ~np.isfinite(residual) | (state.step < _SMALLEST_STEP)
         if ended.any():
-            at = alive[ended]
-            channel[at], second[at] = state.p[ended], state.q[ended]
-            code[at] = np.where(close[ended], CONVERGED, FROZEN)
-            steps[at] = step
-            alive, state = alive[~ended], state.keep(~ended)
-        if not alive.size or deadline.passed():
-            code[alive] = TIMEOUT
-            break
-    channel[alive], second[alive], steps[alive] = state.p, state.q, step
-    return Batch(channel, second, code, steps)
+            code = np.where(close[ended], CONVERGED, FROZEN)
+            self._batch.put(self._alive[ended], state.p[ended], state.q[ended], code, self._steps)
+            self._alive, state = self._alive[~ended], state.keep(~ended)
+        self._state = state
+
+    def end(self) -> None:
+        """Write down where those are that have not ended by themselves."""
+        code = MAX_STEPS if self._steps >= self._settings.max_steps else TIMEOUT
+        self._batch.put(self._alive, self._state.p, self._state.q, code, self._steps)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
-from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.merging.partitions import channel_of, phi
 from privfunnel.solvers.options import check_numbers, check_whole
 from privfunnel.solvers.pool import Pool
@@ -33,6 +33,11 @@ Mask = NDArray[np.bool_]
 
 #: A merge has to lower the objective by more than rounding.
 _GAIN = 1e-12
+#: Entries of the arrays that are looked at between two looks at the clock.
+_BLOCK_ENTRIES = 1 << 20
+#: Seconds that making and judging a channel takes for each entry, about, and the share of the time limit that this may
+#: take when the limit is over.
+_ENTRY_SECONDS, _LATE_SHARE = 2e-7, 0.1
 #: Outputs whose subsets can be listed: 65 536 of them.
 _MOST_ENUMERATED = 16
 
@@ -46,7 +51,7 @@ class Submodular(MultiplierSweep):
         restarts: Starts of the inner search for each merge: the best pairs, then random subsets.
         exact_outputs: Up to this many outputs the best subset is found by enumeration (at most 16).
         refine: How many times :meth:`solve` runs again at the slope of the chord around the asked disclosure.
-        time_limit: Seconds after which no further multiplier is tried; infinite for no limit.
+        time_limit: Seconds after which nothing more is merged; infinite for no limit.
     """
 
     name: ClassVar[str] = "submodular"
@@ -95,7 +100,14 @@ class Submodular(MultiplierSweep):
             if deadline.passed():
                 return
             rng = np.random.default_rng([seed, done])
-            labels, merges = agglomerate(problem.p_sx, float(slope), rng, self.restarts, self.exact_outputs)
+            labels, merges = agglomerate(
+                problem.p_sx, float(slope), rng, self.restarts, self.exact_outputs, deadline
+            )
+            # What the time limit cut is kept where the channel costs little: the pool has X itself already.
+            seconds = labels.size * (int(labels.max()) + 1) * _ENTRY_SECONDS
+            if deadline.passed() and seconds > _LATE_SHARE * deadline.seconds:
+                pool.cut = True
+                return
             pool.runs += 1
             pool.converged += 1
             channel = channel_of(labels)[None]
@@ -106,9 +118,17 @@ class Submodular(MultiplierSweep):
 
 
 def agglomerate(
-    p_sx: Array, slope: float, rng: np.random.Generator, starts: int, exact_outputs: int
+    p_sx: Array,
+    slope: float,
+    rng: np.random.Generator,
+    starts: int,
+    exact_outputs: int,
+    deadline: Deadline = NEVER,
 ) -> tuple[NDArray[np.int64], int]:
-    """Merge subsets until none lowers ``I(S;Y) − λ I(X;Y)``; returns the labels (M,) and the number of merges."""
+    """Merge subsets until none lowers ``I(S;Y) − λ I(X;Y)``; returns the labels (M,) and the number of merges.
+
+    What has been merged when the time is up is a partition all the same.
+    """
     labels = np.arange(p_sx.shape[1])
     columns = p_sx
     merges = 0
@@ -116,8 +136,8 @@ def agglomerate(
         if columns.shape[1] <= exact_outputs:
             subset, change = enumerate_subsets(columns, slope)
         else:
-            subset, change = search_subset(columns, slope, rng, starts)
-        if change > -_GAIN:
+            subset, change = search_subset(columns, slope, rng, starts, deadline)
+        if change > -_GAIN or deadline.passed():
             break
         new_index = np.cumsum(~subset) - 1
         rest = columns[:, ~subset]
@@ -144,7 +164,9 @@ def enumerate_subsets(columns: Array, slope: float) -> tuple[Mask, float]:
     return subsets[best], float(change[best])
 
 
-def search_subset(columns: Array, slope: float, rng: np.random.Generator, starts: int) -> tuple[Mask, float]:
+def search_subset(
+    columns: Array, slope: float, rng: np.random.Generator, starts: int, deadline: Deadline = NEVER
+) -> tuple[Mask, float]:
     """A good subset by the submodular-supermodular procedure, from several starts.
 
     At the current set ``W`` the subtracted function ``h = Σ_s φ(p(s, ·))`` is replaced by a modular lower bound that is
@@ -154,16 +176,13 @@ def search_subset(columns: Array, slope: float, rng: np.random.Generator, starts
     """
     n = columns.shape[1]
     best, best_change = np.zeros(n, dtype=bool), 0.0
-    for start in _starts(columns, slope, rng, starts):
+    for start in _starts(columns, slope, rng, starts, deadline):
         subset, change = start, float(merge_change(columns, slope, start[None])[0])
-        while True:
+        while not deadline.passed():
             candidate = _minimise_bound(columns, slope, subset, rng)
             value = float(merge_change(columns, slope, candidate[None])[0])
             if value > change - _GAIN:
-                toggled = subset ^ np.eye(n, dtype=bool)
-                values = merge_change(columns, slope, toggled)
-                at = int(np.argmin(values))
-                candidate, value = toggled[at], float(values[at])
+                candidate, value = _best_toggle(columns, slope, subset)
             if value > change - _GAIN:
                 break
             subset, change = candidate, value
@@ -195,16 +214,62 @@ def _minimise_bound(columns: Array, slope: float, subset: Mask, rng: np.random.G
     return chosen
 
 
-def _starts(columns: Array, slope: float, rng: np.random.Generator, count: int) -> Iterator[Mask]:
+def _best_toggle(columns: Array, slope: float, subset: Mask) -> tuple[Mask, float]:
+    """The best set that differs from ``subset`` in one element, and its change."""
+    n = columns.shape[1]
+    values = np.empty(n)
+    for first in range(0, n, block := max(1, _BLOCK_ENTRIES // n)):
+        toggled = np.tile(subset, (min(block, n - first), 1))
+        rows = np.arange(len(toggled))
+        toggled[rows, first + rows] ^= True
+        values[first : first + block] = merge_change(columns, slope, toggled)
+    at = int(np.argmin(values))
+    candidate = subset.copy()
+    candidate[at] ^= True
+    return candidate, float(values[at])
+
+
+def _best_pairs(columns: Array, slope: float, count: int, deadline: Deadline) -> NDArray[np.int64]:
+    """The ``count`` pairs (count, 2) whose merger changes the objective most, or the best of those there was time for.
+
+    The first of equal ones is preferred, in the order (0, 1), (0, 2), …, (1, 2), ….
+    """
+    n = columns.shape[1]
+    p_sy = np.ascontiguousarray(columns.T)
+    single = phi(columns).sum(axis=0) - (1.0 - slope) * phi(columns.sum(axis=0))
+    best, best_change = np.empty((0, 2), dtype=np.int64), np.empty(0)
+    for first in range(0, n - 1, rows := max(1, _BLOCK_ENTRIES // (n * (1 + len(columns))))):
+        if first and deadline.passed():
+            break
+        one, other = _pairs(first, min(first + rows, n - 1), n)
+        joint = p_sy[one] + p_sy[other]
+        change = (
+            (1.0 - slope) * phi(joint.sum(axis=1)) - phi(joint).sum(axis=1) + (single[one] + single[other])
+        )
+        best = np.concatenate([best, np.stack([one, other], axis=1)])
+        best_change = np.concatenate([best_change, change])
+        order = np.argsort(best_change, kind="stable")[:count]
+        best, best_change = best[order], best_change[order]
+    return best
+
+
+def _pairs(first: int, last: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The pairs (i, j) with ``first ≤ i < last`` and i < j < n, in order."""
+    one, other = np.triu_indices(last - first, 1, n - first)
+    return one + first, other + first
+
+
+def _starts(
+    columns: Array, slope: float, rng: np.random.Generator, count: int, deadline: Deadline
+) -> Iterator[Mask]:
     """The most promising pairs, everything, then random subsets of growing size: ``count`` starts in all."""
     n = columns.shape[1]
-    first, second = np.triu_indices(n, 1)
-    pairs = np.zeros((len(first), n), dtype=bool)
-    rows = np.arange(len(first))
-    pairs[rows, first] = pairs[rows, second] = True
-    order = np.argsort(merge_change(columns, slope, pairs), kind="stable")
-    chosen = [pairs[i] for i in order[: (count + 1) // 2]]
+    chosen: list[Mask] = []
+    for pair in _best_pairs(columns, slope, (count + 1) // 2, deadline):
+        mask = np.zeros(n, dtype=bool)
+        mask[pair] = True
+        chosen.append(mask)
     chosen.append(np.ones(n, dtype=bool))
     while len(chosen) < count:
-        chosen.append(rng.random(n) < rng.uniform(0.1, 0.9))
+        chosen.append(np.asarray(rng.random(n) < rng.uniform(0.1, 0.9)))
     yield from chosen[:count]
