@@ -23,9 +23,9 @@ from privfunnel.audit.cross_fit import cross_fitted
 from privfunnel.audit.designed import mechanism, table
 from privfunnel.audit.estimates import Information, Interval
 from privfunnel.audit.held_out import Guaranteed, guaranteed, holdout
-from privfunnel.audit.informed import Informed
+from privfunnel.audit.informed import Informed, InformedBound
 from privfunnel.audit.kept import FileAttack, Further, FurtherColumn
-from privfunnel.audit.persons import PersonRows, rows_of
+from privfunnel.audit.persons import Clusters, PersonRows, rows_of
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.released import release
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
@@ -46,6 +46,7 @@ __all__ = [
     "Attack",
     "Attribute",
     "Audit",
+    "Clusters",
     "Draws",
     "FileAttack",
     "Further",
@@ -55,6 +56,7 @@ __all__ = [
     "Holdout",
     "Information",
     "Informed",
+    "InformedBound",
     "Interval",
     "PersonRows",
     "Persons",

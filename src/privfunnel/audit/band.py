@@ -88,7 +88,7 @@ def population_band(
             channels = [design.restore(curve.at(float(r)).channel) for r in asked]
             estimates.append([beyond.estimate(part, channel) for channel in channels])
             if split == 0:
-                drawn = [beyond.released(part, channel, rng)[0] for channel in channels]
+                drawn = [beyond.released(part, channel, rng).sy for channel in channels]
                 uppers.append(
                     [population_bound(sy, 1.0 - miss / FOLDS, method="tilting").upper for sy in drawn]
                 )

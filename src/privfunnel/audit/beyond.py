@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.attackers import Columns
 from privfunnel.audit.estimates import Interval, plain
+from privfunnel.audit.informed import InformedBound, Triples, columns_of, informed_bounds
 from privfunnel.audit.pairs import Pairs
 from privfunnel.audit.persons import PersonRows
 from privfunnel.channels import is_sparse
@@ -24,7 +26,7 @@ from privfunnel.population.bounds import (
     population_lower_bound,
 )
 from privfunnel.problem import Channel
-from privfunnel.quantities import amount, told
+from privfunnel.quantities import amount, spoken_unit, told
 from privfunnel.release.sampler import Cumulative
 from privfunnel.tables import Counts
 
@@ -32,6 +34,8 @@ from privfunnel.tables import Counts
 LARGEST = 50_000
 #: Outputs can be guaranteed if the release provably leaks less than this share of I(S;X).
 WORTHWHILE = 0.5
+#: Attackers who are named in a sentence.
+MOST_TOLD = 4
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Population:
         designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
         persons: Whether the rows are one of each person; ``clusters`` whether they are one of each cluster.
         largest_lift: The largest log 1/p(s) of the rows, which no lift exceeds: a bound above it says nothing.
+        informed: What attackers who know public columns learn, at most, all of them at once; the largest first. Nothing
+            where the public symbols have no columns.
     """
 
     rows: int
@@ -70,6 +76,7 @@ class Population:
     persons: bool = False
     clusters: bool = False
     largest_lift: float = math.inf
+    informed: tuple[InformedBound, ...] = ()
 
     @property
     def proves_little(self) -> bool:
@@ -90,7 +97,21 @@ class Population:
         return {"units": "nats", "words": self.words(), **plain(dataclasses.asdict(self))}
 
 
-def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) -> Population:
+class Released(NamedTuple):
+    """Rows as they were released: by (s, y), shape (K, N), by (x, y), shape (M, N), and by all three."""
+
+    sy: Array
+    xy: Channel
+    triples: Triples
+
+
+def bounds(
+    sy: Array,
+    xy: Channel,
+    confidence: float,
+    leakage_ceiling: float,
+    informed: tuple[InformedBound, ...] = (),
+) -> Population:
     """Bound what a mechanism does in the population, from rows that it was not designed on.
 
     Args:
@@ -98,6 +119,7 @@ def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) ->
         xy: Rows by (x, y), shape (M, N), dense or sparse.
         confidence: For example 0.95.
         leakage_ceiling: I(S;X), in nats.
+        informed: What such rows prove about attackers who know something.
     """
     n, two_sided = float(sy.sum()), 0.5 * (1.0 + confidence)
     high = population_bound(sy, two_sided).upper
@@ -118,7 +140,38 @@ def bounds(sy: Array, xy: Channel, confidence: float, leakage_ceiling: float) ->
         guaranteed=guaranteed_outputs(int(n), target, p_s=p_s, confidence=confidence),
         target=target,
         largest_lift=float(-measures.safe_log(p_s[p_s > 0.0]).min()),
+        informed=informed,
     )
+
+
+def judge(
+    counts: Counts,
+    channel: Channel,
+    rng: np.random.Generator,
+    confidence: float,
+    leakage_ceiling: float,
+    whole: Counts | None = None,
+) -> Population:
+    """Release rows that a mechanism was not designed on once, and bound what it does in the population.
+
+    Args:
+        counts: These rows.
+        channel: p(y|x), shape (M, N).
+        rng: Draws the release.
+        confidence: Of each bound.
+        leakage_ceiling: I(S;X), in nats.
+        whole: The table that they are a part of, with all the values that public columns have; ``counts`` by default.
+    """
+    drawn, all_symbols = released(counts.table(), channel, rng), (whole or counts).x_alphabet
+    places = all_symbols.places(counts.x_alphabet)
+    drawn = drawn._replace(triples=drawn.triples._replace(x=places[drawn.triples.x]))
+    return of_released(drawn, columns_of(all_symbols), confidence, leakage_ceiling)
+
+
+def of_released(drawn: Released, columns: Columns, confidence: float, leakage_ceiling: float) -> Population:
+    """Bound what a mechanism does in the population from rows that it released, and whose public columns are known."""
+    known = informed_bounds(columns, drawn.triples, drawn.sy.shape, confidence) if columns else ()
+    return bounds(drawn.sy, drawn.xy, confidence, leakage_ceiling, known)
 
 
 def estimate(table: Array, channel: Channel) -> float:
@@ -134,13 +187,8 @@ def estimate(table: Array, channel: Channel) -> float:
     return float(measures.mutual_information(p_sx @ dense)) - measures.released_bias(p_sx, dense, n)
 
 
-def drawn(counts: Counts, channel: Channel, rng: np.random.Generator) -> tuple[Array, Channel]:
-    """Rows by (s, y) and by (x, y), released once through a channel of shape (M, N), dense or sparse."""
-    return released(counts.table(), channel, rng)
-
-
-def released(table: Array, channel: Channel, rng: np.random.Generator) -> tuple[Array, Channel]:
-    """The same for a table of counts of shape (K, M)."""
+def released(table: Array, channel: Channel, rng: np.random.Generator) -> Released:
+    """Rows of a table of counts (K, M), released once through a channel of shape (M, N), dense or sparse."""
     n_y = channel.shape[1]
     cells = np.argwhere(table > 0.0)
     if is_sparse(channel):
@@ -149,13 +197,19 @@ def released(table: Array, channel: Channel, rng: np.random.Generator) -> tuple[
         pairs = Pairs(table.shape[1], n_y)
         pairs.add(x_rows, y_rows)
         counted = np.bincount(s_rows * n_y + y_rows, minlength=table.shape[0] * n_y)
-        return counted.astype(np.float64).reshape(table.shape[0], n_y), pairs.table()
+        sy = counted.astype(np.float64).reshape(table.shape[0], n_y)
+        return Released(
+            sy, pairs.table(), Triples(s_rows, x_rows, y_rows, np.ones(len(s_rows), dtype=np.int64))
+        )
     sy, xy = np.zeros((table.shape[0], n_y)), np.zeros((table.shape[1], n_y))
+    entries = []
     for s, x in cells:
         y = rng.multinomial(int(table[s, x]), np.clip(channel[x], 0.0, 1.0))  # 1 may have been rounded up
         sy[s] += y
         xy[x] += y
-    return sy, xy
+        some = np.flatnonzero(y)
+        entries.append(np.stack([np.full(len(some), s), np.full(len(some), x), some, y[some]]))
+    return Released(sy, xy, Triples(*np.concatenate(entries, axis=1)))
 
 
 class Judged(NamedTuple):
@@ -185,7 +239,20 @@ def average(found: Sequence[Judged], confidence: float) -> Population:
         promised=float(np.mean([design.promised for design in found])),
         designs=len(each),
         largest_lift=max(population.largest_lift for population in each),
+        informed=_mean_informed([population.informed for population in each]),
     )
+
+
+def _mean_informed(found: Sequence[tuple[InformedBound, ...]]) -> tuple[InformedBound, ...]:
+    """The averages of the attackers' bounds, by what they know."""
+    by_name: dict[str, list[InformedBound]] = {}
+    for each in (bound for design in found for bound in design):
+        by_name.setdefault(each.columns, []).append(each)
+    means = (
+        dataclasses.replace(some[0], upper=float(np.mean([each.upper for each in some])))
+        for some in by_name.values()
+    )
+    return tuple(sorted(means, key=lambda each: -each.upper))
 
 
 def _mean(found: Sequence[Interval]) -> Interval:
@@ -196,12 +263,13 @@ def _mean(found: Sequence[Interval]) -> Interval:
 def words(found: Population) -> list[str]:
     """The bounds as sentences."""
     if found.designs > 1:
-        return [_cross_fitted(found), *_this_one(found), _outputs(found)]
+        return [_cross_fitted(found), *_this_one(found), *_informed(found), _outputs(found)]
     sure = f"with {100 * found.confidence:g} % confidence"
     return [
         f"In the population that these {found.rows:,} {_pieces(found)} come from, {sure}, the release leaks "
         f"{_leaks(found)}{_kept(found)}; {_lift(found)}; the best guess is right at most {100 * found.guess:.1f} % of "
         "the time.",
+        *_informed(found),
         _outputs(found),
     ]
 
@@ -269,6 +337,43 @@ def _this_one(found: Population) -> list[str]:
         f"This very mechanism, designed on all rows, leaks at most {measures.to_bits(found.worst_case):.4f} bits in "
         f"the population, with {100 * found.confidence:g} % confidence, if its columns have no other values there: a "
         "bound for every mechanism at once."
+    ]
+
+
+def provable_attackers(found: Population) -> tuple[list[InformedBound], str]:
+    """Attackers of whom something is proved, and how many columns they know; nothing where it is of few of them.
+
+    Something is less than what the public columns tell together. Attackers with one column are named one by one where
+    it is not proved of all.
+    """
+    if found.proves_little:
+        return [], ""
+    proved = [each for each in found.informed if each.upper < found.target / WORTHWHILE]
+    single = [each for each in proved if each.known == 1]
+    if proved and len(proved) == len(found.informed):
+        return proved, "one or two" if len(single) < len(proved) else "one"
+    if len(single) == sum(each.known == 1 for each in found.informed):
+        return single, "one" if single else ""
+    return single, ""
+
+
+def _informed(found: Population) -> list[str]:
+    """What is proved of attackers who know public columns, where that is something."""
+    proved, how_many = provable_attackers(found)
+    if not proved:
+        return []
+    sure = f"with {100 * found.confidence:g} % confidence for all such attackers at once"
+    only = "if the columns have no other values there"
+    if not how_many:
+        listed = ", ".join(f"{each.columns} {amount(each.upper)}" for each in proved[:MOST_TOLD])
+        return [
+            f"Who knows a public column already learns in the population, {sure}, at most ({spoken_unit()}): {listed}, "
+            f"{only}; of those who know another one these {_pieces(found)} prove nothing."
+        ]
+    what = "column" if how_many == "one" else "columns"
+    return [
+        f"Who knows {how_many} public {what} already learns at most {told(proved[0].upper)} in the population, {sure}, "
+        f"{only}; the largest bound is that of who knows {proved[0].columns}."
     ]
 
 

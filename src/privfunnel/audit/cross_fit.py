@@ -97,7 +97,8 @@ def judged(
         solution = solve(design, disclosure=wanted, leakage=leakage, seed=seed, throw=False, **asked)
         channel = design.restore(solution.channel)
         drawn = beyond.released(part, channel, rng)
-        bounded = beyond.bounds(*drawn, 1.0 - miss / folds, problem.leakage_ceiling)
+        columns = problem.public_columns or {}
+        bounded = beyond.of_released(drawn, columns, 1.0 - miss / folds, problem.leakage_ceiling)
         yield channel, beyond.Judged(bounded, beyond.estimate(part, channel), solution.leakage)
 
 

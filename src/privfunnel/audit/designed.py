@@ -135,7 +135,7 @@ def table(
             if checked.same_table and counts.weights is None
             else None
             if checked.overlaps or counts.weights is not None
-            else beyond.bounds(*beyond.drawn(alone, channel, rng), confidence, ceiling).resting_on(people)
+            else beyond.judge(alone, channel, rng, confidence, ceiling).resting_on(people)
         ),
         persons=persons_of(people) if people is not None and people.column else None,
         clusters=None if people is None else people.clusters,

@@ -124,7 +124,7 @@ def guaranteed(
         held_out_rows=rest.n,
         promised_disclosure=solution.disclosure,
         promised_leakage=solution.leakage,
-        population=beyond.bounds(*beyond.drawn(rest, channel, rng), confidence, ceiling).resting_on(people),
+        population=beyond.judge(rest, channel, rng, confidence, ceiling, counts).resting_on(people),
         new_rows=int(rest.table()[:, new].sum()),
         design_persons=design.persons,
         design_clusters=design.clusters,

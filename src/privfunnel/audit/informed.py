@@ -1,19 +1,31 @@
-"""What a release tells attackers who know some of the public columns already: I(S;Y|A), exactly."""
+"""What a release tells attackers who know some of the public columns already: I(S;Y|A).
+
+Of the rows at hand it is exact; of the population they come from, rows that a design had no part in give a bound.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.attackers import Attacker, few_columns
+from privfunnel.attackers import Attacker, Columns, few_columns
 from privfunnel.engines import Alphabet
+from privfunnel.engines.categories import Codes
 from privfunnel.measures import Array
+from privfunnel.population.bounds import population_bound
 from privfunnel.quantities import amount, told
 
 #: Public symbols up to which attackers who know two columns are looked at; beyond, those who know one.
 PAIRS_UP_TO = 2000
+#: Attackers who know two columns are bounded where that makes no more attackers than this.
+MOST_BOUNDED = 15
+#: Entries of the table (s, y, a) of an attacker up to which a bound is computed.
+LARGEST = 500_000
 
 
 @dataclass(frozen=True)
@@ -40,13 +52,74 @@ def informed(x_alphabet: Alphabet, p_sx: Array, channel: Array) -> tuple[Informe
         channel: p(y|x), shape (M, N).
     """
     n_x = p_sx.shape[1]
-    columns = {name: tuple(values) for name, values in x_alphabet.column_labels.items()}
-    some = few_columns(columns, 2 if n_x <= PAIRS_UP_TO else 1)
+    some = few_columns(columns_of(x_alphabet), 2 if n_x <= PAIRS_UP_TO else 1)
     found = []
     for each in some:
         ceiling = _ceiling(p_sx, each)
         found.append(Informed(each.name, min(each.leakage(p_sx, channel), ceiling), ceiling))
     return tuple(sorted(found, key=lambda each: -each.leakage))
+
+
+class Triples(NamedTuple):
+    """How often each (s, x, y) was released: symbols of each entry, and ``n`` its rows; arrays of shape (entries,)."""
+
+    s: NDArray[np.intp]
+    x: NDArray[np.intp]
+    y: NDArray[np.intp]
+    n: NDArray[np.int64]
+
+    def known(self, values: Codes, shape: tuple[int, int, int]) -> Array:
+        """Rows by (s, y, a), of shape (K, N, A), with ``values`` a(x) of each public symbol."""
+        n_s, n_y, n_a = shape
+        cells = (self.s * n_y + self.y) * n_a + values[self.x]
+        counted = np.bincount(cells, weights=self.n, minlength=n_s * n_y * n_a)
+        return counted.reshape(shape).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class InformedBound:
+    """What an attacker who knows public columns learns in the population, at most.
+
+    Attributes:
+        columns: What is known, names joined by commas; ``known`` how many they are.
+        upper: A bound of I(S;Y|A), nats.
+    """
+
+    columns: str
+    known: int
+    upper: float
+
+
+def columns_of(alphabet: Alphabet) -> Columns:
+    """The columns of public symbols, with their values in each."""
+    return {name: tuple(values) for name, values in alphabet.column_labels.items()}
+
+
+def informed_bounds(
+    columns: Columns, released: Triples, shape: tuple[int, int], confidence: float
+) -> tuple[InformedBound, ...]:
+    """Bounds of I(S;Y|A) for attackers who know any one column, or any two of a few; the largest first.
+
+    With probability at least ``confidence`` all of them hold together, if the columns have no other values in the
+    population: each has an equal part of the error probability.
+
+    Args:
+        columns: The public columns, with their values in each public symbol of the whole table.
+        released: Rows that the mechanism was not designed on, as released.
+        shape: K and N.
+        confidence: For example 0.95.
+    """
+    one, two = (few_columns(columns, most) for most in (1, 2))
+    some = two if len(two) <= MOST_BOUNDED else one
+    found = []
+    for number, each in enumerate(some):
+        upper = math.log(min(shape))
+        if shape[0] * shape[1] * each.n_values <= LARGEST:
+            table = released.known(each.values, (*shape, each.n_values))
+            sure = 1.0 - (1.0 - confidence) / len(some)
+            upper = min(population_bound(table, sure, method="tilting").upper, upper)
+        found.append(InformedBound(each.name, 1 if number < len(one) else 2, upper))
+    return tuple(sorted(found, key=lambda each: -each.upper))
 
 
 def _ceiling(p_sx: Array, attacker: Attacker) -> float:

@@ -19,7 +19,7 @@ from privfunnel.audit.effort import Effort, EffortKeywords
 from privfunnel.audit.estimates import Information, information, permuted
 from privfunnel.audit.evidence import chosen_columns
 from privfunnel.audit.findings import Resampled, split
-from privfunnel.audit.informed import Informed, informed
+from privfunnel.audit.informed import Informed, InformedBound, columns_of, informed, informed_bounds
 from privfunnel.audit.kept import Further, further
 from privfunnel.audit.models import models
 from privfunnel.audit.persons import independent
@@ -123,7 +123,7 @@ def release(
         symbols=findings.symbols(found.worst, sample.y_labels, counts.s_labels),
         recount=checked,
         draws=found.check,
-        mechanism_known=found.check is not None and found.check.agrees,
+        mechanism_known=found.agrees,
         unmatched=sample.unmatched,
         exposures=exposures(counts.s_alphabet, found.worst[0], sample.n),
         columns=findings.preserved(counts.x_alphabet, found.kept),
@@ -131,7 +131,7 @@ def release(
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(found.worst[0]))),
         informed=_informed(found, counts),
         view=view,
-        population=_population(mechanism, checked, sample, view, work),
+        population=_population(mechanism, checked, sample, view, work, agrees=found.agrees),
         persons=_persons(sample, work),
         clusters=None if sample.people is None else sample.people.clusters,
         fidelity=_fidelity(mechanism, sample, (original, read), (released, read_released)),
@@ -161,9 +161,18 @@ def _fidelity(
 
 
 def _population(
-    mechanism: Mechanism | None, checked: promise.Recount | None, sample: Sample, view: View, work: Effort
+    mechanism: Mechanism | None,
+    checked: promise.Recount | None,
+    sample: Sample,
+    view: View,
+    work: Effort,
+    *,
+    agrees: bool,
 ) -> beyond.Population | None:
-    """What rows that a design had no part in say about the population; nothing where the design is not known."""
+    """What rows that a design had no part in say about the population; nothing where the design is not known.
+
+    Attackers who know something are bounded where the released rows agree with the mechanism.
+    """
     if mechanism is None or checked is None:
         return None
     people, rng = sample.people, np.random.default_rng(work.seed)
@@ -173,16 +182,23 @@ def _population(
     if checked.overlaps:
         return None
     ceiling = float(measures.mutual_information(sample.counts.table() / sample.counts.n))
+    known: tuple[InformedBound, ...] = ()
+    if agrees:  # what is proved of the mechanism holds for its release
+        drawn = beyond.released(
+            independent(sample.matched, people, rng).table(), promise.channel_of(mechanism, sample), rng
+        )
+        columns = columns_of(sample.counts.x_alphabet)
+        known = informed_bounds(columns, drawn.triples, drawn.sy.shape, work.confidence)
     if people is None:
-        return beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling)
+        return beyond.bounds(sample.sy, sample.xy, work.confidence, ceiling, known)
     one = people.take(people.one_each(rng))
     sy, xy = (one.table(a, one.y, (len(n), n.shape[1])) for a, n in ((one.s, sample.sy), (one.x, sample.xy)))
-    return beyond.bounds(sy, xy, work.confidence, ceiling).resting_on(people)
+    return beyond.bounds(sy, xy, work.confidence, ceiling, known).resting_on(people)
 
 
 def _informed(found: _Estimates, counts: Counts) -> tuple[Informed, ...]:
     """What attackers with knowledge learn, where the channel is known: released rows alone would overstate it."""
-    if found.check is None or not found.check.agrees:
+    if not found.agrees:
         return ()
     p_sx = found.original[0]
     return informed(counts.x_alphabet, p_sx, joint(1.0 / p_sx.sum(axis=0), found.kept))
@@ -306,6 +322,11 @@ class _Estimates:
     kept: Channel
     check: Draws | None = None
     bias: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the rows look like draws of a mechanism that is known."""
+        return self.check is not None and self.check.agrees
 
 
 def _estimates(

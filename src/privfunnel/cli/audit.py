@@ -364,10 +364,14 @@ def _informed(found: Audit) -> Table | None:
 
     table = _table(f"Attackers who know public columns already ({spoken_unit()})")
     table.add_column("knows")
-    for head in ("learns", "of"):
+    bounds = (
+        {} if found.population is None else {each.columns: each.upper for each in found.population.informed}
+    )
+    for head in ("learns", "of", "in the population at most")[: 3 if bounds else 2]:
         table.add_column(head, justify="right")
     for each in found.informed[:SHOWN_SYMBOLS]:
-        table.add_row(each.columns, amount(each.leakage), amount(each.ceiling))
+        most = [amount(bounds[each.columns]) if each.columns in bounds else ""] if bounds else []
+        table.add_row(each.columns, amount(each.leakage), amount(each.ceiling), *most)
     return table
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from privfunnel.audit import Audit, Interval, Persons
+from privfunnel.audit import Audit, Interval, Persons, Population
+from privfunnel.audit.beyond import provable_attackers
 from privfunnel.publication import Policy
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import ZERO, Rounding
@@ -151,7 +152,8 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
     sure = f"{100 * found.confidence:g} % confidence"
     most = say.bits(found.leakage.high, "up")
     if found.designs == 1:
-        return [f"In the population behind these rows the release leaks {most} at most, with {sure}."]
+        start = f"In the population behind these rows the release leaks {most} at most, with {sure}."
+        return [start, *_informed(found, say)]
     taken = "The table is taken as a sample from a population, and what is said of it is about its rows."
     proved = found.worst_case is not None and found.worst_case < (audit.leakage_ceiling or 0.0)
     itself = (
@@ -167,5 +169,18 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
     return [
         f"{taken} For people like them: designed in the same way on one part of the rows and released for the others, "
         f"in turn, it leaks {most} at most on average, with {sure}.",
+        *_informed(found, say),
         *itself,
+    ]
+
+
+def _informed(found: Population, say: Rounding) -> list[str]:
+    """Return what is proved of attackers who know public columns, where it is proved of all with so many."""
+    proved, how_many = provable_attackers(found)
+    if not how_many:
+        return []
+    what = "column" if how_many == "one" else "columns"
+    return [
+        f"Who knows {how_many} public {what} of such people already learns {say.bits(proved[0].upper, 'up')} at most, "
+        f"with {100 * found.confidence:g} % confidence."
     ]
