@@ -75,8 +75,8 @@ _NAMES = {
 #: Modules that are attributes of the package without having been imported.
 _MODULES = (
     "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "comparison", "curve", "decoys",
-    "deep", "engines", "envelope", "errors", "estimator", "explorer", "guessing_funnel", "instances", "ledger",
-    "measures", "mechanism", "noise", "plot", "population", "problem", "quantities", "release", "repeated",
+    "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer", "guessing_funnel", "instances",
+    "ledger", "measures", "mechanism", "noise", "plot", "population", "problem", "quantities", "release", "repeated",
     "report", "reproduce", "solution", "solvers", "solving", "storage", "tables", "tracing", "watching",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from privfunnel import cards
 from privfunnel.amounts import check_disclosure
-from privfunnel.certificate import Certificate, GuardedCertificate, verify_all
+from privfunnel.certificate import AnyCertificate, Certificate, verify_all
 from privfunnel.ends import Ends, closed_form, ends_of
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InfeasibleError, InvalidInputError, need
@@ -135,7 +135,7 @@ class Curve(Stored):
         return tuple(solution.status for solution in self.solutions)
 
     @cached_property
-    def certificates(self) -> tuple[Certificate | GuardedCertificate, ...]:
+    def certificates(self) -> tuple[AnyCertificate, ...]:
         """The proofs behind the curve's bounds, each once, in the order of the points they prove."""
         held = self.solutions if self.limit is None else (*self.solutions, self.limit)
         proofs = (solution.certificate for solution in held)
@@ -361,9 +361,7 @@ def worst_attacker(solution: Solution) -> str:
     return next(who for who, leakage in solution.leakages.items() if leakage >= most - FEASIBILITY)
 
 
-def strengthened(
-    solution: Solution, certificates: Iterable[Certificate | GuardedCertificate], gap: float
-) -> Solution:
+def strengthened(solution: Solution, certificates: Iterable[AnyCertificate], gap: float) -> Solution:
     """A guarded solution at a disclosure, with the best bound that its curve's certificates prove there.
 
     Args:
@@ -386,7 +384,7 @@ def strengthened(
     return replace(solution, lower_bound=lower, bound_source="certificate", certificate=best, status=status)
 
 
-def _line(certificate: Certificate | GuardedCertificate, disclosure: Array) -> Array:
+def _line(certificate: AnyCertificate, disclosure: Array) -> Array:
     """What a certificate proves of the leakage at disclosures of any shape, in nats."""
     if isinstance(certificate, Certificate):
         return np.asarray(certificate.intercept + certificate.slope * disclosure)

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
-from privfunnel import measures
+from privfunnel import claims
 from privfunnel._version import __version__
-from privfunnel.channelfiles import Classes, codes, is_number, read_channel, stored_channel
-from privfunnel.channels import entries_of, is_sparse, joint
+from privfunnel.channelfiles import Classes, codes, read_channel, stored_channel
+from privfunnel.channels import is_sparse, joint
 from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
@@ -35,8 +33,6 @@ from privfunnel.provenance import Provenance
 from privfunnel.solution import Solution
 from privfunnel.storage import Stored
 from privfunnel.tables import Counts
-
-AGREEMENT = 1e-9  # nats within which a file's claims must agree with its channel
 
 #: What a promise says: the achieved point, what is proved, what was asked for, and the ceilings that shares refer to.
 PROMISES = (
@@ -62,11 +58,14 @@ class Mechanism(Provenance, Stored):
             private, solver and seed.
         read: How the design data was read, so that a release or an audit of the same file need not be told again.
         classes: The classes that a sparse channel was made of, where it was.
+        outputs: The public symbol that each released symbol is, shape (N,), where records are released for records (a
+            distortion funnel); None where records are drawn from p(x|y).
     """
 
     schema: ClassVar[str] = "privfunnel/mechanism"
-    #: Version 1 holds the entries of an array, version 2 those of a sparse channel or its classes.
-    schema_version: ClassVar[int] = 2
+    #: Version 1 holds the entries of an array, version 2 those of a sparse channel or its classes, version 3 says which
+    #: record each output is.
+    schema_version: ClassVar[int] = 3
     oldest_version: ClassVar[int | None] = 1
 
     s_alphabet: Alphabet
@@ -79,6 +78,7 @@ class Mechanism(Provenance, Stored):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     read: ReadOptions = field(default_factory=ReadOptions)
     classes: Classes | None = None
+    outputs: Codes | None = None
 
     @classmethod
     def from_solution(cls, counts: Counts, solution: Solution) -> Mechanism:
@@ -102,6 +102,13 @@ class Mechanism(Provenance, Stored):
             outputs = mapping.coupled.outputs
             classes = Classes(mapping.lumping.classes, mapping.channel, mapping.share, outputs)
             told = mapping.p_s_given_y[:, outputs]
+        channel, released = solution.channel, None
+        if solution.outputs is not None:  # records that are never released are no symbols
+            used = np.flatnonzero(solution.p_y > 0.0)
+            channel, told = channel[:, used], solution.p_s_given_y[:, used]
+            released = solution.outputs[used].astype(np.int64)
+            names = ("distortion", "limit", "invariant")
+            guarded["distortion"] = {name: summary[name] for name in names}
         ceilings = {
             "disclosure_ceiling": problem.disclosure_ceiling,
             "leakage_ceiling": problem.leakage_ceiling,
@@ -109,11 +116,11 @@ class Mechanism(Provenance, Stored):
         return cls(
             s_alphabet=counts.s_alphabet,
             x_alphabet=counts.x_alphabet,
-            channel=solution.channel,
+            channel=channel,
             p_x=problem.p_x,
             p_s_given_y=solution.p_s_given_y if told is None else told,
             promise={name: value for name, value in (summary | ceilings).items() if name in PROMISES},
-            guesses=best_guesses(counts.s_alphabet, problem.p_sx, solution.channel),
+            guesses=best_guesses(counts.s_alphabet, problem.p_sx, channel),
             provenance={
                 "privfunnel": __version__,
                 "data": counts.fingerprint,
@@ -125,6 +132,7 @@ class Mechanism(Provenance, Stored):
             },
             read=counts.read or ReadOptions(),
             classes=classes,
+            outputs=released,
         )
 
     @cached_property
@@ -138,6 +146,7 @@ class Mechanism(Provenance, Stored):
             "x_codes": self.x_codes.tolist(),
             "p_x": self.p_x.tolist(),
             **stored_channel(self.channel, self.p_s_given_y, self.classes),
+            **self._stored_outputs,
         }
         del drawn["p_s_given_y"]
         return hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
@@ -243,6 +252,15 @@ class Mechanism(Provenance, Stored):
         return np.divide(p_xy, self.p_y, out=np.zeros_like(p_xy), where=self.p_y > 0.0)
 
     @property
+    def record_given_y(self) -> Channel:
+        """p(x'|y), what is written as a record for a symbol, shape (M, N): p(x|y), or the record that the symbol is."""
+        if self.outputs is None:
+            return self.p_x_given_y
+        table = np.zeros(self.channel.shape)
+        table[self.outputs, np.arange(self.n_y)] = 1.0
+        return table
+
+    @property
     def p_sy(self) -> Array:
         """p(s, y), shape (K, N)."""
         return np.asarray(self.p_s_given_y * self.p_y)
@@ -271,10 +289,10 @@ class Mechanism(Provenance, Stored):
         Raises:
             InvalidInputError: A column has an infinite value, which JSON cannot hold.
         """
-        _check_values((*self.private, *self.public))
+        claims.check_values((*self.private, *self.public))
         return {
             **self.heading(),
-            "version": self.schema_version if self.sparse else 1,
+            "version": 3 if self.outputs is not None else 2 if self.sparse else 1,
             "units": "nats",
             "promise": dict(self.promise),
             "guesses": [{name: getattr(guess, name) for name in GUESSES} for guess in self.guesses],
@@ -286,7 +304,12 @@ class Mechanism(Provenance, Stored):
             "x_codes": self.x_codes.tolist(),
             "p_x": self.p_x.tolist(),
             **stored_channel(self.channel, self.p_s_given_y, self.classes),
+            **self._stored_outputs,
         }
+
+    @property
+    def _stored_outputs(self) -> dict[str, Any]:
+        return {} if self.outputs is None else {"records": self.outputs.tolist()}
 
     @classmethod
     def from_dict(cls, data: Any) -> Mechanism:
@@ -313,6 +336,7 @@ class Mechanism(Provenance, Stored):
                 provenance=dict(data["provenance"]),
                 read=ReadOptions.from_dict(data.get("read", {})),
                 classes=classes,
+                outputs=codes(data["records"]) if data["version"] == 3 else None,
             )
             found._check()
             return found
@@ -323,95 +347,9 @@ class Mechanism(Provenance, Stored):
         A release is only as good as this file, which travels through mail and folders: a number that someone changed
         must not be believed. The checks stop at the first thing that is wrong, since later ones rely on earlier ones.
         """
-        _check_values((*self.private, *self.public))
-        checks = (
-            self._wrong_columns,
-            self._wrong_numbers,
-            self._wrong_shapes,
-            self._wrong_probabilities,
-            self._wrong_claims,
-        )
-        for wrong in chain.from_iterable(check() for check in checks):
+        claims.check_values((*self.private, *self.public))
+        for wrong in claims.wrong(self):
             raise InvalidInputError(f"{wrong}: the file was changed")
-
-    def _wrong_columns(self) -> Iterator[str]:
-        roles = (self.private_names, self.public_names)
-        # One column may have both roles, but no role has it twice.
-        if any(len(set(names)) < len(names) or not names for names in roles):
-            listed = " and ".join(", ".join(names) or "none" for names in roles)
-            yield f"the private and public columns of the mechanism ({listed}) are missing or named twice"
-
-    def _wrong_numbers(self) -> Iterator[str]:
-        """Promises, guesses and rows that are not the numbers they must be."""
-        finite = {
-            f"promised {name}": self.promise[name]
-            for name in ("lower_bound", "disclosure_ceiling", "leakage_ceiling")
-        }
-        # What was asked for: one of the two, so that the other is null.
-        finite |= {
-            f"promised {name}": self.promise[name]
-            for name in ("requested", "budget")
-            if self.promise[name] is not None
-        }
-        finite |= {
-            f"guess {name} of {guess.name!r}": getattr(guess, name)
-            for guess in self.guesses
-            for name in ("before", "after", "original")
-        }
-        for name, value in finite.items():
-            if not is_number(value) or not math.isfinite(value):
-                yield f"the {name} of the mechanism is {value!r}, no finite number"
-        for name in ("disclosure", "leakage"):  # their values are recomputed later
-            if not is_number(self.promise[name]):
-                yield f"the mechanism claims {name} {self.promise[name]!r}, no number"
-        rows = self.provenance.get("rows", 1)
-        if not is_number(rows) or not 0 < rows < math.inf:
-            yield f"the mechanism's number of rows is {rows!r}"
-
-    def _wrong_shapes(self) -> Iterator[str]:
-        for name, alphabet in (("s_codes", self.s_alphabet), ("x_codes", self.x_alphabet)):
-            if not alphabet.fits:
-                yield f"{name} of the mechanism do not fit its columns"
-            if alphabet.repeats:  # a row of such a symbol would have two channels
-                yield f"{name} of the mechanism hold a symbol twice"
-        n_x, n_y = self.channel.shape
-        fits = {
-            "x_codes": len(self.x_alphabet) == n_x,
-            "p_x": self.p_x.shape == (n_x,),
-            "p_s_given_y": self.p_s_given_y.shape == (len(self.s_alphabet), n_y),
-        }
-        yield from (
-            f"{name} of the mechanism does not fit its channel" for name, fit in fits.items() if not fit
-        )
-
-    def _wrong_probabilities(self) -> Iterator[str]:
-        sums = {
-            "channel": self.channel.sum(axis=1),
-            "p_x": self.p_x.sum(),
-            # A symbol that never occurs says nothing, and its column is 0.
-            "p_s_given_y": self.p_s_given_y[:, self.p_y > 0.0].sum(axis=0),
-        }
-        for name, total in sums.items():
-            array = getattr(self, name)
-            array = entries_of(array)
-            if not np.isfinite(array).all() or (array < 0.0).any() or np.abs(total - 1.0).max() > AGREEMENT:
-                yield f"{name} of the mechanism holds no probabilities"
-
-    def _wrong_claims(self) -> Iterator[str]:
-        """The promise is recomputed from the channel; only the lower bound cannot be, without its certificate."""
-        found = {
-            "disclosure": float(measures.mutual_information(self.p_xy)),
-            "leakage": float(measures.mutual_information(self.p_sy)),
-        }
-        for name, value in found.items():
-            # Written so that a NaN, which is within no distance of anything, is refused too.
-            if not abs(float(self.promise[name]) - value) <= AGREEMENT:
-                yield f"the mechanism claims {name} {self.promise[name]!r}, its channel gives {value!r}"
-        if self.promise["lower_bound"] > self.leakage + AGREEMENT:
-            yield (
-                f"the mechanism claims the lower bound {self.promise['lower_bound']!r} above its own leakage "
-                f"{self.leakage!r}"
-            )
 
 
 def symbol_names(number: int) -> tuple[str, ...]:
@@ -423,14 +361,3 @@ def symbol_names(number: int) -> tuple[str, ...]:
 def _guess(attribute: str, before: float, after: float, original: float) -> Guess:
     """A guess from a file; the parameters are its keys, so that a key too many is told."""
     return Guess(attribute, before, after, original)
-
-
-def _check_values(columns: Iterable[Column]) -> None:
-    """Refuse infinite values, before the file is written and after it was read: JSON has no word for them."""
-    for column in columns:
-        for value in column.values:
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InvalidInputError(
-                    f"column {column.name!r} has the value {value!r}, which a mechanism cannot keep: bin it, e.g. "
-                    f"--bin '{column.name}=edges:0,18,65,inf'"
-                )

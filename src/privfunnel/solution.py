@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel import cards, channels
 from privfunnel.attackers import DEFAULT_MEASURE, NOTHING
@@ -22,7 +23,7 @@ from privfunnel.storage import Stored
 from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
-    from privfunnel.certificate import Certificate
+    from privfunnel.certificate import Certificate, DistortionCertificate
     from privfunnel.certificate.guarded import GuardedCertificate
 
 #: A channel meets an asked disclosure when it misses it by no more than this, in nats.
@@ -168,7 +169,7 @@ class Solution(Stored):
     bound_source: str
     slope: float | None
     status: Status
-    certificate: Certificate | GuardedCertificate | None = None
+    certificate: Certificate | GuardedCertificate | DistortionCertificate | None = None
     requested: float | None = None
     budget: float | None = None
     disclosure_upper_bound: float | None = None
@@ -265,6 +266,11 @@ class Solution(Stored):
     def channel(self) -> Channel:
         """p(y|x), shape (M, N): an array, or a SciPy sparse array where M·N exceeds ten million."""
         return self.mapping.table if isinstance(self.mapping, ClassChannel) else self.mapping
+
+    @property
+    def outputs(self) -> NDArray[np.intp] | None:
+        """The public symbol that each output is, shape (N,), where records are released for records; None elsewhere."""
+        return None
 
     @property
     def n_outputs(self) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from privfunnel.checks import is_number
+from privfunnel.claims import AGREEMENT
 from privfunnel.errors import PrivFunnelError
 from privfunnel.guarantees import MET
-from privfunnel.mechanism import AGREEMENT, Mechanism
+from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
 from privfunnel.tables import Counts
 from privfunnel.threats import Threat

@@ -16,8 +16,9 @@ from privfunnel.audit.estimates import TAIL, Interval, exact_information
 from privfunnel.audit.guards import Guards, count_again
 from privfunnel.audit.persons import PersonRows
 from privfunnel.channels import is_sparse, joint
+from privfunnel.claims import AGREEMENT
 from privfunnel.measures import Array
-from privfunnel.mechanism import AGREEMENT, Mechanism
+from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.records import RecordAlphabet

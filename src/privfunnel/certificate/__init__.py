@@ -25,11 +25,12 @@ from privfunnel.certificate.bottleneck import (
     load_bottleneck,
     save_bottleneck,
 )
-from privfunnel.certificate.bundle import load_bundle, save_bundle
+from privfunnel.certificate.bundle import AnyCertificate, load_bundle, save_bundle
 from privfunnel.certificate.cells import cell_columns, spread_within
 from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
 from privfunnel.certificate.chain import ChainProof, Step, chain_prices, check_chain, flat_prices, halves_of
 from privfunnel.certificate.checker import SIMPLEX_SLACK, check
+from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof, check_pairs
@@ -39,10 +40,12 @@ __all__ = [
     "LEAF",
     "SHRINK",
     "SIMPLEX_SLACK",
+    "AnyCertificate",
     "BottleneckCertificate",
     "Case",
     "Certificate",
     "ChainProof",
+    "DistortionCertificate",
     "GuardedCertificate",
     "PairsProof",
     "Proof",

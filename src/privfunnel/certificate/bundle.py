@@ -14,6 +14,7 @@ import numpy as np
 from privfunnel.certificate.archive import Archive, open_archive
 from privfunnel.certificate.certificate import AnyProof, Certificate
 from privfunnel.certificate.chain import ChainProof, Step
+from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
 from privfunnel.certificate.tree import Proof
@@ -23,8 +24,11 @@ from privfunnel.threats import Threat
 
 SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
-#: guarded certificates; a file is written as the oldest version that can hold it.
-CELLS_VERSION, PAIRS_VERSION, SCHEMA_VERSION = 2, 3, 4
+#: guarded certificates, version 5 those of distortion; a file is written as the oldest version that can hold it.
+CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION = 2, 3, 4, 5
+SCHEMA_VERSION = DISTORTION_VERSION
+
+AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate
 
 #: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
 UNREADABLE = (
@@ -48,9 +52,7 @@ _PAIR_ARRAYS = ("outer", "inner")
 _STEP_ARRAYS = ("sides", "prices", "cells")
 
 
-def save_bundle(
-    path: str | os.PathLike[str], certificates: Iterable[Certificate | GuardedCertificate]
-) -> None:
+def save_bundle(path: str | os.PathLike[str], certificates: Iterable[AnyCertificate]) -> None:
     """Write certificates, e.g. those of a curve, as one compressed ``.npz`` file, whole or not at all.
 
     A proof speaks of one table in exact numbers: the file is for the user alone.
@@ -61,7 +63,11 @@ def save_bundle(
         count += 1
         if isinstance(certificate, GuardedCertificate):
             data.update(_guarded(certificate, c))
-            version = SCHEMA_VERSION
+            version = max(version, CHAINS_VERSION)
+            continue
+        if isinstance(certificate, DistortionCertificate):
+            data.update(_distortion(certificate, c))
+            version = DISTORTION_VERSION
             continue
         data[f"{c}.fingerprint"] = np.array(certificate.fingerprint)
         data[f"{c}.prices"] = certificate.prices
@@ -78,7 +84,7 @@ def save_bundle(
     write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 
 
-def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate | GuardedCertificate, ...]:
+def load_bundle(path: str | os.PathLike[str]) -> tuple[AnyCertificate, ...]:
     """Read what :func:`save_bundle` wrote, from a file that anybody may have made: see :mod:`.archive`.
 
     Raises:
@@ -94,9 +100,7 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate | GuardedCert
                     f"{str(path)!r} has certificate version {version}, this release reads up to "
                     f"{SCHEMA_VERSION}: update privfunnel or write the file again"
                 )
-            return tuple(
-                _read_guarded(data, c) if f"{c}.threat" in data else _read(data, c) for c in range(count)
-            )
+            return tuple(_read_any(data, c) for c in range(count))
     except FileNotFoundError as error:
         raise InvalidInputError(
             f"cannot read {str(path)!r} ({error.strerror}): check the path; a disclosure without leakage has no "
@@ -106,6 +110,36 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[Certificate | GuardedCert
         raise CertificateError(
             f"{str(path)!r} is not a readable certificate file: give the .npz that solve --out or curve --out wrote"
         ) from e
+
+
+def _read_any(data: Archive, c: int) -> AnyCertificate:
+    if f"{c}.threat" in data:
+        return _read_guarded(data, c)
+    return _read_distortion(data, c) if f"{c}.costs" in data else _read(data, c)
+
+
+def _distortion(certificate: DistortionCertificate, c: int) -> dict[str, Any]:
+    """The arrays of a certificate of the distortion funnel."""
+    made: dict[str, Any] = {
+        f"{c}.fingerprint": np.array(certificate.fingerprint),
+        f"{c}.costs": certificate.costs,
+        f"{c}.cuts": certificate.cuts,
+        f"{c}.numbers": np.array([certificate.slope, certificate.intercept]),
+    }
+    return made if certificate.outputs is None else made | {f"{c}.outputs": certificate.outputs}
+
+
+def _read_distortion(data: Archive, c: int) -> DistortionCertificate:
+    slope, intercept = (float(x) for x in data[f"{c}.numbers"])
+    invariant = f"{c}.outputs" in data
+    return DistortionCertificate(
+        fingerprint=str(data[f"{c}.fingerprint"]),
+        costs=data[f"{c}.costs"].astype(np.float64),
+        slope=slope,
+        cuts=data[f"{c}.cuts"].astype(np.float64),
+        outputs=data[f"{c}.outputs"].astype(np.float64) if invariant else None,
+        intercept=intercept,
+    )
 
 
 def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
@@ -154,7 +188,7 @@ def _read_tree(data: Archive, place: str, claim: float) -> Proof:
 def _version(proof: AnyProof) -> int:
     """The first version of the file that has such proofs."""
     if isinstance(proof, ChainProof):
-        return SCHEMA_VERSION
+        return CHAINS_VERSION
     return PAIRS_VERSION if isinstance(proof, PairsProof) else 1
 
 

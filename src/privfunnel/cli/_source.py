@@ -27,6 +27,11 @@ class NamedProblem:
     counts: Counts | None = None
 
     @property
+    def given(self) -> Problem | Counts:
+        """The counts, which know more about their columns, or else the problem."""
+        return self.problem if self.counts is None else self.counts
+
+    @property
     def pieces(self) -> int | None:
         """How many independent pieces of evidence the rows are, where a column says which go together."""
         return None if self.counts is None else self.counts.pieces
@@ -135,6 +140,7 @@ def open_source(
 
 def _load_problem(path: Path) -> Problem:
     """A problem saved as JSON, by itself or in a solution."""
+    from privfunnel.distortion import DistortionSolution
     from privfunnel.problem import Problem
     from privfunnel.solution import Solution
     from privfunnel.storage import read_json
@@ -142,7 +148,7 @@ def _load_problem(path: Path) -> Problem:
     found = read_json(path)
     if (
         isinstance(found, dict)
-        and found.get("schema") == Solution.schema
+        and found.get("schema") in (Solution.schema, DistortionSolution.schema)
         and isinstance(found.get("problem"), dict)
     ):
         found = found["problem"]

@@ -33,6 +33,7 @@ from privfunnel.cli._common import (
     units_option,
     view_option,
 )
+from privfunnel.cli._distortion import cost_options, trace_curve
 from privfunnel.cli._limits import chosen, limit_options, limited, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
@@ -66,6 +67,12 @@ OWNED = (
 @click.option(
     "--refine", type=int, default=0, show_default=True, help="Further points where the curve bends most."
 )
+@click.option(
+    "--distortion",
+    metavar="D",
+    help="Leakage against distortion instead, up to D; 'all' for up to no leakage.",
+)
+@cost_options
 @guard_options
 @view_option
 @solver_options
@@ -85,6 +92,9 @@ def command(
     source: str,
     points: int,
     refine: int,
+    distortion: str | None,
+    costs: dict[str, Any] | None,
+    invariant: bool,
     known: tuple[str, ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
@@ -110,23 +120,28 @@ def command(
     the proved optimum. With --known, --published or --guarantee it is the curve of the largest leakage of the
     attackers, which begins at what is published and ends where the guarantees end it.
 
+    With --distortion, --cost or --invariant records are released for records, and the curve is the least leakage for
+    every distortion: how much records are changed on average, as --cost counts changes.
+
     \b
     Examples:
       privfunnel curve heart-failure
       privfunnel curve joint.csv --points 40 --units bits --out out/mine
       privfunnel curve patients.csv --private sex,death --public smoking,diabetes
+      privfunnel curve heart-failure --distortion all
       privfunnel curve heart-failure --out out/heart --describe 80% --compare-with aem --compare-with greedy
       privfunnel curve heart-failure --known anaemia --known smoking,diabetes --points 8 --option gap=1e-3
     """
     from privfunnel import solve, trace
-    from privfunnel.amounts import check_disclosure
     from privfunnel.solvers import registry
     from privfunnel.tracing import sound
 
+    if distortion is not None or costs or invariant:
+        trace_curve(click.get_current_context().params, reading)
+        return
     guards = parse_guards(known, published, guarantees)
     if guards and (view == "sample" or compare_with):
         raise InvalidInputError(f"--view sample and --compare-with {PLAIN_ONLY}")
-
     if out is None and (describe is not None or compare_with):
         raise InvalidInputError(
             "--describe and --compare-with go into the report: say where to put it with --out DIR"
@@ -136,12 +151,7 @@ def command(
         registry.get(name)  # an unknown name is told before the work, not after it
     opened = open_source(source, units=units.name, **reading)
     problem = opened.problem
-    at = None
-    if describe is not None:
-        at = parse_quantity(
-            describe, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--describe", units=units
-        )
-        check_disclosure(problem, at)
+    at = _described(problem, describe, units)
     inner = points - 2 + refine  # the two ends need no solver
     with memory_limited(memory_limit), output(out, OWNED) as folder:
         given = parse_options(options, restarts)
@@ -182,6 +192,18 @@ def command(
     if not curve.complete:
         say("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
+
+
+def _described(problem: Problem, describe: str | None, units: Units) -> float | None:
+    """The disclosure that the report describes, in nats, if one was asked for."""
+    from privfunnel.amounts import check_disclosure
+
+    if describe is None:
+        return None
+    ceiling = problem.disclosure_ceiling
+    return check_disclosure(
+        problem, parse_quantity(describe, ceiling=ceiling, whole="H(X)", option="--describe", units=units)
+    )
 
 
 def _guarded(

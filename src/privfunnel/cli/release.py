@@ -250,7 +250,9 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     ]
     if designed:
         say(f"Designed for: {'; '.join(designed)}.")
-    if form == "records":
+    if form == "records" and mechanism.outputs is not None:
+        say("Every line is a record in place of a record, as the mechanism drew it: nothing is drawn anew.")
+    elif form == "records":
         # X → Y → X': the second draw keeps less of X than Y does, and leaks no more.
         kept = amount(float(mutual_information(mechanism.p_x_given_y @ mechanism.p_xy.T)))
         say(

@@ -30,6 +30,7 @@ from privfunnel.cli._common import (
     unquoted,
     view_option,
 )
+from privfunnel.cli._distortion import cost_options, solve_point
 from privfunnel.cli._limits import chosen, limit_options, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
@@ -61,6 +62,10 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
     help="Instead: what may leak, at most: 5% (of I(S;X)), '0.01 bits', 0.02; or COLUMN=BUDGET, once for each private "
     "column that has one.",
 )
+@click.option(
+    "--distortion", metavar="D", help="Instead: release records for records, changed by at most D on average."
+)
+@cost_options
 @guard_options
 @click.option(
     "--measure",
@@ -103,6 +108,9 @@ def command(
     source: str,
     disclosure: str | None,
     leakage: tuple[str, ...],
+    distortion: str | None,
+    costs: dict[str, Any] | None,
+    invariant: bool,
     known: tuple[str, ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
@@ -130,6 +138,9 @@ def command(
     attackers who know these columns or nothing; with --published it is I(S;Y|A) given what is published; with
     --guarantee alone the most disclosure is found that it allows.
 
+    With --distortion D records are released for records: the leakage is minimised among channels that change them by at
+    most D on average, as --cost counts changes; with --cost or --invariant and --leakage the least distortion is found.
+
     \b
     Examples:
       privfunnel solve heart-failure --disclosure 60%
@@ -139,10 +150,14 @@ def command(
       privfunnel solve heart-failure --guarantee lip=0.2
       privfunnel solve heart-failure --disclosure 60% --measure maximal-leakage
       privfunnel solve heart-failure --leakage sex=0.01 --leakage death=5%
+      privfunnel solve patients.csv --private sex --public age,smoking --bin age=5 --distortion 0.2 --cost age=ordinal
       privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 0 --holdout 0.3 --confidence 95%
     """
     from privfunnel import solve
 
+    if distortion is not None or costs or invariant:
+        solve_point(click.get_current_context().params, reading)
+        return
     guards = parse_guards(known, published, guarantees) | ({"measure": measure} if measure else {})
     budget = _budgets(leakage, units, measure)
     neither = disclosure is None and budget is None and bool(guarantees)
@@ -152,11 +167,8 @@ def command(
         )
     opened, exact = open_source(source, units=units.name, **reading), None
     if design_epsilon is not None:
-        if holdout is not None or view == "sample":
-            raise InvalidInputError(
-                "--design-epsilon makes a design of all rows: leave --holdout and --view out"
-            )
-        opened, exact = _with_noise(opened, design_epsilon, reading["bins"]), opened.counts
+        parts = holdout is not None or view == "sample"
+        opened, exact = _with_noise(opened, design_epsilon, reading["bins"], parts=parts), opened.counts
     problem = opened.problem
     asked = guards | _wanted(problem, disclosure, budget, units, measure)
     guarded = bool(guards) or isinstance(budget, dict)
@@ -286,10 +298,12 @@ def _write(
 FIXED_BINS = ("year", "quarter", "month", "weekday")
 
 
-def _with_noise(opened: NamedProblem, epsilon: float, bins: dict[str, str]) -> NamedProblem:
-    """What the user named, with noise on its counts."""
+def _with_noise(opened: NamedProblem, epsilon: float, bins: dict[str, str], *, parts: bool) -> NamedProblem:
+    """What the user named, with noise on its counts; ``parts`` of the rows have no such design."""
     from privfunnel.noise import private_counts
 
+    if parts:
+        raise InvalidInputError("--design-epsilon makes a design of all rows: leave --holdout and --view out")
     if opened.counts is None:
         raise InvalidInputError(
             "--design-epsilon adds noise to the counts of rows: give a table of records, with --private and --public"

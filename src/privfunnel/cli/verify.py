@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import (
+    NamedProblem,
     Units,
     console,
-    load_source,
+    open_source,
     parse_quantity,
     source_options,
     units_option,
 )
+from privfunnel.cli._distortion import cost_options, costs_in
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.errors import CertificateError
 
 if TYPE_CHECKING:
-    from privfunnel.certificate import BottleneckCertificate, Certificate, GuardedCertificate
+    from privfunnel.certificate import BottleneckCertificate
+    from privfunnel.certificate.bundle import AnyCertificate as Bundled
 
-    AnyCertificate = Certificate | GuardedCertificate | BottleneckCertificate
+    AnyCertificate = Bundled | BottleneckCertificate
 
 
 @click.command("verify", short_help="Check a certificate: prove its lower bound again by plain arithmetic.")
@@ -33,12 +36,19 @@ if TYPE_CHECKING:
 @click.option(
     "--disclosure", metavar="R", help="Also show the proved bound at R: 60% (of H(X)), '0.9 bits', 1.2."
 )
+@click.option(
+    "--distortion", type=float, metavar="D", help="Also show what is proved where changes are at most D."
+)
+@cost_options
 @units_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in nats, instead of a table.")
 def command(
     certificate: Path,
     source: str,
     disclosure: str | None,
+    distortion: float | None,
+    costs: dict[str, Any] | None,
+    invariant: bool,
     units: Units,
     as_json: bool,
     **reading: Any,
@@ -46,10 +56,10 @@ def command(
     """Prove the lines of CERTIFICATE, a .npz file, for the table SOURCE.
 
     Each line L(R) ≥ c + μ R holds for every disclosure R; where a release was to disclose as much as guarantees or no
-    leakage allow, the line bounds the disclosure; those of privfunnel bottleneck bound I(S;Y) from above. Exit code 0:
-    every line is proved. Exit code 2: the file is empty or damaged, belongs to another table, or does not prove what
-    it claims. Whoever made the file, reading it runs nothing, and takes no more memory than a certificate of its size
-    needs.
+    leakage allow, the line bounds the disclosure; those of privfunnel bottleneck bound I(S;Y) from above. A certificate
+    of a distortion funnel is proved for the costs that --cost describes, as solve took them. Exit code 0: every line is
+    proved. Exit code 2: the file is empty or damaged, belongs to another table, or does not prove what it claims.
+    Whoever made the file, reading it runs nothing, and takes no more memory than a certificate of its size needs.
 
     \b
     Examples:
@@ -58,7 +68,8 @@ def command(
     """
     from privfunnel.certificate import is_bottleneck, load_bottleneck, load_bundle
 
-    problem = load_source(source, units=units.name, **reading)
+    opened = open_source(source, units=units.name, **reading)
+    problem = opened.problem
     at = None
     if disclosure is not None:
         at = parse_quantity(
@@ -78,10 +89,51 @@ def command(
                 "solution.json holds: give that file in place of the table"
             )
         line.verify(problem)
+    check_costs(lines, source, opened, costs, invariant)
     if as_json:
-        say(json.dumps([_summary(line, at) for line in lines], indent=1))
+        say(json.dumps([_summary(line, _place(line, at, distortion)) for line in lines], indent=1))
     else:
-        _show(lines, units, at, certificate.name)
+        _show(lines, units, (at, distortion), certificate.name)
+
+
+def check_costs(
+    lines: tuple[AnyCertificate, ...], source: str, opened: NamedProblem, costs: Any, invariant: bool
+) -> None:
+    """Refuse certificates of other costs than those that were asked about: they prove another thing.
+
+    Raises:
+        CertificateError: One is.
+    """
+    import numpy as np
+
+    from privfunnel.certificate import DistortionCertificate
+
+    own = [line for line in lines if isinstance(line, DistortionCertificate)]
+    if (costs or invariant) and len(own) < len(lines):
+        raise CertificateError("the certificate is not about distortion: leave --cost and --invariant out")
+    if not own:
+        return
+    from privfunnel.distortion import costs_of
+
+    known = costs_in(source) if costs is None else None
+    expected = costs_of(opened.given, costs) if known is None else known
+    for line in own:
+        if not np.array_equal(line.costs, expected.matrix):
+            raise CertificateError(
+                f"the certificate is about other costs than {expected.words}: give the --cost options that it was made "
+                "with, or the solution.json in place of the table"
+            )
+        if invariant and not line.invariant:
+            raise CertificateError(
+                "the certificate is not about invariant releases alone: leave --invariant out"
+            )
+
+
+def _place(line: AnyCertificate, at: float | None, distortion: float | None) -> float | None:
+    """Where a line is looked at: a disclosure, or a distortion where it is about that."""
+    from privfunnel.certificate import DistortionCertificate
+
+    return distortion if isinstance(line, DistortionCertificate) else at
 
 
 def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
@@ -94,8 +146,11 @@ def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
         "coarsened": getattr(line, "coarsening", None) is not None,
         "boxes": line.n_nodes,
     }
-    from privfunnel.certificate import GuardedCertificate
+    from privfunnel.certificate import DistortionCertificate, GuardedCertificate
 
+    if isinstance(line, DistortionCertificate):
+        summary |= {"proves": line.told("nats"), "slope": -line.slope, "invariant": line.invariant}
+        return summary if at is None else summary | {"distortion": at, "lower_bound": line.lower_bound(at)}
     if isinstance(line, GuardedCertificate):
         summary |= {"proves": line.words, "threat": line.threat.to_dict(), "weights": line.weights.tolist()}
     if at is not None:
@@ -106,16 +161,25 @@ def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
     return summary
 
 
-def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, name: str) -> None:
+def _show(
+    lines: tuple[AnyCertificate, ...], units: Units, wanted: tuple[float | None, float | None], name: str
+) -> None:
     from rich import box
     from rich.table import Table
 
+    about_changes = _about_changes(lines)
+    at = wanted[1] if about_changes else wanted[0]
+
     table = Table(title=f"{name}: {len(lines)} proved lines ({units.name})", box=box.SIMPLE_HEAD)
     upper = [_bounds_disclosure(line) for line in lines]
-    table.add_column("proved" if all(upper) else "proved for every R", no_wrap=not any(upper))
+    table.add_column(
+        "proved" if all(upper) else f"proved for every {'D' if about_changes else 'R'}",
+        no_wrap=not any(upper),
+    )
     if at is not None:
-        table.add_column(f"at R = {units.of(at):.6g}", justify="right", no_wrap=True)
-    table.add_column("boxes", justify="right")
+        place = f"D = {at:.6g}" if about_changes else f"R = {units.of(at):.6g}"
+        table.add_column(f"at {place}", justify="right", no_wrap=True)
+    table.add_column("pairs" if about_changes else "boxes", justify="right")
     for line in lines:
         cells = [_told(line, units)]
         if at is not None:
@@ -129,11 +193,21 @@ def _show(lines: tuple[AnyCertificate, ...], units: Units, at: float | None, nam
         claim += ", and none discloses more,"
     if any(_side(line) == "upper_bound" for line in lines):
         claim = "of rate R tells more about S"
+    if about_changes:
+        kept = "with its distribution " if any(getattr(line, "invariant", False) for line in lines) else ""
+        claim = f"{kept}that changes records by at most D on average leaks less"
     screen.print(
         f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone: no release of it "
         f"{claim} than they say, whatever solver is used.",
         soft_wrap=True,
     )
+
+
+def _about_changes(lines: tuple[AnyCertificate, ...]) -> bool:
+    """Whether the lines are about distortion."""
+    from privfunnel.certificate import DistortionCertificate
+
+    return all(isinstance(line, DistortionCertificate) for line in lines)
 
 
 def _side(line: AnyCertificate) -> str:

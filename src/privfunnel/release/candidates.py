@@ -56,8 +56,12 @@ def candidates(mechanism: Mechanism, alphabet: RecordAlphabet) -> Candidates:
         alphabet: Its records, as they are written: public symbols that are written alike are one candidate.
 
     Raises:
-        InvalidInputError: A symbol has too many.
+        InvalidInputError: A symbol has too many, or is a record itself.
     """
+    if mechanism.outputs is not None:
+        raise InvalidInputError(
+            "the mechanism releases records for records, which have no decoys: release it as records"
+        )
     given_y = sparse.csr_array(alphabet.given_y(mechanism))
     given_y.data[given_y.data < NEGLIGIBLE] = 0.0
     given_y.eliminate_zeros()

@@ -45,11 +45,11 @@ class Output:
         self.names = (options.name,) if form == "symbols" else mechanism.public_names
         self.labels = mechanism.y_labels if form == "symbols" else ()
         if form == "records":
-            p_x_given_y = mechanism.p_x_given_y.copy()
+            record_given_y = mechanism.record_given_y.copy()
             # A symbol that never occurs is never drawn from; the tables want a sum of 1 all the same.
             if not mechanism.sparse:
-                p_x_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
-            self.posterior = drawer(p_x_given_y.T)
+                record_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
+            self.posterior = drawer(record_given_y.T)
         if form != "symbols":
             self.columns = written_columns(mechanism, Policy(options.threshold))
             # What is written for each symbol, one array a column.

@@ -62,9 +62,9 @@ class RecordAlphabet(Alphabet):
         """p(record|y), shape (N, records), as dense as the channel."""
         if mechanism.sparse:
             ones = (np.ones(len(self.of_x)), (self.of_x, np.arange(len(self.of_x))))
-            return (sparse.csr_array(ones, shape=(len(self), len(self.of_x))) @ mechanism.p_x_given_y).T
+            return (sparse.csr_array(ones, shape=(len(self), len(self.of_x))) @ mechanism.record_given_y).T
         found = np.zeros((len(self), mechanism.n_y))
-        np.add.at(found, self.of_x, mechanism.p_x_given_y)
+        np.add.at(found, self.of_x, mechanism.record_given_y)
         return found.T
 
     @cached_property

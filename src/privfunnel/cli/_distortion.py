@@ -1,0 +1,310 @@
+"""The distortion funnel on the command line: options, one point, the curve."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privfunnel.cli._common import (
+    Function,
+    Units,
+    can_draw,
+    console,
+    open_source,
+    output,
+    parse_quantity,
+    tell_files,
+    unquoted,
+)
+from privfunnel.cli._limits import memory_limited
+from privfunnel.cli._screen import say
+from privfunnel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from privfunnel.distortion import Costs, DistortionCurve, DistortionSolution
+    from privfunnel.tables import Counts
+
+#: What ``--out`` may leave behind, of a point and of a curve.
+POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json", "transition.csv")
+CURVE_FILES = ("certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json")
+
+#: Options of solve and curve that the distortion funnel has, too, and what others are where nobody gave them.
+OWN = (
+    "source", "distortion", "leakage", "costs", "invariant", "points", "units", "as_json", "out", "time_limit",
+    "memory_limit", "seed", "threshold",
+)  # fmt: skip
+DEFAULTS = {"solver": ("auto",), "view": ("register",), "confidence": ("95%",)}
+
+
+def cost_options(function: Function) -> Function:
+    """``--cost`` and ``--invariant``."""
+    decorators: Sequence[Callable[[Function], Function]] = (
+        click.option("--cost", "costs", multiple=True, metavar="COLUMN=RULE", callback=_costs,
+                     help="Distortion: what changing a column costs: hamming (1, the default), ordinal (steps between "
+                          "ordered values), never, a weight (2, 0.5*ordinal), or a .csv of costs; costs add up. "
+                          "Without any, 1 for a changed record."),
+        click.option("--invariant", is_flag=True,
+                     help="Distortion: the released records have the table's own distribution, p(y) = p(x)."),
+    )  # fmt: skip
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def _costs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any] | None:
+    """``COLUMN=RULE`` pairs; the rules are read by the distortion room, files of costs here."""
+    rules: dict[str, Any] = {}
+    for value in values:
+        column, sign, rule = value.rpartition("=")
+        if not (column.strip() and sign and rule.strip()):
+            raise click.BadParameter(f"{value!r} is not COLUMN=RULE: give e.g. age=ordinal")
+        rule = rule.strip()
+        rules[unquoted(column)] = _read_costs(Path(rule)) if rule.lower().endswith(".csv") else rule
+    return rules or None
+
+
+def _read_costs(path: Path) -> dict[str, dict[str, float]]:
+    """Costs listed in a file: the values after the change in the header, those before it in the first column."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(path.read_text("utf-8-sig"))) if row]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(
+            f"cannot read {str(path)!r} ({error}): give a CSV of costs in UTF-8"
+        ) from error
+    try:
+        header, body = [cell.strip() for cell in rows[0][1:]], rows[1:]
+        return {
+            row[0].strip(): {
+                after: float(cell) for after, cell in zip(header, row[1:], strict=True) if cell.strip()
+            }
+            for row in body
+        }
+    except (IndexError, ValueError) as error:
+        raise InvalidInputError(
+            f"{str(path)!r} holds no table of costs ({error}): give the values in the first row and column and numbers "
+            "between, inf for never"
+        ) from None
+
+
+def costs_in(source: str) -> Costs | None:
+    """The costs of a solution.json of the distortion funnel; None for anything else."""
+    from privfunnel.distortion import DistortionSolution
+    from privfunnel.storage import read_json
+
+    if not source.lower().endswith(".json"):
+        return None
+    found = read_json(source)
+    if not isinstance(found, dict) or found.get("schema") != DistortionSolution.schema:
+        return None
+    return DistortionSolution.from_dict(found).costs
+
+
+def _refuse(given: Mapping[str, Any]) -> None:
+    """Refuse what was given for options that the distortion funnel has no use for."""
+    for name, value in given.items():
+        if name not in OWN and value not in (None, (), False, 0, *DEFAULTS.get(name, ())):
+            option = {"guarantees": "guarantee", "options": "option"}.get(name, name).replace("_", "-")
+            raise InvalidInputError(
+                f"the distortion funnel has no use for --{option}: leave it out, or leave --distortion, --cost and "
+                "--invariant out"
+            )
+
+
+def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
+    """Solve one point of the distortion funnel, write its files and show it.
+
+    Args:
+        given: The options of ``privfunnel solve`` by their names.
+        reading: Those that say how to read the table.
+    """
+    from privfunnel import distortion
+
+    _refuse({name: value for name, value in given.items() if name not in reading})
+    if (given["distortion"] is None) == (not given["leakage"]) or len(given["leakage"]) > 1:
+        raise InvalidInputError(
+            "give exactly one of --distortion (the most changes) and --leakage (what may leak)"
+        )
+    units, out = given["units"], given["out"]
+    opened = open_source(given["source"], units=units.name, **reading)
+    wanted: dict[str, Any] = {"costs": given["costs"], "invariant": given["invariant"]}
+    if given["distortion"] is not None:
+        wanted["distortion"] = _number(given["distortion"])
+    else:
+        ceiling = opened.problem.leakage_ceiling
+        wanted["leakage"] = parse_quantity(
+            given["leakage"][0], ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units
+        )
+    with memory_limited(given["memory_limit"]), output(out, POINT_FILES) as folder:
+        solution = distortion.solve(opened.given, time_limit=given["time_limit"] or math.inf, **wanted)
+        if folder is not None:
+            _write_point(folder, solution, opened.counts)
+    if given["as_json"]:
+        say(json.dumps(solution.to_dict(), indent=1))
+        return
+    show_point(solution, units=units, title=given["source"])
+    tell_files(out, POINT_FILES, [solution])
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"--distortion {text!r} is not a number: give the most E d(X,Y), in the unit of the costs"
+        ) from None
+
+
+def _write_point(folder: Path, solution: DistortionSolution, counts: Counts | None) -> None:
+    from privfunnel import distortion
+
+    solution.save(folder / "solution.json")
+    if solution.certificate is not None:
+        solution.certificate.save(folder / "certificate.npz")
+    distortion.write_transition_matrix(solution, folder / "transition.csv")
+    if counts is not None:
+        from privfunnel.mechanism import Mechanism
+
+        Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
+
+
+def show_point(solution: DistortionSolution, *, units: Units, title: str) -> None:
+    """Print one solution in words and numbers."""
+    from rich import box
+    from rich.table import Table
+
+    problem = solution.problem
+    table = Table(title=f"{title} ({units.name})", box=box.SIMPLE_HEAD, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    table.add_row("distortion E d(X,Y)", f"{solution.distortion:.9f}", solution.costs.words)
+    if solution.least_distortion is not None:
+        table.add_row("least distortion, proved", f"{solution.least_distortion:.9f}", "within the budget")
+    table.add_row("leakage I(S;Y)", f"{units.of(solution.leakage):.9f}",
+                  _share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
+    table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
+    table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
+    table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
+                  _share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
+    table.add_row("slope", f"{units.of(solution.multiplier):.6f}", "leakage saved per distortion")
+    released = int((solution.p_y > 0.0).sum())
+    kept = ", with the table's own distribution" if solution.invariant else ""
+    table.add_row("records released", str(released), f"of {problem.n_x}{kept}")
+    table.add_row("status", solution.status.value, solution.advice)
+    screen = console()
+    screen.print(table)
+    if said := _unchanged(solution):
+        screen.print(said, soft_wrap=True)
+
+
+def _share(value: float, whole: float, name: str) -> str:
+    return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
+
+
+def _unchanged(solution: DistortionSolution) -> str:
+    """How often records and columns are released as they are."""
+    import numpy as np
+
+    if solution.outputs is None:
+        return ""
+    p_xy = solution.channel * solution.problem.p_x[:, None]
+    parts = []
+    for name, values in solution.problem.public_columns.items():
+        texts = np.array(values, dtype=object)
+        parts.append(f"{name} {100 * float(p_xy[texts[:, None] == texts].sum()):.1f} %")
+    columns = f"; columns: {', '.join(parts)}" if len(parts) > 1 else ""
+    return f"Released as they are: {100 * float(np.trace(p_xy)):.1f} % of the records{columns}."
+
+
+def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
+    """Trace the distortion funnel, write its files and show it.
+
+    Args:
+        given: The options of ``privfunnel curve`` by their names.
+        reading: Those that say how to read the table.
+    """
+    from privfunnel import distortion
+
+    _refuse({name: value for name, value in given.items() if name not in reading})
+    units, out = given["units"], given["out"]
+    opened = open_source(given["source"], units=units.name, **reading)
+    costs = distortion.costs_of(opened.given, given["costs"])
+    options: dict[str, Any] = {"costs": costs, "invariant": given["invariant"], "points": given["points"]}
+    if given["distortion"] not in (None, "all"):
+        options["end"] = _number(given["distortion"])
+    with memory_limited(given["memory_limit"]), output(out, CURVE_FILES) as folder:
+        drawing = folder is not None and can_draw()
+        curve = distortion.trace(opened.given, time_limit=given["time_limit"] or math.inf, **options)
+        if folder is not None:
+            _write_curve(folder, curve, units, drawing=drawing)
+    if given["as_json"]:
+        say(json.dumps(curve.to_dict(), indent=1))
+        return
+    show_curve(curve, units=units, title=given["source"])
+    tell_files(out, CURVE_FILES, curve.solutions)
+
+
+def _write_curve(folder: Path, curve: DistortionCurve, units: Units, *, drawing: bool) -> None:
+    from privfunnel.certificate import save_bundle
+    from privfunnel.storage import PRIVATE, write_text
+
+    rows = curve.rows()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        amounts = {
+            name: units.of(row[name])
+            for name in ("leakage", "lower_bound", "gap", "disclosure", "multiplier")
+        }
+        writer.writerow({**row, **amounts, "units": units.name})
+    write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
+    curve.save(folder / "curve.json")
+    curve.problem.save(folder / "problem.json")
+    if curve.certificates:
+        save_bundle(folder / "certificates.npz", curve.certificates)
+    if drawing:
+        from privfunnel import plot
+
+        plot.save(curve.plot(units=units.name), folder / "curve.png", folder / "curve.svg")
+        for name in ("curve.png", "curve.svg"):
+            (folder / name).chmod(PRIVATE)
+
+
+def show_curve(curve: DistortionCurve, *, units: Units, title: str) -> None:
+    """Print the curve as a table, with what it means below it."""
+    from rich import box
+    from rich.table import Table
+
+    from privfunnel.solution import Status
+
+    table = Table(title=f"Distortion funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
+    for name in ("distortion", "leakage", "% of I(S;X)", "proved ≥", "gap", "disclosure", "slope"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for row in curve.rows():
+        table.add_row(
+            f"{row['distortion']:.6f}",
+            f"{units.of(row['leakage']):.6f}",
+            f"{100 * row['leakage_share']:.1f}",
+            f"{units.of(row['lower_bound']):.6f}",
+            f"{units.of(row['gap']):.1e}",
+            f"{units.of(row['disclosure']):.6f}",
+            f"{units.of(row['multiplier']):.4f}",
+            row["status"],
+        )
+    screen = console()
+    screen.print(table)
+    proved = sum(status is Status.OPTIMAL for status in curve.status)
+    screen.print(
+        f"Distortion: {curve.costs.words}. {proved} of {len(curve.solutions)} points proved optimal, largest gap to "
+        f"the proved bound {units.of(float(curve.gap.max())):.1e} {units.name}.",
+        soft_wrap=True,
+    )

@@ -1,0 +1,234 @@
+"""What a change costs: d(x, y) for every record x and every record y that may be released for it.
+
+A change that must not happen costs infinity. Costs of columns add up; the cost of a whole record is 1 by default,
+whatever changes in it, so that E d(X,Y) is the share of records that are changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privfunnel.checks import is_number
+from privfunnel.engines import Column
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.tables import Counts
+
+#: Rules for a column: 1 for another value, the number of steps between ordered values, and no change at all.
+RULES = ("hamming", "ordinal", "never")
+#: The rule for whole records: 1 for another record.
+RECORD = "record"
+#: Kinds of columns whose categories are in an order of their own.
+ORDERED = frozenset({"integer", "number", "date", "datetime", "boolean"})
+#: Costs beyond this are no longer apart from those that forbid a change.
+LARGEST = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Costs of releasing y for x.
+
+    Attributes:
+        matrix: d, shape (M, N), ≥ 0; infinite where a change is forbidden.
+        words: What they are, for people.
+    """
+
+    matrix: Array
+    words: str
+
+    @property
+    def scale(self) -> float:
+        """The largest finite cost; 1 where there is none above 0."""
+        largest = float(self.matrix[np.isfinite(self.matrix)].max())
+        return largest if largest > 0.0 else 1.0
+
+    @property
+    def least(self) -> Array:
+        """The least that a record costs, shape (M,)."""
+        return np.asarray(self.matrix.min(axis=1))
+
+    def of(self, p_x: Array, channel: Array) -> float:
+        """E d(X,Y) of a channel, shape (M, N); infinite where it makes a forbidden change."""
+        if channel[~np.isfinite(self.matrix)].any():
+            return math.inf
+        finite = np.where(np.isfinite(self.matrix), self.matrix, 0.0)
+        return float(p_x @ (channel * finite).sum(axis=1))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; null stands for infinity."""
+        rows = [[None if math.isinf(d) else d for d in row] for row in self.matrix.tolist()]
+        return {"words": self.words, "matrix": rows}
+
+    @classmethod
+    def from_dict(cls, data: Any, n_x: int) -> Costs:
+        """Read back what :meth:`to_dict` wrote."""
+        rows = [[math.inf if d is None else d for d in row] for row in data["matrix"]]
+        return cls(_checked(rows, n_x), str(data["words"]))
+
+
+def costs_of(given: Problem | Counts, costs: Any = None) -> Costs:
+    """The costs that a user describes.
+
+    Args:
+        given: The problem, or the counts behind it, which know the order of each column's values.
+        costs: None or ``"record"`` for 1 where anything is changed; a mapping from public columns to rules, whose costs
+            add up; or a matrix, shape (M, N), one row a public symbol and one column an output. The rule of a column is
+            ``"hamming"`` (1 for another value; also of columns that are not named), ``"ordinal"`` (the number of steps
+            between two ordered values), ``"never"``, a weight such as ``"2"`` or ``"0.5*ordinal"``, or a mapping of
+            mappings from value to value to cost, the values as texts.
+
+    Raises:
+        InvalidInputError: They cannot be used.
+    """
+    problem = given if isinstance(given, Problem) else given.problem()
+    if isinstance(costs, Costs):
+        return Costs(_checked(costs.matrix, problem.n_x), costs.words)
+    if costs is None or (isinstance(costs, str) and costs == RECORD):
+        return Costs(1.0 - np.eye(problem.n_x), "1 for any other record")
+    if isinstance(costs, str):
+        raise InvalidInputError(
+            f"costs={costs!r} is not known: use 'record', or give rules for columns or a matrix"
+        )
+    if isinstance(costs, Mapping):
+        return _by_column(given, problem, costs)
+    matrix = _checked(costs, problem.n_x)
+    return Costs(matrix, f"a matrix for {matrix.shape[0]} records and {matrix.shape[1]} outputs")
+
+
+def _checked(costs: Any, n_x: int) -> Array:
+    """A matrix of costs, or an error that says what is wrong with it."""
+    try:
+        matrix = np.array(costs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"costs are not a matrix of numbers ({error}): give d(x, y), a row for each public symbol"
+        ) from None
+    if matrix.ndim != 2 or matrix.shape[0] != n_x or matrix.shape[1] == 0:
+        raise InvalidInputError(
+            f"costs have the shape {matrix.shape} for {n_x} public symbols: give d(x, y), a row for each symbol"
+        )
+    wrong = np.isnan(matrix) | (matrix < 0.0) | (np.isfinite(matrix) & (matrix > LARGEST))
+    if wrong.any():
+        x, y = (int(i) for i in np.argwhere(wrong)[0])
+        raise InvalidInputError(
+            f"the cost d[{x}, {y}] = {matrix[x, y]:g} is not usable: give 0 to {LARGEST:g}, or infinity to forbid it"
+        )
+    stuck = ~np.isfinite(matrix).any(axis=1)
+    if stuck.any():
+        raise InvalidInputError(
+            f"row {int(np.argmax(stuck))} of the costs is infinite: nothing may be released for this symbol"
+        )
+    return matrix
+
+
+def _by_column(given: Problem | Counts, problem: Problem, rules: Mapping[str, Any]) -> Costs:
+    """Costs of columns, added up."""
+    columns = problem.public_columns
+    if not columns:
+        raise InvalidInputError(
+            "the problem does not say what its public symbols are made of: give a matrix of costs, or public_columns="
+        )
+    for name in rules:
+        if name not in columns:
+            raise InvalidInputError(
+                f"there is no public column {name!r} to give a cost: use {', '.join(columns)}"
+            )
+    known = {} if isinstance(given, Problem) else {column.name: column for column in given.public}
+    total = np.zeros((problem.n_x, problem.n_x))
+    for name, values in columns.items():
+        total += _column(name, values, rules.get(name, "hamming"), known.get(name))
+    told = [
+        f"{name} {rule if isinstance(rule, str | float | int) else 'as listed'}"
+        for name, rule in rules.items()
+    ]
+    rest = [] if len(rules) == len(columns) else ["others hamming"]
+    return Costs(_checked(total, problem.n_x), ", ".join([*told, *rest]))
+
+
+def _column(name: str, values: tuple[str, ...], rule: Any, column: Column | None) -> Array:
+    """Costs of one column, shape (M, M)."""
+    texts = np.array(values, dtype=object)
+    differ = texts[:, None] != texts
+    if isinstance(rule, Mapping):
+        return _listed(name, values, rule)
+    weight, kind = _read(name, rule)
+    if kind == "never":
+        return np.where(differ, np.inf, 0.0)
+    if kind == "hamming":
+        return np.asarray(weight * differ)
+    return np.asarray(weight * np.where(differ, _steps(name, values, column), 0.0))
+
+
+def _read(name: str, rule: Any) -> tuple[float, str]:
+    """Weight and kind of a rule such as ``"0.5*ordinal"``, ``"never"`` or 2."""
+    advice = (
+        f"the cost {rule!r} of {name!r} cannot be read: give {', '.join(RULES)}, a weight, or 0.5*ordinal"
+    )
+    text = f"{rule}".strip() if isinstance(rule, str) or is_number(rule) else ""
+    weight, star, kind = text.partition("*")
+    if not star:
+        weight, kind = ("1", text) if text in RULES else (text, "hamming")
+    try:
+        number = float(weight)
+    except ValueError:
+        raise InvalidInputError(advice) from None
+    kind = kind.strip()
+    if kind not in RULES or not 0.0 <= number <= LARGEST or (kind == "never" and star):
+        raise InvalidInputError(advice)
+    return number, kind
+
+
+def _steps(name: str, values: tuple[str, ...], column: Column | None) -> Array:
+    """Steps between the values of each two symbols, shape (M, M); to a missing value as many as there are values."""
+    if column is None:
+        places, most = _numbered(name, values)
+    else:
+        if column.kind not in ORDERED:
+            raise InvalidInputError(
+                f"the values of {name!r} have no order ({column.kind}): use hamming, or list the costs"
+            )
+        texts = [column.text(code) for code in range(column.n_values)]
+        present = [text for text, value in zip(texts, column.values, strict=True) if value is not None]
+        order = {text: float(place) for place, text in enumerate(present)}
+        places, most = np.array([order.get(value, math.nan) for value in values]), len(present)
+    steps = np.abs(places[:, None] - places)
+    return np.where(np.isnan(steps), float(most), steps)
+
+
+def _numbered(name: str, values: tuple[str, ...]) -> tuple[Array, int]:
+    """Where each text is among all, as numbers, and how many there are; of two texts the order is of no matter."""
+    found = sorted({*values})
+    try:
+        numbers = {value: float(value) for value in found}
+    except ValueError:
+        if len(found) > 2:
+            raise InvalidInputError(
+                f"the order of the values of {name!r} is not known ({', '.join(found[:3])}, …): give the counts of "
+                "pf.tables.count in place of the problem, or list the costs"
+            ) from None
+        numbers = {value: float(place) for place, value in enumerate(found)}
+    place = {number: float(i) for i, number in enumerate(sorted({*numbers.values()}))}
+    return np.array([place[numbers[value]] for value in values]), len(place)
+
+
+def _listed(name: str, values: tuple[str, ...], costs: Mapping[Any, Any]) -> Array:
+    """Costs that are listed value by value."""
+    matrix = np.zeros((len(values), len(values)))
+    for x, before in enumerate(values):
+        for y, after in enumerate(values):
+            if before == after:
+                continue
+            try:
+                matrix[x, y] = float(costs[before][after])
+            except (KeyError, TypeError, ValueError):
+                raise InvalidInputError(
+                    f"the costs of {name!r} have no number for the change from {before!r} to {after!r}: list it, "
+                    "infinity to forbid it"
+                ) from None
+    return matrix

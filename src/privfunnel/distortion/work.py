@@ -1,0 +1,309 @@
+"""One distortion funnel with everything its points share: costs in their own unit, ends of the curve, and judging."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from privfunnel.certificate import DistortionCertificate
+from privfunnel.distortion.costs import Costs
+from privfunnel.distortion.equations import Case
+from privfunnel.distortion.newton import Found, follow
+from privfunnel.distortion.result import DistortionSolution
+from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
+from privfunnel.measures import TINY, Array
+from privfunnel.problem import Problem
+from privfunnel.solution import FEASIBILITY, ROUNDING, Status, final_status
+from privfunnel.solvers.deadline import NEVER, Deadline
+
+#: What the solutions are said to come from.
+SOLVER = "distortion"
+#: Newton's method aims at this share of the asked gap; the rest is for rounding.
+AIM = 0.05
+#: Share of the largest cost by which two distortions or two costs count as the same.
+SAME = 1e-13
+#: Entries M·N up to which the distortion without leakage is found by a linear program.
+PROGRAM_ENTRIES = 40_000
+#: Numbers M·N·K that Newton's method holds several times.
+MOST_NUMBERS = 20_000_000
+#: Cuts of outputs that hardly occur are mixed with this much of p(s), so that they are finite.
+MIXED = 1e-12
+#: The steepest line that is claimed.
+STEEPEST = 1e6
+#: Entries of p(x, y) below this are left out where the multipliers say that they are not needed, or below the next.
+UNNEEDED = (1e-6, 1e-8, 1e-10)
+
+
+class Answer(NamedTuple):
+    """A channel, what proves it good, and what it took."""
+
+    channel: Array
+    multiplier: float = 0.0
+    certificate: DistortionCertificate | None = None
+    steps: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A problem with costs, solved at any distortion.
+
+    Attributes:
+        problem: The problem.
+        costs: d.
+        invariant: Whether p(y) = p(x).
+        gap: What may be left between leakage and proved bound, in nats.
+        max_steps: Most Newton steps a point.
+    """
+
+    problem: Problem
+    costs: Costs
+    invariant: bool
+    gap: float
+    max_steps: int
+
+    def check(self) -> None:
+        """Refuse what cannot be solved.
+
+        Raises:
+            InvalidInputError: The table is too large, or costs and invariance do not go together.
+        """
+        n_x, n_y = self.costs.matrix.shape
+        if n_x * n_y * self.problem.n_s > MOST_NUMBERS:
+            raise InvalidInputError(
+                f"{n_x} records to {n_y} outputs with {self.problem.n_s} private symbols are too many for the "
+                "distortion funnel: bin or drop a public column"
+            )
+        if not self.invariant:
+            return
+        if n_x != n_y:
+            raise InvalidInputError(
+                f"an invariant channel has the symbols as its outputs, and the costs have {n_y} outputs for {n_x} "
+                "symbols: give a square matrix"
+            )
+        if (np.diag(self.costs.matrix) > self.costs.least).any():
+            raise InvalidInputError(
+                "an invariant channel may leave every record as it is, and the costs ask for more than the least on "
+                "their diagonal: lower it"
+            )
+
+    # --- the ends of the curve --------------------------------------------------------------------------------
+
+    @cached_property
+    def cheapest(self) -> Array:
+        """A channel of the least distortion, shape (M, N): records stay as they are where that costs least."""
+        d, n_x = self.costs.matrix, self.problem.n_x
+        place = np.argmin(d, axis=1)
+        if d.shape[0] == d.shape[1]:
+            place = np.where(np.diag(d) <= self.costs.least, np.arange(n_x), place)
+        channel = np.zeros(d.shape)
+        channel[np.arange(n_x), place] = 1.0
+        return channel
+
+    @cached_property
+    def least(self) -> float:
+        """The least distortion that any channel has."""
+        return self.costs.of(self.problem.p_x, self.cheapest)
+
+    @property
+    def dearest(self) -> float:
+        """A distortion that no channel exceeds."""
+        d = self.costs.matrix
+        return float(self.problem.p_x @ np.where(np.isfinite(d), d, 0.0).max(axis=1))
+
+    @cached_property
+    def free(self) -> tuple[float, Array] | None:
+        """The least distortion without leakage, and its channel; None where no such channel is allowed or known."""
+        constant = self._constant()
+        if self.costs.matrix.size > PROGRAM_ENTRIES:
+            return constant
+        return self._programmed() or constant
+
+    def _constant(self) -> tuple[float, Array] | None:
+        """Release one and the same record for all; where p(y) = p(x), any record for any other."""
+        p_x, d = self.problem.p_x, self.costs.matrix
+        if self.invariant:
+            channel = np.tile(p_x, (p_x.size, 1))
+        else:
+            average = np.where(np.isfinite(d).all(axis=0), p_x @ np.where(np.isfinite(d), d, 0.0), np.inf)
+            channel = np.zeros(d.shape)
+            channel[:, int(np.argmin(average))] = 1.0
+        cost = self.costs.of(p_x, channel)
+        return (cost, channel) if np.isfinite(cost) else None
+
+    def _programmed(self) -> tuple[float, Array] | None:
+        """Minimise E d over channels with p(s|y) = p(s), a linear program in p(x, y)."""
+        problem, d = self.problem, self.costs.matrix
+        x, y = np.nonzero(np.isfinite(d))
+        n_x, n_y = d.shape
+        every = np.arange(x.size)
+        told = problem.p_s_given_x - problem.p_s[:, None]
+        blocks = [sparse.csr_array((np.ones(x.size), (x, every)), shape=(n_x, x.size))]
+        blocks += [
+            sparse.csr_array((told[k][x], (y, every)), shape=(n_y, x.size)) for k in range(problem.n_s - 1)
+        ]
+        right = [problem.p_x, np.zeros(n_y * (problem.n_s - 1))]
+        if self.invariant:
+            blocks.append(sparse.csr_array((np.ones(x.size), (y, every)), shape=(n_y, x.size)))
+            right.append(problem.p_x)
+        left: Any = sparse.vstack(blocks)
+        found = linprog(d[x, y] / self.costs.scale, A_eq=left, b_eq=np.concatenate(right))
+        if found.status != 0:
+            return None
+        u = np.zeros(d.shape)
+        u[x, y] = np.maximum(np.asarray(found.x), 0.0)
+        sums = u.sum(axis=1, keepdims=True)
+        channel = np.where(sums > 0.0, u / np.where(sums > 0.0, sums, 1.0), self.cheapest)
+        if problem.evaluate(channel).leakage > self.gap * AIM:
+            return None
+        return self.costs.of(problem.p_x, channel), channel
+
+    # --- one point --------------------------------------------------------------------------------------------
+
+    def at(self, distortion: float, deadline: Deadline = NEVER, **asked: Any) -> DistortionSolution:
+        """The solution at one distortion; ``asked`` are further fields of it.
+
+        Raises:
+            InfeasibleError: Every channel has more distortion.
+        """
+        started = time.perf_counter()
+        limit = float(distortion)
+        room = limit - self.least
+        if room < -SAME * self.costs.scale:
+            raise InfeasibleError(
+                f"distortion={limit!r} is infeasible: the least possible is {self.least:.9g}; raise it"
+            )
+        nothing = self.problem.evaluate(self.cheapest).leakage <= ROUNDING
+        if nothing:
+            answer = Answer(self.cheapest)
+        elif self.free is not None and limit >= self.free[0]:
+            answer = Answer(self.free[1])
+        elif room <= SAME * self.costs.scale:
+            answer = self._tight(deadline)
+        else:
+            answer = self._inside(limit, deadline)
+        return self.judged(answer, {"limit": limit, "seconds": time.perf_counter() - started} | asked)
+
+    def _case(self, allowed: Any, limit: float | None) -> Case:
+        costs = np.where(allowed, self.costs.matrix, 0.0) / self.costs.scale
+        scaled = None if limit is None else limit / self.costs.scale
+        return Case(self.problem.p_s_given_x, self.problem.p_x, costs, allowed, scaled, self.invariant)
+
+    def _inside(self, limit: float, deadline: Deadline) -> Answer:
+        """Between the ends: Newton's method, and a channel within the limit of what it found."""
+        allowed = np.isfinite(self.costs.matrix)
+        found = follow(self._case(allowed, limit), AIM * self.gap, self.max_steps, deadline)
+        multiplier = min(found.multiplier / self.costs.scale, STEEPEST)
+        channel = self._within(found.channel, limit)
+        most = self._leakage(channel) + AIM * self.gap
+        for least in UNNEEDED:
+            pruned = self._pruned(found, least, limit)
+            if pruned is not None and self._leakage(pruned) <= most:
+                channel = pruned
+                break
+        proof = self._proof(multiplier, found.cuts, found.outputs)
+        return Answer(channel, multiplier, proof, found.steps)
+
+    def _tight(self, deadline: Deadline) -> Answer:
+        """At the least distortion only the cheapest changes are allowed, and λ is what keeps the others away."""
+        d, scale = self.costs.matrix, self.costs.scale
+        cheap = d <= self.costs.least[:, None] + SAME * scale
+        channel, outputs, steps = self.cheapest, np.zeros(d.shape[1]), 0
+        p_sy = self.problem.p_sx @ channel
+        t = p_sy / np.maximum(p_sy.sum(axis=0), TINY)
+        if cheap.sum() > d.shape[0]:
+            found = follow(self._case(cheap, None), AIM * self.gap, self.max_steps, deadline)
+            channel, t = found.channel, np.exp(found.cuts.T)
+            outputs, steps = found.outputs, found.steps
+        cuts = np.log((1.0 - MIXED) * t + MIXED * self.problem.p_s[:, None]).T
+        value = (cuts @ self.problem.p_s_given_x).T - outputs
+        best = np.where(cheap, value, np.inf).min(axis=1)
+        dearer = np.isfinite(d) & ~cheap
+        extra = np.where(dearer, d - self.costs.least[:, None], 1.0)
+        needed = np.where(dearer, (best[:, None] - value) / extra, 0.0)
+        multiplier = min(max(float(needed.max()), 0.0), STEEPEST)
+        return Answer(channel, multiplier, self._proof(multiplier, cuts, outputs), steps)
+
+    def _proof(self, multiplier: float, cuts: Array, outputs: Array) -> DistortionCertificate:
+        prices = outputs if self.invariant else None
+        return DistortionCertificate.build(self.problem, self.costs.matrix, multiplier, cuts, prices)
+
+    def _leakage(self, channel: Array) -> float:
+        return self.problem.evaluate(channel).leakage
+
+    # --- channels ---------------------------------------------------------------------------------------------
+
+    def judged_within(
+        self, low: DistortionSolution, high: DistortionSolution, budget: float, reached: float
+    ) -> DistortionSolution:
+        """The mixture of two solutions that leaks ``budget`` nats; all that leak no more cost at least ``reached``."""
+        share = 0.0
+        if low.leakage > budget:
+            share = min((low.leakage - budget) / max(low.leakage - high.leakage, TINY), 1.0)
+        channel = (1.0 - share) * low.channel + share * high.channel
+        proof = low.certificate if isinstance(low.certificate, DistortionCertificate) else None
+        answer = Answer(channel, low.multiplier, proof, low.steps + high.steps)
+        spent = low.seconds + high.seconds
+        return self.judged(answer, {"budget": budget, "least_distortion": reached, "seconds": spent})
+
+    def _within(self, channel: Array, limit: float) -> Array:
+        """The channel, mixed with the cheapest one where rounding left it above the limit."""
+        channel = channel / channel.sum(axis=1, keepdims=True)
+        spent = self.costs.of(self.problem.p_x, channel)
+        if spent <= limit:
+            return channel
+        share = min((spent - limit) / max(spent - self.least, SAME * self.costs.scale) * (1.0 + 1e-12), 1.0)
+        return np.asarray((1.0 - share) * channel + share * self.cheapest)
+
+    def _pruned(self, found: Found, least: float, limit: float) -> Array | None:
+        """The channel without what only the path's distance from the boundary put there; None where it is needed."""
+        u = found.channel * self.problem.p_x[:, None]
+        kept = np.where((u > least) | (u > found.slacks), found.channel, 0.0)
+        if not (kept.sum(axis=1) > 0.0).all():
+            return None
+        if self.invariant:
+            kept = _balanced(kept, self.problem.p_x)
+            if float(np.abs(self.problem.p_x @ kept - self.problem.p_x).max()) > ROUNDING:
+                return None
+        return self._within(kept, limit)
+
+    def judged(self, answer: Answer, asked: dict[str, Any]) -> DistortionSolution:
+        """The solution of an answer: every number from its channel, the proof verified, the status corrected."""
+        channel = self.problem.check_channel(answer.channel)
+        point, distortion = self.problem.evaluate(channel), self.costs.of(self.problem.p_x, channel)
+        bound, source = 0.0, "zero"
+        limit = asked.get("limit")
+        if answer.certificate is not None:
+            answer.certificate.verify(self.problem)
+            proved = answer.certificate.lower_bound(distortion if limit is None else limit)
+            if proved > 0.0:
+                bound, source = proved, "certificate"
+        if bound > point.leakage + FEASIBILITY:
+            raise SolverError(
+                f"the proved bound {bound!r} exceeds the leakage {point.leakage!r} of a real channel: this is a bug"
+            )
+        bound = min(bound, point.leakage)
+        met = limit is None or distortion <= limit + FEASIBILITY * self.costs.scale
+        proved_best = point.leakage - bound <= self.gap
+        return DistortionSolution(
+            problem=self.problem, mapping=channel, disclosure=point.disclosure, leakage=point.leakage,
+            lower_bound=bound, bound_source=source, slope=None, certificate=answer.certificate, solver=SOLVER,
+            status=final_status(Status.MAX_STEPS, met=met, proved=proved_best), steps=answer.steps,
+            distortion=distortion, costs=self.costs, invariant=self.invariant, multiplier=answer.multiplier, **asked,
+        )  # fmt: skip
+
+
+def _balanced(channel: Array, p_x: Array) -> Array:
+    """A channel close to one with p(y) = p(x), made one by scaling outputs and rows in turn."""
+    for _ in range(200):
+        p_y = p_x @ channel
+        channel = channel * np.where(p_y > 0.0, p_x / np.where(p_y > 0.0, p_y, 1.0), 1.0)
+        channel = channel / channel.sum(axis=1, keepdims=True)
+        if float(np.abs(p_x @ channel - p_x).max()) < 1e-15:
+            break
+    return channel
