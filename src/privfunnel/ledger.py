@@ -17,13 +17,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privfunnel import channels
+from privfunnel import channels, measures
 from privfunnel.audit.alignment import recount
+from privfunnel.audit.board import Together
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Problem
-from privfunnel.repeated import joint_leakage
+from privfunnel.repeated import joint_channel, joint_leakage
 from privfunnel.storage import AnyPath, Stored, check_target
 
 #: Nats by which a budget may be exceeded: rounding.
@@ -88,6 +89,26 @@ class Ledger(Stored):
         if not self.draws:
             return 0.0
         return joint_leakage(self.problem, [self.channels[name] for name in self.draws.values()])
+
+    def together(self, mechanism: Mechanism) -> Together:
+        """What all draws tell, that of a mechanism included, for an audit of it.
+
+        Raises:
+            InvalidInputError: The mechanism is for other columns or bins.
+        """
+        entered = mechanism.fingerprint in self.draws.values()
+        every = self if entered else self.with_release(mechanism)
+        joint = joint_channel(self.problem, [every.channels[name] for name in every.draws.values()])
+        people = float(self.problem.n or mechanism.behind or 1.0)
+        mean = measures.pointing(channels.joint(self.problem.p_x, joint))[1]
+        return Together(
+            releases=len(every.entries),
+            draws=len(every.draws),
+            leakage=every.leakage,
+            ceiling=self.problem.leakage_ceiling,
+            linked=min(mean / people, 1.0),
+            entered=entered,
+        )
 
     def alone(self, entry: Entry) -> float:
         """I(S;Y) of one release in nats."""

@@ -154,6 +154,26 @@ def lift(p_ab: ArrayLike) -> Array:
     return np.where(product > 0.0, p_ab / np.where(product > 0.0, product, 1.0), 1.0)
 
 
+def pointing(p_ab: Any) -> tuple[float, float, int]:
+    """How much better B points at single symbols of A than nothing does: the largest factor, the mean, and where.
+
+    Args:
+        p_ab: A joint table (a, b), an array or SciPy sparse.
+
+    Returns:
+        ``max p(b|a)/p(b)``, ``Σ_b max_a p(b|a)`` (the exponential of :func:`maximal_leakage`), and the b of the first.
+    """
+    p_a, p_b = np.asarray(p_ab.sum(axis=1)).ravel(), np.asarray(p_ab.sum(axis=0)).ravel()
+    scale = 1.0 / np.where(p_a > 0.0, p_a, 1.0)[:, None]
+    if isinstance(p_ab, np.ndarray):
+        peaks = np.asarray((p_ab * scale).max(axis=0))
+    else:
+        peaks = np.asarray(p_ab.multiply(scale).tocsc().max(axis=0).toarray()).ravel()
+    gains = np.divide(peaks, p_b, out=np.zeros_like(peaks), where=p_b > 0.0)
+    at = int(np.argmax(gains))
+    return float(gains[at]), float(peaks.sum()), at
+
+
 def chi_squared(p_ab: ArrayLike) -> Array:
     """``χ²(A; B) = Σ (p_ab − p_a p_b)² / (p_a p_b)`` of a joint table ``(..., a, b)``, 0 iff they are independent."""
     p_ab = np.asarray(p_ab, dtype=np.float64)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.band import PopulationBand, population_band
 from privfunnel.audit.beyond import Population
+from privfunnel.audit.board import Board, Question, Together
 from privfunnel.audit.cross_fit import cross_fitted
 from privfunnel.audit.designed import mechanism, table
 from privfunnel.audit.estimates import Information, Interval
@@ -46,6 +47,7 @@ __all__ = [
     "Attack",
     "Attribute",
     "Audit",
+    "Board",
     "Clusters",
     "Draws",
     "FileAttack",
@@ -64,13 +66,16 @@ __all__ = [
     "PopulationBand",
     "PopulationBound",
     "Preserved",
+    "Question",
     "Recount",
     "Symbol",
+    "Together",
     "Vote",
     "cross_fitted",
     "guaranteed",
     "guaranteed_outputs",
-    "holdout", "independent",
+    "holdout",
+    "independent",
     "mechanism",
     "population_band",
     "population_bound",

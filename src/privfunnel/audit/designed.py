@@ -12,6 +12,7 @@ from privfunnel import measures
 from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, findings, promise
 from privfunnel.audit.alignment import recount
+from privfunnel.audit.board import board
 from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import BOOTSTRAP
 from privfunnel.audit.estimates import exact_information, fitting, resample
@@ -53,6 +54,7 @@ def mechanism(designed: Mechanism) -> Audit:
         mechanism_known=True,
         exposures=exposures(designed.s_alphabet, designed.p_sy, int(designed.provenance.get("rows", 0))),
         columns=findings.preserved(designed.x_alphabet, designed.p_xy),
+        board=board(designed.p_xy, designed.p_sy, designed.behind, (designed.y_labels, designed.s_labels)),
     )
 
 
@@ -129,6 +131,12 @@ def table(
         columns=findings.preserved(counts.x_alphabet, p_xy),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(p_sy))),
         informed=informed(counts.x_alphabet, p_sx, channel),
+        board=board(
+            p_xy,
+            p_sy,
+            counts.n if people is None else people.persons,
+            (designed.y_labels, counts.s_labels),
+        ),
         view=seen_as,
         population=(
             cross_fit.of_design(designed, alone, people, Asked(view, seen_as, confidence, seed))

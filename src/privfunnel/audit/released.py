@@ -14,6 +14,7 @@ from privfunnel import measures
 from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, evidence, findings, promise
 from privfunnel.audit.alignment import Sample, align, recount
+from privfunnel.audit.board import Board, board
 from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import Effort, EffortKeywords
 from privfunnel.audit.estimates import Information, information, permuted
@@ -129,7 +130,7 @@ def release(
         columns=findings.preserved(counts.x_alphabet, found.kept),
         further=_further(sample, leakage, work, rng),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(found.worst[0]))),
-        informed=_informed(found, counts),
+        **_known(mechanism, found, sample),
         view=view,
         population=_population(mechanism, checked, sample, view, work, agrees=found.agrees),
         persons=_persons(sample, work),
@@ -138,6 +139,24 @@ def release(
         models=models(mechanism, sample, work.attacker_rows, np.random.default_rng(work.seed)),
         threshold=DEFAULT_THRESHOLD if ordered is None else max(ordered.threshold, 2),
     )
+
+
+def _known(mechanism: Mechanism | None, found: _Estimates, sample: Sample) -> dict[str, Any]:
+    """What the mechanism itself tells of the rows: attackers with knowledge, and the questions of a review board."""
+    counts = sample.counts
+    return {"informed": _informed(found, counts), "board": _board(mechanism, found, sample, counts)}
+
+
+def _board(mechanism: Mechanism | None, found: _Estimates, sample: Sample, counts: Counts) -> Board | None:
+    """The three questions of a review board, for the mechanism's own symbols; None where the rows are not its draws."""
+    if mechanism is None or found.check is None or not found.check.agrees:
+        return None
+    people = counts.n if sample.people is None else sample.people.persons
+    channel, _ = promise.channel_for(mechanism, counts)
+    p_sx = counts.table() / counts.n
+    labels = (mechanism.y_labels, counts.s_labels)
+    records = len(sample.y_alphabet) != mechanism.n_y or sample.y_labels != mechanism.y_labels
+    return board(joint(p_sx.sum(axis=0), channel), p_sx @ channel, people, labels, records=records)
 
 
 def _fidelity(

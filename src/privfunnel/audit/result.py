@@ -11,6 +11,7 @@ from privfunnel.alternatives import Alternative
 from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.beyond import Population
+from privfunnel.audit.board import Board, Question, Together, questions
 from privfunnel.audit.estimates import Information, Interval, plain
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
@@ -194,6 +195,8 @@ class Audit:
         clusters: What the rows were sampled in, likewise.
         fidelity: What survives in released records; None where the release holds none.
         models: How well public columns are predicted from each other by who has the released records.
+        board: Singling out, linkability and inference, where the mechanism is known; see :attr:`questions`.
+        together: What all draws of a ledger tell together, where one was given.
         threshold: How many rows were few to the release; see :class:`~privfunnel.publication.Policy`.
         limits: What this is not.
     """
@@ -224,6 +227,8 @@ class Audit:
     clusters: Clusters | None = None
     fidelity: Fidelity | None = None
     models: tuple[Model, ...] = ()
+    board: Board | None = None
+    together: Together | None = None
     threshold: int = DEFAULT_THRESHOLD
     limits: tuple[str, ...] = field(default=LIMITS)
 
@@ -249,6 +254,11 @@ class Audit:
             and (self.holdout is None or self.holdout.held)
             and (self.further is None or not self.further.leaks)
         )
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The three questions of a review board, each with its number, its proof and what it assumes."""
+        return questions(self)
 
     @property
     def on_design(self) -> bool:

@@ -71,6 +71,9 @@ SHOWN_SYMBOLS = 8
 @solver_options
 @text_file_options
 @shown_units_option
+@click.option("--ledger", type=PathName(), metavar="FILE",
+              help="The ledger of ORIGINAL: also say what all its draws tell together, this mechanism's "
+                   "included.")  # fmt: skip
 @click.option("--threshold", type=int, metavar="ROWS",
               help="Report: what fewer rows have is not told; that of the release by default, else 5.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a report.")
@@ -101,6 +104,7 @@ def command(
     options: tuple[str, ...],
     seed: int,
     units: str | None,
+    ledger: Path | None,
     threshold: int | None,
     as_json: bool,
     out: Path | None,
@@ -160,6 +164,7 @@ def command(
         found = _with_release(tables, mechanism, matching, roles, read, effort)
     else:
         found = _without_release(tables, mechanism, read, basic)
+    found = _with_ledger(found, ledger, mechanism)
     if out is not None and mechanism is not None and out.suffix.lower() == ".html":
         few = found.threshold if threshold is None else threshold
         _write_report(
@@ -167,6 +172,19 @@ def command(
         )
         out = None
     _tell(found.to_dict(), lambda: show(found), units, as_json=as_json, out=out)
+
+
+def _with_ledger(found: Audit, ledger: Path | None, mechanism: Mechanism | None) -> Audit:
+    """The audit with what all draws of a ledger tell together, where one is named."""
+    if ledger is None:
+        return found
+    from dataclasses import replace
+
+    from privfunnel.ledger import Ledger
+
+    if mechanism is None:
+        raise InvalidInputError("--ledger counts the channels of mechanisms: give --mechanism, too")
+    return replace(found, together=Ledger.load(ledger).together(mechanism))
 
 
 def _write_report(out: Path, mechanism: Mechanism, details: dict[str, Any]) -> None:
@@ -291,12 +309,18 @@ def _say(words: list[str]) -> None:
 
 def show(found: Audit) -> None:
     """Print the words first, then the numbers behind them, then what the audit is not."""
+    from privfunnel.audit import board
+
     screen = console()
     _say(found.words())
     tables = (_attributes(found), _exposures(found), _worst_case(found), _informed(found), _symbols(found))
     for table in tables:
         if table is not None:
             screen.print(table)
+    asked = board.words(found)
+    if asked:
+        screen.print("Three questions of a review board:")
+        _say(asked)
     screen.print("What this is not:")
     for line in found.limits:
         screen.print(f"• {line}", soft_wrap=True)

@@ -37,6 +37,7 @@ class Described:
         p_x: p(x), shape (M,).
         p_sy: p(s, y), shape (K, N).
         channel: p(y|x), shape (M, N), dense or sparse.
+        guarded: What it was designed against beyond an attacker who knows nothing, in words; empty for nothing.
         symbols: Disclosure and leakage of the mechanism's symbols where records are released, which are drawn anew from
             them: all of the above is then about records, but for ``lower_bound`` and ``channel``; None otherwise.
     """
@@ -54,6 +55,7 @@ class Described:
     p_sy: Array
     channel: Channel
     symbols: Point | None = None
+    guarded: str = ""
 
     @classmethod
     def of_solution(cls, solution: Solution, private: Axis | None, public: Axis | None) -> Described:
@@ -74,6 +76,7 @@ class Described:
             p_x=problem.p_x,
             p_sy=problem.p_sx @ solution.channel,
             channel=solution.channel,
+            guarded="" if solution.threat is None else solution.threat.words,
         )
 
     @classmethod
@@ -100,6 +103,7 @@ class Described:
             p_x=mechanism.p_x,
             p_sy=mechanism.p_sy,
             channel=mechanism.channel,
+            guarded=str(mechanism.provenance.get("guarded", "")),
         )
 
     @classmethod

@@ -59,7 +59,8 @@ def board(
         return _brief(release, numbers, what)
     said = view.in_words(release.promised_kept, release.promised_leaked, release.meaning, numbers)
     both = view.column_words(release.promised_kept, release.meaning, numbers)
-    promised = parts.paragraphs([_promise(release, numbers), *beyond])
+    designed = [f"It was designed against {release.guarded}."] if release.guarded else []
+    promised = parts.paragraphs([_promise(release, numbers), *designed, *beyond])
     return (
         f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>'
         f"{parts.paragraphs([both] if both else [])}"

@@ -21,6 +21,7 @@ from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
 from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, population_words
 from privfunnel.report.parts import Section
+from privfunnel.report.questions import questions_section
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
 from privfunnel.solution import Solution
@@ -86,6 +87,8 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
     rows = curve.problem.n if curve is not None else release.rows if release is not None else None
     say = Rounding(rows, Policy(report.threshold))
     body = [_first_page(found, release, report, say)]
+    if release is not None and (asked := questions_section(release, report.audit, say)) is not None:
+        body.append(parts.section(asked))
     if curve is not None:
         body.append(detail.curve_section(curve, report.chosen, report.others, say))
     if release is not None:
