@@ -105,6 +105,41 @@ def sampled_information(log_ratio: ArrayLike) -> tuple[float, float]:
     return float(ratio.mean()), float(ratio.std(ddof=1) / math.sqrt(len(ratio)))
 
 
+def predicted_information(log_q: ArrayLike, p_a: ArrayLike) -> tuple[float, float]:
+    """``H(A) + E log q(a|b)``, a lower bound of I(A; B) whatever q is, in nats, and its standard error.
+
+    Args:
+        log_q: ``log q(a|b)`` of each sample of (A, B) that q has not seen, shape (n,).
+        p_a: p(a), shape (K,).
+    """
+    logs = np.asarray(log_q, dtype=np.float64)
+    return float(entropy(p_a) + logs.mean()), float(logs.std(ddof=1) / math.sqrt(len(logs)))
+
+
+def mixture_entropy_bounds(mean: Array, deviation: Array) -> tuple[float, float]:
+    """Lower and upper bound of the entropy of an equal mixture of normal densities, in nats (Kolchinsky, Tracey 2017).
+
+    ``h(Y|C) − mean_i log mean_j exp(−d_ij)`` with d the Bhattacharyya distance of two components is at most the
+    entropy, and with d the Kullback-Leibler divergence at least.
+
+    Args:
+        mean: Means, shape (n, size).
+        deviation: Deviations, diagonal, shape (n, size).
+    """
+    variance = deviation**2
+    given = float(np.mean(np.sum(0.5 * np.log(2.0 * math.pi * math.e * variance), axis=1)))
+    low = high = 0.0
+    for i in range(len(mean)):  # a row of distances at a time: n² · size numbers would not fit
+        square = (mean[i] - mean) ** 2
+        kl = 0.5 * np.sum(
+            variance[i] / variance + square / variance - 1.0 + np.log(variance / variance[i]), axis=1
+        )
+        both = 0.5 * (variance[i] + variance)
+        near = np.sum(0.125 * square / both + 0.5 * np.log(both / np.sqrt(variance[i] * variance)), axis=1)
+        low, high = low - math.log(np.mean(np.exp(-near))), high - math.log(np.mean(np.exp(-kl)))
+    return given + low / len(mean), given + high / len(mean)
+
+
 def normal_information(covariance: ArrayLike, first: int) -> float:
     """``I(A; B)`` of jointly normal numbers in nats: ``½ log(det Σ_A det Σ_B / det Σ)``.
 

@@ -1,19 +1,42 @@
 """Deep and continuous funnels: variational and adversarial methods for data that no table holds.
 
+    >>> from privfunnel import deep
+    >>> model = deep.CLUB(strength=2.0).fit(X, s)            # doctest: +SKIP
+    >>> codes = model.transform(X_new)                       # doctest: +SKIP
+    >>> deep.judge.judge(codes, s_new).words                 # doctest: +SKIP
+
 Every method of :mod:`privfunnel.deep.methods` is an objective from its paper, over stacked networks that
-:func:`privfunnel.deep.trainer.train` trains for many multipliers and seeds at once. What a learnt encoder really
-discloses and leaks is measured by others than itself: :mod:`privfunnel.deep.exact` by enumeration where X has finitely
-many values. Needs PyTorch: ``pip install 'privfunnel[deep]'``.
+:func:`privfunnel.deep.trainer.train` trains for many multipliers and seeds at once; :func:`sweep` does so for the
+estimators. What a learnt encoder really discloses and leaks is measured by others than itself: :mod:`.judge` lets
+attackers try, :mod:`.exact` enumerates where X has finitely many values. Needs PyTorch: ``pip install
+'privfunnel[deep]'``.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from privfunnel.deep.codes import Code, DiscreteCode, GaussianCode, LaplaceCode, RecordCode
 from privfunnel.deep.layout import Layout
 from privfunnel.deep.methods import METHODS, Method, Variables
 from privfunnel.deep.trainer import Rows, Schedule, Trained, train
 
+if TYPE_CHECKING:
+    from privfunnel.deep import judge
+    from privfunnel.deep.estimator import DeepFunnel, load, sweep
+    from privfunnel.deep.estimators import ALR, CLUB, DCA, DVPF, PPAN, VPAF
+
 __all__ = [
+    "ALR",
+    "CLUB",
+    "DCA",
+    "DVPF",
     "METHODS",
+    "PPAN",
+    "VPAF",
     "Code",
+    "DeepFunnel",
     "DiscreteCode",
     "GaussianCode",
     "LaplaceCode",
@@ -24,5 +47,27 @@ __all__ = [
     "Schedule",
     "Trained",
     "Variables",
+    "judge",
+    "load",
+    "sweep",
     "train",
 ]
+
+#: Where the names are that need scikit-learn; training does without it.
+_LATER = {
+    **dict.fromkeys(("ALR", "CLUB", "DCA", "DVPF", "PPAN", "VPAF"), "estimators"),
+    **dict.fromkeys(("DeepFunnel", "load", "sweep"), "estimator"),
+}
+_MODULES = ("columns", "data", "estimator", "estimators", "exact", "gaussian", "judge")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"privfunnel.deep.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'privfunnel.deep' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"privfunnel.deep.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, *_MODULES})

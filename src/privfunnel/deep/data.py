@@ -59,6 +59,19 @@ def from_codes(x: NDArray[Any], s: NDArray[Any], u: NDArray[Any] | None = None) 
     return Dataset(rows, Variables(*(Layout(0, size) for size in sizes)))
 
 
+def from_torch(items: Any) -> tuple[Array, Array]:
+    """X, flattened, and S of a PyTorch data set whose items are pairs (x, s), for ``fit``.
+
+    Args:
+        items: Anything with a length whose items are (x, s).
+    """
+    pairs = [items[i] for i in range(len(items))]
+    if not pairs:
+        raise InvalidInputError("the data set is empty: give one with items (x, s)")
+    x = np.stack([np.asarray(pair[0]).reshape(-1) for pair in pairs])
+    return x, np.array([np.asarray(pair[1]).reshape(-1) for pair in pairs]).squeeze(-1)
+
+
 def table(p_sx: Array) -> Dataset:
     """A known distribution as weighted rows, one a cell: objectives are then exact expectations.
 

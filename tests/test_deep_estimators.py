@@ -1,0 +1,240 @@
+"""Deep estimators with scikit-learn's conventions, and the judge who knows nothing of them but what they release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privfunnel import measures
+from privfunnel.errors import GuaranteeWarning, InvalidInputError
+
+pytest.importorskip("torch", reason="deep funnels need PyTorch")
+pytest.importorskip("safetensors", reason="deep funnels are kept as safetensors")
+pytest.importorskip("sklearn", reason="the estimators follow scikit-learn")
+
+import pandas as pd
+import torch
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from privfunnel import deep
+from privfunnel.deep import data
+from privfunnel.deep.columns import Columns
+from privfunnel.deep.estimator import DeepFunnel
+from privfunnel.deep.judge import density_bounds, judge
+
+SHORT = deep.Schedule(epochs=2, batch_size=64, warm_up=0)
+ESTIMATORS = [deep.VPAF, deep.CLUB, deep.DVPF, deep.DCA, deep.PPAN, deep.ALR]
+
+
+def people(n: int = 120) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(0)
+    age = rng.normal(40.0, 10.0, n)
+    town = rng.choice(["north", "south"], n)
+    frame = pd.DataFrame({"town": town, "age": age, "paid": rng.normal(size=n)})
+    return frame, np.where(age + rng.normal(0.0, 5.0, n) > 40.0, "old", "young")
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_every_estimator_fits_a_frame_and_releases_rows(cls: type[DeepFunnel]) -> None:
+    frame, s = people()
+    model = cls(hidden=(4,), schedule=SHORT, device="cpu")
+    copy = clone(model).set_params(seed=3)
+    assert copy.get_params()["seed"] == 3
+    released = model.fit(frame, s).transform(frame)
+    assert len(released) == len(frame)
+    assert released.shape[1] == len(model.get_feature_names_out())
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert model.trained_.epochs == 2
+    assert not np.array_equal(model.transform(frame), released)  # draws, not a function
+
+
+@pytest.mark.parametrize("code", ["gaussian", "laplace", "discrete"])
+def test_saved_and_read_back_it_releases_the_same(code: str, tmp_path: Path) -> None:
+    frame, s = people()
+    model = deep.VPAF(code=code, size=3, hidden=(4,), schedule=SHORT, device="cpu", random_state=5).fit(
+        frame, s
+    )
+    model.save(tmp_path / "model.safetensors")
+    again = deep.load(tmp_path / "model.safetensors")
+    with pytest.warns(GuaranteeWarning, match="predictable"):
+        released = model.transform(frame)
+    with pytest.warns(GuaranteeWarning, match="predictable"):
+        assert np.array_equal(again.transform(frame), released)
+    assert released.shape == (len(frame), 1 if code == "discrete" else 3)
+    assert (tmp_path / "model.safetensors").stat().st_mode & 0o077 == 0
+
+
+def test_records_have_the_columns_and_values_of_the_table() -> None:
+    frame, s = people()
+    model = deep.PPAN(strength=0.2, hidden=(4,), schedule=SHORT, device="cpu").fit(frame, s)
+    released = pd.DataFrame(model.transform(frame), columns=model.get_feature_names_out())
+    assert list(released.columns) == list(frame.columns)
+    assert set(released["town"]) <= {"north", "south"}
+    assert 0.0 < float(released["age"].astype(float).mean()) < 80.0
+
+
+def test_a_sweep_is_what_single_fits_are() -> None:
+    frame, s = people()
+    base = deep.VPAF(hidden=(4,), schedule=deep.Schedule(epochs=2, warm_up=0, double=True), device="cpu")
+    several = deep.sweep(base, frame, s, strengths=[1.0, 2.0], seeds=[0, 1])
+    assert [(model.strength, model.seed) for model in several] == [(1.0, 0), (1.0, 1), (2.0, 0), (2.0, 1)]
+    single = clone(base).set_params(strength=2.0, seed=1).fit(frame, s)
+    for name, value in single.params_.items():
+        assert torch.allclose(several[3].params_[name], value, rtol=1e-9, atol=1e-11)
+
+
+def test_it_works_in_a_pipeline_on_arrays_images_and_data_sets() -> None:
+    rng = np.random.default_rng(1)
+    x, s = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
+    pipe = make_pipeline(StandardScaler(), deep.VPAF(size=2, hidden=(4,), schedule=SHORT, device="cpu"))
+    assert pipe.fit_transform(x, s).shape == (80, 2)
+    images = rng.normal(size=(80, 4, 4))
+    model = deep.DVPF(size=2, hidden=(4,), schedule=SHORT, device="cpu").fit(torch.tensor(images), s, task=s)
+    assert model.transform(images).shape == (80, 2)
+    stacked = torch.utils.data.TensorDataset(torch.tensor(images), torch.tensor(s))
+    flat, private = data.from_torch(stacked)
+    assert flat.shape == (80, 16)
+    assert np.array_equal(private, s)
+
+
+def test_the_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    frame, s = people()
+    deep.VPAF(hidden=(4,), schedule=SHORT, device="cpu", progress=True).fit(frame, s)
+    assert "training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda frame, s: deep.VPAF(code="cauchy").fit(frame, s), "code='cauchy'"),
+        (lambda frame, s: deep.VPAF(strength=-1.0).fit(frame, s), "strength=-1.0"),
+        (lambda frame, s: deep.VPAF(seed=-1).fit(frame, s), "seed=-1"),
+        (lambda frame, s: deep.VPAF().fit(frame.assign(age=np.nan), s), "'age' has missing"),
+        (lambda frame, s: deep.VPAF().fit(np.zeros(3), s), "shape"),
+        (lambda frame, s: Columns.of(frame).matrix(frame.assign(town="west")), "'west'"),
+        (lambda frame, s: Columns.of(frame).matrix(frame.drop(columns="town")), "'town' is missing"),
+        (lambda frame, s: Columns.of(frame).matrix(frame.assign(age="old")), "was numbers"),
+        (lambda frame, s: Columns.of(pd.concat([frame, frame], axis=1)), "same name"),
+        (lambda frame, s: Columns.of(np.zeros((0, 2))), "nothing to learn"),
+        (lambda frame, s: judge(np.zeros((10, 2)), s[:10]), "too few"),
+        (lambda frame, s: judge(np.zeros((10, 2)), s), "one of each"),
+        (lambda frame, s: judge(np.zeros((9, 2, 2)), s[:9]), "shape"),
+        (lambda frame, s: data.from_torch([]), "empty"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(wrong, told: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InvalidInputError, match=told) as caught:
+        wrong(*people(80))
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_can_be_written_down_and_undone() -> None:
+    frame, _ = people(30)
+    frame.loc[3, "town"] = None
+    columns = Columns.of(frame)
+    assert Columns.from_dict(columns.to_dict()) == columns
+    table = columns.table(columns.matrix(frame).astype(float))
+    assert table["age"] == pytest.approx(frame["age"].to_numpy(), rel=1e-5)
+    assert table["town"][3] == "(missing)"
+    assert table["town"][4] == frame["town"][4]
+
+
+# --- the judge ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[np.ndarray, np.ndarray]:
+    """Codes that say S through a sign that no straight line finds, and S."""
+    rng = np.random.default_rng(4)
+    codes = rng.normal(size=(1600, 2))
+    right = rng.random(1600) < 0.9
+    return codes, np.where(right, codes[:, 0] * codes[:, 1] > 0.0, codes[:, 0] * codes[:, 1] <= 0.0).astype(
+        int
+    )
+
+
+def test_attackers_find_what_is_there_and_nothing_where_there_is_nothing(told) -> None:  # type: ignore[no-untyped-def]
+    codes, s = told
+    found = judge(codes, s)
+    assert found.best.name != "logistic regression"
+    assert found.best.accuracy.low > 0.75 > found.prior.high
+    truth = float(measures.mutual_information([[0.45, 0.05], [0.05, 0.45]]))
+    assert 0.0 < found.best.information.low < truth  # a lower bound of I(S;Y)
+    assert "best attacker" in found.words
+    nothing = judge(codes, np.random.default_rng(9).permutation(s))
+    assert nothing.best.accuracy.low < nothing.prior.high
+    assert nothing.best.information.low < 0.0
+
+
+def test_symbols_and_records_can_be_attacked(told) -> None:  # type: ignore[no-untyped-def]
+    codes, s = told
+    symbols = (2 * (codes[:, 0] > 0) + (codes[:, 1] > 0))[:400, None]
+    assert judge(symbols, s[:400]).best.accuracy.low > 0.7
+    records = np.array([["a" if each else "b", "c"] for each in s[:400]], dtype=object)
+    assert judge(records, s[:400]).best.accuracy.value == 1.0
+
+
+def test_density_bounds_hold_between_nothing_and_everything() -> None:
+    rng = np.random.default_rng(6)
+    s = np.repeat([0, 1], 100)
+    same = density_bounds(np.zeros((200, 2)), np.ones((200, 2)), s)
+    assert (same.low, same.high) == pytest.approx((0.0, 0.0), abs=1e-12)
+    apart = density_bounds(np.stack([100.0 * s, 0.0 * s], axis=1), np.ones((200, 2)), s)
+    assert (apart.low, apart.high) == pytest.approx((np.log(2.0), np.log(2.0)))
+    mean = np.stack([s + 0.3 * rng.normal(size=200), rng.normal(size=200)], axis=1)
+    found = density_bounds(mean, np.full((200, 2), 0.7), s)
+    y = (mean[:, None] + 0.7 * rng.normal(size=(200, 200, 2))).reshape(-1, 2)
+    logs = -0.5 * ((y[:, None] - mean[None]) ** 2).sum(-1) / 0.49
+    density = np.exp(logs)
+    given = np.where(np.repeat(s, 200) == 0, density[:, :100].mean(1), density[:, 100:].mean(1))
+    value, error = measures.sampled_information(np.log(given / density.mean(1)))
+    assert found.low - 5 * error < value < found.high + 5 * error
+
+
+def test_the_posterior_of_a_gaussian_code_is_told_and_no_other() -> None:
+    frame, s = people(80)
+    mean, deviation = (
+        deep.VPAF(size=2, hidden=(4,), schedule=SHORT, device="cpu").fit(frame, s).posterior(frame)
+    )
+    assert mean.shape == deviation.shape == (80, 2)
+    assert (deviation > 0.0).all()
+    with pytest.raises(InvalidInputError, match="not normal"):
+        deep.VPAF(code="laplace", hidden=(4,), schedule=SHORT, device="cpu").fit(frame, s).posterior(frame)
+
+
+def test_a_file_without_an_estimator_is_refused(tmp_path: Path) -> None:
+    from privfunnel.deep.checkpoint import save_tensors
+
+    save_tensors(tmp_path / "a.safetensors", {"a": torch.ones(1)}, {"estimator": "CLUB"})
+    with pytest.raises(InvalidInputError, match="holds no fitted estimator"):
+        deep.load(tmp_path / "a.safetensors")
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = deep.nothing
+    assert "CLUB" in dir(deep)
+
+
+def test_digits_are_coloured_as_often_as_said() -> None:
+    images, colour, digit = data.coloured_digits(seed=1, agreement=0.8)
+    assert images.shape == (1797, 128)
+    assert (colour == (digit >= 5)).mean() == pytest.approx(0.8, abs=5 * 0.4 / 1797**0.5)
+    assert not images[colour == 0, 64:].any()
+    made = data.images(images, colour, digit)
+    assert made.variables.useful.groups == (10,)
+
+
+def test_adult_is_read_as_codes(tmp_path: Path) -> None:
+    row = "39, State-gov, 77516, Bachelors, 13, Never-married, Clerical, Own-child, White, {}, 2174, 0, 40, US, {}"
+    lines = [row.format("Male", "<=50K"), row.format("Female", ">50K"), ""]
+    (tmp_path / "adult.data").write_text("\n".join(lines))
+    x, s = data.adult(tmp_path / "adult.data")
+    assert x.shape == (2, 7)
+    assert s.tolist() == [0, 1]
+    assert data.adult(tmp_path / "adult.data", private="sex")[1].tolist() == [1, 0]
+    assert data.from_codes(x, s).variables.s.width == 2
+    (tmp_path / "empty.data").write_text("nothing\n")
+    with pytest.raises(InvalidInputError, match="no row of 15 columns"):
+        data.adult(tmp_path / "empty.data")
