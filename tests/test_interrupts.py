@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from helpers_signals import hang_up
+from privfunnel.cli import main
+from privfunnel.solvers.global_ import branching
 
 #: A program that says when it has come to the phase in question, and would then work for minutes.
 PROGRAM = """
@@ -69,8 +71,8 @@ def strike(prepare: str, arguments: list[str], number: int) -> tuple[int, float,
 
 PHASES = {
     "perfect": ("privfunnel.solvers.perfect", "best_private_mixture", 8, 60, "perfect", "20%"),
-    "branch and bound": ("privfunnel.solvers.global_.branching", "branch_and_bound", 12, 30, "global", "85%"),
-    "AEM": ("privfunnel.solvers.aem", "best_runs", 60, 100, "aem", "80%"),
+    "branch and bound": ("privfunnel.solvers.global_.branching", "branch_and_bound", 20, 60, "global", "85%"),
+    "AEM": ("privfunnel.solvers.aem", "best_runs", 200, 300, "aem", "80%"),
 }
 
 
@@ -125,3 +127,31 @@ def test_a_command_that_is_still_being_loaded_ends_at_once(tmp_path: Path) -> No
     code, seconds, said = strike(prepare, ["example", str(tmp_path / "x.csv")], signal.SIGTERM)
     assert code == 143, said
     assert seconds < SOON
+
+
+def test_who_interrupts_after_the_files_were_written_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privfunnel.cli.solve.show", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        main(["solve", "synthetic-skewed", "--disclosure", "60%", "--out", str(tmp_path / "out")])
+    assert ended.value.code == 128 + signal.SIGINT
+    assert f"interrupted: {tmp_path / 'out'} was written before" in capsys.readouterr().err
+    assert (tmp_path / "out" / "solution.json").exists()
+    with pytest.raises(SystemExit):
+        main(["solve", "synthetic-skewed", "--disclosure", "60%"])
+    assert "nothing is written" in capsys.readouterr().err
+
+
+def test_the_search_hands_its_state_over_without_running_python() -> None:
+    """A signal is heard where Python runs, and inside numba that crashes: named tuples are made outside."""
+    table = np.random.default_rng(0).dirichlet(np.ones(12)).reshape(3, 4)
+    columns = np.ascontiguousarray((table / table.sum(axis=0)).T)
+    pricing = branching.Pricing(columns, np.zeros(4), 0.5)
+    state = branching.begin(pricing, 10)
+    made = branching.advance(pricing, np.zeros((4, 4), dtype=np.uint8), state, 0.0, 5, 0.5, 3)
+    assert type(made) is type(made[0]) is tuple
+    assert branching.Tree(*made[0]).nu.shape == state.tree.nu.shape

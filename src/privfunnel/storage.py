@@ -23,6 +23,19 @@ SHARED = 0o666
 #: The mode of a file for the user alone.
 PRIVATE = 0o600
 
+#: Files and folders that were finished, in order: who is interrupted is told of them.
+_FINISHED: list[Path] = []
+
+
+@contextlib.contextmanager
+def finished() -> Iterator[list[Path]]:
+    """What is finished while the block runs: files, and folders with all that belongs into them."""
+    before, _FINISHED[:] = list(_FINISHED), []
+    try:
+        yield _FINISHED
+    finally:
+        _FINISHED[:] = before
+
 
 # --- files ----------------------------------------------------------------------------------------------------------
 
@@ -107,6 +120,7 @@ def whole_files(
                     temporary.replace(path)
         else:
             _claim_all(partial, targets)
+        _FINISHED.extend(targets)
     finally:
         for temporary in partial:
             with contextlib.suppress(OSError):
@@ -205,6 +219,7 @@ def output_folder(path: AnyPath, owned: tuple[str, ...] = ()) -> Iterator[Path]:
                 item.replace(destination)
         except OSError as error:
             raise _unwritable(target, error) from error
+        _FINISHED.append(target)
     finally:
         remove()
 

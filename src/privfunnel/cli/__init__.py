@@ -13,6 +13,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -21,6 +22,7 @@ from privfunnel._version import __version__
 from privfunnel.cli._screen import say
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 from privfunnel.signals import raise_requested, terminate_as_exception
+from privfunnel.storage import finished
 
 __all__ = ["COMMAND", "main"]
 
@@ -70,7 +72,7 @@ class _Commands(click.Group):
         return sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with warnings.catch_warnings(), terminate_as_exception():
+        with warnings.catch_warnings(), terminate_as_exception(), finished() as files:
             warnings.simplefilter("always", PrivFunnelWarning)
             warnings.showwarning = _show_warning
             try:
@@ -79,8 +81,16 @@ class _Commands(click.Group):
                 say(f"error: {error}", err=True, one_line=True)
                 ctx.exit(2)
             except KeyboardInterrupt:
-                say("interrupted: nothing was finished, nothing is written", err=True)
+                say(_interrupted(files), err=True)
                 ctx.exit(128 + signal.SIGINT)
+
+
+def _interrupted(files: list[Path]) -> str:
+    """What is there after an interrupt: a command may have written everything, and be about to say so."""
+    written = [str(path) for path in files if path.exists()]  # a temporary folder is gone by now
+    if written:
+        return f"interrupted: {', '.join(written)} was written before"
+    return "interrupted: nothing was finished, nothing is written"
 
 
 def _unveiled(run: Callable[[click.Context], Any], ctx: click.Context) -> Any:

@@ -11,7 +11,7 @@ stored numbers alone, so both must shrink boxes by the same rule.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,10 @@ class State(NamedTuple):
     opened: int
     last: int
     best: float
+
+
+#: What :func:`advance` gives: the tree, then ``n_found``, …, ``best`` of a :class:`State`.
+Advanced = tuple[tuple[Any, ...], int, int, int, int, int, float]
 
 
 class Explored(NamedTuple):
@@ -314,8 +318,12 @@ def advance(
     patience: int,
     tightness: float,
     boxes: int,
-) -> State:
-    """Open up to ``boxes`` more; the other arguments are those of :func:`branch_and_bound`."""
+) -> Advanced:
+    """Open up to ``boxes`` more; the other arguments are those of :func:`branch_and_bound`.
+
+    Returns the tree and the numbers of the state, in plain tuples: to make a named one is Python's work, where a signal
+    that came in the meantime would strike inside numba and crash it. The other arrays are written to.
+    """
     (n_x, n_s), slope = pricing.columns.shape, pricing.slope
     tree, frontier, work, found, n_found, n_nodes, height, opened, last, best = state
     box = Box(np.zeros(n_x), np.zeros(n_x))
@@ -373,7 +381,7 @@ def advance(
         children = open_children(tree, frontier, node, n_nodes, height, bound, box, point)
         height += children
         n_nodes += children
-    return State(tree, frontier, work, found, n_found, n_nodes, height, opened, last, best)
+    return tree[:], n_found, n_nodes, height, opened, last, best
 
 
 def branch_and_bound(
@@ -399,7 +407,8 @@ def branch_and_bound(
     state = begin(pricing, node_limit)
     pace = Pace(FIRST_WORK // pricing.columns.size)
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
-        state = advance(pricing, rivals, state, cutoff, patience, tightness, pace.size)
+        made = advance(pricing, rivals, state, cutoff, patience, tightness, pace.size)
+        state = State(Tree(*made[0]), state.frontier, state.work, state.found, *made[1:])
     # What is still open is not proved.
     outcome = FOUND if state.n_found > 0 else LIMIT if state.height > 0 else PROVED
     tree, found = kept(state.tree, state.n_nodes), state.found[: state.n_found]
