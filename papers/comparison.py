@@ -40,6 +40,8 @@ METHODS = {
     "greedy": "Greedy merging of pairs of outputs (Makhdoumi et al. 2014).",
     "submodular": "Merging of subsets by a difference of submodular functions (Ding, Sadeghi 2019), 30 multipliers.",
     "deterministic": "The best deterministic map of all, by trying every partition (10 public symbols at most).",
+    "sdp": "The local approximation (Bu, Wang, Wornell 2021): posteriors along all principal directions of X, "
+    "and X itself, mixed by a linear program.",
     "slsqp": "SciPy's SLSQP on the channel with exact gradients, N = M + 1, up to 30 random starts.",
     "ipopt": "IPOPT on the channel with exact Hessians, its own defaults, N = M + 1, up to 30 random starts.",
     "control-maps": "Control: 4800 random deterministic maps, time-shared.",

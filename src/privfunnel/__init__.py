@@ -74,10 +74,11 @@ _NAMES = {
 }
 #: Modules that are attributes of the package without having been imported.
 _MODULES = (
-    "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "comparison", "curve", "decoys",
-    "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer", "guessing_funnel", "instances",
-    "ledger", "measures", "mechanism", "noise", "plot", "population", "problem", "quantities", "release", "repeated",
-    "report", "reproduce", "solution", "solvers", "solving", "storage", "tables", "tracing", "watching",
+    "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "chi_squared_funnel", "comparison",
+    "curve", "decoys", "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer",
+    "guessing_funnel", "inertia", "instances", "ledger", "measures", "mechanism", "noise", "plot", "population",
+    "problem", "quantities", "release", "repeated", "report", "reproduce", "solution", "solvers", "solving",
+    "storage", "tables", "tracing", "watching",
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "greedy": ("privfunnel.solvers.merging.greedy", "Greedy"),
     "submodular": ("privfunnel.solvers.merging.submodular", "Submodular"),
     "deterministic": ("privfunnel.solvers.merging.deterministic", "Deterministic"),
+    "sdp": ("privfunnel.solvers.sdp", "SDP"),
     "slsqp": ("privfunnel.solvers.nlp.slsqp", "SLSQP"),
     "ipopt": ("privfunnel.solvers.nlp.ipopt", "IPOPT"),
     "control-maps": ("privfunnel.solvers.controls", "RandomMaps"),
