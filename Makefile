@@ -69,7 +69,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCK) pyproject.toml --group dev --extra fast --extra tables --extra plots --extra explorer --extra audit \
-	  --extra compare --extra ipopt --extra cluster -o requirements/dev.txt
+	  --extra compare --extra ipopt --extra sdp --extra cluster -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra spark --constraint requirements/dev.txt -o requirements/spark.txt
 	$(LOCK) --group docs --constraint requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) requirements/torch.in --constraint requirements/dev.txt -o requirements/torch.txt
