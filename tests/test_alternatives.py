@@ -113,3 +113,52 @@ def test_the_funnel_keeps_what_dropping_columns_would_throw_away() -> None:
     assert set(drop.done) == {"a", "b"}
     assert drop.words.startswith("By dropping columns one would keep 1")
     assert json.loads(json.dumps(drop.to_dict()))["done"] == {"a": "dropped", "b": "dropped"}
+
+
+# --- as solvers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_suppression_leaks_least_of_all_subsets_that_keep_enough(seed: int, share: float) -> None:
+    counts = counted([2, 3, 2], seed)
+    problem = counts.problem()
+    wanted = share * problem.disclosure_ceiling
+    found = pf.solve(problem, disclosure=wanted, solver="suppression")
+    subsets = itertools.chain.from_iterable(itertools.combinations(range(3), k) for k in range(4))
+    points = [dropped(counts, keep) for keep in subsets]
+    least = min(leaked for kept, leaked in points if kept >= wanted - 1e-9)
+    assert found.leakage == pytest.approx(least, abs=1e-9)
+    assert found.disclosure >= wanted - 1e-9
+    coarser = pf.solve(problem, disclosure=wanted, solver="generalisation")
+    assert coarser.leakage <= found.leakage + 1e-9  # dropping is one way of coarsening
+    assert pf.solve(problem, disclosure=wanted).leakage <= coarser.leakage + 1e-9
+
+
+def test_columns_are_coarsened_in_the_order_of_their_numbers() -> None:
+    columns = {"age": ["18–40", "< 18", "≥ 65", "40–65"], "town": ["a", "null", "b", "a"]}
+    problem = pf.Problem([[0.1, 0.2, 0.1, 0.1], [0.2, 0.1, 0.1, 0.1]], public_columns=columns)
+    public = alternatives.alphabet_of(problem)
+    age, town = public.columns
+    assert age.values == ("< 18", "18–40", "40–65", "≥ 65")
+    assert (age.kind, town.kind) == ("number", "text")
+    assert town.values == ("a", "b", None)
+    assert public.codes.tolist() == [[1, 0], [0, 2], [3, 1], [2, 0]]
+
+
+def test_many_symbols_are_dropped_by_column_and_not_by_class() -> None:
+    counts = counted([4, 5, 4], 1)
+    problem = counts.problem()
+    assert problem.n_x > 64  # beyond, other solvers work on classes, which have no columns
+    found = pf.solve(problem, disclosure=0.5 * problem.disclosure_ceiling, solver="suppression")
+    assert found.n_outputs in {4, 5, 16, 20}
+    curve = pf.trace(problem, points=4, solver="suppression")
+    assert (np.diff(curve.leakage) >= -1e-12).all()
+
+
+def test_a_search_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = counted([4, 4, 4], 2).problem()
+    monkeypatch.setattr(alternatives, "MOST_EXAMINED", 3)
+    found = pf.solve(problem, disclosure=0.1 * problem.disclosure_ceiling, solver="generalisation")
+    assert "too many" in found.message
+    assert found.disclosure >= 0.1 * problem.disclosure_ceiling - 1e-9

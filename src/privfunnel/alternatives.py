@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,8 +19,9 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.engines import Alphabet, Column
-from privfunnel.engines.categories import Codes
+from privfunnel.engines.categories import NULL, Codes
 from privfunnel.measures import Array
+from privfunnel.problem import Problem
 from privfunnel.tables import Counts
 
 #: Releases that are examined before the search settles for a good one: all ways to drop columns out of twelve.
@@ -35,6 +37,10 @@ ROUNDING = 1e-9
 #: Combinations of categories that are numbered without looking which of them occur.
 MOST_PLACES = 2**62
 ORDERED = frozenset({"integer", "number", "date", "datetime"})
+#: The two kinds of releases.
+DROPPING, COARSENING = "dropping columns", "coarser categories"
+#: The first number in the text of a value or bin.
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ def suppression(counts: Counts, leakage: float) -> Alternative:
 
     Exact for up to twelve columns, unless the table is so large that :data:`MOST_DROPPING` ends the search.
     """
-    return _best(counts.x_alphabet, counts.table() / counts.n, leakage, "dropping columns")
+    return _best(counts.x_alphabet, counts.table() / counts.n, leakage, DROPPING)
 
 
 def generalisation(counts: Counts, leakage: float) -> Alternative:
@@ -107,7 +113,7 @@ def generalisation(counts: Counts, leakage: float) -> Alternative:
     Neighbouring bins and numbers are merged pairwise, again and again; of other categories the more frequent half is
     kept, again and again, and the rest becomes one.
     """
-    return _best(counts.x_alphabet, counts.table() / counts.n, leakage, "coarser categories")
+    return _best(counts.x_alphabet, counts.table() / counts.n, leakage, COARSENING)
 
 
 def instead(public: Alphabet, p_sx: Array, leakage: float) -> tuple[Alternative, Alternative]:
@@ -118,39 +124,103 @@ def instead(public: Alphabet, p_sx: Array, leakage: float) -> tuple[Alternative,
         p_sx: p(s, x), shape (K, M).
         leakage: What they may leak, nats.
     """
-    kinds = ("dropping columns", "coarser categories")
+    kinds = (DROPPING, COARSENING)
     first, second = (_best(public, p_sx, leakage, kind) for kind in kinds)
     return first, second
 
 
+class LeastLeaking(NamedTuple):
+    """The release of a kind that leaks least: what each public symbol becomes, shape (M,), and how it was found."""
+
+    place: Codes
+    exact: bool
+    tried: int
+
+
+def least_leaking(public: Alphabet, p_sx: Array, disclosure: float, method: str) -> LeastLeaking:
+    """The release of a kind that leaks least among those with H(X') ≥ ``disclosure`` (nats).
+
+    Args:
+        public: The M public symbols.
+        p_sx: p(s, x), shape (K, M).
+        disclosure: What is kept at least, in nats.
+        method: :data:`DROPPING` or :data:`COARSENING`.
+    """
+    lattice = _Lattice(public, p_sx, method)
+    start = (0,) * len(lattice.ladders)
+    found, least, seen, waiting = start, math.inf, {start}, [start]
+    while waiting and len(seen) <= lattice.most:
+        levels = waiting.pop()
+        leaked = lattice.weigh(levels)[1]
+        if leaked < least:
+            found, least = levels, leaked
+        # Coarser releases keep less: whatever is below one that keeps too little does so, too.
+        for coarser in _next(levels, lattice.sizes):
+            if coarser not in seen and lattice.weigh(coarser)[0] >= disclosure - ROUNDING:
+                seen.add(coarser)
+                waiting.append(coarser)
+    return LeastLeaking(lattice.place(found), not waiting, lattice.weigh.cache_info().currsize)
+
+
+def alphabet_of(problem: Problem) -> Alphabet:
+    """The public symbols of a problem as combinations of its columns' values; of one column where it knows none.
+
+    A problem has texts alone: values that all hold a number are taken to be in the order of their first numbers.
+    """
+    named = problem.public_columns or {"x": problem.x_labels}
+    columns, codes = [], []
+    for name, texts in named.items():
+        values = sorted({*texts} - {NULL}, key=_rank)
+        ordered = all(_NUMBER.search(value) for value in values)
+        listed = [*values, *([NULL] if NULL in texts else [])]
+        place = {value: code for code, value in enumerate(listed)}
+        shown = tuple(None if value == NULL else value for value in listed)
+        columns.append(Column(name, "number" if ordered else "text", shown))
+        codes.append([place[text] for text in texts])
+    return Alphabet(tuple(columns), np.array(codes, dtype=np.int64).T)
+
+
+def _rank(value: str) -> tuple[float, bool, str]:
+    """Where a text comes in order: by its first number, ``< 18`` before ``18``."""
+    number = _NUMBER.search(value)
+    return (float(number[0]) if number else math.inf, not value.startswith("<"), value)
+
+
+class _Lattice:
+    """All releases of a kind: a ladder of steps for each column, and what each choice of steps keeps and leaks."""
+
+    def __init__(self, public: Alphabet, p_sx: Array, method: str) -> None:
+        self.public = public
+        margins = [table.sum(axis=1) for table in public.by_column(p_sx.sum(axis=0)[:, None]).values()]
+        finest = [Step(np.arange(column.n_values), "") for column in public.columns]
+        drops = [Step(np.zeros(column.n_values, dtype=np.int64), "dropped") for column in public.columns]
+        between: list[list[Step]] = [[] for _ in public.columns]
+        work = MOST_DROPPING
+        if method != DROPPING:
+            work = MOST_WORK
+            between = [_coarser(column, p) for column, p in zip(public.columns, margins, strict=True)]
+        self.most = min(MOST_EXAMINED, max(FEWEST_EXAMINED, int(work / p_sx.size)))
+        self.ladders = [[a, *b, c] for a, b, c in zip(finest, between, drops, strict=True)]
+        self.sizes = [len(ladder) for ladder in self.ladders]
+        self.weigh = cache(lambda levels: _weigh(p_sx, self.place(levels)))
+
+    def place(self, levels: tuple[int, ...]) -> Codes:
+        """What each public symbol becomes, numbered in any way, shape (M,)."""
+        maps = [ladder[level].codes for ladder, level in zip(self.ladders, levels, strict=True)]
+        return _place(self.public, maps)
+
+
 def _best(public: Alphabet, p_sx: Array, leakage: float, method: str) -> Alternative:
-    p_x = p_sx.sum(axis=0)
-    margins = [table.sum(axis=1) for table in public.by_column(p_x[:, None]).values()]
-    finest = [Step(np.arange(column.n_values), "") for column in public.columns]
-    drops = [Step(np.zeros(column.n_values, dtype=np.int64), "dropped") for column in public.columns]
-    between: list[list[Step]] = [[] for _ in public.columns]
-    work = MOST_DROPPING
-    if method != "dropping columns":
-        work = MOST_WORK
-        between = [_coarser(column, p) for column, p in zip(public.columns, margins, strict=True)]
-    most = min(MOST_EXAMINED, max(FEWEST_EXAMINED, int(work / p_sx.size)))
-    ladders = [[a, *b, c] for a, b, c in zip(finest, between, drops, strict=True)]
-
-    @cache
-    def weigh(levels: tuple[int, ...]) -> tuple[float, float]:
-        return _weigh(
-            public, p_sx, [ladder[level].codes for ladder, level in zip(ladders, levels, strict=True)]
-        )
-
-    levels, exact = _search([len(ladder) for ladder in ladders], weigh, leakage + ROUNDING, most)
-    disclosure, leaked = weigh(levels)
+    lattice = _Lattice(public, p_sx, method)
+    levels, exact = _search(lattice.sizes, lattice.weigh, leakage + ROUNDING, lattice.most)
+    disclosure, leaked = lattice.weigh(levels)
     done = {
         column.name: ladder[level].done
-        for column, ladder, level in zip(public.columns, ladders, levels, strict=True)
+        for column, ladder, level in zip(public.columns, lattice.ladders, levels, strict=True)
         if level > 0
     }
-    ceiling = float(measures.entropy(p_x))
-    tried = weigh.cache_info().currsize
+    ceiling = float(measures.entropy(p_sx.sum(axis=0)))
+    tried = lattice.weigh.cache_info().currsize
     return Alternative(method, min(disclosure, ceiling), ceiling, leaked, leakage, done, exact, tried)
 
 
@@ -184,8 +254,8 @@ def _coarser(column: Column, p: Array) -> list[Step]:
     return steps
 
 
-def _weigh(public: Alphabet, p_sx: Array, maps: Sequence[Codes]) -> tuple[float, float]:
-    """H(X') and I(S;X') of the release that maps each column's categories so, nats."""
+def _place(public: Alphabet, maps: Sequence[Codes]) -> Codes:
+    """The combination that each public symbol becomes where each column's categories are mapped so, shape (M,)."""
     place = np.zeros(len(public), dtype=np.int64)
     places = 1
     for j, codes in enumerate(maps):
@@ -195,6 +265,11 @@ def _weigh(public: Alphabet, p_sx: Array, maps: Sequence[Codes]) -> tuple[float,
             places = int(place.max()) + 1
         place = place * size + codes[public.codes[:, j]]
         places *= size
+    return place
+
+
+def _weigh(p_sx: Array, place: Codes) -> tuple[float, float]:
+    """H(X') and I(S;X') of the release that makes ``place`` of each symbol, nats."""
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     p_sz = np.add.reduceat(p_sx[:, order], starts, axis=1)

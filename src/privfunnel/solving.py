@@ -159,7 +159,7 @@ def _solve(
 ) -> Solution:
     """Run the solver at one point and judge its answer."""
     started = time.perf_counter()
-    lumping = chosen_lumping(problem, lump)
+    lumping = chosen_lumping(problem, False if chosen.by_columns else lump)
     classes = lumping.lumped
     wanted = target = budget = None
     if disclosure is not None:

@@ -180,7 +180,7 @@ def tracing(
         wanted = sorted({check_disclosure(problem, value) for value in disclosures})
         if not wanted:
             raise InvalidInputError("disclosures is empty: give at least one value in nats")
-    lumping = chosen_lumping(problem, lump)
+    lumping = chosen_lumping(problem, False if chosen.by_columns else lump)
     start = PartialCurve(lumping=lumping, solver=chosen, seed=seed, wanted=tuple(wanted), throw=throw)
     return _follow(start, int(refine), progress)
 

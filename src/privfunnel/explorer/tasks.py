@@ -257,7 +257,8 @@ def curve_of(workspace: Workspace) -> Curve:
         problem = workspace.setting().problem
         wanted = found.wanted(problem)
         answers = list(found.answers)
-        made = assemble(chosen_lumping(problem, None), answers, wanted, chosen, SEED, complete=found.complete)
+        lumping = chosen_lumping(problem, False if chosen.by_columns else None)
+        made = assemble(lumping, answers, wanted, chosen, SEED, complete=found.complete)
         stored = len(found.answers), made
         workspace.put("curve", stored)
     curve: Curve = stored[1]

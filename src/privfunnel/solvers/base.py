@@ -55,6 +55,8 @@ class Solver(metaclass=Configured):
     sweeps: ClassVar[bool] = False
     #: Whether it answers only what leaks nothing, up to the free disclosure R0.
     free_only: ClassVar[bool] = False
+    #: Whether it works on the public columns, which classes of symbols do not have.
+    by_columns: ClassVar[bool] = False
     #: How many private symbols a table must have for it; None for any. Other tables it answers with Status.FAILED.
     n_s: ClassVar[int | None] = None
 

@@ -26,6 +26,8 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "submodular": ("privfunnel.solvers.merging.submodular", "Submodular"),
     "deterministic": ("privfunnel.solvers.merging.deterministic", "Deterministic"),
     "sdp": ("privfunnel.solvers.sdp", "SDP"),
+    "suppression": ("privfunnel.solvers.merging.columns", "Suppression"),
+    "generalisation": ("privfunnel.solvers.merging.columns", "Generalisation"),
     "slsqp": ("privfunnel.solvers.nlp.slsqp", "SLSQP"),
     "ipopt": ("privfunnel.solvers.nlp.ipopt", "IPOPT"),
     "control-maps": ("privfunnel.solvers.controls", "RandomMaps"),
