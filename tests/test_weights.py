@@ -151,30 +151,79 @@ def test_an_audit_counts_the_table_with_the_same_weights(tmp_path: Path) -> None
     assert found.recount is not None
     assert found.recount.same_table
     assert found.recount.holds
-    assert found.population is None
+    assert audit.table(survey(), mechanism, bootstrap=20, view="register").population is None
     other = audit.table(survey(survey()["w"].to_numpy() ** 2), mechanism, bootstrap=20)
     assert other.recount is not None
     assert not other.recount.same_table
-    assert other.population is None
+    assert other.population is not None
+    assert other.population.weighted
+    assert other.population.rows < N
+    assert "rows, kept in proportion to their weights, come from" in other.population.words()[0]
 
 
 def test_what_takes_rows_as_equal_draws_refuses_weights() -> None:
     counts = tables.count(survey(), **ROLES, weights="w")
     mechanism = random_mechanism(counts)
     refused = [
-        lambda: audit.holdout(counts, share=0.3, leakage=0.0),
         lambda: audit.cross_fitted(counts, leakage=0.0),
-        lambda: audit.table(survey(), mechanism, view="sample"),
         lambda: private_counts(counts, 1.0),
-        lambda: audit.rows_of(survey(), counts, "size"),
     ]
     for work in refused:
         with pytest.raises(InvalidInputError, match=r"have weights \('w'\): draw rows in proportion"):
             work()
     with pytest.raises(InvalidInputError, match="released rows are counted one by one"):
         audit.release(survey(), survey(), mechanism=mechanism)
-    with pytest.raises(InvalidInputError, match="not audited by person"):
-        audit.table(survey().append_column("who", [list(range(N))]), mechanism, person="who")
+    with pytest.raises(InvalidInputError, match=r"give people=audit.rows_of\(table, counts\)"):
+        audit.holdout(counts, share=0.3, leakage=0.0)
+
+
+def test_rows_kept_in_proportion_to_their_weights_are_a_sample_of_the_people() -> None:
+    counts = tables.count(survey(), **ROLES, weights="w")
+    rows = audit.rows_of(survey(), counts)
+    share = np.mean(
+        [
+            (kept := audit.independent(counts, rows, np.random.default_rng(seed))).table().sum(axis=0)
+            / kept.n
+            for seed in range(400)
+        ],
+        axis=0,
+    )
+    people = counts.table().sum(axis=0) / counts.n
+    assert kept.weights is None
+    assert kept.n < N
+    # 400 samples of some 300 rows: a standard error of at most 0.5/√120000.
+    assert np.abs(share - people).max() < 5 * 0.5 / np.sqrt(120_000)
+
+
+def test_a_weighted_design_is_judged_by_held_out_rows_kept_by_weight() -> None:
+    counts = tables.count(survey(), **ROLES, weights="w")
+    found = audit.guaranteed(
+        counts, share=0.4, disclosure=0.5, solver="greedy", people=audit.rows_of(survey(), counts)
+    )
+    assert found.counts.weights == found.mechanism.weights == "w"
+    assert found.counts.n_rows == 360
+    assert found.holdout.population.rows == found.holdout.held_out_rows < 240
+    assert found.holdout.population.weighted
+
+
+def test_rows_of_weight_nought_are_neither_held_out_nor_designed_on() -> None:
+    w = np.where(np.array(survey()["town"].to_pylist()) == "t1", 0.0, 2.0)
+    counts = tables.count(survey(w), **ROLES, weights="w")
+    rows = audit.rows_of(survey(w), counts)
+    assert rows.n == counts.n_rows
+    assert rows.x.min() >= 0
+
+
+def test_persons_with_weights_are_resampled_with_them() -> None:
+    table = survey().append_column("who", [[i // 2 for i in range(N)]])
+    counts = tables.count(table, **ROLES, weights="w", person="who")
+    rows = audit.rows_of(table, counts)
+    np.testing.assert_allclose(
+        rows.table(rows.s, rows.x, (counts.n_s, counts.n_x)) * counts.n / rows.weight.sum(), counts.table()
+    )
+    found = audit.table(table, random_mechanism(counts), bootstrap=20)
+    assert found.persons is not None
+    assert found.persons.persons == N // 2
 
 
 def test_the_command_line_designs_for_the_people_behind_the_rows(path: Path, tmp_path: Path) -> None:
@@ -182,7 +231,7 @@ def test_the_command_line_designs_for_the_people_behind_the_rows(path: Path, tmp
     done = run("solve", path, *OPTIONS, *asked, "--json", "--out", tmp_path / "d")
     assert done.exit_code == 0, done.output
     worth = tables.count(path, **ROLES, weights="w").n
-    assert f"Weighted by 'w', 600 rows are worth {worth} equal ones." in done.stderr
+    assert f"Weighted by 'w', 600 rows are worth {worth} equal ones (design effect 1.15)." in done.stderr
     assert json.loads(done.stdout)["leakage"] == pytest.approx(0.0, abs=1e-9)
     checked = run(
         "audit", path, "--mechanism", tmp_path / "d" / "mechanism.json", "--bootstrap", 20, "--json"
@@ -191,8 +240,21 @@ def test_the_command_line_designs_for_the_people_behind_the_rows(path: Path, tmp
     assert json.loads(checked.stdout)["recount"]["same_table"] is True
 
 
-def test_the_command_line_refuses_weights_where_rows_are_draws(path: Path) -> None:
+def test_the_command_line_speaks_of_the_population_behind_weights(path: Path) -> None:
+    asked = (path, *OPTIONS, "--weights", "w", "--leakage", 0)
+    held_out, again, audited = (
+        run("solve", *asked, "--solver", "perfect", "--holdout", 0.4),
+        run("solve", *asked, "--solver", "perfect", "--view", "sample"),
+        run("audit", *asked, "--solver", "perfect", "--holdout", 0.4),
+    )
+    for each in (held_out, again, audited):
+        assert each.exit_code == 0, each.output
+        assert "rows, kept in proportion to their weights," in each.stdout.replace("\n", " ")
+    assert "(design effect 1.15)" in held_out.stderr
+    assert_one_line_error(run("audit", path, path, *OPTIONS, "--weights", "w"), "--weights is for --holdout")
+
+
+def test_the_command_line_refuses_weights_where_they_have_no_meaning(path: Path) -> None:
     asked = (path, *OPTIONS, "--weights", "w", "--leakage", 0, "--solver", "perfect")
-    for more in (("--holdout", 0.3), ("--view", "sample"), ("--design-epsilon", 1)):
-        assert_one_line_error(run("solve", *asked, *more), "have weights ('w')")
+    assert_one_line_error(run("solve", *asked, "--design-epsilon", 1), "have weights ('w')")
     assert_one_line_error(run("solve", "heart-failure", "--weights", "w", "--leakage", 0), "--weights")

@@ -35,6 +35,7 @@ from privfunnel.engines.coding import bin_means, encode, of_dates, summed
 from privfunnel.engines.rows import MISSING as MISSING
 from privfunnel.engines.rows import check_weights, clusters_in, persons_in, without_missing
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
+from privfunnel.evidence import Evidence
 from privfunnel.measures import Array, entropy
 from privfunnel.population.views import small_sample
 from privfunnel.problem import Problem
@@ -50,7 +51,7 @@ PEEK_ROWS = 50_000
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(Evidence):
     """How often each combination of private and public categories occurs.
 
     Attributes:
@@ -87,36 +88,6 @@ class Counts:
     tasks: tuple[TaskCounts, ...] = ()
     cluster: str | None = None
     clusters: int | None = None
-
-    @property
-    def pieces(self) -> int | None:
-        """Independent pieces of evidence where a column says which rows go together: clusters, or persons."""
-        return self.persons if self.clusters is None else min(self.clusters, self.persons or self.clusters)
-
-    @property
-    def n(self) -> int:
-        """The number of rows; of weighted ones, how many a share of the people may be taken to be about.
-
-        That is at most the effective number (Σw)²/Σw², and such that n·p(s, x) is at most the rows of each cell:
-        rounding, and hiding what few rows have, never take a heavy row for several.
-        """
-        if self.cell_weight is None:
-            return self.n_rows
-        most = float((self.cell_n / self.cell_weight).min()) * float(self.cell_weight.sum())
-        # Equal weights give the rows themselves, whatever the last digit says.
-        return min(max(math.floor(min(self.n_effective, most) * (1.0 + 1e-9)), 1), self.n_rows)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows, whatever their weights."""
-        return int(self.cell_n.sum())
-
-    @property
-    def n_effective(self) -> float:
-        """(Σw)²/Σw², the number of equally weighted rows with as much evidence; the rows where there are no weights."""
-        if self.cell_weight is None or self.squares is None:
-            return float(self.n_rows)
-        return min(float(self.cell_weight.sum()) ** 2 / self.squares, float(self.n_rows))
 
     @property
     def cell_share(self) -> Array:
@@ -228,19 +199,6 @@ class Counts:
         title = f"{self.n_rows:,} rows in {self.n_s} private × {self.n_x} public symbols"
         return cards.grid(title, ("column", "role", "kind", "categories"), rows)
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """What the rows are, JSON-ready, for the files of what is made of them; what is not known is left out."""
-        return {
-            "rows": self.n,
-            **({} if self.person is None else {"person": self.person, "persons": self.persons}),
-            **({} if self.cluster is None else {"cluster": self.cluster, "clusters": self.clusters}),
-            **({} if self.missing == "category" else {"missing": self.missing}),
-            **({} if self.weights is None else {"weights": self.weights}),
-            **({} if self.epsilon is None else {"epsilon": self.epsilon}),
-            **({} if self.part_of is None else {"part_of": self.part_of}),
-        }
-
     def table(self) -> NDArray[np.float64]:
         """The counts as a dense (K, M) array; with weights, theirs, scaled to add up to ``n``."""
         dense = np.zeros((self.n_s, self.n_x))
@@ -271,19 +229,6 @@ class Counts:
         }
         tasks = as_tasks(self.tasks)
         return Problem(self.table(), self.s_labels, self.x_labels, n=n, **columns, **tasks)
-
-    def require_equal(self, what: str) -> None:
-        """Refuse ``what`` where rows have weights.
-
-        Raises:
-            InvalidInputError: They have.
-        """
-        if self.weights is not None:
-            raise InvalidInputError(
-                f"{what} takes each row as one draw from the population, and these rows have weights "
-                f"({self.weights!r}): draw rows in proportion to them first (docs/auditing.md, Surveys), or leave the "
-                "weights out"
-            )
 
     def largest_factor(self) -> Column:
         """The public column without which X would have the fewest symbols."""

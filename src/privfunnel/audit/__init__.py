@@ -26,7 +26,7 @@ from privfunnel.audit.estimates import Information, Interval
 from privfunnel.audit.held_out import Guaranteed, guaranteed, holdout
 from privfunnel.audit.informed import Informed, InformedBound
 from privfunnel.audit.kept import FileAttack, Further, FurtherColumn
-from privfunnel.audit.persons import Clusters, PersonRows, rows_of
+from privfunnel.audit.persons import Clusters, PersonRows, independent, rows_of
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.released import release
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol

@@ -279,7 +279,8 @@ def _in_order(
 
 def _recounted(counts: tables.Counts, rows: Sequence[Block]) -> tables.Counts:
     """Counts of some of the rows of a table."""
-    return counted(counts, *(np.concatenate(codes) for codes in ([b.s for b in rows], [b.x for b in rows])))
+    s, x = (np.concatenate(codes) for codes in ([b.s for b in rows], [b.x for b in rows]))
+    return counted(counts, s, x)
 
 
 def _by_order(

@@ -56,6 +56,7 @@ class Population:
             once (:func:`~privfunnel.audit.population_worst_case`); None where it was not asked for.
         designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
         persons: Whether the rows are one of each person; ``clusters`` whether they are one of each cluster.
+        weighted: Whether they were kept in proportion to their weights.
         largest_lift: The largest log 1/p(s) of the rows, which no lift exceeds: a bound above it says nothing.
         informed: What attackers who know public columns learn, at most, all of them at once; the largest first. Nothing
             where the public symbols have no columns.
@@ -75,6 +76,7 @@ class Population:
     designs: int = 1
     persons: bool = False
     clusters: bool = False
+    weighted: bool = False
     largest_lift: float = math.inf
     informed: tuple[InformedBound, ...] = ()
 
@@ -84,9 +86,12 @@ class Population:
         return self.leakage.high >= self.target / WORTHWHILE
 
     def resting_on(self, people: PersonRows | None) -> Population:
-        """The same where the rows are one of each of these persons or clusters."""
-        clusters = people is not None and people.cluster is not None
-        return dataclasses.replace(self, persons=people is not None and not clusters, clusters=clusters)
+        """The same where the rows are one of each of these persons or clusters, or kept by their weights."""
+        if people is None:
+            return self
+        clusters = people.cluster is not None
+        persons, weighted = bool(people.column) and not clusters, people.weight is not None
+        return dataclasses.replace(self, persons=persons, clusters=clusters, weighted=weighted)
 
     def words(self) -> list[str]:
         """The bounds as sentences."""
@@ -266,17 +271,18 @@ def words(found: Population) -> list[str]:
         return [_cross_fitted(found), *_this_one(found), *_informed(found), _outputs(found)]
     sure = f"with {100 * found.confidence:g} % confidence"
     return [
-        f"In the population that these {found.rows:,} {_pieces(found)} come from, {sure}, the release leaks "
-        f"{_leaks(found)}{_kept(found)}; {_lift(found)}; the best guess is right at most {100 * found.guess:.1f} % of "
-        "the time.",
+        f"In the population that these {found.rows:,} {_pieces(found, alone=True)} come from, {sure}, the release "
+        f"leaks {_leaks(found)}{_kept(found)}; {_lift(found)}; the best guess is right at most "
+        f"{100 * found.guess:.1f} % of the time.",
         *_informed(found),
         _outputs(found),
     ]
 
 
-def _pieces(found: Population) -> str:
-    """What the bounds rest on."""
-    return "clusters" if found.clusters else "persons" if found.persons else "rows"
+def _pieces(found: Population, *, alone: bool = False) -> str:
+    """What the bounds rest on; where that is said first, ``alone``, also that it was chosen by weights."""
+    what = "clusters" if found.clusters else "persons" if found.persons else "rows"
+    return f"{what}, kept in proportion to their weights," if found.weighted and alone else what
 
 
 def _vacuous(nats: float) -> bool:
@@ -312,8 +318,8 @@ def _cross_fitted(found: Population) -> str:
     """What designs like this one do to people like these."""
     share = f"{found.designs - 1} of {found.designs} parts" if found.designs > 2 else "one half"
     start = (
-        f"For people like these: designed again on {share} of the {found.rows:,} {_pieces(found)} and released for the "
-        f"other, in turn, it leaks an estimated {told(found.leakage.value)}"
+        f"For people like these: designed again on {share} of the {found.rows:,} {_pieces(found, alone=True)} and "
+        f"released for the other, in turn, it leaks an estimated {told(found.leakage.value)}"
     )
     sure = f"with {100 * found.confidence:g} % confidence"
     if found.proves_little:

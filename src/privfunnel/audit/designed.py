@@ -19,12 +19,11 @@ from privfunnel.audit.estimates import exact_information, fitting, resample
 from privfunnel.audit.evidence import chosen_columns
 from privfunnel.audit.findings import split
 from privfunnel.audit.informed import informed
-from privfunnel.audit.persons import ALONE, PersonRows, Together, independent, rows_of
+from privfunnel.audit.persons import ALONE, PersonRows, independent, rows_of
 from privfunnel.audit.result import Audit
 from privfunnel.audit.voting import persons_of
 from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
-from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
@@ -75,7 +74,7 @@ def table(
     The numbers are exact for the table and have no intervals. What is said about the population behind it rests on rows
     that a design had no part in: those of another table, or parts of this one, see
     :func:`~privfunnel.audit.cross_fitted`. Where the design was made of weighted rows, the table is counted with the
-    same weights, and nothing is said about a population beyond the one they describe.
+    same weights, and what is said about a population rests on rows kept in proportion to them.
 
     Args:
         original: The table, as for :func:`privfunnel.tables.count`.
@@ -98,14 +97,18 @@ def table(
     read = designed.read_options(read)
     names = designed.private_names, designed.public_names
     counts = recount(original, *names, designed.bins, read, designed.missing, designed.weights)
-    people = _people(original, counts, chosen_columns(original, read, designed, person, cluster), read, view)
+    together = chosen_columns(original, read, designed, person, cluster)
+    people = None
+    if together != ALONE or (counts.weights is not None and view != "register"):
+        people = rows_of(original, counts, together.person, read, cluster=together.cluster)
     channel, _ = promise.channel_for(designed, counts)
     p_sx = counts.table() / counts.n
-    drawn = _resampled(counts, people, bootstrap, rng)
+    grouped = None if together == ALONE else people
+    drawn = _resampled(counts, grouped, bootstrap, rng)
     p_x = p_sx.sum(axis=0)
     p_sy, p_xy = p_sx @ channel, joint(p_x, channel)
     tables = split(counts.s_alphabet, (p_sy, ()))
-    checked = promise.recount(designed, counts, drawn, people)
+    checked = promise.recount(designed, counts, drawn, grouped)
     ceiling = float(measures.mutual_information(p_sx))
     alone = independent(counts, people, rng)
     seen_as = view_of(view, p_sx.shape, alone.n, ceiling)
@@ -140,36 +143,14 @@ def table(
         view=seen_as,
         population=(
             cross_fit.of_design(designed, alone, people, Asked(view, seen_as, confidence, seed))
-            if checked.same_table and counts.weights is None
+            if checked.same_table
             else None
-            if checked.overlaps or counts.weights is not None
+            if checked.overlaps or alone.weights is not None
             else beyond.judge(alone, channel, rng, confidence, ceiling).resting_on(people)
         ),
         persons=persons_of(people) if people is not None and people.column else None,
         clusters=None if people is None else people.clusters,
     )
-
-
-def _people(
-    original: Any, counts: Counts, together: Together, read: ReadOptions | None, view: View | None
-) -> PersonRows | None:
-    """The rows with their persons and clusters, where columns say which go together.
-
-    Raises:
-        InvalidInputError: They are about persons too, or are to tell of a population.
-    """
-    if counts.weights is None:
-        one = together == ALONE
-        return None if one else rows_of(original, counts, together.person, read, cluster=together.cluster)
-    if view == "sample":
-        counts.require_equal("the view 'sample'")
-    for option, column in together._asdict().items():
-        if column is not None:
-            raise InvalidInputError(
-                f"rows with weights ({counts.weights!r}) are not audited by {option} ({column!r}): leave the {option}s "
-                f"out ({option}='', --{option} '')"
-            )
-    return None
 
 
 def _resampled(

@@ -85,24 +85,21 @@ def guaranteed(
         confidence: Of each bound for the population.
         seed: Fixes split, design and the release of the held-out rows.
         disclosure: Least disclosure, in nats; no more than the design rows have.
-        people: The rows with whom they are about (:func:`privfunnel.audit.rows_of`), where people have several or
-            were sampled in clusters: persons or clusters are held out, not rows, and bounds rest on one row of each.
+        people: The rows with whom they are about (:func:`privfunnel.audit.rows_of`), where people have several, were
+            sampled in clusters or have weights: persons or clusters are held out, not rows, and bounds rest on one row
+            of each, kept in proportion to its weight.
         merge: If True, outputs are merged where that lowers what the held-out rows can be expected to prove, see
             :mod:`privfunnel.audit.provable`; for a disclosure.
         **asked: ``leakage``, ``solver`` and its options.
 
     Raises:
         InvalidInputError: The share leaves one part without rows, the confidence is none, the counts know of persons
-            or clusters and ``people`` is missing, rows have weights, or outputs are to be merged without a disclosure.
+            or clusters or weights and ``people`` is missing, or outputs are to be merged without a disclosure.
     """
     checked_confidence(confidence)
-    counts.require_equal("holding rows out")
     rng = np.random.default_rng(seed)
-    if people is None and (counts.person or counts.cluster):
-        what = f"person ({counts.person})" if counts.cluster is None else f"cluster ({counts.cluster})"
-        raise InvalidInputError(
-            f"rows of one {what} must not be on both sides: give people=audit.rows_of(table, counts)"
-        )
+    if people is None:
+        _require_rows(counts)
     design, rest = (
         split_rows(counts, share, rng) if people is None else _split_pieces(counts, people, share, rng)
     )
@@ -163,11 +160,17 @@ def _split_pieces(
         )
     chosen = np.zeros(people.pieces, dtype=bool)
     chosen[rng.permutation(people.pieces)[:held_out]] = True
-    one = people.one_each(rng)
+    one = people.independent(rng)
     parts = (np.flatnonzero(~chosen[people.piece]), one[chosen[people.piece[one]]])
+    if not len(parts[1]):
+        raise InvalidInputError("no held-out row is kept in proportion to its weight: hold more rows out")
+    weight = None if people.weight is None else people.weight[parts[0]]
     design, rest = (
         _part(some, some.cell_n)
-        for some in (counted(counts, people.s[rows], people.x[rows]) for rows in parts)
+        for some in (
+            counted(counts, people.s[rows], people.x[rows], heavy)
+            for rows, heavy in zip(parts, (weight, None), strict=True)
+        )
     )
     if people.column:
         persons = len(np.unique(people.person[parts[0]]))
@@ -190,4 +193,23 @@ def _part(counts: Counts, n: Any) -> Counts:
         counts.read,
         missing=counts.missing,
         dropped=counts.dropped,
+        weights=counts.weights,
+        cell_weight=None if counts.cell_weight is None else counts.cell_weight[some],
+        squares=counts.squares,
     )
+
+
+def _require_rows(counts: Counts) -> None:
+    """Refuse counts whose rows go together, or have weights, without these rows.
+
+    Raises:
+        InvalidInputError: They do.
+    """
+    remedy = "give people=audit.rows_of(table, counts)"
+    if counts.weights is not None:
+        raise InvalidInputError(
+            f"rows with weights ({counts.weights}) are held out in proportion to them: {remedy}"
+        )
+    if counts.person or counts.cluster:
+        what = f"person ({counts.person})" if counts.cluster is None else f"cluster ({counts.cluster})"
+        raise InvalidInputError(f"rows of one {what} must not be on both sides: {remedy}")

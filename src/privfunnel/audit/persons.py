@@ -3,6 +3,9 @@
 Rows of one person are no independent evidence, nor are those of one household, class or clinic (a *cluster*) where
 clusters were sampled. An interval comes from persons or clusters drawn again with all their rows, a null from released
 rows exchanged between them, a bound for the population from one row of each.
+
+Rows that stand for different numbers of people are no equal draws from the population either. Each kept with a
+probability in proportion to its weight, they are: what is left is a sample of the people that the weights describe.
 """
 
 from __future__ import annotations
@@ -69,6 +72,7 @@ class PersonRows:
         s: Private symbol; ``x`` the public one; ``y`` the released one, empty where nothing was released.
         cluster_column: The column that says which rows were sampled together; empty where each person was alone.
         cluster: Its cluster, from 0 on without gaps, whole persons together; None where there is no such column.
+        weight: How many people it stands for, above 0; None where rows are equal.
     """
 
     column: str
@@ -78,6 +82,7 @@ class PersonRows:
     y: Codes
     cluster_column: str = ""
     cluster: Codes | None = None
+    weight: Array | None = None
 
     @property
     def n(self) -> int:
@@ -125,21 +130,31 @@ class PersonRows:
     def take(self, rows: NDArray[np.intp]) -> PersonRows:
         """Some of the rows."""
         y = self.y[rows] if len(self.y) else self.y
-        cluster = None if self.cluster is None else _numbered(self.cluster[rows])
-        return PersonRows(
-            self.column,
-            _numbered(self.person[rows]),
-            self.s[rows],
-            self.x[rows],
-            y,
-            self.cluster_column,
-            cluster,
+        return replace(
+            self,
+            person=_numbered(self.person[rows]),
+            s=self.s[rows],
+            x=self.x[rows],
+            y=y,
+            cluster=None if self.cluster is None else _numbered(self.cluster[rows]),
+            weight=None if self.weight is None else self.weight[rows],
         )
 
     def one_each(self, rng: np.random.Generator) -> NDArray[np.intp]:
         """A row of each person, or of each cluster, chosen at random."""
         order = rng.permutation(self.n)
         return order[np.unique(self.piece[order], return_index=True)[1]]
+
+    def independent(self, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Rows that are equal and independent draws: one of each piece, kept in proportion to its weight if it has one.
+
+        The heaviest row of all is kept for certain.
+        """
+        one = self.one_each(rng)
+        if self.weight is None:
+            return one
+        kept: NDArray[np.bool_] = rng.random(len(one)) < self.weight[one] / self.weight.max()
+        return np.asarray(one[kept], dtype=np.intp)
 
     def some(self, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
         """All rows of persons or clusters chosen at random, at most ``size`` of them, but of two pieces at least."""
@@ -151,7 +166,9 @@ class PersonRows:
 
     def table(self, a: Codes, b: Codes, shape: tuple[int, int], weights: Array | None = None) -> Any:
         """Rows by (a, b), weighted where weights of pieces are given; sparse where the table is large."""
-        of_row = None if weights is None else weights[self.piece]
+        of_row = self.weight
+        if weights is not None:
+            of_row = weights[self.piece] if of_row is None else weights[self.piece] * of_row
         if shape[0] * shape[1] > DENSE_ENTRIES:
             rows = np.ones(len(a)) if of_row is None else of_row
             return sparse.csr_array((rows, (a, b)), shape=shape)
@@ -201,7 +218,11 @@ def _numbered(codes: Codes) -> Codes:
     return np.asarray(np.unique(codes, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
 
-def pieces_of(table: Source, together: Together) -> tuple[Codes | None, Codes | None]:
+#: Person and cluster of each row; None where no column says it.
+Pieces = tuple[Codes | None, Codes | None]
+
+
+def pieces_of(table: Source, together: Together) -> Pieces:
     """Person and cluster of each row of a table, as numbers from 0 on; None where no column says it.
 
     Raises:
@@ -214,14 +235,17 @@ def pieces_of(table: Source, together: Together) -> tuple[Codes | None, Codes | 
 
 
 def gathered(
-    together: Together, pieces: tuple[Codes | None, Codes | None], rows: tuple[Codes, Codes, Codes]
+    together: Together,
+    pieces: Pieces,
+    rows: tuple[Codes, Codes, Codes],
+    weight: Array | None = None,
 ) -> PersonRows | None:
-    """Rows (s, x, y) with their persons and clusters; None where neither is known.
+    """Rows (s, x, y) with their persons, clusters and weights; None where nothing of it is known.
 
     A person with rows in two clusters joins them: no piece of evidence shares a person with another.
     """
     person, cluster = pieces
-    if person is None and cluster is None:
+    if person is None and cluster is None and weight is None:
         return None
     who = np.arange(len(rows[0])) if person is None else _numbered(person)
     if cluster is not None:
@@ -233,7 +257,7 @@ def gathered(
                 (links.data, (links.row, links.col + links.shape[0])), shape=(width, width)
             )
             cluster = _numbered(csgraph.connected_components(graph, directed=False)[1][who].astype(np.int64))
-    return PersonRows(together.person or "", who, *rows, together.cluster or "", cluster)
+    return PersonRows(together.person or "", who, *rows, together.cluster or "", cluster, weight)
 
 
 def person_codes(table: Source, column: str, what: str = "who a row is about") -> Codes:
@@ -289,9 +313,8 @@ def rows_of(
     Raises:
         InvalidInputError: No column is named, or it cannot be used.
     """
-    counts.require_equal("what rests on rows of persons or clusters")
     together = Together(column or counts.person, cluster or counts.cluster)
-    if together == ALONE:
+    if together == ALONE and counts.weights is None:
         raise InvalidInputError("nothing says who a row is about, or which belong together: name the column")
     s, x = counts.s_alphabet, counts.x_alphabet
     s_of, x_of = s.recogniser(), x.recogniser()
@@ -300,26 +323,44 @@ def rows_of(
         table = table.complete(names) if counts.dropped else table
         pieces = pieces_of(table, together)
         parts = [(s_of(s.encode(b)), x_of(x.encode(b))) for b in table.batches(names, BATCH_ROWS)]
+        weight = None if counts.weights is None else _weights(table, counts.weights)
     found = [np.concatenate(codes) for codes in zip(*parts, strict=True)]
-    people = gathered(together, pieces, (found[0], found[1], np.zeros(0, dtype=np.int64)))
+    if weight is not None:
+        some = weight > 0.0  # the others were not counted
+        found, weight = [codes[some] for codes in found], weight[some]
+        person, cluster_of = (None if codes is None else codes[some] for codes in pieces)
+        pieces = person, cluster_of
+    people = gathered(together, pieces, (found[0], found[1], np.zeros(0, dtype=np.int64)), weight)
     assert people is not None  # a column was named
     return people
 
 
-def counted(counts: Counts, s: Codes, x: Codes) -> Counts:
-    """Counts of some rows of a table, with the symbols of the whole."""
-    cells, n = np.unique(s * counts.n_x + x, return_counts=True)
+def _weights(table: Source, column: str) -> Array:
+    """The weights of the rows, which are known to be usable."""
+    parts = [np.asarray(batch.column(0), dtype=np.float64) for batch in table.batches([column], BATCH_ROWS)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def counted(counts: Counts, s: Codes, x: Codes, weight: Array | None = None) -> Counts:
+    """Counts of some rows of a table, with the symbols of the whole; rows are equal unless they have a weight."""
+    cells, place, n = np.unique(s * counts.n_x + x, return_inverse=True, return_counts=True)
     return replace(
-        counts, cell_s=cells // counts.n_x, cell_x=cells % counts.n_x, cell_n=n.astype(np.int64), tasks=()
+        counts,
+        cell_s=cells // counts.n_x,
+        cell_x=cells % counts.n_x,
+        cell_n=n.astype(np.int64),
+        weights=None if weight is None else counts.weights,
+        cell_weight=None if weight is None else np.bincount(place.reshape(-1), weight).astype(np.float64),
+        squares=None if weight is None else float((weight**2).sum()),
     )
 
 
 def independent(counts: Counts, people: PersonRows | None, rng: np.random.Generator) -> Counts:
-    """Counts of independent rows: all of them, or one of each person or cluster."""
+    """Counts of rows that are equal and independent draws: all, one of each piece, or some in proportion to weights."""
     if people is None:
         return counts
-    one = people.one_each(rng)
-    return counted(counts, people.s[one], people.x[one])
+    rows = people.independent(rng)
+    return counted(counts, people.s[rows], people.x[rows])
 
 
 def share_by_person(right: NDArray[np.bool_], person: Codes) -> Interval:

@@ -307,7 +307,8 @@ def _roles(
     if mechanism is not None and mechanism.weights is not None:
         raise InvalidInputError(
             f"the mechanism was designed for rows with weights ({mechanism.weights!r}), and released rows are counted "
-            "one by one: audit the original alone, without the released table"
+            "one by one, so that neither its promise nor an interval would be about the people behind them: audit the "
+            "original alone, without the released table"
         )
     if mechanism is not None:
         private, public, bins = mechanism.private_names, mechanism.public_names, mechanism.bins

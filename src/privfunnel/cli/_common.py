@@ -240,10 +240,8 @@ def view_option(function: Function) -> Function:
 
 
 def independent_rows(source: str, opened: NamedProblem) -> Problem:
-    """The problem of rows that stand for themselves: all of them, or one of each person or cluster."""
-    if opened.counts is not None:
-        opened.counts.require_equal("--view sample")
-    if opened.counts is None or opened.counts.pieces is None:
+    """The problem of rows that are equal draws: all, one of each person or cluster, or some by their weights."""
+    if opened.counts is None or not opened.counts.unequal:
         return opened.problem
     import numpy as np
 

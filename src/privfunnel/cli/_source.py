@@ -159,7 +159,8 @@ def tell_rows(counts: Counts) -> None:
     """Say on stderr how many rows were left out for a missing value, and what weighted ones are worth."""
     if counts.weights is not None:
         say(
-            f"Weighted by {counts.weights!r}, {counts.n_rows:,} rows are worth {counts.n:,} equal ones.",
+            f"Weighted by {counts.weights!r}, {counts.n_rows:,} rows are worth {counts.n:,} equal ones "
+            f"(design effect {counts.design_effect:.2f}).",
             err=True,
         )
     if counts.dropped:

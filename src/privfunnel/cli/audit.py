@@ -53,6 +53,8 @@ SHOWN_SYMBOLS = 8
 @click.option("--cluster", metavar="COLUMN",
               help="Column that says which rows were sampled together, such as the household: the same for these; the "
                    "design's own by default, '' for none.")  # fmt: skip
+@click.option("--weights", metavar="COLUMN",
+              help="Holdout: column that says how many people a row stands for; a mechanism has its own.")  # fmt: skip
 @click.option("--holdout", type=float, metavar="SHARE",
               help="Hold this share of ORIGINAL's rows out: design on the others, bound on these.")  # fmt: skip
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE",
@@ -91,6 +93,7 @@ def command(
     order: Path | None,
     person: str | None,
     cluster: str | None,
+    weights: str | None,
     holdout: float | None,
     confidence: str,
     view: View | None,
@@ -131,10 +134,7 @@ def command(
         raise InvalidInputError(
             "the mechanism brings its own columns and bins: leave --private, --public, --bin and --missing out"
         )
-    if missing and holdout is None:
-        raise InvalidInputError(
-            "--missing is for --holdout: every row of a release is audited, those with missing values too"
-        )
+    _check_rows(missing, weights, holdout)
     _check_out(out, can_report=mechanism is not None)
     checked_threshold(threshold)
     read = read_options(**reading)
@@ -147,7 +147,12 @@ def command(
             )
         asked = {"disclosure": disclosure, "leakage": leakage}
         solving = {"solver": solver, "seed": seed, "confidence": sure, **parse_options(options, restarts)}
-        roles |= {"person": person or None, "cluster": cluster or None, "missing": missing or "category"}
+        roles |= {
+            "person": person or None,
+            "cluster": cluster or None,
+            "weights": weights,
+            "missing": missing or "category",
+        }
         told = _held_out(tables[0], roles, read, holdout, asked, {**solving, "units": units})
         _tell(*told, units, as_json=as_json, out=out)
         return
@@ -185,6 +190,19 @@ def _with_ledger(found: Audit, ledger: Path | None, mechanism: Mechanism | None)
     if mechanism is None:
         raise InvalidInputError("--ledger counts the channels of mechanisms: give --mechanism, too")
     return replace(found, together=Ledger.load(ledger).together(mechanism))
+
+
+def _check_rows(missing: str | None, weights: str | None, holdout: float | None) -> None:
+    """Refuse what says which rows count where that is not chosen."""
+    if missing and holdout is None:
+        raise InvalidInputError(
+            "--missing is for --holdout: every row of a release is audited, those with missing values too"
+        )
+    if weights and holdout is None:
+        raise InvalidInputError(
+            "--weights is for --holdout: a mechanism brings the weights it was designed with, and released rows are "
+            "counted one by one"
+        )
 
 
 def _write_report(out: Path, mechanism: Mechanism, details: dict[str, Any]) -> None:
@@ -297,7 +315,7 @@ def _held_out(
         for name, text in asked.items()
         if text is not None
     }
-    people = None if counts.pieces is None else audit.rows_of(source, counts)
+    people = audit.rows_of(source, counts) if counts.unequal else None
     found = audit.holdout(counts, share=share, people=people, **wanted, **solving)
     return found.to_dict(), lambda: _say(found.words())
 

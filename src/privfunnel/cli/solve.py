@@ -351,7 +351,7 @@ def _held_out(
     """Design without a share of the rows: the rows of the design, the solution, and what the others prove."""
     from privfunnel import audit
 
-    people = None if counts.pieces is None else audit.rows_of(source, counts)
+    people = audit.rows_of(source, counts) if counts.unequal else None
     found = audit.guaranteed(counts, share=share, confidence=confidence, people=people, **asked)
     return found.counts, found.solution, found.holdout
 
@@ -362,7 +362,10 @@ def _cross_fitted(source: str, opened: NamedProblem, confidence: float, asked: d
 
     again = {name: value for name, value in asked.items() if name != "progress"}
     found = audit.cross_fitted(independent_rows(source, opened), confidence=confidence, **again)
-    return replace(found, persons=opened.kind == "persons", clusters=opened.kind == "clusters")
+    weighted = opened.counts is not None and opened.counts.weights is not None
+    return replace(
+        found, persons=opened.kind == "persons", clusters=opened.kind == "clusters", weighted=weighted
+    )
 
 
 def _tell_instead(counts: Counts, leakage: float) -> None:
