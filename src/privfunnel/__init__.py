@@ -75,7 +75,7 @@ _NAMES = {
 #: Modules that are attributes of the package without having been imported.
 _MODULES = (
     "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "chi_squared_funnel", "comparison",
-    "curve", "decoys", "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer",
+    "curve", "decoys", "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer", "gaussian",
     "guessing_funnel", "inertia", "instances", "ledger", "measures", "mechanism", "noise", "plot", "population",
     "problem", "quantities", "release", "repeated", "report", "reproduce", "solution", "solvers", "solving",
     "storage", "tables", "tracing", "watching",

@@ -209,6 +209,20 @@ def pointing(p_ab: Any) -> tuple[float, float, int]:
     return float(gains[at]), float(peaks.sum()), at
 
 
+def gaussian_information(gains: ArrayLike, variances: ArrayLike) -> Array:
+    """``½ Σ log((1 + γ)/(1 + γδ))`` along the last axis, in nats: what noisy directions tell of another Gaussian.
+
+    Args:
+        gains: γ ≥ 0 of each direction, infinite for the direction itself.
+        variances: δ in [0, 1], what is left of the variance of each direction.
+    """
+    gamma, delta = np.broadcast_arrays(np.asarray(gains, np.float64), np.asarray(variances, np.float64))
+    finite = np.isfinite(gamma)
+    gamma = np.where(finite, gamma, 0.0)
+    terms = np.where(finite, np.log1p(gamma) - np.log1p(gamma * delta), -np.log(np.where(finite, 1.0, delta)))
+    return np.asarray(0.5 * np.sum(terms, axis=-1))
+
+
 def chi_squared(p_ab: ArrayLike) -> Array:
     """``χ²(A; B) = Σ (p_ab − p_a p_b)² / (p_a p_b)`` of a joint table ``(..., a, b)``, 0 iff they are independent."""
     p_ab = np.asarray(p_ab, dtype=np.float64)
