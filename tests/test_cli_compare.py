@@ -94,3 +94,14 @@ def test_mistakes_end_in_one_line_and_write_nothing(arguments, told, tmp_path):
     assert told in result.output
     assert "Traceback" not in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_deep_methods_take_part_where_they_are_asked_for():
+    pytest.importorskip("torch", reason="deep funnels need PyTorch")
+    result = run("compare", "synthetic-uniform", "--solvers", "greedy", "--deep", "--points", "3",
+                 "--time-limit", "0.1", "--jobs", "1", "--json")  # fmt: skip
+    assert {entry["label"] for entry in json.loads(result.stdout)["entries"]} >= {
+        "greedy",
+        "deep-vpaf",
+        "deep-alr",
+    }

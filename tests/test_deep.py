@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privfunnel import measures
+import privfunnel as pf
+from privfunnel import comparison, measures
 from privfunnel.errors import InvalidInputError, MissingExtraError, SolverError
 
 pytest.importorskip("torch", reason="deep funnels need PyTorch")
@@ -21,6 +22,8 @@ from privfunnel import deep
 from privfunnel.deep import data, exact, gaussian
 from privfunnel.deep.checkpoint import load_tensors, save_tensors
 from privfunnel.deep.codes import CODES, Code, DiscreteCode, GaussianCode, LaplaceCode, RecordCode, code_from
+from privfunnel.deep.entrant import FORMS as DEEP_FORMS
+from privfunnel.deep.entrant import STRENGTHS, DeepSweep
 from privfunnel.deep.layers import start
 from privfunnel.deep.layout import Layout
 from privfunnel.deep.methods import METHODS, Batch, Method, Variables, method_from
@@ -365,6 +368,42 @@ def test_random_numbers_are_uniform_and_a_members_own() -> None:
         assert float((row - grid).abs().max()) < 2.7 / 4000**0.5
     corr = np.corrcoef(np.concatenate([numbers.numpy(), uniform(seeds, CODE, 8, (4000,)).numpy()]))
     assert np.abs(corr - np.eye(6)).max() < 5.0 / 4000**0.5
+
+
+# --- in a comparison ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_deep_method_answers_like_a_solver(form: str) -> None:
+    problem = pf.instances.load("synthetic-uniform")
+    asked = 0.5 * problem.disclosure_ceiling
+    solution = pf.solve(problem, disclosure=asked, solver=DeepSweep(form=form, restarts=1, max_steps=8))
+    again = pf.solve(problem, disclosure=asked, solver=DeepSweep(form=form, restarts=1, max_steps=8))
+    assert solution.disclosure >= asked - 1e-9
+    assert (
+        float(problem.lower_bound(asked)) - 1e-12
+        <= solution.leakage
+        <= float(problem.upper_bound(asked)) + 1e-9
+    )
+    assert np.array_equal(solution.channel, again.channel)
+
+
+def test_the_forms_of_a_comparison_are_those_of_the_room() -> None:
+    assert tuple(comparison.DEEP.values()) == tuple(DEEP_FORMS) == tuple(STRENGTHS) == tuple(FORMS)
+    (entrant,) = comparison.lineup(["deep-ppan"]).values()
+    assert entrant == DeepSweep(form="ppan")
+    with pytest.raises(InvalidInputError, match="form='x'"):
+        DeepSweep(form="x")
+
+
+def test_a_time_limit_ends_training_where_it_is() -> None:
+    problem = pf.instances.load("synthetic-uniform")
+    heard: list[object] = []
+    solver = DeepSweep(restarts=1, max_steps=10_000, time_limit=0.1)
+    answers = list(solver.trace(problem, [], progress=heard.append))
+    assert 1 <= len(heard) < 10_000
+    assert answers
+    assert "cut by the time limit" in answers[0].message
 
 
 # --- files and arguments --------------------------------------------------------------------------------------------

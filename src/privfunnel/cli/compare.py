@@ -36,6 +36,7 @@ OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg"
 )
 @source_options
 @click.option("--solvers", metavar="NAMES", help="Solvers to compare, separated by commas; all by default.")
+@click.option("--deep", is_flag=True, help="Also the deep methods, trained on the table (privfunnel[deep]).")
 @click.option("--points", type=int, default=11, show_default=True,
               help="Disclosures, uniform from 0 to H(X); the two ends are trivial.")  # fmt: skip
 @click.option("--time-limit", "--time-budget", cls=Renamed, type=float, default=60.0, show_default=True,
@@ -52,6 +53,7 @@ OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg"
 def command(
     source: str,
     solvers: str | None,
+    deep: bool,
     points: int,
     time_limit: float,
     memory_limit: str | None,
@@ -70,12 +72,15 @@ def command(
     \b
     Examples:
       privfunnel compare heart-failure
+      privfunnel compare heart-failure --deep --time-limit 30
       privfunnel compare joint.csv --solvers aem,drs,greedy --time-limit 20 --out out/compared
     """
-    from privfunnel import compare
+    from privfunnel import compare, comparison
 
     problem = load_source(source, units=units.name, **reading)
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
+    if deep:
+        names = [*(comparison.labels() if names is None else names), *comparison.DEEP]
     with memory_limited(memory_limit), output(out, OWNED) as folder:
         drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"comparison on {source}", quiet=as_json) as progress:

@@ -10,8 +10,8 @@ Solvers run in parallel processes through joblib, so ``joblib.parallel_config(ba
 comparison to a cluster unchanged.
 """
 
-from privfunnel.comparison.entrants import labels, lineup
+from privfunnel.comparison.entrants import DEEP, labels, lineup
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.comparison.run import compare
 
-__all__ = ["Comparison", "Entry", "compare", "labels", "lineup"]
+__all__ = ["DEEP", "Comparison", "Entry", "compare", "labels", "lineup"]

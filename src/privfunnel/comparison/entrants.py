@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InvalidInputError, need
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
 
@@ -15,6 +15,11 @@ from privfunnel.solvers.base import Solver
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "drs": {"drs-published": {}},
     "dca": {"dca-published": {}, "dca-sparse": {"penalty": "sparse"}},
+}
+#: Deep methods, trained on the table (extra ``deep``): label to form. They take part where they are asked for.
+DEEP = {
+    f"deep-{form}": form
+    for form in ("vpaf", "club-p1", "club-p3", "dvpf-upper", "dvpf-lower", "dca", "ppan", "alr")
 }
 #: Whose proofs a comparison rests on where nobody else proves.
 REFERENCE = "auto"
@@ -39,8 +44,8 @@ def lineup(solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None =
     """Solvers by label.
 
     Args:
-        solvers: Labels (:func:`labels`), names of the registry (``"drs"`` stands for all its variants), solver objects,
-            or a mapping from labels of your own to names or objects. None for everybody.
+        solvers: Labels (:func:`labels`, :data:`DEEP`), names of the registry (``"drs"`` stands for all its variants),
+            solver objects, or a mapping from labels of your own to names or objects. None for everybody of ``labels``.
 
     Returns:
         Label → solver.
@@ -76,7 +81,12 @@ def _expand(solver: str | Solver) -> list[tuple[str, Solver]]:
         return [item for label in known if label.startswith(f"{solver}-") for item in _expand(label)]
     if solver in registry.names():
         return [(solver, registry.get(solver))]
-    names = sorted({*known, *registry.names()})
+    if solver in DEEP:
+        need("torch", "deep")
+        from privfunnel.deep.entrant import DeepSweep
+
+        return [(solver, DeepSweep(form=DEEP[solver]))]
+    names = sorted({*known, *registry.names(), *DEEP})
     close = difflib.get_close_matches(str(solver), names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise InvalidInputError(f"unknown solver {solver!r}: {hint}choose among {', '.join(names)}")

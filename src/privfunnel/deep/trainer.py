@@ -138,6 +138,7 @@ def train(
     device: str = "auto",
     keep: Path | None = None,
     listen: Callable[[News], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Trained:
     """Train members of a method together.
 
@@ -151,6 +152,7 @@ def train(
         keep: A file for checkpoints, written after each pass: a run that finds its own there goes on from it, and ends
             where an uninterrupted one would, bit for bit on a CPU.
         listen: Told after each pass.
+        stop: Asked after each pass whether to end where one is: a time limit.
 
     Raises:
         InvalidInputError: Arguments do not fit together, or the checkpoint is another run's.
@@ -185,6 +187,9 @@ def train(
             if listen is not None:
                 going = int(run.going(state).sum())
                 listen(News(state.epoch, schedule.epochs, going, float(state.losses[-1].nanmean())))
+            if stop is not None and stop():
+                break
+    run.settle(state)
     if not bool(torch.isfinite(state.best).all()):
         failed = [i for i, fine in enumerate(torch.isfinite(state.best).tolist()) if not fine]
         raise SolverError(
@@ -367,6 +372,14 @@ class _Run:
                     .detach()
                     .addcdiv(mean, square.sqrt().div_(bias).add_(1e-8), value=-scale)
                 )
+
+    def settle(self, state: _State) -> None:
+        """Where a run was stopped before its held-out loss counted, what it has by then is what it is."""
+        early = torch.isinf(state.best) & torch.isfinite(state.losses[-1])
+        state.best = torch.where(early, state.losses[-1], state.best)
+        for name, value in state.params.items():
+            mask = early.reshape(-1, *([1] * (value.ndim - 1)))
+            state.best_params[name] = torch.where(mask, value, state.best_params[name])
 
     def _judge(self, state: _State) -> None:
         """Held-out loss; the best weights of each member that has not stopped are kept."""
