@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from privfunnel.curve import Curve
     from privfunnel.problem import Point, Problem
     from privfunnel.repeated import joint_leakage
+    from privfunnel.sequels import sequel
     from privfunnel.solution import Solution, Status, kkt_residual
     from privfunnel.solvers.aem import AEM
     from privfunnel.solving import free_disclosure, free_disclosure_bounds, solve
@@ -48,6 +49,7 @@ __all__ = [
     "instances",
     "joint_leakage",
     "kkt_residual",
+    "sequel",
     "solve",
     "trace",
 ]
@@ -69,6 +71,7 @@ _NAMES = {
     "free_disclosure_bounds": "solving",
     "joint_leakage": "repeated",
     "kkt_residual": "solution",
+    "sequel": "sequels",
     "solve": "solving",
     "trace": "tracing",
 }
@@ -77,7 +80,7 @@ _MODULES = (
     "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "chi_squared_funnel", "comparison",
     "curve", "decoys", "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer", "gaussian",
     "guessing_funnel", "inertia", "instances", "ledger", "measures", "mechanism", "noise", "plot", "population",
-    "problem", "quantities", "release", "repeated", "report", "reproduce", "solution", "solvers", "solving",
+    "problem", "quantities", "release", "repeated", "report", "reproduce", "sequels", "solution", "solvers", "solving",
     "storage", "tables", "tracing", "watching",
 )  # fmt: skip
 

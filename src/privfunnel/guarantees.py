@@ -72,6 +72,8 @@ class Guarantee(ABC):
     most: ClassVar[float] = math.inf
     #: Whether a larger value asks for more, as of k and l.
     more_is_stricter: ClassVar[bool] = False
+    #: Whether it is an amount of information; others have no unit.
+    in_nats: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not (is_number(self.value) and self.least <= self.value < self.most):
@@ -152,6 +154,7 @@ class Lift(Guarantee):
     """Largest log-lift: t_s ≤ e^ε p(s): no output makes a private value more than e^ε times as likely, ε in nats."""
 
     name: ClassVar[str] = "lift"
+    in_nats: ClassVar[bool] = True
 
     def rows(self, problem: Problem) -> Rows:
         """K rows."""
@@ -172,6 +175,7 @@ class BetaLikeness(Lift):
     """β-likeness: (t_s − p(s))/p(s) ≤ β, which is a largest log-lift of log(1 + β)."""
 
     name: ClassVar[str] = "beta-likeness"
+    in_nats: ClassVar[bool] = False
 
     @property
     def _log_lift(self) -> float:
@@ -187,6 +191,7 @@ class LocalInformationPrivacy(Guarantee):
     """Local information privacy: e^−ε p(s) ≤ t_s ≤ e^ε p(s), ε in nats."""
 
     name: ClassVar[str] = "lip"
+    in_nats: ClassVar[bool] = True
 
     def rows(self, problem: Problem) -> Rows:
         """2K rows."""
@@ -213,6 +218,7 @@ class LocalDifferentialPrivacy(Guarantee):
     """Local differential privacy of S → Y: p(y|s) ≤ e^ε p(y|s'), that is t_s/p(s) ≤ e^ε t_s'/p(s'), ε in nats."""
 
     name: ClassVar[str] = "ldp"
+    in_nats: ClassVar[bool] = True
 
     def rows(self, problem: Problem) -> Rows:
         """K(K − 1) rows."""

@@ -25,6 +25,7 @@ from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Problem
 from privfunnel.repeated import joint_channel, joint_leakage
+from privfunnel.sequels import Sequel, sequel
 from privfunnel.storage import AnyPath, Stored, check_target
 
 #: Nats by which a budget may be exceeded: rounding.
@@ -109,6 +110,19 @@ class Ledger(Stored):
             linked=min(mean / people, 1.0),
             entered=entered,
         )
+
+    def next_release(self, **asked: Any) -> Sequel:
+        """The design of the next release, given all draws that there are: see :func:`privfunnel.sequels.sequel`.
+
+        Args:
+            **asked: ``disclosure=`` or ``leakage=`` of all releases together, and options of the solver.
+
+        Raises:
+            InvalidInputError: There are no releases yet.
+        """
+        if not self.draws:
+            raise InvalidInputError("the ledger has no releases: the first one is designed by solve alone")
+        return sequel(self.problem, [self.channels[name] for name in self.draws.values()], **asked)
 
     def alone(self, entry: Entry) -> float:
         """I(S;Y) of one release in nats."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,20 @@ class Entering:
     sticky: Path | None
     series: str | None
     ledger: Ledger | None = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let no other process enter a release in the ledger while the block runs; wait for one that does."""
+        if self.path is None:
+            yield
+            return
+        from privfunnel.locking import locked
+
+        def tell() -> None:
+            say(f"waiting for another release that is entered in {self.path}", err=True)
+
+        with locked(self.path, tell):
+            yield
 
     def check(
         self, data: str, read: ReadOptions | None, budget: str | None, units: str | None = None

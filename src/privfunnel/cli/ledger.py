@@ -94,8 +94,9 @@ def add(
         )
     check_apart([ledger], {"the mechanism itself": path, "the table": Path(data), "the key file": sticky})
     entering = Entering(ledger, Mechanism.load(path), sticky, series)
-    entering.check(data, read_options(**reading), budget, units)
-    entering.enter()
+    with entering.alone():
+        entering.check(data, read_options(**reading), budget, units)
+        entering.enter()
     with spoken_in(units or "bits"):
         entering.show()
 

@@ -153,32 +153,33 @@ def command(
     check_apart(outputs, {"the mechanism itself": path, "the ledger": ledger})
     read = read_options(**reading)
     entering = Entering(ledger, mechanism, sticky, series)
-    entering.check(data, read, budget, units)
-    with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
-        summary = release.write(
-            data,
-            mechanism,
-            out,
-            form=form,
-            keep=keep,
-            person=person,
-            sticky=sticky,
-            series=series,
-            id=row_id,
-            unseen=unseen,
-            seed=seed,
-            force=force,
-            name=name,
-            numbers=numbers if binned is None else BINNED[binned],
-            threshold=threshold,
-            codebook=codebook,
-            order=order,
-            keep_order=keep_order,
-            raw_text=raw_text,
-            read=read,
-            progress=progress,
-        )
-    together = entering.enter()
+    with entering.alone():
+        entering.check(data, read, budget, units)
+        with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
+            summary = release.write(
+                data,
+                mechanism,
+                out,
+                form=form,
+                keep=keep,
+                person=person,
+                sticky=sticky,
+                series=series,
+                id=row_id,
+                unseen=unseen,
+                seed=seed,
+                force=force,
+                name=name,
+                numbers=numbers if binned is None else BINNED[binned],
+                threshold=threshold,
+                codebook=codebook,
+                order=order,
+                keep_order=keep_order,
+                raw_text=raw_text,
+                read=read,
+                progress=progress,
+            )
+        together = entering.enter()
     if as_json:
         say(json.dumps(to_json(summary) | together, indent=1))
         return

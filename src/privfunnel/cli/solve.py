@@ -34,6 +34,7 @@ from privfunnel.cli._distortion import cost_options, solve_point
 from privfunnel.cli._limits import chosen, limit_options, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
+from privfunnel.cli._sequel import design_next
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
     metavar="EPSILON",
     help="Add noise to the counts first, so that the design is differentially private and may be published, e.g. 1.",
 )
+@click.option(
+    "--ledger",
+    type=PathName(),
+    metavar="FILE",
+    help="The ledger of SOURCE: design the next release, given the earlier ones; what is asked is about all together.",
+)
 @view_option
 @solver_options
 @limit_options
@@ -119,6 +126,7 @@ def command(
     confidence: str,
     merge_outputs: bool,
     design_epsilon: float | None,
+    ledger: Path | None,
     view: str | None,
     solver: str,
     restarts: int | None,
@@ -151,12 +159,16 @@ def command(
       privfunnel solve heart-failure --disclosure 60% --measure maximal-leakage
       privfunnel solve heart-failure --leakage sex=0.01 --leakage death=5%
       privfunnel solve patients.csv --private sex --public age,smoking --bin age=5 --distortion 0.2 --cost age=ordinal
+      privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 5% --ledger ledger.json
       privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 0 --holdout 0.3 --confidence 95%
     """
     from privfunnel import solve
 
     if distortion is not None or costs or invariant:
         solve_point(click.get_current_context().params, reading)
+        return
+    if ledger is not None:
+        design_next(click.get_current_context().params, reading)
         return
     guards = parse_guards(known, published, guarantees) | ({"measure": measure} if measure else {})
     budget = _budgets(leakage, units, measure)
@@ -181,12 +193,7 @@ def command(
     sure, found, beyond = parse_confidence(confidence), None, None
     counts = opened.counts
     with memory_limited(memory_limit), output(out, OWNED) as folder:
-        method = chosen(
-            solver,
-            parse_options(options, restarts),
-            time_limit,
-            guarded=bool(guards) or isinstance(budget, dict),
-        )
+        method = chosen(solver, parse_options(options, restarts), time_limit, guarded=guarded)
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
             asked |= method | {"seed": seed, "progress": progress}
             if holdout is not None and counts is not None:
@@ -376,6 +383,17 @@ def _tell_instead(counts: Counts, leakage: float) -> None:
         say(f"Instead: {each.words}")
 
 
+def guarantee_words(solution: Solution) -> list[str]:
+    """What the worst output has of each guarantee, in the unit that the guarantee is asked for in."""
+    if solution.threat is None:
+        return []
+    units = {str(each): " nats" if each.in_nats else "" for each in solution.threat.guarantees}
+    return [
+        f"Guaranteed for every output: {asked}{units[asked]}; the worst one has {reached:.6f}{units[asked]}."
+        for asked, reached in solution.guaranteed.items()
+    ]
+
+
 def show(solution: Solution, *, units: Units, title: str, counts: Counts | None = None) -> None:
     """Print one solution in words and numbers; the counts behind it, where there are any, name the columns."""
     from rich import box
@@ -414,8 +432,6 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
             table.add_row(
                 "told by what is published", f"{units.of(solution.published_leakage):.9f}", "I(S;A)"
             )
-        for guarantee, reached in solution.guaranteed.items():
-            table.add_row(f"  {guarantee}", f"{reached:.9f}", "what the worst output has")
     sought = solution.seeks_disclosure
     if not sought:
         table.add_row("proved lower bound", leaked(solution.lower_bound), solution.bound_source)
@@ -431,6 +447,8 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     table.add_row("solver", solution.solver, f"seed {solution.seed}, {solution.seconds:.1f} s")
     out = console()
     out.print(table)
+    for line in guarantee_words(solution):
+        out.print(line)
     private, public = (
         (Axis.parse(problem.s_labels, "private"), Axis.parse(problem.x_labels, "public"))
         if counts is None

@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
+from privfunnel.locking import open_lock, take
+
 PREFIX = "privfunnel-explorer-"
 LOCK = "lock"
 #: How the folders of a session begin that uploads lie in.
@@ -35,8 +37,8 @@ class PrivateFolder:
         sweep(base)
         # Made and locked under another name first: whoever sweeps never sees a folder that is not locked yet.
         made = Path(tempfile.mkdtemp(prefix="privfunnel-new-"))  # mkdtemp makes it 0700, under a random name
-        self._lock: BinaryIO | None = _open_lock(made / LOCK, os.O_CREAT | os.O_EXCL)
-        _take(self._lock)
+        self._lock: BinaryIO | None = open_lock(made / LOCK, os.O_CREAT | os.O_EXCL)
+        take(self._lock)
         self.path = base / f"{PREFIX}{os.getpid()}-{made.name.rpartition('-')[2]}"
         made.rename(self.path)
 
@@ -72,39 +74,11 @@ def _ours(folder: Path) -> bool:
 def _abandoned(folder: Path) -> bool:
     """Whether no process holds the folder's lock any more."""
     try:
-        with _open_lock(folder / LOCK) as lock:
-            return _take(lock)
+        with open_lock(folder / LOCK) as lock:
+            return take(lock)
     except FileNotFoundError:
         return (
             True  # a removal that was itself interrupted: the lock goes first or last, the folder is nobody's
         )
     except OSError:
         return False
-
-
-def _open_lock(path: Path, flags: int = 0) -> BinaryIO:
-    flags |= os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "r+b")
-
-
-def _take(lock: BinaryIO) -> bool:
-    """Lock an open file for this process; return whether nobody else had it."""
-    try:
-        import fcntl  # POSIX
-    except ImportError:
-        return _take_on_windows(lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _take_on_windows(lock: BinaryIO) -> bool:  # pragma: no cover - the tests run on POSIX
-    import msvcrt
-
-    try:
-        msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
-    except OSError:
-        return False
-    return True

@@ -1,0 +1,136 @@
+"""``privfunnel solve --ledger``: the next release of rows that were released before."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from privfunnel.cli._common import (
+    Units,
+    console,
+    open_source,
+    output,
+    parse_options,
+    parse_quantity,
+    progress_on_terminal,
+    tell_files,
+)
+from privfunnel.cli._limits import chosen, memory_limited
+from privfunnel.cli._screen import say
+from privfunnel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from privfunnel.problem import Problem
+    from privfunnel.sequels import Sequel
+
+#: What ``--out`` may leave behind.
+OWNED = ("certificate.npz", "solution.json")
+
+
+#: Options of ``solve`` that say what the design is for otherwise.
+OTHERWISE = (
+    "known", "published", "guarantees", "measure", "holdout", "merge_outputs", "design_epsilon", "view", "distortion",
+)  # fmt: skip
+
+
+def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
+    """Design the release after those of a ledger, and show it.
+
+    Args:
+        given: The options of ``solve``.
+        reading: Those that say how to read SOURCE.
+
+    Raises:
+        InvalidInputError: The ledger is of another table or has no releases, or an option does not go with it.
+    """
+    from privfunnel.ledger import Ledger
+
+    wrong = [name for name in OTHERWISE if given.get(name)]
+    if wrong:
+        option = wrong[0].replace("_", "-").removesuffix("s")
+        raise InvalidInputError(
+            f"--ledger designs for who knows nothing but the earlier releases: leave --{option} out"
+        )
+    units, out, source = given["units"], given["out"], given["source"]
+    problem = open_source(source, units=units.name, **reading).problem
+    found = Ledger.load(given["ledger"])
+    if found.problem.fingerprint != problem.fingerprint:
+        raise InvalidInputError(
+            f"the ledger {str(given['ledger'])!r} was begun with another table, or with other columns or bins: give "
+            "that of this table"
+        )
+    asked = _asked(problem, given) | chosen(
+        given["solver"],
+        parse_options(given["options"], given["restarts"]),
+        given["time_limit"],
+        guarded=True,
+    )
+    with memory_limited(given["memory_limit"]), output(out, OWNED) as folder:
+        with progress_on_terminal(f"solving {source}", quiet=given["as_json"]) as progress:
+            made = found.next_release(**asked, seed=given["seed"], progress=progress)
+        if folder is not None:
+            made.solution.save(folder / "solution.json")
+            if made.solution.certificate is not None:
+                made.solution.certificate.save(folder / "certificate.npz")
+    if given["as_json"]:
+        say(json.dumps(to_json(made), indent=1))
+        return
+    show(made, len(found.draws), units, source)
+    tell_files(out, OWNED, [made.solution])
+
+
+def _asked(problem: Problem, given: dict[str, Any]) -> dict[str, float]:
+    """What all releases together keep or tell, in nats."""
+    disclosure, leakage = given["disclosure"], given["leakage"]
+    if (disclosure is None) == (len(leakage) != 1) or len(leakage) > 1:
+        raise InvalidInputError(
+            "give exactly one of --disclosure (what all releases together keep) and --leakage (what they may tell)"
+        )
+    units = given["units"]
+    if disclosure is not None:
+        whole: dict[str, Any] = {
+            "ceiling": problem.disclosure_ceiling,
+            "whole": "H(X)",
+            "option": "--disclosure",
+        }
+        return {"disclosure": parse_quantity(disclosure, units=units, **whole)}
+    whole = {"ceiling": problem.leakage_ceiling, "whole": "I(S;X)", "option": "--leakage"}
+    return {"leakage": parse_quantity(leakage[0], units=units, **whole)}
+
+
+def to_json(made: Sequel) -> dict[str, Any]:
+    """The design in short, JSON-ready; nats."""
+    names = ("disclosure", "leakage", "lower_bound", "disclosure_upper_bound", "gap")
+    return {
+        "units": "nats",
+        "before": made.before._asdict(),
+        **{name: getattr(made, name) for name in names},
+        "status": made.status.value,
+        "solution": made.solution.to_dict(),
+    }
+
+
+def show(made: Sequel, draws: int, units: Units, title: str) -> None:
+    """Print what all releases together keep and tell."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=f"{title}, after {draws} earlier draws ({units.name})", box=box.SIMPLE_HEAD)
+    for head in ("", "disclosure of X", "leakage about S"):
+        table.add_column(head, justify="left" if not head else "right")
+    rows = [
+        ("earlier releases", made.before.disclosure, made.before.leakage),
+        ("all together with the next one", made.disclosure, made.leakage),
+        ("proved: at most, at least", made.disclosure_upper_bound, made.lower_bound),
+    ]
+    for name, kept, told in rows:
+        shown = ["" if value is None else f"{units.of(value):.6f}" for value in (kept, told)]
+        table.add_row(name, *shown)
+    screen = console()
+    screen.print(table)
+    screen.print(f"{made.status.value}: {made.solution.advice}", soft_wrap=True)
+    screen.print(
+        "The next release is drawn from p(y|x, y₀), y₀ what was released for the row before. To make it, add that as a "
+        "column of the table, and design with it as a public column that is published (--published).",
+        soft_wrap=True,
+    )

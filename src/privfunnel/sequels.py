@@ -1,0 +1,175 @@
+r"""The next release of rows that were released before: the least that all of them tell together, with a proof.
+
+Everyone has the earlier releases. Let Y_0 be all of them together, drawn from p(y_0|x), and let the next one be drawn
+from p(y|x, y_0): the steward knows what was released for a row. Then
+
+    I(S;Y_0,Y) = I(S;Y_0) + I(S;Y|Y_0),        I(X;Y_0,Y) = I(X;Y_0) + I(X;Y|Y_0),
+
+and the second terms are those of a funnel over pairs (x, y_0) in which y_0 is published: one funnel with p(x|y_0) in
+place of p(x) for each y_0, allocated by equal slopes. Its certified optimum is that of all releases together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privfunnel import channels, measures
+from privfunnel.amounts import check_budget, check_disclosure
+from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.problem import Channel, Point, Problem
+from privfunnel.repeated import joint_channel
+from privfunnel.solution import FEASIBILITY, Solution, Status
+from privfunnel.solving import problem_of, solve
+from privfunnel.tables import Counts
+
+#: Name of the column that holds the earlier releases' symbol.
+EARLIER = "earlier release"
+#: Pairs (x, y_0) that a design may have.
+MOST_PAIRS = 2000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sequel:
+    """The design of a release that follows others; nats.
+
+    Attributes:
+        problem: The problem of the table.
+        before: I(X;Y_0) and I(S;Y_0) of the earlier releases together.
+        solution: The funnel over pairs (x, y_0), with y_0 published; its problem names the pairs, and its certificate
+            belongs to it.
+        pairs: x and y_0 of each public symbol of that problem, shape (pairs, 2).
+    """
+
+    problem: Problem
+    before: Point
+    solution: Solution
+    pairs: Any
+
+    def __repr__(self) -> str:
+        """One line with the numbers of all releases together."""
+        return (
+            f"Sequel({self.status.value}: together disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
+            f"{self.lower_bound:.6g} nats; before {self.before.disclosure:.6g} and {self.before.leakage:.6g})"
+        )
+
+    @cached_property
+    def _h_earlier(self) -> float:
+        """H(Y_0), which the pairs disclose by themselves."""
+        assert self.solution.threat is not None
+        return self.solution.problem.evaluate(self.solution.threat.nothing(self.solution.problem)).disclosure
+
+    @property
+    def status(self) -> Status:
+        """How the run ended."""
+        return self.solution.status
+
+    @property
+    def disclosure(self) -> float:
+        """I(X;Y_0,Y)."""
+        return self.before.disclosure + self.solution.disclosure - self._h_earlier
+
+    @property
+    def leakage(self) -> float:
+        """I(S;Y_0,Y), what all releases tell together."""
+        return self.before.leakage + self.solution.leakage
+
+    @property
+    def lower_bound(self) -> float:
+        """What all releases tell at least together where so much is disclosed as was asked for, proved."""
+        return self.before.leakage + self.solution.lower_bound
+
+    @property
+    def disclosure_upper_bound(self) -> float | None:
+        """For a budget: what all releases disclose at most together within it, proved."""
+        most = self.solution.disclosure_upper_bound
+        return None if most is None else self.before.disclosure + most - self._h_earlier
+
+    @property
+    def gap(self) -> float:
+        """What is missing to the proof, in nats: of leakage for a disclosure, of disclosure for a budget."""
+        return self.solution.gap
+
+    def joint_channel(self) -> Channel:
+        """p(y_0, y|x) of all releases together, shape (M, N): an output of the next one belongs to one y_0."""
+        inside = np.asarray(self.solution.channel)
+        x = self.pairs[:, 0]
+        p_pair = np.asarray(self.solution.problem.p_x)
+        joint = np.zeros((self.problem.n_x, inside.shape[1]))
+        np.add.at(joint, x, inside * p_pair[:, None])
+        return joint / joint.sum(axis=1, keepdims=True)
+
+
+def sequel(
+    problem: Problem | Counts,
+    earlier: Iterable[Any],
+    *,
+    disclosure: float | str | None = None,
+    leakage: float | str | None = None,
+    **options: Any,
+) -> Sequel:
+    """Design the next release of rows that were released before.
+
+    Args:
+        problem: The problem, or counts that make one.
+        earlier: Channels of the earlier releases, drawn independently given x, or what has one: solutions, mechanisms.
+        disclosure: What all releases together keep at least, I(X;Y_0,Y) in nats or as a text: minimise what they tell.
+        leakage: Or what all of them may tell together, I(S;Y_0,Y) in nats or as a text: maximise what they keep.
+        **options: Options of the solver: ``gap``, ``time_limit``, ``seed``, ``throw``, ``progress``.
+
+    Returns:
+        The design, with the proved bound for all releases together.
+
+    Raises:
+        InvalidInputError: Not exactly one of the two was given, a channel does not fit, or there are too many pairs.
+        InfeasibleError: The earlier releases tell more than the budget already.
+    """
+    problem = problem_of(problem)
+    if (disclosure is None) == (leakage is None):
+        raise InvalidInputError("give exactly one of disclosure= and leakage=, of all releases together")
+    joint = joint_channel(problem, earlier)
+    told = np.asarray(joint.toarray() if channels.is_sparse(joint) else joint)
+    before = problem.evaluate(told)
+    pairs = np.argwhere(told * problem.p_x[:, None] > 0.0)
+    if len(pairs) > MOST_PAIRS:
+        raise InvalidInputError(
+            f"the earlier releases leave {len(pairs):,} pairs of public values and released symbols, more than "
+            f"{MOST_PAIRS:,}: give fewer releases, or coarser columns"
+        )
+    over = _pair_problem(problem, told, pairs)
+    shift = float(measures.entropy(problem.p_x @ told)) - before.disclosure
+    asked: dict[str, Any] = {}
+    if disclosure is not None:
+        wanted = check_disclosure(problem, disclosure)
+        asked["disclosure"] = float(np.clip(wanted + shift, 0.0, over.disclosure_ceiling))
+    else:
+        budget = check_budget(problem, leakage)
+        if budget < before.leakage - FEASIBILITY:
+            raise InfeasibleError(
+                f"leakage={budget:.6g} nats is infeasible: the earlier releases tell {before.leakage:.6g} nats "
+                "already; allow more"
+            )
+        asked["leakage"] = max(budget - before.leakage, 0.0)
+    solution = solve(over, published=[EARLIER], **asked, **options)
+    return Sequel(problem=problem, before=before, solution=solution, pairs=pairs)
+
+
+def _pair_problem(problem: Problem, told: Array, pairs: Any) -> Problem:
+    """The problem over pairs (x, y_0), with the public columns of x and one for y_0."""
+    if EARLIER in problem.public_columns:
+        raise InvalidInputError(f"a public column is called {EARLIER!r}: rename it")
+    x, y = pairs.T
+    columns = {name: [values[i] for i in x] for name, values in problem.public_columns.items()}
+    digits = len(str(told.shape[1] - 1))
+    names = [f"y{j:0{digits}d}" for j in range(told.shape[1])]
+    table = problem.p_sx[:, x] * told[x, y]
+    labels = [f"{problem.x_labels[i]}, {EARLIER}={names[j]}" for i, j in pairs]
+    return Problem(
+        table / table.sum(), problem.s_labels, labels, n=problem.n,
+        public_columns={**columns, EARLIER: [names[j] for j in y]},
+    )  # fmt: skip
