@@ -56,6 +56,31 @@ def check_budgets(problem: Problem, leakage: Mapping[str, float | str], measure:
     return made
 
 
+def check_utility(problem: Problem, utility: float | str) -> float:
+    """The asked utility in nats, clipped by rounding only, or an error that says the largest feasible one.
+
+    Raises:
+        InvalidInputError: It is no amount, or the problem has no task.
+        InfeasibleError: It exceeds I(U;X).
+    """
+    ceiling = problem.utility_ceiling
+    if isinstance(utility, str):
+        utility = quantities.parse(utility, ceiling=ceiling, whole="I(U;X)", name="utility")
+    try:
+        wanted = float(utility)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"utility={utility!r} is not a number: give nats") from None
+    if math.isnan(wanted) or wanted < 0.0:
+        raise InvalidInputError(
+            f"utility={wanted!r} is not in [0, I(U;X)] = [0, {ceiling:.9g}] nats: raise it"
+        )
+    if wanted > ceiling + FEASIBILITY:
+        raise InfeasibleError(
+            f"utility={wanted!r} nats is infeasible: the largest feasible is I(U;X) = {ceiling:.9g} nats; lower it"
+        )
+    return min(wanted, ceiling)
+
+
 def check_budget(problem: Problem, leakage: float | str | None, measure: str = DEFAULT_MEASURE) -> float:
     """The asked leakage in nats, or in a measure's own numbers, or an error that says what is wrong with it.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from privfunnel.audit import PopulationBand
+    from privfunnel.task_curve import TaskCurve
 
 #: Okabe and Ito's colours, distinct with any colour vision.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
@@ -113,6 +114,50 @@ def curve(
             _legend(ax)
     figure: Figure = ax.figure  # type: ignore[assignment]
     return figure
+
+
+def task_curve(
+    curve: TaskCurve,
+    *,
+    units: str = "nats",
+    title: str | None = None,
+    ax: Axes | None = None,
+    legend: bool = True,
+) -> Figure:
+    """Draw the curve of a task: leakage I(S;Y) over utility I(U;Y), with the band down to what is proved.
+
+    Args:
+        curve: The curve.
+        units: ``"nats"`` or ``"bits"``.
+        title: Title of the plot.
+        ax: Draw here instead of on a new figure.
+        legend: If True, add a legend.
+
+    Returns:
+        The figure; see :func:`save`.
+    """
+    matplotlib = need("matplotlib", extra="plots")
+    unit = scale(units)
+    with matplotlib.rc_context(STYLE):
+        if ax is None:
+            figure = need("matplotlib.figure", extra="plots").Figure(figsize=(5.2, 3.6), layout="constrained")
+            ax = figure.add_subplot()
+        assert ax is not None
+        x, y = curve.with_ends()
+        grid = np.linspace(0.0, curve.most, 400)
+        band(ax, grid * unit, curve.proved(grid) * unit, np.interp(grid, x, y) * unit)
+        ax.plot(curve.utility * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
+                label="least leakage for the task", zorder=3)  # fmt: skip
+        ax.set_xlabel(f"utility $I(U;Y)$ [{units}]")
+        ax.set_ylabel(f"leakage $I(S;Y)$ [{units}]")
+        ax.set_xlim(left=0.0)
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        if title:
+            ax.set_title(title)
+        if legend:
+            _legend(ax)
+    made: Figure = ax.figure  # type: ignore[assignment]
+    return made
 
 
 def _population(ax: Axes, problem: Problem, found: PopulationBand, unit: float) -> None:

@@ -25,6 +25,7 @@ from privfunnel.threats import Threat
 if TYPE_CHECKING:
     from privfunnel.certificate import Certificate, DistortionCertificate
     from privfunnel.certificate.guarded import GuardedCertificate
+    from privfunnel.certificate.task import TaskCertificate
 
 #: A channel meets an asked disclosure when it misses it by no more than this, in nats.
 FEASIBILITY = 1e-9
@@ -169,7 +170,7 @@ class Solution(Stored):
     bound_source: str
     slope: float | None
     status: Status
-    certificate: Certificate | GuardedCertificate | DistortionCertificate | None = None
+    certificate: Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate | None = None
     requested: float | None = None
     budget: float | None = None
     disclosure_upper_bound: float | None = None

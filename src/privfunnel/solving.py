@@ -38,6 +38,8 @@ from privfunnel.solution import (
 from privfunnel.solvers import perfect, registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.tables import Counts
+from privfunnel.task_solution import TaskSolution
+from privfunnel.tasking import solve_task, task_solver
 from privfunnel.threats import Threat
 from privfunnel.watching import watching
 
@@ -56,6 +58,7 @@ def solve(
     *,
     disclosure: float | str | None = None,
     leakage: float | str | Mapping[str, float | str] | None = None,
+    utility: float | str | None = None,
     solver: str | Solver = "auto",
     seed: int = 0,
     throw: bool = True,
@@ -73,6 +76,9 @@ def solve(
     ``guarantees=["lip=0.2"]`` every output has to meet them, and with neither ``disclosure`` nor ``leakage`` the most
     disclosure that they allow is found.
 
+    Where the problem has a task, ``utility`` asks for the least leakage among releases that keep so much of it, and
+    ``leakage`` for the most utility; what comes back is a :class:`~privfunnel.task_solution.TaskSolution`.
+
     On tables with many public symbols those with the same p(s|x) are solved as one class, which loses nothing: see
     :mod:`privfunnel.lumping`.
 
@@ -83,6 +89,8 @@ def solve(
         leakage: Leakage budget, ≥ 0: maximise the disclosure. A number in nats, or a text such as ``"5%"`` (of I(S;X))
             or ``"0.01 bits"``; or one for each of several private columns, ``{"sex": 0.01, "income": "5%"}``. Give
             exactly one of the two, or neither with guarantees.
+        utility: Least utility, 0 ≤ utility ≤ I(U;X), for problems with a task: minimise the leakage. A number in nats,
+            or a text such as ``"90%"`` (of I(U;X)). A ``disclosure`` may be asked for besides.
         solver: A solver's name or object.
         seed: Fixes all randomness.
         throw: If True, an infeasible or failed solve raises and an unconverged one warns; if False the status says so,
@@ -108,6 +116,21 @@ def solve(
         measure = guards.get("measure", DEFAULT_MEASURE)
         guards["budgets"], leakage = check_budgets(problem_of(problem), leakage, measure), None
     threat = Threat.of(problem_of(problem), **guards) if guards else None
+    for_task = utility is not None or (problem_of(problem).tasks is not None and disclosure is None)
+    if for_task and threat is not None and not threat.plain:
+        raise InvalidInputError(
+            "a release for a task is designed against who knows nothing: leave known=, published=, guarantees=, "
+            "measure= and budgets by column out, or use a problem without a task"
+        )
+    if for_task:
+        with watching(progress) as listener:
+            asked = (utility, leakage, disclosure)
+            found = solve_task(
+                problem_of(problem), task_solver(chosen, options), asked, seed, listener, throw=throw
+            )
+        if throw:
+            _raise_or_warn(found)
+        return found
     if threat is not None and not threat.plain:
         with watching(progress) as listener:
             guarded = guarded_solver(chosen, options)
@@ -451,6 +474,8 @@ def _raise_or_warn(solution: Solution) -> None:
             if solution.budget is not None
             else f"disclosure {solution.requested:.6g} nats"
             if solution.requested is not None
+            else f"utility {solution.requested_utility:.6g} nats"
+            if isinstance(solution, TaskSolution) and solution.requested_utility is not None
             else "what is guaranteed"
         )
         detail = f" ({solution.message})" if solution.message else ""

@@ -34,8 +34,13 @@ from privfunnel.solving import (
     problem_of,
 )
 from privfunnel.tables import Counts
+from privfunnel.task_curve import PartialTaskCurve, tracing_task
+from privfunnel.tasking import task_solver
 from privfunnel.threats import Threat
 from privfunnel.watching import watching
+
+#: What a curve may be traced along.
+ALONG = ("disclosure", "utility")
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000
@@ -60,6 +65,9 @@ def trace(
     :func:`privfunnel.solve`: the curve is then that of the largest leakage of the attackers, it begins at what is
     published, and under guarantees it ends at the most disclosure that they allow (:attr:`Curve.limit`).
 
+    Where the problem has a task, ``along="utility"`` traces the least leakage along I(U;Y) instead, at ``points``
+    utilities from 0 to I(U;X) or at ``utilities``: a :class:`~privfunnel.task_curve.TaskCurve`.
+
     Everything the solver finds goes into one pool, whose lower convex envelope is achievable by time sharing; each
     returned point lies on it and has a channel of its own. An interrupt (Ctrl-C) returns the curve of what was found
     until then, with ``complete=False``.
@@ -81,17 +89,32 @@ def trace(
     Returns:
         The curve.
     """
-    found: PartialCurve | GuardedPartialCurve | None = None
+    found: PartialCurve | GuardedPartialCurve | PartialTaskCurve | None = None
+    along, utilities = options.pop("along", "disclosure"), options.pop("utilities", None)
+    if along not in ALONG:
+        raise InvalidInputError(f"along={along!r} is not known: use {' or '.join(map(repr, ALONG))}")
     guards = {name: options.pop(name) for name in GUARDS if name in options}
     asked: dict[str, Any] = {"points": points, "disclosures": disclosures, "refine": refine}
     threat = Threat.of(problem_of(problem), **guards) if guards else None
     with watching(progress) as listener:
         try:
-            if threat is not None and threat.measure != DEFAULT_MEASURE:
+            if along == "utility" or utilities is not None:
+                if guards or disclosures is not None or refine:
+                    raise InvalidInputError(
+                        "a curve along utility is of releases against who knows nothing, at points= or utilities=: "
+                        "leave disclosures=, refine=, known=, published=, guarantees= and measure= out"
+                    )
+                begin = _task_start(problem_of(problem), solver, seed, options)
+                _check_counts(points, refine)
+                for each in tracing_task(
+                    begin, points=points, utilities=utilities, throw=throw, progress=listener
+                ):
+                    found = each
+            elif threat is not None and threat.measure != DEFAULT_MEASURE:
                 raise InvalidInputError(
                     f"measure={threat.measure!r} has no curve here: solve single points, pf.solve(…, measure=…)"
                 )
-            if threat is not None and not threat.plain:
+            elif threat is not None and not threat.plain:
                 start = _guarded_start(problem_of(problem), threat, solver, seed, options)
                 _check_counts(points, refine)
                 for partial in tracing_guarded(replace(start, throw=throw), progress=listener, **asked):
@@ -203,6 +226,16 @@ def _guarded_start(
     return GuardedPartialCurve(
         problem=problem, threat=threat, solver=guarded, seed=seed, ends=ends_of(problem, threat)
     )
+
+
+def _task_start(
+    problem: Problem, solver: str | Solver, seed: int, options: dict[str, Any]
+) -> PartialTaskCurve:
+    """What the tracing of a task's curve begins with."""
+    check_seed(seed)
+    problem.required_tasks()
+    chosen = task_solver(registry.get(solver, **options), options)
+    return PartialTaskCurve(problem=problem, solver=chosen, seed=seed)
 
 
 def _follow(found: PartialCurve, refine: int, progress: Listener | None) -> Iterator[PartialCurve]:

@@ -34,6 +34,7 @@ from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.task import TaskCertificate
 from privfunnel.certificate.tree import LEAF, SHRINK, Case, Proof
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "PairsProof",
     "Proof",
     "Step",
+    "TaskCertificate",
     "cell_columns",
     "chain_prices",
     "check",

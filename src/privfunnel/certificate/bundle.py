@@ -17,6 +17,7 @@ from privfunnel.certificate.chain import ChainProof, Step
 from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
+from privfunnel.certificate.task import Partition, TaskCertificate
 from privfunnel.certificate.tree import Proof
 from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.storage import PRIVATE, write_whole
@@ -24,11 +25,12 @@ from privfunnel.threats import Threat
 
 SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
-#: guarded certificates, version 5 those of distortion; a file is written as the oldest version that can hold it.
-CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION = 2, 3, 4, 5
-SCHEMA_VERSION = DISTORTION_VERSION
+#: guarded certificates, version 5 those of distortion, version 6 those of task funnels; a file is written as the oldest
+#: version that can hold it.
+CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
+SCHEMA_VERSION = TASK_VERSION
 
-AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate
+AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
 #: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
 UNREADABLE = (
@@ -67,7 +69,11 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[AnyCertific
             continue
         if isinstance(certificate, DistortionCertificate):
             data.update(_distortion(certificate, c))
-            version = DISTORTION_VERSION
+            version = max(version, DISTORTION_VERSION)
+            continue
+        if isinstance(certificate, TaskCertificate):
+            data.update(_task(certificate, c))
+            version = TASK_VERSION
             continue
         data[f"{c}.fingerprint"] = np.array(certificate.fingerprint)
         data[f"{c}.prices"] = certificate.prices
@@ -115,6 +121,8 @@ def load_bundle(path: str | os.PathLike[str]) -> tuple[AnyCertificate, ...]:
 def _read_any(data: Archive, c: int) -> AnyCertificate:
     if f"{c}.threat" in data:
         return _read_guarded(data, c)
+    if f"{c}.task" in data:
+        return _read_task(data, c)
     return _read_distortion(data, c) if f"{c}.costs" in data else _read(data, c)
 
 
@@ -170,6 +178,38 @@ def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
         slope=slope,
         intercept=intercept,
         proofs=tuple(_read_tree(data, f"{c}.{t}", float(claim)) for t, claim in enumerate(claims)),
+    )
+
+
+def _task(certificate: TaskCertificate, c: int) -> dict[str, Any]:
+    """The arrays of the certificate of a task funnel."""
+    tree = certificate.partition
+    return {
+        f"{c}.fingerprint": np.array(certificate.fingerprint),
+        f"{c}.task": np.array(certificate.task_fingerprint),
+        f"{c}.zero": np.array(int(certificate.zero)),
+        f"{c}.numbers": np.array([certificate.slope, certificate.intercept]),
+        f"{c}.variable": tree.variable,
+        f"{c}.split": tree.split,
+        f"{c}.first": tree.first,
+        f"{c}.q": certificate.q,
+    }
+
+
+def _read_task(data: Archive, c: int) -> TaskCertificate:
+    slope, intercept = (float(x) for x in data[f"{c}.numbers"])
+    return TaskCertificate(
+        fingerprint=str(data[f"{c}.fingerprint"]),
+        task_fingerprint=str(data[f"{c}.task"]),
+        zero=bool(data[f"{c}.zero"]),
+        slope=slope,
+        intercept=intercept,
+        partition=Partition(
+            data[f"{c}.variable"].astype(np.int32),
+            data[f"{c}.split"].astype(np.float64),
+            data[f"{c}.first"].astype(np.int32),
+        ),
+        q=data[f"{c}.q"].astype(np.float64),
     )
 
 

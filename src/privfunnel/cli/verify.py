@@ -57,9 +57,10 @@ def command(
 
     Each line L(R) ≥ c + μ R holds for every disclosure R; where a release was to disclose as much as guarantees or no
     leakage allow, the line bounds the disclosure; those of privfunnel bottleneck bound I(S;Y) from above. A certificate
-    of a distortion funnel is proved for the costs that --cost describes, as solve took them. Exit code 0: every line is
-    proved. Exit code 2: the file is empty or damaged, belongs to another table, or does not prove what it claims.
-    Whoever made the file, reading it runs nothing, and takes no more memory than a certificate of its size needs.
+    of a distortion funnel is proved for the costs that --cost describes, as solve took them; that of a task funnel is a
+    line along the utility I(U;Y) of the columns that --task names. Exit code 0: every line is proved. Exit code 2: the
+    file is empty or damaged, belongs to another table, or does not prove what it claims. Whoever made the file, reading
+    it runs nothing, and takes no more memory than a certificate of its size needs.
 
     \b
     Examples:

@@ -1,0 +1,295 @@
+"""Certificates of task funnels: for any slope μ ≥ 0, a partition of the values of p(u|y), and some q for each part.
+
+Write P = p(s|x), Q = p(u|x), v = Qw and G(v) = −Σ_d ω_d v_d log v_d for a posterior w. For any prices a
+
+    L(R) ≥ H(S) + a·p_x − μ (Σ_j ω_j H(U_j) − R) + min_w [−H(Pw) + μ G(Qw) − a·w]        for every R (nats).
+
+On a box l ≤ v ≤ u each −v log v lies above its chord α + β v, and −H(t) ≥ q·t whenever Σ e^q ≤ 1. So on that box the
+bracket is at least min_x [P_x·q + μ Σ_d ω_d (α_d + β_d Q_dx) − a_x], and with
+
+    a_x = min over boxes of f_box(x),    f_box(x) = P_x·q + μ Σ_d ω_d (α_d + β_d Q_dx)
+
+it is at least 0 on all boxes together: one pass over the symbols proves L(R) ≥ H(S) + Σ_x p_x a_x − μ (Σ ω H(U) − R),
+and no price has to be stored. Of releases without leakage, Pw = p(s), the q are free: f_box(x) = (P_x − p(s))·q +
+Σ ω (α + β Q_x) proves that their utility is at most Σ ω H(U) − Σ_x p_x a_x.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel import measures
+from privfunnel.certificate.tree import LARGEST
+from privfunnel.errors import CertificateError
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.utility import Utility
+
+_EPS = float(np.finfo(np.float64).eps)
+#: Nats by which a new certificate claims less than it proves: another machine's logarithms may round otherwise.
+_RESERVE = 1e-13
+#: Symbols that are looked at together.
+_CHUNK = 16_384
+#: How far p(u|y) may leave a box, or sum to something else than 1, by rounding.
+_SLACK = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Boxes of v = p(u|y), the leaves of a tree of cuts through the box that all of p(u|x) lie in.
+
+    Attributes:
+        variable: Row of p(u|x) that a node cuts, −1 for a leaf, shape (nodes,).
+        split: Where it cuts, shape (nodes,).
+        first: Its first child, which keeps what is below the cut; the next node is the other; shape (nodes,).
+    """
+
+    variable: NDArray[np.int32]
+    split: Array
+    first: NDArray[np.int32]
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, leaves included."""
+        return int(self.variable.size)
+
+    @property
+    def leaves(self) -> NDArray[np.intp]:
+        """The nodes that are leaves, in order."""
+        return np.flatnonzero(self.variable < 0)
+
+    def boxes(self, tasks: Utility) -> tuple[Array, Array]:
+        """Lower and upper ends of every node, each (nodes, D).
+
+        Raises:
+            CertificateError: It is no tree.
+        """
+        n, rows = self.n_nodes, tasks.rows
+        low, high = np.zeros((n, rows.shape[0])), np.ones((n, rows.shape[0]))
+        low[0], high[0] = rows.min(axis=1), rows.max(axis=1)
+        seen = np.zeros(n, dtype=np.int64)
+        for node in range(n):
+            d, child = int(self.variable[node]), int(self.first[node])
+            if d < 0:
+                continue
+            if not (d < rows.shape[0] and node < child < n - 1):
+                raise CertificateError("the certificate's partition is no tree: it is damaged")
+            at = float(self.split[node])
+            seen[child : child + 2] += 1
+            low[child : child + 2], high[child : child + 2] = low[node], high[node]
+            high[child, d], low[child + 1, d] = at, at
+            tighten(low[child : child + 2], high[child : child + 2], tasks.blocks)
+        if not (seen[0] == 0 and np.all(seen[1:] == 1)):
+            raise CertificateError("the certificate's partition is no tree: it is damaged")
+        return low, high
+
+
+def tighten(low: Array, high: Array, blocks: tuple[slice, ...]) -> None:
+    """Shrink boxes (…, D) in place: within a task probabilities sum to 1, up to rounding."""
+    for block in blocks:
+        least, most = (
+            low[..., block].sum(axis=-1, keepdims=True),
+            high[..., block].sum(axis=-1, keepdims=True),
+        )
+        below = np.maximum(low[..., block], 1.0 - (most - high[..., block]) - _SLACK)
+        above = np.minimum(high[..., block], 1.0 - (least - low[..., block]) + _SLACK)
+        low[..., block], high[..., block] = np.clip(below, 0.0, 1.0), np.clip(above, 0.0, 1.0)
+
+
+def chords(low: Array, high: Array) -> tuple[Array, Array]:
+    """α and β with α + β v ≤ −v log v for low ≤ v ≤ high, equal at the ends up to rounding; shapes of ``low``."""
+    at_low, at_high = -measures.xlogx(low), -measures.xlogx(high)
+    width = high - low
+    narrow = width <= 1e-9
+    beta = np.where(narrow, 0.0, (at_high - at_low) / np.where(narrow, 1.0, width))
+    # −v log v is concave: a line that is below it at both ends is below it in between.
+    alpha = np.minimum(at_low - beta * low, at_high - beta * high)
+    return alpha - 4.0 * _EPS * (1.0 + np.abs(beta)) - _SLACK * (1.0 + np.abs(beta)), beta
+
+
+def empty(low: Array, high: Array, blocks: tuple[slice, ...]) -> NDArray[np.bool_]:
+    """Which boxes (n, D) hold no p(u|y): an interval is empty, or no probabilities in them sum to 1."""
+    found = np.any(low > high + _SLACK, axis=1)
+    for block in blocks:
+        found |= low[:, block].sum(axis=1) > 1.0 + 1e-9
+        found |= high[:, block].sum(axis=1) < 1.0 - 1e-9
+    return np.asarray(found)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaskCertificate:
+    """Proof of the line ``intercept + slope·R`` below the least leakage at utility R; nats.
+
+    Attributes:
+        fingerprint: The problem it belongs to, and ``task_fingerprint`` its tasks.
+        zero: Whether it is about releases without leakage only: then 0 ≥ intercept + slope·R for each of them.
+        slope: μ ≥ 0, leakage per utility; 1 where ``zero``.
+        intercept: The line at R = 0.
+        partition: Boxes of p(u|y).
+        q: Multipliers of the leaves, in their order, shape (leaves, K).
+    """
+
+    fingerprint: str
+    task_fingerprint: str
+    zero: bool
+    slope: float
+    intercept: float
+    partition: Partition
+    q: Array
+    _verified: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        """One line with what is proved."""
+        if self.zero:
+            return (
+                f"TaskCertificate(utility ≤ {-self.intercept:.6g} nats without leakage, {self.n_nodes} boxes)"
+            )
+        return f"TaskCertificate(L(R) ≥ {self.intercept:.6g} + {self.slope:.6g} R nats, {self.n_nodes} boxes)"
+
+    def told(self, unit: str) -> str:
+        """What is proved, in words, with amounts in a unit, ``"nats"`` or ``"bits"``."""
+        at = self.intercept / measures.nats_per(unit)
+        if self.zero:
+            return f"I(U;Y) ≤ {-at:.9f} without leakage"
+        return f"L ≥ {at:.9f} + {self.slope:.9f} I(U;Y)"
+
+    @classmethod
+    def build(
+        cls, problem: Problem, partition: Partition, q: Array, slope: float, *, zero: bool = False
+    ) -> TaskCertificate:
+        """The certificate of these multipliers; claims nothing that :meth:`verify` would not compute from them."""
+        tasks = problem.required_tasks()
+        made = cls(
+            fingerprint=problem.fingerprint, task_fingerprint=tasks.fingerprint, zero=zero, slope=float(slope),
+            intercept=0.0, partition=partition, q=np.array(q, dtype=np.float64),
+        )  # fmt: skip
+        return replace(made, intercept=made.line(problem) - _RESERVE)
+
+    @property
+    def n_nodes(self) -> int:
+        """Boxes, those that were cut included."""
+        return self.partition.n_nodes
+
+    def lower_bound(self, utility: float) -> float:
+        """The proved lower bound on the leakage at ``utility`` nats; of releases without leakage nothing is."""
+        return 0.0 if self.zero else self.intercept + self.slope * float(utility)
+
+    def most_utility(self, leakage: float) -> float:
+        """No release that leaks at most ``leakage`` nats keeps more utility; infinite where nothing is proved."""
+        if self.slope <= 0.0 or (self.zero and leakage > 0.0):
+            return float("inf")
+        return float((leakage - self.intercept) / self.slope * (1.0 + 4.0 * _EPS))
+
+    def verify(self, problem: Problem) -> float:
+        """Prove the line again for ``problem``, from the stored numbers alone.
+
+        Returns:
+            The line at R = 0.
+
+        Raises:
+            CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
+        """
+        tasks = problem.tasks
+        if tasks is None or (problem.fingerprint, tasks.fingerprint) != (
+            self.fingerprint,
+            self.task_fingerprint,
+        ):
+            raise CertificateError(
+                f"the certificate belongs to another problem or task (fingerprints {self.fingerprint[:12]}…, "
+                f"{self.task_fingerprint[:12]}…): verify it with the table and the task it was made for"
+            )
+        digest = self._digest()
+        if digest in self._verified:
+            return self.intercept
+        self._check_shapes(problem)
+        proved = self.line(problem)
+        if not self.intercept <= proved:
+            raise CertificateError(
+                f"the certificate claims the line {self.intercept!r} at R = 0, it proves {proved!r}"
+            )
+        self._verified.add(digest)
+        return self.intercept
+
+    def line(self, problem: Problem) -> float:
+        """What the line is at R = 0, lowered by a rounding allowance."""
+        tasks = problem.required_tasks()
+        p_q, p_b, constant = self._functions(problem, tasks)
+        total = size = 0.0
+        for start in range(0, problem.n_x, _CHUNK):
+            some = slice(start, start + _CHUNK)
+            told, kept = problem.p_s_given_x[:, some], tasks.rows[:, some]
+            prices = (told.T @ p_q + kept.T @ p_b + constant).min(axis=1)
+            total += float(problem.p_x[some] @ prices)
+            # What each price may be off by: the terms of any box bound those of the one that is taken.
+            size += float(problem.p_x[some].sum())
+        terms = np.abs(p_q).max() + np.abs(p_b).max() + np.abs(constant).max()
+        h_s = 0.0 if self.zero else problem.h_s
+        spent = self.slope * tasks.h_u
+        allowance = (problem.n_s + tasks.rows.shape[0] + 16) * _EPS * terms * size
+        allowance += (problem.n_x + 16) * _EPS * (abs(total) + h_s + spent + 1.0)
+        return float(h_s + total - spent - allowance)
+
+    def _functions(self, problem: Problem, tasks: Utility) -> tuple[Array, Array, Array]:
+        """F of each box that holds anything: coefficients of P, (K, n), and Q, (D, n), and a constant, (n,)."""
+        low, high = self.partition.boxes(tasks)
+        leaves = self.partition.leaves
+        low, high = low[leaves], high[leaves]
+        some = ~empty(low, high, tasks.blocks)
+        if not some.any():
+            raise CertificateError("the certificate's boxes are all empty: it is damaged")
+        alpha, beta = chords(low[some], high[some])
+        weights = self.slope * tasks.weights
+        constant = alpha @ weights
+        q = self.q[some]
+        if self.zero:
+            constant = (
+                constant - q @ problem.p_s - (problem.n_s + 4) * _EPS * np.abs(q).max(axis=1, initial=0.0)
+            )
+        else:
+            most = q.max(axis=1, keepdims=True)
+            q = (
+                q
+                - most
+                - np.log(np.exp(q - most).sum(axis=1, keepdims=True))
+                - 8.0 * _EPS * (1.0 + np.abs(q))
+            )
+        return q.T, (beta * weights).T, constant
+
+    def _check_shapes(self, problem: Problem) -> None:
+        """Raise CertificateError where the arrays are not those of a certificate of this problem."""
+        tree, tasks = self.partition, problem.required_tasks()
+        n = tree.n_nodes
+        sound = n > 0 and tree.variable.shape == tree.split.shape == tree.first.shape == (n,)
+        sound = sound and self.q.shape == (int((tree.variable < 0).sum()), problem.n_s)
+        sound = sound and bool(np.all(tree.variable >= -1) and np.all(tree.variable < tasks.rows.shape[0]))
+        if not sound:
+            raise CertificateError(
+                "the certificate's boxes and multipliers do not fit the problem: it is damaged"
+            )
+        numbers = np.concatenate([[self.slope, self.intercept], self.q.reshape(-1), tree.split])
+        if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0):
+            raise CertificateError("the certificate's slope, line or multipliers are not usable numbers")
+        if self.zero and self.slope != 1.0:
+            raise CertificateError(
+                f"a certificate without leakage has slope 1, not {self.slope!r}: it is damaged"
+            )
+
+    def _digest(self) -> str:
+        """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
+        head = (self.fingerprint, self.task_fingerprint, self.zero, self.slope, self.intercept)
+        digest = hashlib.sha256(repr(head).encode())
+        for array in (self.partition.variable, self.partition.split, self.partition.first, self.q):
+            digest.update(repr((array.shape, array.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate as one ``.npz`` file; :func:`~privfunnel.certificate.load_bundle` reads it."""
+        from privfunnel.certificate.bundle import save_bundle
+
+        save_bundle(path, [self])

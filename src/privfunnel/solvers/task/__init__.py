@@ -1,0 +1,150 @@
+"""The task funnel: least leakage I(S;Y) among releases that keep a utility I(U;Y), with a certificate.
+
+Only −μ I(U;Y) is not convex, and it depends on p(u|y) alone. Outputs are labelled by a value of p(u|y); with −v log v
+replaced by its tangent there the problem is convex and solved by an interior-point method (:mod:`.barrier`), on cells
+of public symbols (:mod:`.cells`). What is found is feasible, and with enough labels optimal; its multipliers, as a
+function of p(u|y), prove a bound over the whole table (:mod:`privfunnel.certificate.task`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from privfunnel.certificate.task import TaskCertificate
+from privfunnel.problem import Problem
+from privfunnel.solution import Status
+from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.options import check_positive, check_seconds, check_whole
+from privfunnel.solvers.task.search import Work
+
+#: Newton steps towards a leakage budget along proved lines; each squares the error.
+MOST_ROUNDS = 12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaskAnswer:
+    """What the solver returns: a channel, a status and proofs, never a leakage.
+
+    Attributes:
+        channel: p(y|x), shape (M, N), rows sum to 1.
+        status: How the run ended.
+        slope: Leakage per utility at the point.
+        certificate: Proof of a bound; None where leakage is never negative is all it takes.
+        steps: Newton steps taken.
+        seconds: Wall-clock time spent.
+        message: Anything worth telling.
+    """
+
+    channel: Any
+    status: Status
+    slope: float | None = None
+    certificate: TaskCertificate | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFunnel:
+    """Convex programs over outputs labelled by p(u|y), and a proof from their multipliers.
+
+    Attributes:
+        gap: Stop when value and proved bound are within this, in nats.
+        time_limit: Seconds a point may take, of a curve all points together.
+        outputs: Labels, and so outputs, that a program may have.
+    """
+
+    name: ClassVar[str] = "task"
+
+    gap: float = 1e-5
+    time_limit: float = 60.0
+    outputs: int = 512
+
+    def __post_init__(self) -> None:
+        check_positive(self.name, gap=self.gap)
+        check_seconds(self.name, self.time_limit)
+        check_whole(self.name, 2, outputs=self.outputs)
+
+    def solve(self, problem: Problem, utility: float, *, progress: Listener | None = None) -> TaskAnswer:
+        """Least leakage at ``utility`` nats or more, 0 < utility < I(U;X)."""
+        (answer,) = self.trace(problem, [utility], progress=progress)
+        return answer
+
+    def trace(
+        self, problem: Problem, utilities: Sequence[float], *, progress: Listener | None = None
+    ) -> Iterator[TaskAnswer]:
+        """Answers at utilities in nats, in the order given."""
+        work = self._work(problem, progress)
+        for i, utility in enumerate(utilities):
+            started, before = time.perf_counter(), work.steps
+            work.reach(utility)
+            gap = work.value(utility) - work.bound(utility)
+            yield TaskAnswer(
+                channel=work.channel(utility),
+                status=self._status(work, gap),
+                slope=work.slope(utility),
+                certificate=work.line(utility),
+                steps=work.steps - before,
+                seconds=time.perf_counter() - started,
+                message=f"{work.cells.n} cells",
+            )
+            if progress is not None:
+                progress(Progress(done=i + 1, total=len(utilities), message=f"utility {utility:.4f} nats"))
+
+    def free(self, problem: Problem, *, progress: Listener | None = None) -> TaskAnswer:
+        """Most utility without leakage."""
+        started = time.perf_counter()
+        work = self._work(problem, progress)
+        found, proof = work.free
+        return TaskAnswer(
+            channel=found.table,
+            status=self._status(work, proof.most_utility(0.0) - found.utility),
+            slope=0.0,
+            certificate=proof,
+            steps=work.steps,
+            seconds=time.perf_counter() - started,
+            message=f"{work.cells.n} cells",
+        )
+
+    def solve_leakage(
+        self, problem: Problem, leakage: float, *, progress: Listener | None = None
+    ) -> TaskAnswer:
+        """Most utility within a leakage budget in nats, 0 < leakage.
+
+        A proved line meets the budget at a utility that none exceeds; there another line is proved, and so on.
+        """
+        started = time.perf_counter()
+        work = self._work(problem, progress)
+        most, slope, proof = work.tasks.ceiling, 1.0, None
+        least = work.freely
+        for _ in range(MOST_ROUNDS):
+            reached = work.within(leakage)
+            # A line of slope μ turns missing utility into leakage.
+            if (most - reached) * slope <= self.gap or work.deadline.passed():
+                break
+            work.at((max(reached, least) + most) / 2.0 if proof is None else (reached + 3.0 * most) / 4.0)
+            for line in work.lines:
+                if line.most_utility(leakage) < most:
+                    most, slope, proof = line.most_utility(leakage), line.slope, line
+        reached = work.within(leakage)
+        return TaskAnswer(
+            channel=work.channel(reached),
+            status=self._status(work, (most - reached) * slope),
+            slope=work.slope(reached),
+            certificate=proof,
+            steps=work.steps,
+            seconds=time.perf_counter() - started,
+            message=f"{work.cells.n} cells",
+        )
+
+    def _work(self, problem: Problem, progress: Listener | None) -> Work:
+        return Work(problem, self.gap, self.outputs, Deadline(self.time_limit), progress)
+
+    def _status(self, work: Work, gap: float) -> Status:
+        if gap <= self.gap:
+            return Status.OPTIMAL
+        return Status.TIME_LIMIT if work.deadline.passed() else Status.FEASIBLE

@@ -1,0 +1,253 @@
+"""From labels to a proved release: solve on cells with more and more labels until value and bound meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from privfunnel import channels
+from privfunnel.certificate.task import TaskCertificate
+from privfunnel.envelope import Envelope
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.task.barrier import Outcome, Program, minimise
+from privfunnel.solvers.task.cells import Cells, alike, cells_of
+from privfunnel.solvers.task.labels import Boxes, Multipliers, first_labels, losses, more_labels
+
+#: Labels of the first program, and how many times more each further one has.
+FIRST_LABELS, MORE_LABELS = 32, 4
+#: Cells that are enough for a first answer, and how many there may be in the end.
+FIRST_CELLS, MOST_CELLS = 1_500, 6_000
+#: Boxes that a proof may have.
+MOST_BOXES = 3_000
+#: Outputs with less probability than this are left out, their mass shared among the others.
+NEGLIGIBLE = 1e-9
+#: Entries of a channel below this are left out.
+LEAST_ENTRY = 1e-10
+#: A channel's utility may fall short of the program's by rounding: aim so much higher, in nats.
+AIM = 2e-9
+
+
+class Found(NamedTuple):
+    """A channel of cells with what it has.
+
+    Attributes:
+        cells: The cells.
+        channel: p(y|c), shape (C, N).
+        utility: Σ ω I(U;Y), in nats.
+        leakage: I(S;Y), in nats.
+    """
+
+    cells: Cells
+    channel: Array
+    utility: float
+    leakage: float
+
+    @property
+    def table(self) -> Any:
+        """p(y|x), shape (M, N)."""
+        entries = self.cells.of.size * self.channel.shape[1]
+        if entries <= channels.DENSE_ENTRIES and isinstance(self.channel, np.ndarray):
+            return self.channel[self.cells.of]
+        return channels.as_held(sparse.csr_array(self.channel)[self.cells.of])
+
+
+def all_utility(problem: Problem) -> Found:
+    """The release of p(u|x) itself, which keeps all of I(U;X); any other that does leaks as much or more."""
+    tasks = problem.required_tasks()
+    cells = alike(problem, tasks.rows)
+    channel = channels.identity(cells.n)
+    return Found(cells, channel, tasks.ceiling, cells.leakage(channel))
+
+
+@dataclass
+class Work:
+    """All that was found and proved about one problem with a task.
+
+    Attributes:
+        problem: The problem.
+        gap: The gap in nats at which a point is proved.
+        outputs: Labels that a program may have at most.
+        deadline: When to stop.
+        progress: Called with news.
+    """
+
+    problem: Problem
+    gap: float
+    outputs: int
+    deadline: Deadline
+    progress: Listener | None = None
+
+    def __post_init__(self) -> None:
+        self.tasks = self.problem.required_tasks()
+        self.cells = cells_of(self.problem, FIRST_CELLS)
+        self.pool: list[Found] = []
+        self.lines: list[TaskCertificate] = []
+        self.steps = 0
+
+    @cached_property
+    def whole(self) -> Found:
+        """All that the task can use."""
+        return all_utility(self.problem)
+
+    @cached_property
+    def free(self) -> tuple[Found, TaskCertificate]:
+        """The most utility that is found without leakage, and the proof that there is hardly any more."""
+        best, proof = None, None
+        for labels in self._levels(None):
+            outcome = self._program(labels, None)
+            found, line = self._channel(outcome), self._proof(labels, outcome, zero=True)
+            best = found if best is None or found.utility > best.utility else best
+            proof = line if proof is None or line.most_utility(0.0) < proof.most_utility(0.0) else proof
+            self._tell(0.0, best.utility, f"{best.utility:.6f} nats of utility without leakage")
+            if proof.most_utility(0.0) - best.utility <= self.gap or self.deadline.passed():
+                break
+        assert best is not None
+        assert proof is not None
+        self.pool.append(best)
+        return best, proof
+
+    @cached_property
+    def freely(self) -> float:
+        """Utility that is quickly found to cost no leakage, in nats; nearly all of what is free."""
+        found = self._channel(self._program(first_labels(self.cells, min(FIRST_LABELS, self.outputs)), None))
+        self.pool.append(found)
+        return found.utility
+
+    def reach(self, utility: float) -> None:
+        """Find and prove what there is at a utility in nats, unless it is known already."""
+        if utility <= self.freely or self.value(utility) - self.bound(utility) <= self.gap:
+            return
+        self.at(utility)
+        if self.value(utility) - self.bound(utility) > self.gap and not self.deadline.passed():
+            _ = self.free  # just beyond what was quickly found to be free it takes the most that is
+
+    def at(self, utility: float) -> None:
+        """Find channels around a utility in nats and prove a line there, until they are within the gap."""
+        excess = 0.0
+        for labels in self._levels(utility):
+            aim = utility - excess + AIM
+            if (
+                float(self.cells.p @ losses(self.tasks, self.cells.kept, labels).min(axis=1))
+                >= self.tasks.h_u - aim
+            ):
+                continue  # so few labels cannot keep so much
+            outcome = self._program(labels, self.tasks.h_u - aim)
+            found = self._channel(outcome)
+            self.pool.append(found)
+            self.lines.append(self._proof(labels, outcome, zero=False))
+            value, bound = self.value(utility), self.bound(utility)
+            self._tell(value, bound, f"utility {utility:.4f}")
+            if value - bound <= self.gap or self.deadline.passed():
+                return
+            # The tangents promise less than is kept, and four times as many do so by a sixteenth.
+            excess = max(found.utility - aim, 0.0) / MORE_LABELS**2
+
+    def bound(self, utility: float) -> float:
+        """The best proved bound on the leakage at a utility in nats."""
+        return max([0.0, *(line.lower_bound(utility) for line in self.lines)])
+
+    def line(self, utility: float) -> TaskCertificate | None:
+        """The certificate that proves most at a utility in nats, or None where leakage ≥ 0 is all that is proved."""
+        best = max(self.lines, key=lambda line: line.lower_bound(utility), default=None)
+        return best if best is not None and best.lower_bound(utility) > 0.0 else None
+
+    def value(self, utility: float) -> float:
+        """The least leakage found at a utility in nats, by time sharing."""
+        return float(self._envelope.value(utility))
+
+    def slope(self, utility: float) -> float:
+        """Leakage per utility of what was found there."""
+        return self._envelope.slope(utility)
+
+    def within(self, leakage: float) -> float:
+        """The most utility found within a leakage in nats, by time sharing; a little less, for rounding."""
+        envelope = self._envelope
+        if envelope.leakage[-1] <= leakage:
+            return float(envelope.disclosure[-1])
+        rising = np.flatnonzero(envelope.leakage > leakage)[0]
+        left, right = rising - 1, rising
+        share = (leakage - envelope.leakage[left]) / (envelope.leakage[right] - envelope.leakage[left])
+        width = envelope.disclosure[right] - envelope.disclosure[left]
+        return float(max(envelope.disclosure[left] + share * width - AIM, 0.0))
+
+    def channel(self, utility: float) -> Any:
+        """A channel (M, N) that has it."""
+        envelope, found = self._envelope, self._candidates
+        left, right, weight = envelope.neighbours(utility)
+        if envelope.vertex(utility) is not None or left == right:
+            nearest = int(np.argmin(np.abs(envelope.disclosure - utility)))
+            if envelope.disclosure[nearest] >= utility:
+                return self._table(found[envelope.index[nearest]])
+        tables = [self._table(found[envelope.index[i]]) for i in (left, right)]
+        kept = [found[envelope.index[i]].utility if found[envelope.index[i]] else 0.0 for i in (left, right)]
+        # Aimed a little higher, so that rounding does not fall short of what was asked for.
+        weight = (
+            min((utility + AIM / 4.0 - kept[0]) / (kept[1] - kept[0]), 1.0) if kept[1] > kept[0] else weight
+        )
+        return channels.time_share(tables, [1.0 - weight, weight])
+
+    def _table(self, found: Found | None) -> Any:
+        return channels.constant(self.problem.n_x) if found is None else found.table
+
+    @property
+    def _candidates(self) -> list[Found | None]:
+        return [None, *self.pool, self.whole]
+
+    @property
+    def _envelope(self) -> Envelope:
+        """The lower convex envelope of (utility, leakage) of everything found."""
+        points = [(0.0, 0.0) if each is None else (each.utility, each.leakage) for each in self._candidates]
+        return Envelope.of(points)
+
+    def _levels(self, utility: float | None) -> Any:
+        """Sets of labels, each larger than the one before; cells are refined with them where that could matter."""
+        count, used = FIRST_LABELS, None
+        while True:
+            count = min(count, self.outputs)
+            yield first_labels(self.cells, count) if used is None else more_labels(self.cells, used, count)
+            if count >= self.outputs:
+                return
+            used, count = self.used, count * (MORE_LABELS if count < 100 else 2)
+            if self.cells.n >= FIRST_CELLS // 2 and self.cell_loss > self.gap / 4.0:
+                self.cells = self.cells.refined(min(2 * self.cells.n, MOST_CELLS))
+
+    def _program(self, labels: Array, limit: float | None) -> Outcome:
+        table = losses(self.tasks, self.cells.kept, labels)
+        outcome = minimise(
+            Program(self.cells.p, self.cells.told, table, limit), self.gap / 10.0, self.deadline
+        )
+        self.steps += outcome.steps
+        return outcome
+
+    def _channel(self, outcome: Outcome) -> Found:
+        """The channel of a program's masses, without outputs that hardly occur."""
+        mass = np.maximum(outcome.mass, 0.0)
+        mass = mass[:, mass.sum(axis=0) > NEGLIGIBLE]
+        share = mass / mass.sum(axis=1, keepdims=True)
+        share = np.where(share > LEAST_ENTRY, share, 0.0)
+        share /= share.sum(axis=1, keepdims=True)
+        cells = self.cells
+        r = cells.p @ share
+        self.used = ((cells.kept * cells.p[:, None]).T @ share / r).T
+        return Found(cells, share, cells.utility(share), cells.leakage(share))
+
+    def _proof(self, labels: Array, outcome: Outcome, *, zero: bool) -> TaskCertificate:
+        """A certificate of the program's multipliers, with as many boxes as are of use."""
+        boxes = Boxes(self.cells, Multipliers(self.tasks, labels, outcome, zero=zero), outcome.slope)
+        boxes.refine(self.gap / 10.0, MOST_BOXES)
+        tree, q = boxes.proof()
+        made = TaskCertificate.build(self.problem, tree, q, outcome.slope, zero=zero)
+        h_s = 0.0 if zero else self.problem.h_s
+        self.cell_loss = h_s + boxes.bound - outcome.slope * self.tasks.h_u - made.intercept
+        return made
+
+    def _tell(self, value: float, bound: float, message: str) -> None:
+        if self.progress is not None:
+            self.progress(Progress(value=value, bound=bound, message=message))

@@ -1,0 +1,221 @@
+"""The front door of task funnels: least leakage at a utility, most utility within a leakage, judged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from privfunnel import channels
+from privfunnel.amounts import check_budget, check_disclosure, check_utility
+from privfunnel.coupling import couple
+from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.problem import Problem
+from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Status, final_status
+from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.task import TaskAnswer, TaskFunnel
+from privfunnel.solvers.task.cells import classes
+from privfunnel.solvers.task.search import all_utility
+from privfunnel.task_solution import TaskSolution
+
+#: The solvers of the plain funnel that stand for the task's where it is asked for.
+SAME_SOLVER = ("auto", "global")
+
+
+def task_solver(chosen: Solver, named: Collection[str] = ()) -> TaskFunnel:
+    """The solver of task funnels with the gap and the limits that ``chosen``, one of the plain funnel, was given.
+
+    Args:
+        chosen: The solver.
+        named: Options that were named, which count even where they say what the plain funnel's solver has anyway.
+
+    Raises:
+        InvalidInputError: It is another solver, which knows the plain funnel only.
+    """
+    if chosen.name not in SAME_SOLVER:
+        raise InvalidInputError(
+            f"solver {chosen.name!r} solves the plain funnel: leave it out where a utility is asked for"
+        )
+    known = {field.name for field in dataclasses.fields(TaskFunnel)}
+    given = {
+        field.name: getattr(chosen, field.name)
+        for field in dataclasses.fields(chosen)
+        if field.name in known and (field.name in named or getattr(chosen, field.name) != field.default)
+    }
+    return TaskFunnel(**given)
+
+
+def solve_task(
+    problem: Problem,
+    solver: TaskFunnel,
+    asked: tuple[float | str | None, Any, float | str | None],
+    seed: int,
+    progress: Listener | None,
+    *,
+    throw: bool = True,
+) -> TaskSolution:
+    """One point of a task funnel, judged: numbers recomputed from the channel, the certificate verified.
+
+    Args:
+        problem: The problem, with a task.
+        solver: The solver.
+        asked: Least utility, what may leak, and least disclosure; None for what was not asked for.
+        seed: Fixes all randomness; there is none.
+        progress: Called with news.
+        throw: If False, what cannot be had and what goes wrong is a status.
+
+    Raises:
+        InvalidInputError: What was asked for makes no sense.
+        InfeasibleError: The utility exceeds I(U;X), or the release for it discloses too little.
+        CertificateError: The certificate does not prove its bound.
+    """
+    utility, leakage, disclosure = asked
+    if (utility is None) == (leakage is None):
+        raise InvalidInputError(
+            "give exactly one of utility= (nats of the task to keep) and leakage= (nats to spend)"
+        )
+    wanted = budget = None
+    channel: Any = channels.constant(problem.n_x)
+    try:
+        wanted = None if utility is None else check_utility(problem, utility)
+        budget = None if leakage is None else check_budget(problem, leakage)
+        answer = end_of_task_curve(problem, wanted, budget)
+        if answer is None and wanted is not None:
+            answer = solver.solve(problem, wanted, progress=progress)
+        elif answer is None and budget is not None and budget > 0.0:
+            answer = solver.solve_leakage(problem, budget, progress=progress)
+        elif answer is None:
+            answer = solver.free(problem, progress=progress)
+        channel = answer.channel
+        if disclosure is not None:
+            answer = dataclasses.replace(
+                answer, channel=_disclosing(problem, channel, check_disclosure(problem, disclosure))
+            )
+        return judge_task(problem, answer, solver.gap, (wanted, budget), seed)
+    except FAILURES as error:
+        if throw:
+            raise
+        return _failed(problem, channel, error, wanted, budget, seed)
+
+
+def end_of_task_curve(problem: Problem, utility: float | None, budget: float | None) -> TaskAnswer | None:
+    """What needs no search: nothing, and all that the task can use."""
+    if utility is not None and utility <= FEASIBILITY:
+        return TaskAnswer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
+    whole = all_utility(problem)
+    if utility is not None:
+        enough = utility >= problem.utility_ceiling - FEASIBILITY
+    else:
+        enough = budget is not None and whole.leakage <= budget
+    return TaskAnswer(channel=whole.table, status=Status.OPTIMAL) if enough else None
+
+
+def judge_task(
+    problem: Problem,
+    answer: TaskAnswer,
+    gap: float,
+    asked: tuple[float | None, float | None],
+    seed: int,
+) -> TaskSolution:
+    """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
+
+    Args:
+        problem: The problem, with a task.
+        answer: What the solver found.
+        gap: The gap in nats at which an answer is proved optimal.
+        asked: The utility and the leakage that were asked for, in nats; None for what was not.
+        seed: Seed of the run.
+    """
+    requested, budget = asked
+    channel = problem.check_channel(answer.channel)
+    point = problem.evaluate(channel)
+    kept = float(point.utility or 0.0)
+    ceiling = problem.utility_ceiling
+    target = kept if requested is None else requested
+    lower, source, upper = 0.0, "zero", ceiling
+    if answer.certificate is not None:
+        answer.certificate.verify(problem)
+        bound = answer.certificate.lower_bound(target)
+        lower, source = (bound, "certificate") if bound > 0.0 else (lower, source)
+        upper = min(upper, answer.certificate.most_utility(0.0 if budget is None else budget))
+    if target >= ceiling - FEASIBILITY:
+        # All of I(U;X) is kept only by a release that tells symbols with different p(u|x) apart.
+        lower, source = all_utility(problem).leakage, "closed form"
+    if requested is not None:
+        met = kept >= requested - FEASIBILITY
+        proved = point.leakage - lower <= gap + ROUNDING
+    else:
+        met = point.leakage <= (budget or 0.0) + FEASIBILITY
+        slope = answer.certificate.slope if answer.certificate is not None else 1.0
+        proved = (upper - kept) * (slope if budget else 1.0) <= gap + ROUNDING
+    return TaskSolution(
+        problem=problem,
+        mapping=channel,
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        lower_bound=min(lower, point.leakage),
+        bound_source=source,
+        slope=answer.slope,
+        status=final_status(answer.status, met=met, proved=proved),
+        certificate=answer.certificate,
+        budget=budget,
+        solver=TaskFunnel.name,
+        seed=seed,
+        steps=answer.steps,
+        seconds=answer.seconds,
+        message=answer.message,
+        utility=kept,
+        requested_utility=requested,
+        utility_upper_bound=None if requested is not None else max(upper, kept),
+    )
+
+
+def _disclosing(problem: Problem, channel: Any, disclosure: float) -> Any:
+    """A channel with the same leakage and utility that discloses ``disclosure`` nats.
+
+    Members of a class with the same p(s|x) and p(u|x) may be released with the output: see
+    :mod:`privfunnel.lumping`. That is all that is free.
+
+    Raises:
+        InfeasibleError: It is not enough.
+    """
+    have = problem.evaluate(channel).disclosure
+    if have >= disclosure - FEASIBILITY:
+        return channel
+    of = classes(problem).of
+    first = np.unique(of, return_index=True)[1]
+    rows = channel if isinstance(channel, np.ndarray) else channel.tocsr()
+    wide = channels.as_held(couple(of, problem.p_x, rows[first]).channel)
+    have = problem.evaluate(wide).disclosure
+    if have < disclosure - FEASIBILITY:
+        raise InfeasibleError(
+            f"disclosure={disclosure:.9g} nats is more than a release for the task discloses at no cost, {have:.9g} "
+            "nats: lower it, or leave utility= out and solve for the disclosure"
+        )
+    return wide
+
+
+def _failed(
+    problem: Problem, channel: Any, error: Exception, utility: float | None, budget: float | None, seed: int
+) -> TaskSolution:
+    """What is left of an answer that cannot be believed: its channel and what that has, and no bound on anything."""
+    point = problem.evaluate(channel)
+    return TaskSolution(
+        problem=problem,
+        mapping=problem.check_channel(channel),
+        disclosure=point.disclosure,
+        leakage=point.leakage,
+        lower_bound=0.0,
+        bound_source="zero",
+        slope=None,
+        status=Status.INFEASIBLE if isinstance(error, InfeasibleError) else Status.FAILED,
+        budget=budget,
+        solver=TaskFunnel.name,
+        seed=seed,
+        message=str(error) or type(error).__name__,
+        utility=float(point.utility or 0.0),
+        requested_utility=utility if utility is not None or budget is not None else problem.utility_ceiling,
+        utility_upper_bound=None if budget is None else problem.utility_ceiling,
+    )

@@ -1,0 +1,283 @@
+"""The task funnel: least leakage at a utility, proved, against brute force and on tables with known answers."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.certificate.task import TaskCertificate
+from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
+from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.task import TaskFunnel
+from privfunnel.solvers.task.barrier import Program, minimise
+from privfunnel.solvers.task.cells import Cells, cells_of, classes
+from privfunnel.task_curve import TaskCurve
+from privfunnel.task_solution import TaskSolution
+
+GAP = TaskFunnel().gap
+
+
+def random_problem(seed: int, n_s: int = 2, n_u: int = 2, n_x: int = 6, **options: object) -> pf.Problem:
+    rng = np.random.default_rng(seed)
+    p_x = rng.dirichlet(np.full(n_x, 2.0))
+    p_s = rng.dirichlet(np.full(n_s, 0.8), size=n_x).T
+    p_u = rng.dirichlet(np.full(n_u, 0.8), size=n_x).T
+    return pf.Problem(p_s * p_x, p_ux=p_u * p_x, **options)
+
+
+def random_channels(problem: pf.Problem, count: int, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for _ in range(count):
+        n_y = int(rng.integers(2, 5))
+        made.append(rng.dirichlet(np.full(n_y, rng.choice([0.05, 0.3, 1.0])), size=problem.n_x))
+    return made
+
+
+@pytest.fixture(scope="module")
+def small() -> pf.Problem:
+    return random_problem(1)
+
+
+@pytest.fixture(scope="module")
+def curve(small: pf.Problem) -> TaskCurve:
+    traced = pf.trace(small, along="utility", points=6)
+    assert isinstance(traced, TaskCurve)
+    return traced
+
+
+def test_points_keep_what_was_asked_and_are_proved(curve: TaskCurve, small: pf.Problem) -> None:
+    wanted = np.linspace(0.0, small.utility_ceiling, 6)
+    assert np.all(curve.utility >= wanted - 1e-9)
+    assert curve.gap.max() <= GAP
+    assert all(status is pf.Status.OPTIMAL for status in curve.status)
+    assert np.all(np.diff(curve.leakage) >= -1e-9)
+    for point in curve.solutions:
+        again = small.evaluate(point.channel)
+        assert again.leakage == pytest.approx(point.leakage, abs=1e-12)
+
+
+@pytest.mark.parametrize(("seed", "n_s", "n_u"), [(1, 2, 2), (2, 3, 2), (3, 2, 3)])
+def test_no_random_channel_beats_the_bound(seed: int, n_s: int, n_u: int) -> None:
+    problem = random_problem(seed, n_s, n_u)
+    solution = pf.solve(problem, utility="95%", time_limit=2.0, throw=False)
+    line = solution.certificate
+    assert isinstance(line, TaskCertificate)
+    for channel in random_channels(problem, 300, seed):
+        point = problem.evaluate(channel)
+        assert point.leakage >= line.lower_bound(point.utility) - 1e-12
+
+
+def test_deterministic_channels_never_beat_the_optimum(small: pf.Problem, curve: TaskCurve) -> None:
+    below = 0
+    for choice in itertools.product(range(3), repeat=small.n_x):
+        point = small.evaluate(np.eye(3)[list(choice)])
+        assert point.leakage >= float(curve.proved(min(point.utility, small.utility_ceiling))) - 1e-12
+        below += point.leakage < np.interp(point.utility, curve.utility, curve.leakage) + 0.05
+    assert below  # some come near, so that the comparison says something
+
+
+def test_a_grid_of_posteriors_gives_the_same_optimum() -> None:
+    # A linear program over all posteriors of three symbols on a fine grid: an independent method from above.
+    from scipy.optimize import linprog
+
+    problem = random_problem(7, n_x=3)
+    n = 60
+    grid = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)], dtype=float) / n
+
+    def minus_entropy(rows: np.ndarray) -> np.ndarray:
+        t = grid @ rows.T
+        return np.where(t > 0, t * np.log(np.where(t > 0, t, 1.0)), 0.0).sum(axis=1)
+
+    tasks = problem.required_tasks()
+    wanted = 0.6 * tasks.ceiling
+    found = linprog(
+        minus_entropy(problem.p_s_given_x),
+        A_ub=-minus_entropy(tasks.rows)[None],
+        b_ub=[tasks.h_u - wanted],
+        A_eq=grid.T,
+        b_eq=problem.p_x,
+    )
+    by_grid = problem.h_s + found.fun
+    solution = pf.solve(problem, utility=wanted)
+    assert solution.lower_bound <= by_grid + 1e-9
+    # The grid loses at most the curvature within a cell of it, 1/(8 n² t) or so for each distribution.
+    assert solution.leakage == pytest.approx(by_grid, abs=2e-3)
+
+
+def test_utility_can_be_free_and_that_is_proved() -> None:
+    problem = random_problem(4, n_x=8)
+    solution = pf.solve(problem, leakage=0)
+    assert isinstance(solution, TaskSolution)
+    assert solution.leakage <= 1e-9
+    assert solution.utility > 0.01
+    assert solution.utility_upper_bound is not None
+    assert solution.utility_upper_bound - solution.utility <= GAP
+    assert solution.status is pf.Status.OPTIMAL
+    # Whoever keeps more leaks.
+    assert pf.solve(problem, utility=solution.utility_upper_bound + 1e-2).lower_bound > 0.0
+
+
+def test_a_budget_buys_the_utility_that_costs_it(small: pf.Problem, curve: TaskCurve) -> None:
+    budget = float(curve.leakage[3])
+    solution = pf.solve(small, leakage=budget)
+    assert isinstance(solution, TaskSolution)
+    assert solution.leakage <= budget + 1e-9
+    assert solution.utility == pytest.approx(curve.utility[3], abs=1e-3)
+    assert solution.utility_upper_bound is not None
+    assert solution.utility <= solution.utility_upper_bound
+    everything = pf.solve(small, leakage=1.0)
+    assert everything.utility == pytest.approx(small.utility_ceiling, abs=1e-12)
+    assert everything.status is pf.Status.OPTIMAL
+
+
+def test_all_utility_is_kept_by_telling_apart_what_differs_in_it() -> None:
+    p_x, u = np.array([0.3, 0.2, 0.5]), np.array([0.2, 0.2, 0.9])
+    s = np.array([0.1, 0.6, 0.5])
+    problem = pf.Problem(np.stack([1 - s, s]) * p_x, p_ux=np.stack([1 - u, u]) * p_x)
+    solution = pf.solve(problem, utility="100%")
+    merged = problem.evaluate(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    assert solution.leakage == pytest.approx(merged.leakage, abs=1e-12)
+    assert solution.bound_source == "closed form"
+    assert solution.status is pf.Status.OPTIMAL
+
+
+def test_a_task_that_is_the_secret_costs_all_of_itself() -> None:
+    p = np.array([[0.3, 0.1, 0.05], [0.1, 0.2, 0.25]])
+    problem = pf.Problem(p, p_ux=p)
+    solution = pf.solve(problem, utility="50%")
+    assert solution.leakage == pytest.approx(0.5 * problem.utility_ceiling, abs=GAP)
+    assert solution.lower_bound >= 0.5 * problem.utility_ceiling - GAP
+
+
+def test_several_tasks_are_kept_together() -> None:
+    one, other = random_problem(5), random_problem(6)
+    p_x = one.p_x
+    second = other.required_tasks().rows * p_x
+    first = one.required_tasks().rows * p_x
+    problem = pf.Problem(one.p_sx, p_ux={"a": first, "b": second}, task_weights={"b": 0.5})
+    solution = pf.solve(problem, utility="60%", time_limit=2.0, throw=False)
+    assert solution.utility >= 0.6 * problem.utility_ceiling - 1e-9
+    assert solution.lower_bound <= solution.leakage
+    assert solution.gap <= 2e-3
+
+
+def test_symbols_that_are_alike_change_nothing(small: pf.Problem) -> None:
+    double = np.repeat(np.arange(small.n_x), 2)
+    twin = pf.Problem(
+        small.p_sx[:, double] / 2, p_ux=small.required_tasks().rows[:, double] * small.p_x[double] / 2
+    )
+    assert classes(twin).n == small.n_x
+    wanted = 0.7 * small.utility_ceiling
+    assert pf.solve(twin, utility=wanted).leakage == pytest.approx(
+        pf.solve(small, utility=wanted).leakage, abs=GAP
+    )
+
+
+def test_cells_lose_nothing_that_is_achieved() -> None:
+    rng = np.random.default_rng(3)
+    n = 4000
+    problem = random_problem(11, n_x=n)
+    cells = cells_of(problem, 300)
+    assert 150 <= cells.n <= 300
+    channel = rng.dirichlet([0.5, 0.5, 0.5], size=cells.n)
+    point = problem.evaluate(channel[cells.of])
+    assert cells.leakage(channel) == pytest.approx(point.leakage, abs=1e-12)
+    assert cells.utility(channel) == pytest.approx(point.utility, abs=1e-12)
+    assert Cells(problem, np.zeros(n, dtype=np.intp)).refined(8).n > 1
+
+
+def test_the_program_is_solved_to_its_duality_gap() -> None:
+    # Two cells that cannot be told apart but by their task: all mass in one output leaks nothing.
+    program = Program(np.array([0.5, 0.5]), np.array([[0.2, 0.8], [0.8, 0.2]]), np.zeros((2, 2)), 1.0)
+    outcome = minimise(program, 1e-8, Deadline(10.0))
+    joint = outcome.mass.T @ program.told
+    ratio = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(ratio, 0.5, atol=1e-3)
+    np.testing.assert_allclose(outcome.mass.sum(axis=1), program.p, atol=1e-9)
+
+
+def test_what_makes_no_sense_is_refused(small: pf.Problem) -> None:
+    with pytest.raises(InvalidInputError, match="exactly one of utility"):
+        pf.solve(small, utility=0.1, leakage=0.1)
+    with pytest.raises(InfeasibleError, match="largest feasible is I"):
+        pf.solve(small, utility=5.0)
+    with pytest.raises(InvalidInputError, match="has no task"):
+        pf.solve(pf.Problem(small.p_sx), utility=0.1)
+    with pytest.raises(InvalidInputError, match="solves the plain funnel"):
+        pf.solve(small, utility=0.1, solver="aem")
+    with pytest.raises(InvalidInputError, match="who knows nothing"):
+        pf.solve(small, utility=0.1, guarantees=["lip=0.2"])
+    with pytest.raises(InvalidInputError, match="along='sideways'"):
+        pf.trace(small, along="sideways")
+    with pytest.raises(InvalidInputError, match="leave disclosures="):
+        pf.trace(small, along="utility", disclosures=[0.1])
+    told = pf.solve(small, utility=5.0, throw=False)
+    assert told.status is pf.Status.INFEASIBLE
+    assert "largest feasible" in told.message
+
+
+def test_disclosure_may_be_asked_for_besides(small: pf.Problem) -> None:
+    double = np.repeat(np.arange(small.n_x), 3)
+    twin = pf.Problem(
+        small.p_sx[:, double] / 3, p_ux=small.required_tasks().rows[:, double] * small.p_x[double] / 3
+    )
+    plain = pf.solve(twin, utility="60%")
+    more = pf.solve(twin, utility="60%", disclosure=plain.disclosure + 0.5)
+    assert more.disclosure >= plain.disclosure + 0.5
+    assert more.leakage == pytest.approx(plain.leakage, abs=1e-9)
+    assert more.utility == pytest.approx(plain.utility, abs=1e-9)
+    with pytest.raises(InfeasibleError, match="at no cost"):
+        pf.solve(twin, utility="60%", disclosure="100%")
+
+
+def test_disclosure_alone_is_the_plain_funnel(small: pf.Problem) -> None:
+    plain = pf.solve(pf.Problem(small.p_sx), disclosure=1.5)
+    assert pf.solve(small, disclosure=1.5).leakage == pytest.approx(
+        plain.leakage, abs=1e-6
+    )  # both within their gap
+
+
+def test_the_curve_answers_between_its_points(curve: TaskCurve, small: pf.Problem) -> None:
+    middle = float(curve.utility[2] + curve.utility[3]) / 2
+    point = curve.at(middle)
+    assert isinstance(point, TaskSolution)
+    assert point.utility == pytest.approx(middle, abs=1e-9)
+    assert point.lower_bound <= point.leakage <= (curve.leakage[2] + curve.leakage[3]) / 2 + 1e-9
+    spent = curve.within(point.leakage)
+    assert spent.utility == pytest.approx(middle, abs=1e-6)
+    assert curve.within(10.0).utility == pytest.approx(small.utility_ceiling, abs=1e-9)
+
+
+def test_solutions_and_curves_survive_their_files(curve: TaskCurve, small: pf.Problem, tmp_path) -> None:
+    solution = pf.solve(small, utility="50%")
+    solution.save(tmp_path / "solution.json")
+    again = TaskSolution.load(tmp_path / "solution.json")
+    assert again.requested_utility == solution.requested_utility
+    assert again.utility == pytest.approx(solution.utility, abs=1e-12)
+    curve.save(tmp_path / "curve.json")
+    np.testing.assert_allclose(TaskCurve.load(tmp_path / "curve.json").utility, curve.utility, atol=1e-12)
+    data = solution.to_dict() | {"utility": solution.utility + 1e-3}
+    with pytest.raises(InvalidInputError, match="claims utility"):
+        TaskSolution.from_dict(data)
+    assert [row["utility"] for row in curve.rows()] == curve.utility.tolist()
+    assert "of I(U;X)" in curve._repr_html_()
+    assert "utility" in solution._repr_html_()
+
+
+def test_a_time_limit_leaves_an_answer_with_a_true_bound() -> None:
+    problem = random_problem(12, n_s=4, n_u=4, n_x=40)
+    solution = pf.solve(problem, utility="80%", time_limit=0.2, throw=False)
+    assert solution.utility >= 0.8 * problem.utility_ceiling - 1e-9
+    assert 0.0 <= solution.lower_bound <= solution.leakage
+
+
+def test_another_table_or_task_has_no_such_certificate(small: pf.Problem) -> None:
+    line = pf.solve(small, utility="70%").certificate
+    with pytest.raises(CertificateError, match="another problem or task"):
+        line.verify(random_problem(2))
+    with pytest.raises(CertificateError, match="another problem or task"):
+        line.verify(pf.Problem(small.p_sx))

@@ -1,0 +1,162 @@
+"""Certificates of task funnels: what they prove, and that forged ones do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.certificate import load_bundle, save_bundle
+from privfunnel.certificate.task import Partition, TaskCertificate, chords, empty, tighten
+from privfunnel.errors import CertificateError
+
+P_X = np.array([0.3, 0.2, 0.25, 0.25])
+S = np.array([0.1, 0.6, 0.5, 0.8])
+U = np.array([0.2, 0.3, 0.9, 0.6])
+PROBLEM = pf.Problem(np.stack([1 - S, S]) * P_X, p_ux=np.stack([1 - U, U]) * P_X)
+
+
+@pytest.fixture(scope="module")
+def line() -> TaskCertificate:
+    found = pf.solve(PROBLEM, utility="90%").certificate
+    assert isinstance(found, TaskCertificate)
+    return found
+
+
+@pytest.fixture(scope="module")
+def zero() -> TaskCertificate:
+    found = pf.solve(PROBLEM, leakage=0).certificate
+    assert isinstance(found, TaskCertificate)
+    return found
+
+
+def test_chords_lie_below(line: TaskCertificate) -> None:
+    rng = np.random.default_rng(0)
+    low = rng.random(200)
+    high = np.minimum(low + rng.random(200) ** 4, 1.0)
+    low[:20] = 0.0
+    alpha, beta = chords(low, high)
+    for share in np.linspace(0.0, 1.0, 21):
+        v = low + share * (high - low)
+        assert np.all(alpha + beta * v <= -v * np.log(np.maximum(v, 1e-300)))
+
+
+def test_boxes_cover_everything(line: TaskCertificate) -> None:
+    tasks = PROBLEM.required_tasks()
+    low, high = line.partition.boxes(tasks)
+    leaves = line.partition.leaves
+    rng = np.random.default_rng(1)
+    for w in rng.dirichlet(np.full(4, 0.3), size=200):
+        v = tasks.rows @ w
+        inside = np.all((low[leaves] <= v + 1e-12) & (v <= high[leaves] + 1e-12), axis=1)
+        assert inside.any()
+
+
+def test_tightening_keeps_what_sums_to_one() -> None:
+    low, high = np.array([[0.2, 0.0, 0.0]]), np.array([[0.4, 0.3, 0.35]])
+    tighten(low, high, (slice(0, 3),))
+    np.testing.assert_allclose(low[0], [0.35, 0.25, 0.3], atol=1e-12)
+    np.testing.assert_allclose(high[0], [0.4, 0.3, 0.35], atol=1e-12)
+    assert empty(np.array([[0.7, 0.7]]), np.array([[0.8, 0.8]]), (slice(0, 2),))[0]
+
+
+def test_any_multipliers_prove_something_true(line: TaskCertificate) -> None:
+    # Whatever q and slope are, the line lies below real channels: nothing about them has to be believed.
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        q = rng.normal(size=line.q.shape) * rng.choice([0.1, 1.0, 10.0])
+        made = TaskCertificate.build(PROBLEM, line.partition, q, float(rng.random() * 2))
+        made.verify(PROBLEM)
+        for n_y in (2, 4):
+            point = PROBLEM.evaluate(rng.dirichlet(np.full(n_y, 0.2), size=4))
+            assert point.leakage >= made.lower_bound(point.utility)
+
+
+def test_without_leakage_no_channel_keeps_more(zero: TaskCertificate) -> None:
+    assert zero.zero
+    free = pf.solve(PROBLEM, leakage=0)
+    assert free.utility <= zero.most_utility(0.0) <= free.utility + 1e-5
+    assert zero.lower_bound(1.0) == 0.0
+    assert zero.most_utility(0.1) == np.inf
+    assert "without leakage" in repr(zero)
+    assert "I(U;Y)" in line_of(zero)
+
+
+def line_of(certificate: TaskCertificate) -> str:
+    return certificate.told("bits")
+
+
+@pytest.mark.parametrize("which", ["line", "zero"])
+def test_files_keep_certificates(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    certificate: TaskCertificate = request.getfixturevalue(which)
+    certificate.save(tmp_path / "c.npz")
+    (again,) = load_bundle(tmp_path / "c.npz")
+    assert isinstance(again, TaskCertificate)
+    assert again.verify(PROBLEM) == certificate.intercept
+    assert (again.slope, again.zero) == (certificate.slope, certificate.zero)
+
+
+def test_older_files_keep_their_version(line: TaskCertificate, tmp_path: Path) -> None:
+    plain = pf.solve(pf.Problem(PROBLEM.p_sx), disclosure="90%").certificate
+    assert plain is not None
+    save_bundle(tmp_path / "old.npz", [plain])
+    save_bundle(tmp_path / "both.npz", [plain, line])
+    with np.load(tmp_path / "old.npz") as old, np.load(tmp_path / "both.npz") as both:
+        assert int(old["version"]) < int(both["version"])
+    first, second = load_bundle(tmp_path / "both.npz")
+    first.verify(pf.Problem(PROBLEM.p_sx))
+    second.verify(PROBLEM)
+
+
+def forged(line: TaskCertificate, kind: str) -> TaskCertificate:
+    tree = line.partition
+    if kind == "line":
+        return replace(line, intercept=line.intercept + 1e-6)
+    if kind == "slope":
+        return replace(line, slope=line.slope + 1e-3)
+    if kind == "negative slope":
+        return replace(line, slope=-0.1)
+    if kind == "multipliers":
+        return replace(line, q=line.q[:-1])
+    if kind == "nan":
+        return replace(line, q=np.where(np.arange(line.q.size).reshape(line.q.shape) == 3, np.nan, line.q))
+    if kind == "moved multipliers":
+        return replace(line, q=line.q + np.array([0.0, 0.2]))
+    if kind == "row":
+        return replace(line, partition=Partition(np.where(tree.variable >= 0, 9, -1), tree.split, tree.first))
+    if kind == "circle":
+        first = tree.first.copy()
+        first[np.flatnonzero(tree.variable >= 0)[-1]] = 0
+        return replace(line, partition=Partition(tree.variable, tree.split, first))
+    if kind == "shared child":
+        first = tree.first.copy()
+        cut = np.flatnonzero(tree.variable >= 0)
+        first[cut[0]] = first[cut[-1]]
+        return replace(line, partition=Partition(tree.variable, tree.split, first))
+    if kind == "split":
+        split = tree.split.copy()
+        split[0] = np.inf
+        return replace(line, partition=Partition(tree.variable, split, tree.first))
+    return replace(line, zero=True)
+
+
+KINDS = ("line", "slope", "negative slope", "multipliers", "nan", "moved multipliers", "row", "circle",
+         "shared child", "split", "zero")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forged_certificates_do_not_verify(line: TaskCertificate, kind: str) -> None:
+    line.verify(PROBLEM)
+    with pytest.raises(CertificateError):
+        forged(line, kind).verify(PROBLEM)
+
+
+def test_cuts_outside_of_their_box_prove_nothing_false(line: TaskCertificate) -> None:
+    tree = line.partition
+    for value in (-3.0, 0.0, 2.0):
+        split = np.where(tree.variable >= 0, value, 0.0)
+        made = TaskCertificate.build(PROBLEM, Partition(tree.variable, split, tree.first), line.q, line.slope)
+        assert made.intercept <= line.intercept + 1e-9
