@@ -80,8 +80,8 @@ _MODULES = (
     "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "chi_squared_funnel", "comparison",
     "curve", "decoys", "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer", "gaussian",
     "guessing_funnel", "inertia", "instances", "ledger", "measures", "mechanism", "noise", "plot", "population",
-    "problem", "quantities", "release", "repeated", "report", "reproduce", "sequels", "solution", "solvers", "solving",
-    "storage", "tables", "tracing", "watching",
+    "problem", "quantities", "release", "repeated", "report", "reproduce", "sequels", "solution", "solvers",
+    "solving", "storage", "tables", "tracing", "watching", "worst_case",
 )  # fmt: skip
 
 
