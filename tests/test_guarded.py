@@ -232,20 +232,23 @@ def test_no_random_release_beats_the_proved_bound_against_attackers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("share", "reached"), [("50%", 0.01128), ("70%", 0.03188)])
-def test_the_worst_of_five_attackers_learns_little(heart: pf.Problem, share: str, reached: float) -> None:
-    solution = pf.solve(heart, disclosure=share, known=COLUMNS, time_limit=3.0, throw=False)
+def test_the_worst_of_five_attackers_learns_little(heart: pf.Problem) -> None:
+    solution = pf.solve(heart, disclosure="50%", known=COLUMNS, time_limit=2.0, throw=False)
     assert len(solution.leakages) == 5
-    assert solution.leakage <= reached
+    assert solution.leakage <= 0.01128
     assert solution.lower_bound <= solution.leakage
 
 
 @pytest.mark.slow
-def test_the_worst_of_five_attackers_is_proved_where_much_is_kept(heart: pf.Problem) -> None:
-    solution = pf.solve(heart, disclosure="90%", known=COLUMNS, gap=1e-5)
+@pytest.mark.parametrize(("share", "reached", "gap"), [("70%", 0.03188, 1e-4), ("90%", 0.11183, 1e-5)])
+def test_the_worst_of_five_attackers_is_proved(
+    heart: pf.Problem, share: str, reached: float, gap: float
+) -> None:
+    pytest.importorskip("numba", reason="hundreds of times as many linear programs take minutes")
+    solution = pf.solve(heart, disclosure=share, known=COLUMNS, gap=gap)
     assert solution.status is pf.Status.OPTIMAL
-    assert solution.leakage <= 0.11183
-    assert solution.gap <= 1e-5
+    assert solution.leakage <= reached
+    assert solution.gap <= gap
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -91,13 +91,21 @@ class Tree:
         )
 
 
+class AnyTree(Protocol):
+    """The nodes of a search, which make a proof."""
+
+    def proof(self, claim: float, images: Stack, weights: Array) -> Proof:
+        """As certificates store it: multipliers of averages without weight are left out."""
+        ...
+
+
 class Explored(NamedTuple):
     """The tree, what it proves (the cutoff where it is complete), posteriors (n, M) below the cutoff, boxes opened.
 
     A tree that was cut short proves the least bound of the boxes that it leaves open.
     """
 
-    tree: Tree
+    tree: AnyTree
     least: float
     found: Array
     opened: int

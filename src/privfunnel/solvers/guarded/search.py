@@ -15,7 +15,8 @@ from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.guarded.branching import MARGIN, Bracket, Explored, Tree, explore, value
+from privfunnel.solvers.guarded.branching import MARGIN, AnyTree, Bracket, Explored, explore, value
+from privfunnel.solvers.guarded.exploring import explore_compiled, is_for
 from privfunnel.solvers.guarded.master import Duals, Master
 from privfunnel.solvers.guarded.pool import first_posteriors
 from privfunnel.solvers.guarded.pricing import candidates
@@ -79,7 +80,7 @@ class Search:
         self.relaxations = [
             Relaxation(stack(each, threat, ones, zero=zero), each.problem.p_x) for each in self.strata
         ]
-        self.opened = 0
+        self.opened, self.exhausted = 0, False
         self.partial: GuardedCertificate | None = None
 
     def starts(self) -> Array:
@@ -112,7 +113,7 @@ class Search:
                 tell(Progress(message=f"{len(master.posteriors)} posteriors, {self.opened} boxes"))
             if (master.least and duals.value - least <= gap) or duals.value <= enough:
                 break  # leakage cannot be negative
-            if self.limits.passed() or self.opened >= self.limits.nodes:
+            if self.limits.passed() or self.exhausted or self.opened >= self.limits.nodes:
                 status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
                 if not math.isfinite(enough):
                     certificate = self.partial or self._prove_something(duals, target)
@@ -120,7 +121,7 @@ class Search:
             if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
             idle = 0
-            trees = self._explore(master, duals, -target, self.limits.nodes - self.opened)
+            trees = self._explore(master, duals, -target)
             if trees is not None:
                 certificate = self._certify(duals, trees, -target)
                 break
@@ -164,12 +165,20 @@ class Search:
         good = values < threshold
         return master.add(self._lift(number, distinct(found[good], values[good], MOST_ADDED)))
 
-    def _explore(self, master: Master, duals: Duals, cutoff: float, nodes: int) -> list[Tree] | None:
+    def _search(self, number: int, duals: Duals, cutoff: float, limits: Limits) -> Explored:
+        """Search one stratum for posteriors below the cutoff, compiled where that is possible."""
+        relaxation, bracket = self.relaxations[number], self._bracket(duals, number)
+        if is_for(relaxation, bracket):
+            return explore_compiled(self.strata[number], self.threat, bracket, cutoff, limits.nodes, limits)
+        return explore(relaxation, bracket, cutoff, limits.nodes, limits)
+
+    def _explore(self, master: Master, duals: Duals, cutoff: float) -> list[AnyTree] | None:
         """The trees that prove F ≥ cutoff in every stratum; None where one was cut short or posteriors were added."""
-        trees: list[Tree] = []
+        trees: list[AnyTree] = []
         every: list[Explored] = []
-        for number, relaxation in enumerate(self.relaxations):
-            explored = explore(relaxation, self._bracket(duals, number), cutoff, nodes, self.limits)
+        limits = Limits(self.limits.left(), nodes=self.limits.nodes - self.opened)
+        for number in range(len(self.strata)):
+            explored = self._search(number, duals, cutoff, limits)
             self.opened += explored.opened
             every.append(explored)
             if explored.complete:
@@ -179,12 +188,14 @@ class Search:
         if len(trees) == len(self.relaxations):
             return trees
         least = min(each.least for each in every)
+        if not any(len(each.found) for each in every) and not self.limits.passed():
+            self.exhausted = True  # neither time nor posteriors ended it: the boxes did, or their room
         if math.isfinite(least) and not any(len(each.found) for each in every):
             # Cut short: what it proved so far is the best there is, since the prices get better all the time.
             self.partial = self._certify(duals, [each.tree for each in every], least)
         return None
 
-    def _certify(self, duals: Duals, trees: list[Tree], cutoff: float) -> GuardedCertificate:
+    def _certify(self, duals: Duals, trees: list[AnyTree], cutoff: float) -> GuardedCertificate:
         proofs = [
             tree.proof(cutoff - MARGIN, relaxation.images, duals.weights)
             for tree, relaxation in zip(trees, self.relaxations, strict=True)
@@ -195,9 +206,6 @@ class Search:
     def _prove_something(self, duals: Duals, target: float) -> GuardedCertificate | None:
         """When the limits came first: the line that a few boxes prove."""
         patient = Limits(max(LAST_SHARE * self.limits.seconds, LAST_SECONDS), nodes=LAST_BOXES)
-        every = [
-            explore(relaxation, self._bracket(duals, number), -target, LAST_BOXES, patient)
-            for number, relaxation in enumerate(self.relaxations)
-        ]
+        every = [self._search(number, duals, -target, patient) for number in range(len(self.strata))]
         least = min(each.least for each in every)
         return self._certify(duals, [each.tree for each in every], least) if math.isfinite(least) else None

@@ -1,0 +1,299 @@
+"""Branch and bound over all posteriors of one stratum, compiled: for attackers' mutual information without guarantees.
+
+The tree is that of :mod:`.branching`, which serves all other threats: its programs learn tangents and know every set W.
+Here a box costs some Newton steps (:mod:`.interior`) in place of some linear programs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from privfunnel.certificate import SHRINK, Proof
+from privfunnel.certificate.stacking import Stack, stack
+from privfunnel.measures import TINY, Array
+from privfunnel.solvers.deadline import Deadline, Pace
+from privfunnel.solvers.global_.branching import (
+    Tree,
+    grown,
+    is_known,
+    kept,
+    loosest_symbol,
+    new_tree,
+    total_width,
+)
+from privfunnel.solvers.guarded.branching import Bracket, Explored
+from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, pop, push
+from privfunnel.solvers.guarded.images import Images, fill_image, images_of
+from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax
+from privfunnel.solvers.guarded.relaxation import Relaxation
+from privfunnel.solvers.jit import compiled
+from privfunnel.solvers.posteriors.boxes import Box, copy, plogp, propagate, shrink, split_hole
+from privfunnel.threats import Stratum, Threat
+
+#: Room for nodes and for open boxes at first; it doubles when it is used up.
+FIRST_NODES = FIRST_OPEN = 1024
+#: Numbers that a tree and its open boxes may hold, half a gigabyte: a search ends there, whatever its limits are.
+MOST_NUMBERS = 60_000_000
+#: Posteriors that one search collects at most, and boxes it opens after the first besides as many as that took.
+MOST_FOUND, PATIENCE = 48, 60
+#: Steps of the descent from each box's point, and entries below which it drops a symbol.
+DESCENT_STEPS, VANISHED = 12, 1e-12
+#: A descent ends with a step that gains less than this, in nats.
+LEAST_GAIN = 1e-10
+#: A box that shrinks below this share of its total width is bounded again before it is split.
+WORTH_BOUNDING = 0.5
+#: A split leaves the left side at least this share of the interval, and the right one this.
+LEFT, RIGHT = 0.3, 0.5
+#: How well each relaxation is solved, a share of the missing height.
+TIGHTNESS = 0.5
+#: Entries of the curvature that are worked on before the first look at the clock.
+FIRST_WORK = 50_000
+
+
+class State(NamedTuple):
+    """A search under way: tree, open boxes, scratch arrays and posteriors found, and how many there are of each.
+
+    ``n_nodes`` of the tree and ``height`` rows of the frontier are in use; ``opened`` boxes were, ``last`` are to
+    be at most.
+    """
+
+    tree: Tree
+    frontier: Frontier
+    work: Work
+    found: Array
+    n_found: int
+    n_nodes: int
+    height: int
+    opened: int
+    last: int
+
+
+@compiled
+def value_of(pricing: Pricing, point: Array, work: Work) -> float:
+    """``F(w)`` of a posterior (M,), in nats; t and T are left in ``work``."""
+    value = fill_image(pricing.images, point, work.image, work.sums)
+    for i in range(point.size):
+        value -= pricing.prices[i] * point[i] + pricing.slope * plogp(point[i])
+    return value
+
+
+@compiled
+def fill_exponents(images: Images, image: Array, sums: Array, exponents: Array) -> None:
+    """Subtract ``columns·log(t/T)`` from some exponents (M,)."""
+    columns, starts, members, first = images
+    for b in range(sums.size):
+        for m in range(first[b], first[b + 1]):
+            total = 0.0
+            for k in range(starts[b], starts[b + 1]):
+                total += columns[members[m], k] * np.log(max(image[k], TINY) / max(sums[b], TINY))
+            exponents[members[m]] -= total
+
+
+@compiled
+def descend(pricing: Pricing, total: float, point: Array, work: Work) -> float:
+    """Local descent of F on the support of ``point``, in place; return F there.
+
+    The step is that of :func:`.pricing.descend`, ``total`` being Θ, the sum of the attackers' weights.
+    """
+    value = value_of(pricing, point, work)
+    exponents = work.vertex
+    for _ in range(DESCENT_STEPS):
+        for i in range(point.size):
+            exponents[i] = pricing.prices[i]
+        fill_exponents(pricing.images, work.image, work.sums, exponents)
+        top = -np.inf
+        for i in range(point.size):
+            if point[i] > VANISHED:
+                exponents[i] = (1.0 + pricing.slope / total) * np.log(point[i]) + exponents[i] / total
+                top = max(top, exponents[i])
+        norm = 0.0
+        for i in range(point.size):
+            point[i] = np.exp(exponents[i] - top) if point[i] > VANISHED else 0.0
+            norm += point[i]
+        for i in range(point.size):
+            point[i] /= norm
+        new = value_of(pricing, point, work)
+        if new > value - LEAST_GAIN:
+            return min(new, value)
+        value = new
+    return value
+
+
+@compiled
+def sum_of_ends(pricing: Pricing, box: Box, price: float, work: Work) -> float:
+    """The bound as the checker computes it; ``work.cost`` (M,) leaves as the rates of the e_i."""
+    lower, upper = box
+    slope, rates, beta = pricing.slope, work.cost, work.beta
+    bound = price
+    for i in range(rates.size):
+        rates[i] -= slope * beta[i] + price
+        bound += min(
+            rates[i] * lower[i] - slope * plogp(lower[i]), rates[i] * upper[i] - slope * plogp(upper[i])
+        )
+    return bound
+
+
+@compiled
+def choose_split(box: Box, point: Array, slope: float, excess: float, work: Work) -> tuple[int, float, float]:
+    """The symbol to split on, where its left side ends and where its right one begins.
+
+    The split is near ``point`` (M,), but neither side is much wider than the other. Between the sides e_i alone lifts
+    the bound by ``excess``.
+    """
+    symbol = loosest_symbol(point, box, work.alpha, work.beta)
+    low = box.lower[symbol]
+    high = box.upper[symbol]
+    width = high - low
+    middle = min(max(point[symbol], low + LEFT * width), high - RIGHT * width)
+    left, right = split_hole(work.cost[symbol], slope, excess, low, high, middle)
+    return symbol, left, right
+
+
+@compiled
+def open_children(
+    tree: Tree, frontier: Frontier, node: int, first: int, height: int, bound: float, box: Box, point: Array
+) -> int:
+    """Open the children of a node, numbered from ``first`` on; return how many they are.
+
+    They share its box (SHRINK) or the two sides of its split. What its multipliers and price prove holds of them until
+    they are bounded themselves.
+    """
+    symbol = tree.variable[node]
+    children = 1 if symbol == SHRINK else 2
+    tree.first[node] = first
+    for child in range(children):
+        copy(tree.q[first + child], tree.q[node])
+        tree.nu[first + child] = tree.nu[node]
+        row = push(frontier, height + child, first + child, bound, box, point)
+        if children == 2 and child == 0:
+            frontier.upper[row, symbol] = tree.split[node, 0]
+        elif children == 2:
+            frontier.lower[row, symbol] = tree.split[node, 1]
+    return children
+
+
+@compiled
+def begin(pricing: Pricing, caps: Array, node_limit: int) -> State:
+    """A search that has opened nothing yet; posteriors are at most ``caps`` (M,)."""
+    n_x, size = pricing.images.columns.shape
+    starts = pricing.images.starts
+    tree = new_tree(min(node_limit, FIRST_NODES) + 2, size)
+    for b in range(starts.size - 1):
+        for k in range(starts[b], starts[b + 1]):
+            tree.q[0, k] = -np.log(starts[b + 1] - starts[b])
+    frontier = new_frontier(FIRST_OPEN, n_x)
+    push(frontier, 0, 0, -np.inf, Box(np.zeros(n_x), caps), np.full(n_x, 1.0 / n_x))
+    work = new_work(n_x, size, starts.size - 1)
+    return State(tree, frontier, work, np.zeros((MOST_FOUND, n_x)), 0, 1, 1, 0, node_limit)
+
+
+@compiled
+def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: int) -> State:
+    """Open up to ``boxes`` more, to prove F ≥ ``cutoff`` or find posteriors below it; ``total`` is Θ."""
+    n_x, slope = pricing.prices.size, pricing.slope
+    tree, frontier, work, found, n_found, n_nodes, height, opened, last = state
+    box = Box(np.zeros(n_x), np.zeros(n_x))
+    point, candidate = np.zeros(n_x), np.zeros(n_x)
+    pause = min(opened + boxes, last)
+    while height > 0 and opened < pause:
+        node = pop(frontier, height, box, point)
+        height -= 1
+        opened += 1
+        price = relax(pricing, box, point, tree.q[node], cutoff, TIGHTNESS, work)
+        tree.nu[node] = price
+        bound = sum_of_ends(pricing, box, price, work)
+        if bound >= cutoff:
+            continue
+        copy(candidate, point)
+        if descend(pricing, total, candidate, work) < cutoff:
+            if not is_known(found[:n_found], candidate):
+                # Go on for a while after the first: a round of the master program gains from several.
+                if n_found == 0:
+                    last = min(last, 2 * opened + PATIENCE)
+                    pause = min(pause, last)
+                copy(found[n_found], candidate)
+                n_found += 1
+                if n_found == MOST_FOUND:
+                    last = opened
+                    break
+            if opened > PATIENCE:
+                continue
+        # Make it smaller by the checker's rules; a box that becomes empty is settled too.
+        before = total_width(box)
+        shrink(work.cost, slope, cutoff - bound, box)
+        if not propagate(box):
+            continue
+        if n_nodes + 2 > tree.nu.size:
+            tree = grown(tree)
+        if height + 2 > frontier.node.size:
+            frontier = larger(frontier)
+        if total_width(box) < WORTH_BOUNDING * before:
+            tree.variable[node] = SHRINK
+        else:
+            tree.variable[node], tree.split[node, 0], tree.split[node, 1] = choose_split(
+                box, point, slope, cutoff - bound, work
+            )
+        children = open_children(tree, frontier, node, n_nodes, height, bound, box, point)
+        height += children
+        n_nodes += children
+    return State(tree, frontier, work, found, n_found, n_nodes, height, opened, last)
+
+
+def search(
+    pricing: Pricing, total: float, caps: Array, cutoff: float, node_limit: int, deadline: Deadline
+) -> Explored:
+    """Search the stratum's posteriors for ``F(w) < cutoff``; prove that there is none where there is none.
+
+    Args:
+        pricing: The function F.
+        total: Θ, the sum of the attackers' weights.
+        caps: Largest entries of a posterior, (M,).
+        cutoff: The value to prove or to undercut, in nats.
+        node_limit: Most boxes to open.
+        deadline: When to stop; looked at now and then, as signals are.
+    """
+    state = begin(pricing, caps, node_limit)
+    pace = Pace(FIRST_WORK // pricing.prices.size**2)
+    while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
+        state = advance(pricing, total, state, cutoff, pace.size)
+    waiting = state.frontier.order[: state.height]
+    least = min(cutoff, float(state.frontier.promise[waiting].min(initial=np.inf)))
+    complete = state.height == 0 and state.n_found == 0
+    found = np.array(state.found[: state.n_found])
+    return Explored(CompiledTree(kept(state.tree, state.n_nodes)), least, found, int(state.opened), complete)
+
+
+def explore_compiled(
+    stratum: Stratum, threat: Threat, bracket: Bracket, cutoff: float, nodes: int, deadline: Deadline
+) -> Explored:
+    """:func:`.branching.explore` by the compiled search, for what :func:`is_for` says."""
+    images = stack(stratum, threat, bracket.weights.tolist(), zero=False)
+    nodes = min(nodes, MOST_NUMBERS // (images.columns.shape[1] + 3 * images.columns.shape[0]))
+    pricing = Pricing(images_of(images), bracket.prices, bracket.slope)
+    return search(pricing, float(bracket.weights.sum()), images.caps, cutoff, nodes, deadline)
+
+
+def is_for(relaxation: Relaxation, bracket: Bracket) -> bool:
+    """Whether the compiled search can be used, and is compiled: for mutual information and all posteriors."""
+    usable = hasattr(advance, "py_func") and not relaxation.constrained
+    return usable and relaxation.convex.kind == "entropy" and bool(bracket.weights.any())
+
+
+class CompiledTree(NamedTuple):
+    """The nodes of a compiled search; columns of attackers without weight are not among its multipliers."""
+
+    nodes: Tree
+
+    def proof(self, claim: float, images: Stack, weights: Array) -> Proof:
+        """As certificates store it."""
+        q, nu, variable, split, first = self.nodes
+        return Proof(
+            claim=claim,
+            q=q.copy(),
+            nu=nu.copy(),
+            variable=variable.copy(),
+            split=split.copy(),
+            first=first.copy(),
+        )

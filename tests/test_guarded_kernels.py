@@ -1,0 +1,187 @@
+"""The compiled search of guarded funnels against NumPy, against linear programs, and against itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from funnels import toy
+from privfunnel.averages import CONVEX
+from privfunnel.certificate import GuardedCertificate
+from privfunnel.certificate.checker import check
+from privfunnel.certificate.stacking import Stack, stack
+from privfunnel.certificate.tree import Case
+from privfunnel.measures import entropy
+from privfunnel.solvers.deadline import NEVER
+from privfunnel.solvers.guarded import branching, exploring, frontier, images, interior
+from privfunnel.solvers.guarded import search as searching
+from privfunnel.solvers.guarded.relaxation import Relaxation
+from privfunnel.solvers.posteriors.boxes import Box
+from privfunnel.threats import Threat
+
+KNOWN = ["a", ["b", "c"]]
+
+
+@pytest.fixture(scope="module")
+def proved() -> GuardedCertificate:
+    """The weights, prices and slope of a funnel with three attackers."""
+    proof = pf.solve(toy(3), disclosure="75%", known=KNOWN, gap=1e-3).certificate
+    assert isinstance(proof, GuardedCertificate)
+    return proof
+
+
+@pytest.fixture(scope="module")
+def stacked(proved: GuardedCertificate) -> Stack:
+    """The images of an attacker who knows nothing, one who knows a, and one who knows b and c."""
+    return stack(proved.threat.strata(toy(3))[0], proved.threat, proved.weights.tolist(), zero=False)
+
+
+@pytest.fixture(scope="module")
+def pricing(proved: GuardedCertificate, stacked: Stack) -> interior.Pricing:
+    return interior.Pricing(images.images_of(stacked), proved.prices.copy(), proved.slope)
+
+
+def test_images_multipliers_costs_and_curvature_are_those_of_numpy(stacked: Stack) -> None:
+    made = images.images_of(stacked)
+    size, blocks, rng = stacked.columns.shape[1], len(stacked.blocks), np.random.default_rng(1)
+    starts = np.array([block.start for block in stacked.blocks])
+    convex, priors = CONVEX["mutual-information"], np.ones(size)
+    for w in rng.dirichlet(np.ones(7), size=20):
+        image, sums, q, cost = np.zeros(size), np.zeros(blocks), np.zeros(size), np.zeros(7)
+        value = images.fill_image(made, w, image, sums)
+        t = w @ stacked.columns
+        np.testing.assert_allclose(image, t, atol=1e-15)
+        assert value == pytest.approx(float(convex.value(t, starts, priors).sum()), abs=1e-13)
+        images.fill_multipliers(made, image, sums, q)
+        for block in stacked.blocks:
+            np.testing.assert_allclose(
+                q[block.places], convex.cut(t[block.places], t[block.places]), atol=1e-12
+            )
+        images.fill_costs(made, np.arange(7.0), q, cost)
+        np.testing.assert_allclose(cost, stacked.columns @ q + np.arange(7.0), atol=1e-13)
+        curvature = np.zeros((7, 7))
+        images.fill_curvature(made, image, sums, curvature)
+        # The derivative of the gradient columns·q, by a step in each direction.
+        for i in range(7):
+            near, nearby = np.zeros(size), np.zeros(blocks)
+            images.fill_image(made, w + 1e-7 * np.eye(7)[i], near, nearby)
+            images.fill_multipliers(made, near, nearby, near_q := np.zeros(size))
+            changed = stacked.columns @ (near_q - q) / 1e-7
+            np.testing.assert_allclose(
+                curvature[i:, i], changed[i:], atol=1e-4 * max(1.0, np.abs(changed).max())
+            )
+
+
+def test_an_empty_block_keeps_its_multipliers(stacked: Stack) -> None:
+    made, w = images.images_of(stacked), np.eye(7)[0]
+    size, blocks = stacked.columns.shape[1], len(stacked.blocks)
+    image, sums, q = np.zeros(size), np.zeros(blocks), np.full(size, 0.5)
+    images.fill_image(made, w, image, sums)
+    images.fill_multipliers(made, image, sums, q)
+    for number, block in enumerate(stacked.blocks):
+        if sums[number] == 0.0:
+            assert np.all(q[block.places] == 0.5)
+        else:
+            assert np.exp(q[block.places]).sum() == pytest.approx(1.0)
+
+
+def test_bounds_of_boxes_are_those_of_linear_programs(
+    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+) -> None:
+    problem = toy(3)
+    threat = Threat.of(problem, known=KNOWN)
+    relaxation = Relaxation(stack(threat.strata(problem)[0], threat, [1.0] * 3, zero=False), problem.p_x)
+    bracket = branching.Bracket(proved.weights, pricing.prices, pricing.slope)
+    relaxation.weigh(bracket.weights)
+    rng, size = np.random.default_rng(2), stacked.columns.shape[1]
+    work = interior.new_work(7, size, len(stacked.blocks))
+    for _ in range(25):
+        centre, width = rng.dirichlet(np.ones(7)), rng.uniform(0.01, 0.6)
+        box = Box(np.maximum(centre - width * rng.random(7), 0.0), np.minimum(centre + width, 1.0))
+        q, point = np.full(size, -np.log(3.0)), np.full(7, 1.0 / 7.0)
+        price = interior.relax(pricing, box, point, q, np.inf, 0.0, work)
+        bound = exploring.sum_of_ends(pricing, box, price, work)
+        other = branching.bound_box(relaxation, bracket, box, np.inf)
+        assert other is not None
+        # Tangents are learnt to a tolerance, the interior point goes on until it is closed.
+        assert bound >= other.bound - 1e-9
+        assert point.sum() == pytest.approx(1.0)
+        inside = np.clip(rng.dirichlet(np.ones(7), size=200), box.lower, box.upper)
+        inside = inside[np.abs(inside.sum(axis=1) - 1.0) < 1e-9]
+        for w in (*inside, point, centre):
+            image, sums = np.zeros(size), np.zeros(len(stacked.blocks))
+            value = images.fill_image(pricing.images, w, image, sums)
+            value += pricing.slope * float(entropy(w)) - float(pricing.prices @ w)
+            assert value >= bound - 1e-9
+
+
+def test_boxes_that_are_points_have_bounds_too(stacked: Stack, pricing: interior.Pricing) -> None:
+    work = interior.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
+    w = np.array([0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0])
+    for upper in (w, np.where(w > 0.0, w, 1e-3)):
+        q, point = np.full(stacked.columns.shape[1], -np.log(3.0)), np.full(7, 1.0 / 7.0)
+        box = Box(np.minimum(w, upper), upper)
+        price = interior.relax(pricing, box, point, q, np.inf, 0.0, work)
+        value = exploring.value_of(pricing, w, work)
+        interior.relax(pricing, box, point, q, np.inf, 0.0, work)
+        assert exploring.sum_of_ends(pricing, box, price, work) <= value + 1e-9
+
+
+def test_open_boxes_come_in_the_order_of_their_bounds() -> None:
+    rng = np.random.default_rng(3)
+    made, box, point = frontier.new_frontier(2, 1), Box(np.zeros(1), np.ones(1)), np.zeros(1)
+    waiting: list[float] = []
+    for number in range(200):
+        if len(waiting) > 1 and rng.random() < 0.4:
+            node = frontier.pop(made, len(waiting), box, point)
+            assert point[0] == min(waiting) == made.promise[made.order[len(waiting) - 1]]
+            assert node == int(1000 * point[0])
+            waiting.remove(point[0])
+        else:
+            bound = int(rng.random() * 1000) / 1000
+            if len(waiting) == made.node.size:
+                made = frontier.larger(made)
+            row = frontier.push(made, len(waiting), int(1000 * bound), bound, box, np.array([bound]))
+            assert made.promise[row] == bound
+            waiting.append(bound)
+        assert sorted(made.order.tolist()) == list(range(made.order.size)), number
+
+
+def test_a_search_proves_what_it_claims_or_finds_what_is_below(
+    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+) -> None:
+    total = float(proved.weights.sum())
+    found = exploring.search(pricing, total, stacked.caps, 0.02, 10_000, NEVER)
+    assert not found.complete
+    work = interior.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
+    assert max(exploring.value_of(pricing, w, work) for w in found.found) < 0.02
+    # The proof says that there is nothing below −gap; one that was cut short proves less.
+    whole = exploring.search(pricing, total, stacked.caps, -1e-3, 100_000, NEVER)
+    cut = exploring.search(pricing, total, stacked.caps, -1e-3, whole.opened // 3, NEVER)
+    assert whole.complete
+    assert not cut.complete
+    assert -1.0 < cut.least < whole.least == -1e-3
+    for searched in (whole, cut):
+        proof = searched.tree.proof(searched.least - 1e-9, stacked, proved.weights)
+        check(
+            stacked.columns, [Case(prices=pricing.prices, slope=pricing.slope, proof=proof)], images=stacked
+        )
+
+
+@pytest.mark.parametrize(
+    "asked", [{"known": ["a", "b"]}, {"published": ["a"]}, {"known": ["a"], "guarantees": ["k=9"]}]
+)
+def test_programs_and_compiled_boxes_agree(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = toy(8)
+    compiled = pf.solve(problem, disclosure="75%", gap=1e-3, **asked)
+    used = []
+    monkeypatch.setattr(searching, "is_for", lambda *given: bool(used.append(given)))
+    programs = pf.solve(problem, disclosure="75%", gap=1e-3, **asked)
+    assert used
+    for solution in (compiled, programs):
+        assert solution.status is pf.Status.OPTIMAL
+    assert compiled.lower_bound <= programs.leakage
+    assert programs.lower_bound <= compiled.leakage
