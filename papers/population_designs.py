@@ -11,7 +11,6 @@ prints the page.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
 from collections.abc import Iterator
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from adult_splits import adult_lines
 
 import privfunnel as pf
 from privfunnel import instances, measures
 from privfunnel.audit import cross_fit
 from privfunnel.measures import Array
-from privfunnel.population.bounds import population_bound
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SEED = 20_241
@@ -104,98 +103,18 @@ def resumed(name: str, p_sx: Array, n: int, design: str, tables: int, folder: Pa
     return row
 
 
-# --- Adult ---------------------------------------------------------------------------------------------------------
-
-ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
-         "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")  # fmt: skip
-#: Public columns; sex is private.
-PUBLIC = ("age", "workclass", "education", "marital-status", "occupation", "race", "capital-gain", "hours-per-week",
-          "native-country", "income")  # fmt: skip
-HELD_OUT = 10_854
-
-
-def adult_rows(path: Path) -> tuple[Array, Array]:
-    """Sex as 0 and 1, and ten public columns as numbers."""
-    with path.open(encoding="utf-8") as file:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(file) if len(row) == len(ADULT)]
-    table = np.array(rows)
-    columns = []
-    for name in PUBLIC:
-        values = table[:, ADULT.index(name)]
-        columns.append(
-            values.astype(float)
-            if name in {"age", "capital-gain", "hours-per-week"}
-            else np.unique(values, return_inverse=True)[1].astype(float)
-        )
-    return (table[:, ADULT.index("sex")] == "Male").astype(np.int64), np.column_stack(columns)
-
-
-def adult_split(s: Array, x: Array, classes: int, seed: int) -> tuple[float, int]:
-    """The 95 % bound of the symbol of score classes from rows held out, and the number of outputs.
-
-    Classes are quantiles of a score of p(s|x) that is cross-fitted on the design rows; the mechanism leaks nothing on
-    these rows.
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.model_selection import cross_val_predict
-
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(s))
-    rest, design = order[:HELD_OUT], order[HELD_OUT:]
-    model = HistGradientBoostingClassifier(max_iter=60, random_state=seed)
-    scores = cross_val_predict(model, x[design], s[design], cv=3, method="predict_proba")[:, 1]
-    edges = np.quantile(scores, np.linspace(0.0, 1.0, classes + 1)[1:-1])
-    table = np.zeros((2, classes))
-    np.add.at(table, (s[design], np.searchsorted(edges, scores)), 1.0)
-    channel = pf.solve(pf.Problem(table), leakage=0.0).channel
-    model.fit(x[design], s[design])
-    at = np.searchsorted(edges, model.predict_proba(x[rest])[:, 1])
-    counts = np.zeros((2, channel.shape[1]))
-    drawn = (channel[at].cumsum(axis=1) < rng.random((len(at), 1))).sum(axis=1)
-    np.add.at(counts, (s[rest], np.minimum(drawn, channel.shape[1] - 1)), 1.0)
-    return population_bound(counts).upper, channel.shape[1]
-
-
-def adult_lines(path: Path, splits: int) -> list[str]:
-    """The section on Adult."""
-    s, x = adult_rows(path)
-    lines = [
-        "",
-        "## Adult, really held out",
-        "",
-        f"{len(s)} rows of UCI Adult, {HELD_OUT} of them held out, {splits} random splits; sex is private, ten columns",
-        "public, in classes of a cross-fitted score; designed to leak nothing on the design rows. The 95 % bound of",
-        "what the class symbol leaks in the population:",
-        "",
-        "| classes | outputs | median of the bound, nats | largest |",
-        "|---|---|---|---|",
-    ]
-    for classes in (8, 16):
-        found = [adult_split(s, x, classes, seed) for seed in range(splits)]
-        uppers, outputs = np.array([each[0] for each in found]), [each[1] for each in found]
-        lines.append(
-            f"| {classes} | {min(outputs)} to {max(outputs)} | {np.median(uppers):.4f} | {uppers.max():.4f} |"
-        )
-        print(lines[-1], flush=True)
-    return [
-        *lines,
-        "",
-        "Records drawn from p(x|y) are made of the symbol alone, and the bound holds for them too.",
-    ]
-
-
-def page(rows: list[Row], tables: int) -> str:
+def page(rows: list[Row], tables: int, options: str) -> str:
     """The page, as Markdown."""
     seconds = sum(row.seconds for row in rows)
     lines = [
         "# Designs on a sample, judged by the population",
         "",
-        f"Made by `python papers/population_designs.py --tables {tables}` in {seconds / 60:.0f} CPU minutes. For each",
-        f"known population and number of rows, {tables} samples were drawn; on each, designs were made on one half and",
-        "judged by the other, in turn (`audit.cross_fitted`, what `audit` does for small tables). *Promised* is what",
-        "leaks on the design's own rows, *truth* what the same mechanism leaks in the population; *holds* is the share",
-        "of samples in which the truth lies between the printed ends: at least 95 %, if these are right. Averages,",
-        "in nats.",
+        f"Made by `python papers/population_designs.py --tables {tables}{options}` in",
+        f"{seconds / 60:.0f} CPU minutes. For each known population and number of rows, {tables} samples were drawn;",
+        "on each, designs were made on one half and judged by the other, in turn (`audit.cross_fitted`, what `audit`",
+        "does for small tables). *Promised* is what leaks on the design's own rows, *truth* what the same mechanism",
+        "leaks in the population; *holds* is the share of samples in which the truth lies between the printed ends: at",
+        "least 95 %, if these are right. Averages, in nats.",
         "",
         "| population | rows | design | promised | truth | of I(S;X) | estimated | proved ≤ | holds |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -233,7 +152,7 @@ def main() -> None:
                 rows.append(resumed(name, p_sx, n, design, tables, given.out))
                 told = f"{name}, {n} rows, {design}: holds in {100 * rows[-1].covered:.0f} %"
                 print(f"{told}, {rows[-1].seconds:.0f} s", flush=True)
-    text = page(rows, tables)
+    text = page(rows, tables, "" if given.adult is None else " --adult adult.data")
     if given.adult is not None:
         text += "\n".join(["", *adult_lines(given.adult, 2 if given.quick else 20)])
     if given.quick:

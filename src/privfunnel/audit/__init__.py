@@ -41,6 +41,7 @@ from privfunnel.population.bounds import (
     population_lower_bound,
     population_worst_case,
 )
+from privfunnel.population.robust import population_worst_lift
 
 __all__ = [
     "LIMITS",
@@ -83,6 +84,7 @@ __all__ = [
     "population_lift",
     "population_lower_bound",
     "population_worst_case",
+    "population_worst_lift",
     "release",
     "rows_of",
     "table",

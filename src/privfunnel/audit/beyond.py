@@ -54,6 +54,8 @@ class Population:
         promised: I(S;Y) of the design rows, where the bounds are of designs made for them.
         worst_case: I(S;Y) of the mechanism itself, designed on all rows, is at most this: a bound for every channel at
             once (:func:`~privfunnel.audit.population_worst_case`); None where it was not asked for.
+        worst_lift: Its largest log p(s|y)/p(s) is at most this, likewise
+            (:func:`~privfunnel.audit.population_worst_lift`).
         designs: 1 for bounds of one mechanism; of more designs they are averages, see :mod:`.cross_fit`.
         persons: Whether the rows are one of each person; ``clusters`` whether they are one of each cluster.
         weighted: Whether they were kept in proportion to their weights.
@@ -73,6 +75,7 @@ class Population:
     target: float
     promised: float | None = None
     worst_case: float | None = None
+    worst_lift: float | None = None
     designs: int = 1
     persons: bool = False
     clusters: bool = False
@@ -337,12 +340,18 @@ def _cross_fitted(found: Population) -> str:
 
 def _this_one(found: Population) -> list[str]:
     """What is proved of the mechanism itself, where that is something."""
-    if found.worst_case is None or found.worst_case >= found.target / WORTHWHILE:
+    proved = []
+    if found.worst_case is not None and found.worst_case < found.target / WORTHWHILE:
+        proved.append(f"leaks at most {told(found.worst_case)} in the population")
+    if found.worst_lift is not None and found.worst_lift < found.largest_lift:
+        proved.append(
+            f"makes no private value more than {math.exp(found.worst_lift):.2f} times as likely there"
+        )
+    if not proved:
         return []
     return [
-        f"This very mechanism, designed on all rows, leaks at most {measures.to_bits(found.worst_case):.4f} bits in "
-        f"the population, with {100 * found.confidence:g} % confidence, if its columns have no other values there: a "
-        "bound for every mechanism at once."
+        f"This very mechanism, designed on all rows, {' and '.join(proved)}, each with {100 * found.confidence:g} % "
+        "confidence, if its columns have no other values there: bounds for every mechanism at once."
     ]
 
 

@@ -13,11 +13,13 @@ from privfunnel.audit import beyond
 from privfunnel.audit.beyond import Population
 from privfunnel.audit.persons import PersonRows
 from privfunnel.audit.promise import channel_for
+from privfunnel.channels import is_sparse
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.bounds import population_worst_case
 from privfunnel.population.intervals import checked_confidence
+from privfunnel.population.robust import population_worst_lift
 from privfunnel.population.views import View
 from privfunnel.problem import Channel, Problem
 from privfunnel.solvers import registry
@@ -160,7 +162,8 @@ def of_design(
     channel = channel_for(designed, counts)[0]
     cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
     most = population_worst_case(counts.table(), channel, asked.confidence, cells=cells).upper
-    return replace(found, worst_case=most).resting_on(people)
+    lift = None if is_sparse(channel) else population_worst_lift(counts.table(), channel, asked.confidence)
+    return replace(found, worst_case=most, worst_lift=lift).resting_on(people)
 
 
 def parts(table: Array, folds: int, rng: np.random.Generator) -> list[Array]:

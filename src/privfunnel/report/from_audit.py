@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from privfunnel.audit import Audit, Interval, Persons, Population
 from privfunnel.audit.beyond import provable_attackers
 from privfunnel.publication import Policy
@@ -163,6 +165,11 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
         if found.worst_case is not None and proved
         else []
     )
+    if found.worst_lift is not None and found.worst_lift < found.largest_lift:
+        times = math.ceil(10.0 * math.exp(found.worst_lift)) / 10.0
+        itself.append(
+            f"It makes no private value of such people more than {times:g} times as likely, with {sure}."
+        )
     if found.proves_little:
         few = "They are too few to prove anything about people like them."
         return [taken, *itself] if itself else [f"{taken} {few}"]
