@@ -14,7 +14,7 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 import privfunnel as pf
 from privfunnel import alternatives
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import describe, examples, tasks, wording
+from privfunnel.explorer import describe, examples, recipes, tasks, wording
 from privfunnel.explorer.workspace import Workspace
 from privfunnel.mechanism import Mechanism
 
@@ -314,6 +314,31 @@ def test_the_exposed_are_told_as_people(traced: Workspace) -> None:
     assert " of 299 people the chance of " in told[0]
     assert told[-1].startswith("All this is about the 299 rows of the table, which are few for its cells.")
     assert tasks.point(traced, disclosure=0.0)["people"] == []
+
+
+def test_few_rows_are_told_by_persons_and_what_they_prove(workspace: Workspace) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 4, 400)
+    s = rng.random(400) < 0.2 + 0.15 * a
+    lines = [f"{i // 4},{i // 8},{1 + i % 2},{v},{int(w)}" for i, (v, w) in enumerate(zip(a, s, strict=True))]
+    path = workspace.folder / "survey.csv"
+    path.write_text("\n".join(["who,home,w,a,s", *lines]) + "\n", "utf-8")
+    workspace.put("source", (str(path), path.name, {}))
+    said = {}
+    for rows in ({}, {"person": "who"}, {"person": "who", "cluster": "home"}, {"weights": "w"}):
+        found = tasks.roles(workspace, private=["s"], public=["a"], bins={}, **rows)
+        tasks.trace(workspace, points=3, solver="greedy")
+        setting = workspace.setting()
+        assert setting.rows == rows
+        solution = tasks.chosen(tasks.curve_of(workspace), 0.9, None)
+        said[tuple(rows)] = " ".join(describe.beyond(solution, setting.counts, "bits"))
+        assert (found["persons"], found["clusters"]) == (
+            100 if "person" in rows else None,
+            50 if "cluster" in rows else None,
+        )
+        assert all(f"--{name}" in recipes.table_arguments(setting) for name in rows)
+    assert "All this is about the 100 persons of the table" in said["person",]
+    assert "All this is about the 50 clusters of the table" in said["person", "cluster"]
 
 
 def test_what_one_would_do_otherwise_stands_beside_a_point(traced: Workspace) -> None:

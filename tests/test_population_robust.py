@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,7 +71,5 @@ def test_audits_of_samples_say_what_the_very_mechanism_does_at_worst() -> None:
         disclosure=1.2,
         solver="greedy",
     )
-    from dataclasses import replace
-
     said = replace(found, worst_lift=0.5).words()
     assert any("makes no private value more than 1.65 times as likely there" in line for line in said)

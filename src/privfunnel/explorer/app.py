@@ -30,6 +30,7 @@ from privfunnel.explorer.examples import EXAMPLES
 from privfunnel.explorer.process import JobError, JobStoppedError, Limits
 from privfunnel.explorer.security import Gate
 from privfunnel.explorer.sessions import Session, Sessions
+from privfunnel.explorer.workspace import ROWS
 from privfunnel.solvers import registry
 from privfunnel.storage import PRIVATE
 
@@ -346,12 +347,13 @@ async def _roles(request: Request, session: Session) -> Response:
     if not isinstance(bins, dict) or not all(isinstance(rule, dict) for rule in bins.values()):
         raise InvalidInputError("bins is not a table of rules: reload the page and try again")
     private, public = _texts(data, "private"), _texts(data, "public")
-    person = data.get("person", "")
-    if not isinstance(person, str):
-        raise InvalidInputError("person is not the name of a column: reload the page and try again")
+    rows = {name: data.get(name, "") for name in ROWS}
+    for name, said in rows.items():
+        if not isinstance(said, str):
+            raise InvalidInputError(f"{name} is not a text: reload the page and try again")
     await session.cancel()
     session.prepared.clear()
-    return JSONResponse(await session.ask("roles", private=private, public=public, bins=bins, person=person))
+    return JSONResponse(await session.ask("roles", private=private, public=public, bins=bins, **rows))
 
 
 # --- curve ----------------------------------------------------------------------------------------------------------

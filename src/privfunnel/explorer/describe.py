@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from privfunnel import measures
 from privfunnel.channels import is_sparse
 from privfunnel.engines import Alphabet
 from privfunnel.guessing import exposures
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism, symbol_names
+from privfunnel.population.bounds import population_worst_case
 from privfunnel.population.views import view_of
 from privfunnel.report import view
 from privfunnel.report.axes import Axis
 from privfunnel.solution import Solution
+from privfunnel.tables import Counts
 
 #: Cells above which two heat maps are no picture any more.
 MOST_CELLS = 40_000
@@ -35,17 +38,33 @@ def people(solution: Solution, private: Alphabet, rows: int) -> list[str]:
     return [each.words for each in found if each.notable][:MOST_PEOPLE]
 
 
-def beyond(solution: Solution) -> list[str]:
-    """Say whom the numbers of a point are about where the rows are few: the report says what holds for others."""
+def beyond(solution: Solution, counts: Counts, units: str) -> list[str]:
+    """Say whom the numbers of a point are about where the rows are few, and what they prove about people like them.
+
+    What is proved is for every mechanism at once, since this one was designed on all rows; the report tries again on
+    parts of them.
+
+    Args:
+        solution: The point.
+        counts: The rows it was designed on.
+        units: What amounts are told in, ``"bits"`` or ``"nats"``.
+    """
     problem = solution.problem
-    n = problem.n
+    pieces = counts.n if counts.pieces is None else counts.pieces
     if solution.channel.shape[1] == 1:
         return []  # nothing is released, about nobody
-    if view_of(None, (problem.n_s, problem.n_x), n, problem.leakage_ceiling) == "register":
+    if view_of(None, (problem.n_s, problem.n_x), pieces, problem.leakage_ceiling) == "register":
         return []
+    whose = "rows" if counts.pieces is None else "persons" if counts.clusters is None else "clusters"
+    more = "the report says how much it may be, or that so few cannot tell"
+    if not counts.unequal and not is_sparse(solution.channel):
+        most = population_worst_case(counts.table(), solution.channel).upper
+        if most < problem.leakage_ceiling:
+            told = f"{most / measures.nats_per(units):.3f} {units}"
+            more = f"with 95 % confidence at most {told}, if its columns have no other values there"
     return [
-        f"All this is about the {n:,.0f} rows of the table, which are few for its cells. For people like these the "
-        "release leaks more: the report says how much it may be, or that so few rows cannot tell."
+        f"All this is about the {pieces:,.0f} {whose} of the table, which are few for its cells. For people like these "
+        f"the release leaks more: {more}."
     ]
 
 

@@ -68,7 +68,7 @@ def table_arguments(setting: Setting) -> list[str]:
     """Return the table and its roles as the command line takes them."""
     bins = [part for column, rule in setting.bins.items() for part in ("--bin", f"{column}={rule}")]
     roles = ["--private", ",".join(setting.private), "--public", ",".join(setting.public)]
-    roles += ["--person", setting.person] if setting.person else []
+    roles += [part for name, value in setting.rows.items() for part in (f"--{name}", value)]
     return [_argument(setting.name), *roles, *bins, *reading.arguments(setting.reading)]
 
 
@@ -93,7 +93,7 @@ def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> st
     points, extra = grid
     further = "".join(f", {r!r}" for r in extra)
     read = f"\n        read={reading.literal(setting.reading)}," if setting.reading else ""
-    person = f"\n        person={setting.person!r}," if setting.person else ""
+    rows = "".join(f"\n        {name}={value!r}," for name, value in setting.rows.items())
     again = f", read={reading.literal(setting.reading)}" if setting.reading else ""
     return f'''"""Release the table at the point chosen in the explorer."""
 
@@ -111,7 +111,7 @@ def main() -> None:
         TABLE,
         private={list(setting.private)!r},
         public={list(setting.public)!r},
-        bins={setting.bins!r},{read}{person}
+        bins={setting.bins!r},{read}{rows}
     )
     problem = counts.problem()
     even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})

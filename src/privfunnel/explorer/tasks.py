@@ -81,14 +81,23 @@ def inspect(
 
 
 def roles(
-    workspace: Workspace, private: list[str], public: list[str], bins: dict[str, Any], person: str = ""
+    workspace: Workspace, private: list[str], public: list[str], bins: dict[str, Any], **rows: str
 ) -> dict[str, Any]:
-    """Count the table by its roles and say how large the problem is."""
+    """Count the table by its roles and say how large the problem is.
+
+    Args:
+        workspace: Where the table is.
+        private: Names of the private columns.
+        public: Names of the public columns.
+        bins: How columns are cut, see :mod:`.binning`.
+        **rows: What is said of the rows, ``ROWS``; empty texts where nothing is.
+    """
     loaded: tuple[str, str, dict[str, Any]] | None = workspace.get("source")
     if loaded is None:
         raise InvalidInputError("no table is loaded: drop a file or pick an example")
     source, name, read = loaded
     rules = {column: binning.rule(column, asked) for column, asked in bins.items()}
+    said: dict[str, Any] = {name: value for name, value in rows.items() if value}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivFunnelWarning)
         counts = count(
@@ -97,20 +106,23 @@ def roles(
             public=public,
             bins=rules,
             read=reading.options(read),
-            person=person or None,
+            **said,
         )
         problem = counts.problem()
     workspace.drop("found", "curve")
-    said = [str(w.message) for w in caught if issubclass(w.category, PrivFunnelWarning)]
-    workspace.put("warnings", said)
+    told = [str(w.message) for w in caught if issubclass(w.category, PrivFunnelWarning)]
+    workspace.put("warnings", told)
     workspace.put(
-        "setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem, read, person)
+        "setting", Setting(source, name, tuple(private), tuple(public), rules, counts, problem, read, **said)
     )
     return {
         "n_s": counts.n_s,
         "n_x": counts.n_x,
         "n": counts.n,
         "persons": counts.persons,
+        "clusters": counts.clusters,
+        "rows": counts.n_rows,
+        "dropped": counts.dropped,
         "estimate": _estimate(counts),
         "warnings": _warnings(workspace),
         "edges": {
@@ -307,7 +319,7 @@ def point(
         ),
         "people": [
             *describe.people(solution, setting.counts.s_alphabet, setting.counts.n),
-            *describe.beyond(solution),
+            *describe.beyond(solution, setting.counts, workspace.units),
         ],
         "classes": describe.classes(solution, public) if large else [],
         "names": list(public.names),

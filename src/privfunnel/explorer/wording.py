@@ -11,6 +11,7 @@ _READ = "encoding|delimiter|decimal|dates|null|quote|escape|type|sheet|columns"
 _INSTEAD = (
     (re.compile(rf"\((?:--(?:{_READ})\b)[^()]*(?:\([^()]*\)[^()]*)*\)"), "(“Change how the file is read”)"),
     (re.compile(r"\(--person [^()]*\)"), "(“Each row is about”)"),
+    (re.compile(r"\(missing='drop', --missing drop\)"), "(“More about the rows”)"),
     (re.compile(r"\(bins=\{.*?\}\)"), "(under Roles)"),
     (re.compile(r"bin (it|them), e\.g\. .*$", re.DOTALL), r"choose bins for \1 under Roles"),
     (re.compile(r"map it with --unseen .*$", re.DOTALL), "load the table again and draw the curve again"),

@@ -20,6 +20,9 @@ from privfunnel.solution import Answer
 from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts
 
+#: What may be said of the rows of a table.
+ROWS = ("person", "cluster", "weights", "missing")
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -35,6 +38,9 @@ class Setting:
         problem: Its funnel problem.
         reading: How the file was asked to be read, see :mod:`.reading`.
         person: Column that says who a row is about; empty where each row is about somebody else.
+        cluster: Column that says which rows were sampled together; ``weights`` how many people a row stands for; empty
+            where there is none.
+        missing: What becomes of rows without a value; empty for the default.
     """
 
     source: str
@@ -46,6 +52,15 @@ class Setting:
     problem: Problem
     reading: dict[str, Any] = field(default_factory=dict)
     person: str = ""
+    cluster: str = ""
+    weights: str = ""
+    missing: str = ""
+
+    @property
+    def rows(self) -> dict[str, str]:
+        """What was said of the rows, as keywords of :func:`privfunnel.tables.count`."""
+        said = {name: getattr(self, name) for name in ROWS}
+        return {name: value for name, value in said.items() if value}
 
     @property
     def private_axis(self) -> Axis:

@@ -3,6 +3,8 @@ import { $, api, complain, el, latest, lock, say, seconds, unlock } from "./dom.
 import * as bins from "./bins.js";
 import * as reading from "./reading.js";
 
+const ROWS = ["person", "cluster", "weights", "missing"]; // what may be said of the rows
+
 let columns = [];
 let onReset = () => {};
 let limit = { bytes: Infinity, text: "" };
@@ -39,7 +41,7 @@ export function setUp(hello, callbacks) {
     el("button", { type: "button", "data-example": example.name, onclick: () => { again = null; load(() => api.post("example", { name: example.name })); } },
       example.title, el("small", {}, example.about))));
   $("read-again").addEventListener("click", () => { if (again) again(); });
-  $("person").addEventListener("change", check);
+  ROWS.forEach((name) => $(name).addEventListener("change", check));
   ready = true;
   if (waiting) upload(waiting);
   else if (hello.given) readable(() => load(() => api.post(`given?${new URLSearchParams({ read: JSON.stringify(reading.asked()) })}`)));
@@ -126,6 +128,9 @@ function show(table) {
   $("table-loaded").hidden = false;
   $("columns").replaceChildren(...columns.map((column, i) => roleRow(column, i, table.roles)));
   $("person").replaceChildren(new Option("somebody else in every row", ""), ...columns.map((column) => new Option(`the person in ${column.name}`, column.name)));
+  $("cluster").replaceChildren(new Option("every row alone", ""), ...columns.map((column) => new Option(`rows with the same ${column.name}`, column.name)));
+  $("weights").replaceChildren(new Option("one person", ""), ...columns.filter((column) => ["integer", "number"].includes(column.type)).map((column) => new Option(`as many people as ${column.name} says`, column.name)));
+  $("missing").value = "";
   reading.show(again ? table.reading : reading.NOTHING, columns);
   unlock("roles");
   say(`${table.name} loaded: ${rows} rows, ${columns.length} columns.`);
@@ -148,7 +153,7 @@ function roleRow(column, i, roles) {
 }
 
 function readRoles() {
-  const roles = { private: [], public: [], bins: {}, person: $("person").value };
+  const roles = { private: [], public: [], bins: {}, ...Object.fromEntries(ROWS.map((name) => [name, $(name).value])) };
   columns.forEach((column, i) => {
     const role = document.querySelector(`input[name="role-${i}"]:checked`).value;
     if (role === "private" || role === "both") roles.private.push(column.name);
@@ -192,7 +197,7 @@ const count = latest(200, async (current, roles) => {
   if (!current()) return;
   columns.forEach((column, i) => { if (column.histogram) bins.drawEdges(column, i, problem.edges[column.name]); });
   $("size").replaceChildren(
-    el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.n.toLocaleString("en")} rows${problem.persons ? ` about ${problem.persons.toLocaleString("en")} persons` : ""}. `,
+    el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.rows.toLocaleString("en")} rows${problem.persons ? ` about ${problem.persons.toLocaleString("en")} persons` : ""}${problem.clusters ? ` in ${problem.clusters.toLocaleString("en")} clusters` : ""}${problem.n < problem.rows ? `, worth ${problem.n.toLocaleString("en")} equal ones` : ""}${problem.dropped ? `; ${problem.dropped.toLocaleString("en")} with missing values are left out` : ""}. `,
     problem.estimate, el("span", { id: "warnings" }));
   warn(problem.warnings);
   unlock("curve");
