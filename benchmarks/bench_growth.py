@@ -66,7 +66,7 @@ def child(n_s: int, n_x: int, restarts: int, max_steps: int, memory: int | None)
 
 def run(*, quick: bool = False) -> dict[str, Any]:
     """Measure, and return the numbers."""
-    entries = ENTRIES // 10 if quick else ENTRIES
+    entries = ENTRIES // 50 if quick else ENTRIES
     seconds_per_step(2, 4, None, 1, 1, 1000, False)  # compile
     sweeps: dict[str, list[dict[str, Any]]] = {"n_x": [], "n_s": [], "n_y": [], "runs": [], "threads": []}
 

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,8 @@ RATIOS = {
 }
 
 
-def child(task: str, path: str, out: str) -> None:
-    """Run one task in this process and print what it took; imports and warming up are left out."""
+def child(tasks: str, path: str, folder: str) -> None:
+    """Run tasks, by commas, in this process and print what each took; imports and warming up are left out."""
     import duckdb
     import pyarrow as pa
     import pyarrow.parquet
@@ -131,10 +132,19 @@ def child(task: str, path: str, out: str) -> None:
 
     duckdb.connect().execute("SELECT 1").fetchall()
     tables.count(duckdb.connect().from_arrow(pa.table({"s": ["a"], "x": ["b"]})), private="s", public="x")
-    wall, cpu = time.perf_counter(), time.process_time()
-    TASKS[task](path, out)
-    took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    print(json.dumps({**took, "peak_mib": peak_mib()}))
+    for task in tasks.split(","):
+        target = Path(folder) / f"{task}.parquet"
+        wall, cpu = time.perf_counter(), time.process_time()
+        TASKS[task](path, str(target))
+        took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        remove(target)
+        print(json.dumps({**took, "peak_mib": peak_mib()}))
+
+
+def remove(out: Path) -> None:
+    """Remove what a task may have written."""
+    out.unlink(missing_ok=True)
+    out.with_name(f"{out.stem}.codebook.json").unlink(missing_ok=True)
 
 
 def peak_mib() -> float:
@@ -146,9 +156,8 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def run(task: str, path: Path, folder: Path) -> dict[str, float]:
-    """One task in a process of its own."""
-    out = folder / f"{task}.parquet"
+def run(tasks: Sequence[str], path: Path, folder: Path) -> list[dict[str, float]]:
+    """Some tasks in a process of their own."""
     command = [
         sys.executable,
         "-W",
@@ -156,18 +165,15 @@ def run(task: str, path: Path, folder: Path) -> dict[str, float]:
         "-m",
         "benchmarks.bench_tables",
         "--task",
-        task,
+        ",".join(tasks),
         str(path),
-        str(out),
+        str(folder),
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE.parent)])}
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env=environment, cwd=HERE.parent
     )
-    out.unlink(missing_ok=True)
-    out.with_name(f"{out.stem}.codebook.json").unlink(missing_ok=True)
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return [json.loads(line) for line in done.stdout.splitlines()[-len(tasks) :]]
 
 
 def design(path: Path) -> None:
@@ -189,15 +195,16 @@ def design(path: Path) -> None:
     Mechanism.from_solution(counts, solution).save(path.with_name("mechanism.json"))
 
 
-def measure(rows: int, repeats: int, folder: Path) -> dict[str, Any]:
-    """All tasks on a file of ``rows`` rows, interleaved."""
+def measure(rows: int, repeats: int, folder: Path, *, together: bool = False) -> dict[str, Any]:
+    """All tasks on a file of ``rows`` rows, interleaved; ``together`` in one process, which rehearses quickly."""
     path = folder / f"rows-{rows}.parquet"
     make_file(path, rows)
     design(path)
     took: dict[str, list[dict[str, float]]] = {task: [] for task in TASKS}
     for _ in range(repeats):
-        for task, runs in took.items():
-            runs.append(run(task, path, folder))
+        for tasks in [list(took)] if together else [[task] for task in took]:
+            for task, result in zip(tasks, run(tasks, path, folder), strict=True):
+                took[task].append(result)
     size = path.stat().st_size
     path.unlink()
     median = {
@@ -225,9 +232,9 @@ def main() -> None:
         "--rows", type=float, nargs="+", default=[1, 10, 50], help="sizes in millions of rows"
     )
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="twenty thousand rows, once")
+    parser.add_argument("--quick", action="store_true", help="twenty thousand rows, once, in one process")
     parser.add_argument("--out", type=Path, default=harness.results() / "tables.json")
-    parser.add_argument("--task", nargs=3, metavar=("TASK", "PATH", "OUT"), help=argparse.SUPPRESS)
+    parser.add_argument("--task", nargs=3, metavar=("TASKS", "PATH", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
         child(*arguments.task)
@@ -242,7 +249,7 @@ def main() -> None:
             )
         sizes = []
         for millions in arguments.rows:
-            found = measure(int(millions * 1e6), arguments.repeats, Path(temporary))
+            found = measure(int(millions * 1e6), arguments.repeats, Path(temporary), together=arguments.quick)
             sizes.append(found)
             show(found)
     first, last = sizes[0], sizes[-1]

@@ -259,9 +259,9 @@ def main() -> None:
     )
     parser.add_argument("--ball-tables", type=int, default=100, help="tables on which every ball is searched")
     parser.add_argument("--out", type=Path, default=Path("out/coverage"), help="folder for finished parts")
-    parser.add_argument("--quick", action="store_true", help="a rehearsal: 10 tables, printed, no page")
+    parser.add_argument("--quick", action="store_true", help="a rehearsal: 2 tables, printed, no page")
     given = parser.parse_args()
-    sizes = (10, 2) if given.quick else (given.tables, min(given.ball_tables, given.tables))
+    sizes = (2, 1) if given.quick else (given.tables, min(given.ball_tables, given.tables))
     rows = []
     for each in populations():
         for n in each.rows:

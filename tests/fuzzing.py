@@ -1,12 +1,14 @@
 """Damaged files and odd options of every kind: each ends in an answer or in one line, never in a crash.
 
 Run by hand for as long as you like: ``python tests/fuzzing.py --cases 20000 --seed 1``, or ``make fuzz``. Every case is
-told by its kind, seed and number, and is the same on every run.
+told by its kind, seed and number, and is the same on every run. Without ``--cases``, as in the tests, the cases share
+one database in memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import io
 import json
@@ -18,15 +20,16 @@ import tempfile
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from click.testing import CliRunner
 
 from privfunnel import tables
 from privfunnel.cli import main
-from privfunnel.engines import ReadOptions, sniff
+from privfunnel.engines import ReadOptions, readers, sniff
 from privfunnel.errors import PrivFunnelError
 from privfunnel.mechanism import Mechanism
 from workbooks import write_ods, write_xlsx
@@ -277,19 +280,44 @@ def _exchange(data: Any, rng: random.Random) -> None:
         return
 
 
-def fuzz(kinds: dict[str, int], seed: int, *, log: Path | None = None) -> dict[str, Counter[str]]:
+@contextlib.contextmanager
+def one_database() -> Iterator[None]:
+    """Let every file be read by a connection of its own to one DuckDB in memory, which takes most of a case's time."""
+    fresh = readers.connect
+    with contextlib.ExitStack() as outer:
+        shared = fresh(outer)
+
+        def connect(stack: contextlib.ExitStack, database: str = ":memory:", **options: Any) -> Any:
+            if database != ":memory:":
+                return fresh(stack, database, **options)
+            connection = shared.cursor()
+            stack.callback(connection.close)
+            return connection
+
+        with mock.patch.object(readers, "connect", connect):
+            yield
+
+
+def fuzz(
+    kinds: dict[str, int], seed: int, *, log: Path | None = None, fresh: bool = False
+) -> dict[str, Counter[str]]:
     """Run cases; the number of each outcome by kind.
 
     Args:
         kinds: How many cases of each kind.
         seed: Which cases.
         log: Where the case that is under way is written, so that a crash can be told.
+        fresh: Whether each file gets a database of its own, as it does for people.
 
     Raises:
         AssertionError: A case ended in something else than an answer or one line.
     """
     outcomes: dict[str, Counter[str]] = {}
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as root, warnings.catch_warnings():
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-") as root,
+        warnings.catch_warnings(),
+        contextlib.nullcontext() if fresh else one_database(),
+    ):
         warnings.simplefilter("ignore")
         for kind, size in kinds.items():
             folder = Path(root) / kind
@@ -315,7 +343,7 @@ def run() -> int:
     parser.add_argument("--log", type=Path)
     given = parser.parse_args()
     kinds = {kind: given.cases or SIZES[kind] for kind in given.kinds.split(",")}
-    outcomes = fuzz(kinds, given.seed, log=given.log)
+    outcomes = fuzz(kinds, given.seed, log=given.log, fresh=given.cases is not None)
     sys.stdout.write(json.dumps(outcomes, indent=1) + "\n")
     return 0
 
