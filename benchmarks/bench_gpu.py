@@ -121,12 +121,22 @@ def steps(
     # Fewest passes over (runs, M, N) arrays of doubles: an evaluation reads base and log w; the step writes both, reads
     # log u twice (for p(s, y) and for them) and writes it once.
     passes = 2.0 * each + 5.0
+    run = arrays.begin(batch, points, points, slope, slope * 0.0 + 1.0, slope * 0.0)
+
+    def accelerated() -> None:
+        nonlocal run
+        for _ in range(count):
+            run = arrays.accelerated_step(batch, run, target, 0.0)
+
+    accelerated()
+    accelerated_seconds, _ = timed(device, accelerated)
     floor = max(passes * 8.0 * entries / ceilings["copy_bytes_per_s"], each * entries / ceilings["exp_per_s"])
     peak = torch.cuda.max_memory_allocated(device) if device.startswith("cuda") else 0
     return {
         "n_s": problem.n_s, "n_x": problem.n_x, "n_y": n_y, "runs": runs, "steps": count,
         "fused": batch.fused is not None,
         "seconds_a_step": seconds / count, "evaluations_a_step": each, "floor_seconds": floor,
+        "seconds_an_accelerated_step": accelerated_seconds / count,
         "share_of_limit": floor * count / seconds, "ns_an_entry": 1e9 * seconds / count / entries,
         "peak_bytes": int(peak),
     }  # fmt: skip

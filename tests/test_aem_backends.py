@@ -330,7 +330,8 @@ def test_the_anchors_weight_is_about_the_smallest(seed: int, share: float) -> No
     weights = mixture.weights(wanted, 1e-3)
     excess = mixture.disclosure(weights) - wanted
     assert np.all((weights >= 0.0) & (weights <= 1.0))
-    assert np.all((excess >= 0.0) | (weights == 1.0))
+    # What is wanted is itself rounded, to a unit in the last place of H(X) < 2.
+    assert np.all((excess >= -np.spacing(2.0)) | (weights == 1.0))
     assert np.all((excess <= 1e-3) | (weights == 0.0))
 
 

@@ -68,16 +68,21 @@ def cuda() -> str:
     return "cuda"
 
 
-def wide() -> tuple[Tables, Array, Array]:
-    """Rows that are longer than a block of the fused kernels has warps for at first: N = 400."""
+def wide(n_y: int) -> tuple[Tables, Array, Array]:
+    """Rows of so many entries, several pieces of the fused kernels."""
     rng = np.random.default_rng(0)
     tables = Tables.of(Problem(rng.dirichlet(np.full(5 * 30, 0.5)).reshape(5, 30)).p_sx)
-    p_xy = tables.p_x[:, None] * np.stack([random_channel(30, 400, 0.5, rng) for _ in range(3)])
+    p_xy = tables.p_x[:, None] * np.stack([random_channel(30, n_y, 0.5, rng) for _ in range(3)])
     return tables, log_of(p_xy), 0.7 * mutual_information(p_xy) - tables.h_x
 
 
-@pytest.mark.parametrize("problem", [*map(case, range(12)), wide()], ids=[*map(str, range(12)), "wide"])
-def test_fused_kernels_are_the_eager_step(cuda: str, problem: tuple[Tables, Array, Array]) -> None:
+@pytest.mark.parametrize("eta", [1.0, 1.7])
+@pytest.mark.parametrize(
+    "problem", [*map(case, range(12)), wide(400), wide(1300)], ids=[*map(str, range(12)), "short", "long"]
+)
+def test_fused_kernels_are_the_eager_step(
+    cuda: str, problem: tuple[Tables, Array, Array], eta: float
+) -> None:
     tables, log_u, target = problem
     fused, eager = torch_batch(tables, cuda), arrays.Batch.of(tables, torch, device=cuda)
     assert fused.fused is not None
@@ -86,8 +91,16 @@ def test_fused_kernels_are_the_eager_step(cuda: str, problem: tuple[Tables, Arra
     slack = torch.full_like(goal, tables.root_tolerance())
 
     now = arrays.outputs(eager, torch.exp(points))
-    base, log_w = points - eager.p_s_given_x.T @ now.log_t, points - now.log_r
-    found, _ = fused.fused.root(fused, base, log_w, slope, goal, slack)
+    for one, other in zip(arrays.outputs(fused, torch.exp(points)), now, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-13)
+    before = torch.where(points > -1e29, points + 0.1 * torch.sin(points), points)
+    for one, other in zip(
+        *(arrays.momentum(batch, points, before, slope) for batch in (fused, eager)), strict=True
+    ):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-14)
+    aim = arrays.Aim(points, eager.p_s_given_x.T @ now.log_t, now.log_r, torch.full_like(goal, eta))
+    base, log_w = aim.base, aim.log_w
+    found = fused.fused.root(fused, aim, slope, goal, slack)
     expected, made = arrays.root(eager, base, log_w, slope, goal, slack)
     assert torch.equal(found >= 0.0, expected >= 0.0)
     rooted = found >= 0.0
@@ -96,14 +109,15 @@ def test_fused_kernels_are_the_eager_step(cuda: str, problem: tuple[Tables, Arra
     assert bool((at_root >= -slack[rooted]).all())
     assert bool(((at_root <= 2.0 * slack[rooted]) | (found[rooted] == 0.0)).all())
 
-    log_new, new, residual = fused.fused.update(fused, base, log_w, now.log_r, expected)
+    log_new, new, growth, divergence = fused.fused.update(fused, aim, expected)
     wanted = torch.where(
         rooted[:, None, None], arrays.log_point(eager, made.weight, made.total, made.exponent), points
     )
-    growth, _ = arrays.change(eager, points, wanted, made)
+    changed, far = arrays.change(eager, points, wanted, made)
     assert torch.allclose(new, torch.exp(wanted), rtol=1e-12, atol=1e-14)
     assert torch.allclose(torch.exp(log_new), new, rtol=1e-12, atol=1e-14)
-    assert torch.allclose(residual[rooted], growth[rooted], rtol=1e-6, atol=1e-7)
+    assert torch.allclose(growth[rooted], changed[rooted], rtol=1e-6, atol=1e-7)
+    assert torch.allclose(divergence[rooted], far[rooted], rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("accelerate", [False, True])

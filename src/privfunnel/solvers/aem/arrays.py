@@ -76,6 +76,48 @@ class Outputs(NamedTuple):
     leakage: Tensor
 
 
+class Aim(NamedTuple):
+    """What a step starts from: the point and what its outputs make of (2).
+
+    Attributes:
+        log_u: log p(x, y), shape (B, M, N).
+        product: Σ_k p(s_k|x) log p(s_k|y), shape (B, M, N).
+        log_r: log p(y), shape (B, 1, N).
+        eta: Length η of the step, shape (B,).
+    """
+
+    log_u: Tensor
+    product: Tensor
+    log_r: Tensor
+    eta: Tensor
+
+    @property
+    def base(self) -> Tensor:
+        """Log u − η Σ_k s_k log t_k, shape (B, M, N)."""
+        return self.log_u - self.eta[:, None, None] * self.product
+
+    @property
+    def log_w(self) -> Tensor:
+        """Log u − log r, shape (B, M, N)."""
+        return self.log_u - self.log_r
+
+
+class Move(NamedTuple):
+    """Where a step leads; where no λ meets the constraint, anywhere.
+
+    Attributes:
+        log_u: The new log p(x, y), shape (B, M, N).
+        u: p(x, y), shape (B, M, N), or None where it was not asked for.
+        growth: Root mean square of the growth log(new/old) centred row by row, η times (5); shape (B,).
+        divergence: D(new ‖ old), shape (B,).
+    """
+
+    log_u: Tensor
+    u: Tensor | None
+    growth: Tensor
+    divergence: Tensor
+
+
 class AcceleratedState(NamedTuple):
     """Where accelerated runs stand; shape (B,) but for the points.
 
@@ -130,6 +172,8 @@ def outputs(batch: Batch, u: Tensor) -> Outputs:
     """What p(x, y) = ``u`` (B, M, N) tells of the outputs; zeros get logarithm 0."""
     xp = batch.xp
     p_sy = batch.p_s_given_x @ u
+    if batch.fused is not None:
+        return Outputs(p_sy, *batch.fused.outputs(batch, p_sy))
     r = p_sy.sum(axis=-2, keepdims=True)
     log_r = xp.log(xp.where(r > 0.0, r, 1.0))
     log_t = xp.where(p_sy > 0.0, xp.log(xp.where(p_sy > 0.0, p_sy, 1.0)) - log_r, 0.0)
@@ -176,9 +220,6 @@ def root(
     Equation (4); it aims for half the slack, so that a step that lands a little short is feasible still.
     """
     xp = batch.xp
-    if batch.fused is not None:
-        best, trial = batch.fused.root(batch, base, log_w, slope, target, slack)
-        return best, evaluate(batch, base, log_w, xp.where(best >= 0.0, best, trial), target)
     trial = xp.clip(slope, 0.0, None)
     best, low, high = trial * 0.0 - 1.0, trial * 0.0 - 1.0, trial * 0.0 + np.inf
     open_ = trial >= 0.0
@@ -241,6 +282,29 @@ def change(batch: Batch, old: Tensor, new: Tensor, made: Evaluation) -> tuple[Te
     return xp.sqrt((spread * batch.p_x).sum(axis=-1)), divergence
 
 
+def move(
+    batch: Batch, aim: Aim, slope: Tensor, target: Tensor, slack: Tensor, *, with_u: bool
+) -> tuple[Tensor, Move]:
+    """Search for λ and make the update: λ (B,), −1 where there is none, and where it leads.
+
+    Args:
+        batch: The problem's tables.
+        aim: What the step starts from.
+        slope: λ to start the search from, shape (B,).
+        target: R − H(X) of each run, shape (B,).
+        slack: How far above 0 the accepted G may lie, nats, shape (B,).
+        with_u: Whether p(x, y) itself is wanted.
+    """
+    if batch.fused is not None:
+        found = batch.fused.root(batch, aim, slope, target, slack)
+        return found, Move(*batch.fused.update(batch, aim, found))
+    found, made = root(batch, aim.base, aim.log_w, slope, target, slack)
+    new = log_point(batch, made.weight, made.total, made.exponent)
+    growth, divergence = change(batch, aim.log_u, new, made)
+    u = made.weight * (batch.p_x / made.total)[..., None] if with_u else None
+    return found, Move(new, u, growth, divergence)
+
+
 class PlainStep(NamedTuple):
     """What a plain step returns.
 
@@ -271,20 +335,13 @@ def plain_step(batch: Batch, log_u: Tensor, u: Tensor | None, slope: Tensor, tar
     """
     xp = batch.xp
     now = outputs(batch, xp.exp(log_u) if u is None else u)
-    base, log_w = log_u - batch.p_s_given_x.T @ now.log_t, log_u - now.log_r
-    slack = slope * 0.0 + batch.root_tolerance
-    if batch.fused is not None:
-        found, _ = batch.fused.root(batch, base, log_w, slope, target, slack)
-        new, u, residual = batch.fused.update(batch, base, log_w, now.log_r, found)
-        moved = found >= 0.0
-        return PlainStep(new, u, xp.where(moved, found, slope), residual, moved)
-    found, made = root(batch, base, log_w, slope, target, slack)
+    none = slope * 0.0
+    aim = Aim(log_u, batch.p_s_given_x.T @ now.log_t, now.log_r, none + 1.0)
+    found, made = move(batch, aim, slope, target, none + batch.root_tolerance, with_u=False)
     moved = found >= 0.0
-    new = log_point(batch, made.weight, made.total, made.exponent)
-    residual, _ = change(batch, log_u, new, made)
-    return PlainStep(
-        xp.where(moved[:, None, None], new, log_u), None, xp.where(moved, found, slope), residual, moved
-    )
+    # The fused update leaves a run that cannot move where it is, and makes p(x, y) on the way.
+    new = made.log_u if batch.fused is not None else xp.where(moved[:, None, None], made.log_u, log_u)
+    return PlainStep(new, made.u, xp.where(moved, found, slope), made.growth, moved)
 
 
 def begin(
@@ -310,21 +367,26 @@ def try_step(batch: Batch, state: AcceleratedState, target: Tensor) -> Trial:
     """Equations (1) to (4) from the point that momentum leads to, with step length η."""
     xp = batch.xp
     beta = xp.where(state.age > 1.0, (state.age - 1.0) / (state.age + 2.0), 0.0)
-    shifted = state.now + beta[:, None, None] * (state.now - state.before)
-    weight, total, exponent = softmax(xp, shifted)
-    shifted = log_point(batch, weight, total, exponent)
-    weight *= (batch.p_x / total)[..., None]
-    old = outputs(batch, weight)
-    base = shifted - state.eta[:, None, None] * (batch.p_s_given_x.T @ old.log_t)
-    found, made = root(batch, base, shifted - old.log_r, state.slope * state.eta, target, state.slack)
-    new = log_point(batch, made.weight, made.total, made.exponent)
-    growth, divergence = change(batch, shifted, new, made)
-    after = outputs(batch, made.weight * (batch.p_x / made.total)[..., None])
+    shifted, u = momentum(batch, state.now, state.before, beta)
+    old = outputs(batch, u)
+    aim = Aim(shifted, batch.p_s_given_x.T @ old.log_t, old.log_r, state.eta)
+    found, made = move(batch, aim, state.slope * state.eta, target, state.slack, with_u=True)
+    after = outputs(batch, made.u)
     # The leakage exceeds its linearisation by ρ·D(new ‖ old); 1/η must not be below ρ.
     excess = (after.p_sy * (after.log_t - old.log_t)).sum(axis=(-2, -1))
-    free = excess * LONGEST <= SAFETY * divergence
-    allowed = xp.where(free, LONGEST, coarse(xp, SAFETY * divergence / xp.where(free, 1.0, excess)))
-    return Trial(new, found, after.leakage, growth, allowed, beta)
+    free = excess * LONGEST <= SAFETY * made.divergence
+    allowed = xp.where(free, LONGEST, coarse(xp, SAFETY * made.divergence / xp.where(free, 1.0, excess)))
+    return Trial(made.log_u, found, after.leakage, made.growth, allowed, beta)
+
+
+def momentum(batch: Batch, now: Tensor, before: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """Log u and u (B, M, N) of the point that lies β (B,) times the last step beyond the last point."""
+    if batch.fused is not None:
+        return batch.fused.momentum(batch, now, before, beta)  # type: ignore[no-any-return]
+    weight, total, exponent = softmax(batch.xp, now + beta[:, None, None] * (now - before))
+    shifted = log_point(batch, weight, total, exponent)
+    weight *= (batch.p_x / total)[..., None]
+    return shifted, weight
 
 
 def coarse(xp: Any, values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The inner loops of AEM on a CUDA device: the search for λ and the update, in few passes over memory.
+"""The inner loops of AEM on a CUDA device: momentum, the search for λ and the update, in few passes over memory.
 
 The eager operations of PyTorch write and read the M×N table of every run a dozen times for one evaluation of
 G, and spend as long again on launching the small operations between. Here an evaluation reads the two tables
@@ -23,33 +23,85 @@ tl: Any = need("triton.language", extra="gpu")
 
 #: Stands in for +∞ as the upper end of a bracket.
 UNBOUNDED = 1.0e300
+#: Rows up to this long are gone along by one warp, in pieces of ``SHORT``; longer ones in pieces of ``LONG``: entries
+#: of a piece, and warps.
+SHORT_ROW = 1024
+SHORT, LONG = (32, 1), (512, 8)
+#: Outputs that one program turns into logarithms.
+OUTPUTS = 128
 #: Evaluations before the first check whether all roots are found: checking makes the host wait for the device.
 BLIND = 3
 
 
 @triton.jit
+def _outputs(
+    p_sy, log_p_s, log_t_out, log_r_out, leakage_out, n_s, n_y, block: tl.constexpr
+):  # pragma: no cover
+    """Some outputs of one run: log p(y), log p(s|y) (0 for a zero) and their share of the leakage."""
+    run = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * block + tl.arange(0, block)
+    inside = columns < n_y
+    first = run * n_s * n_y + columns
+    r = tl.zeros([block], tl.float64)
+    for k in range(n_s):
+        r += tl.load(p_sy + first + k * n_y, mask=inside, other=0.0)
+    log_r = tl.log(tl.where(r > 0.0, r, 1.0))
+    leakage = tl.zeros([block], tl.float64)
+    for k in range(n_s):
+        p = tl.load(p_sy + first + k * n_y, mask=inside, other=0.0)
+        log_t = tl.where(p > 0.0, tl.log(tl.where(p > 0.0, p, 1.0)) - log_r, 0.0)
+        tl.store(log_t_out + first + k * n_y, log_t, mask=inside)
+        leakage += p * (log_t - tl.load(log_p_s + k))
+    tl.store(log_r_out + run * n_y + columns, log_r, mask=inside)
+    tl.store(leakage_out + run * n_y + columns, leakage, mask=inside)
+
+
+@triton.jit
+def _chunk(product, log_u, log_r, row, run, at, n_y, eta, slope, zero: tl.constexpr):  # pragma: no cover
+    """Part of a row of one run: log w of (2), and the exponents base + λ log w of (1), ``zero`` outside the row."""
+    inside = at < n_y
+    log = tl.load(log_u + row * n_y + at, mask=inside, other=zero)
+    w = log - tl.load(log_r + run * n_y + at, mask=inside, other=0.0)
+    base = log - eta * tl.load(product + row * n_y + at, mask=inside, other=0.0)
+    return log, tl.where(inside, w, 0.0), tl.where(inside, base + slope * w, zero)
+
+
+@triton.jit
 def _rows(
-    base, log_w, trial, going, mean_out, spread_out, third_out, n_x, n_y,
-    cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr,
+    product, log_u, log_r, eta, trial, going, mean_out, spread_out, third_out, n_x, n_y,
+    cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr, chunks: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
     """One row of one run: mean, variance and third central moment of log w of (3), weights exp(base + λ log w)."""
     row = tl.program_id(0).to(tl.int64)
     run = row // n_x
     if tl.load(going + run) != 0:
+        step, slope = tl.load(eta + run), tl.load(trial + run)
         columns = tl.arange(0, block)
-        inside = columns < n_y
-        w = tl.load(log_w + row * n_y + columns, mask=inside, other=0.0)
-        x = tl.load(base + row * n_y + columns, mask=inside, other=zero) + tl.load(trial + run) * w
-        d = x - tl.max(x, axis=0)
-        e = tl.where(inside & (d >= cut), tl.exp(d), 0.0)
-        total = tl.sum(e, axis=0)
-        ew = e * w
-        mean = tl.sum(ew, axis=0) / total
-        eww = ew * w
-        square = tl.sum(eww, axis=0) / total
+        tops = tl.full([block], zero, tl.float64)
+        for c in range(chunks):
+            at = columns + c * block
+            _, _, x = _chunk(product, log_u, log_r, row, run, at, n_y, step, slope, zero)
+            tops = tl.maximum(tops, x)
+        top = tl.max(tops, axis=0)
+        # The row is in the cache the second time; adding up chunk by chunk leaves one reduction at the end.
+        zeroth = tl.zeros([block], tl.float64)
+        first, second, cubes = zeroth, zeroth, zeroth
+        for c in range(chunks):
+            at = columns + c * block
+            _, w, x = _chunk(product, log_u, log_r, row, run, at, n_y, step, slope, zero)
+            e = tl.where((at < n_y) & (x - top >= cut), tl.exp(x - top), 0.0)
+            ew = e * w
+            eww = ew * w
+            zeroth += e
+            first += ew
+            second += eww
+            cubes += eww * w
+        total = tl.sum(zeroth, axis=0)
+        mean = tl.sum(first, axis=0) / total
+        square = tl.sum(second, axis=0) / total
         tl.store(mean_out + row, mean)
         tl.store(spread_out + row, square - mean * mean)
-        tl.store(third_out + row, tl.sum(eww * w, axis=0) / total - mean * (3.0 * square - 2.0 * mean * mean))
+        tl.store(third_out + row, tl.sum(cubes, axis=0) / total - mean * (3.0 * square - 2.0 * mean * mean))
 
 
 @triton.jit
@@ -97,77 +149,163 @@ def _bracket(
 
 @triton.jit
 def _update(
-    base, log_w, log_r, best, p_x, log_p_x, log_u, u, mean_out, spread_out, n_x, n_y,
-    cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr,
+    product, log_u, log_r, eta, best, p_x, log_p_x, new_out, u_out, mean_out, spread_out, n_x, n_y,
+    cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr, chunks: tl.constexpr,
 ):  # fmt: skip  # pragma: no cover
     """One row of one run: the new log u (1) and u at λ = best (the old ones where that is −1), and its growth (5)."""
     row = tl.program_id(0).to(tl.int64)
     run = row // n_x
     symbol = row - run * n_x
     columns = tl.arange(0, block)
-    inside = columns < n_y
-    w = tl.load(log_w + row * n_y + columns, mask=inside, other=zero)
-    old = w + tl.load(log_r + run * n_y + columns, mask=inside, other=0.0)
-    old = tl.where(w > 0.5 * zero, old, zero)
-    slope = tl.load(best + run)
+    step, slope = tl.load(eta + run), tl.load(best + run)
     if slope >= 0.0:
-        x = tl.load(base + row * n_y + columns, mask=inside, other=zero) + slope * w
-        d = x - tl.max(x, axis=0)
-        e = tl.where(inside & (d >= cut), tl.exp(d), 0.0)
-        total = tl.sum(e, axis=0)
-        new = tl.where(e > 0.0, d - tl.log(total) + tl.load(log_p_x + symbol), zero)
-        grown = tl.where(e > 0.0, new - old, 0.0)
-        part = e * grown
-        mean = tl.sum(part, axis=0) / total
-        tl.store(log_u + row * n_y + columns, new, mask=inside)
-        tl.store(u + row * n_y + columns, e * (tl.load(p_x + symbol) / total), mask=inside)
+        tops = tl.full([block], zero, tl.float64)
+        for c in range(chunks):
+            at = columns + c * block
+            _, _, x = _chunk(product, log_u, log_r, row, run, at, n_y, step, slope, zero)
+            tops = tl.maximum(tops, x)
+        top = tl.max(tops, axis=0)
+        sums = tl.zeros([block], tl.float64)
+        for c in range(chunks):
+            at = columns + c * block
+            _, _, x = _chunk(product, log_u, log_r, row, run, at, n_y, step, slope, zero)
+            sums += tl.where((at < n_y) & (x - top >= cut), tl.exp(x - top), 0.0)
+        total = tl.sum(sums, axis=0)
+        shift = tl.load(log_p_x + symbol) - tl.log(total)
+        scale = tl.load(p_x + symbol) / total
+        first = tl.zeros([block], tl.float64)
+        second = first
+        for c in range(chunks):
+            at = columns + c * block
+            inside = at < n_y
+            old, _, x = _chunk(product, log_u, log_r, row, run, at, n_y, step, slope, zero)
+            d = x - top
+            e = tl.where(inside & (d >= cut), tl.exp(d), 0.0)
+            new = tl.where(e > 0.0, d + shift, zero)
+            grown = tl.where(e > 0.0, new - old, 0.0)
+            first += e * grown
+            second += e * grown * grown
+            tl.store(new_out + row * n_y + at, new, mask=inside)
+            tl.store(u_out + row * n_y + at, e * scale, mask=inside)
+        mean = tl.sum(first, axis=0) / total
         tl.store(mean_out + row, mean)
-        tl.store(spread_out + row, tl.sum(part * grown, axis=0) / total - mean * mean)
+        tl.store(spread_out + row, tl.sum(second, axis=0) / total - mean * mean)
     else:
-        tl.store(log_u + row * n_y + columns, old, mask=inside)
-        tl.store(u + row * n_y + columns, tl.exp(old), mask=inside)
+        for c in range(chunks):
+            at = columns + c * block
+            inside = at < n_y
+            old = tl.load(log_u + row * n_y + at, mask=inside, other=zero)
+            tl.store(new_out + row * n_y + at, old, mask=inside)
+            tl.store(u_out + row * n_y + at, tl.exp(old), mask=inside)
         tl.store(mean_out + row, 0.0)
         tl.store(spread_out + row, 0.0)
 
 
-def _launch(n_y: int) -> dict[str, Any]:
-    block = triton.next_power_of_2(n_y)
-    return {"block": block, "num_warps": 1 if block <= 256 else 4 if block <= 2048 else 16}
-
-
-def root(batch: Any, base: Any, log_w: Any, slope: Any, target: Any, slack: Any) -> tuple[Any, Any]:
-    """λ (B,) with 0 ≤ G(λ) ≤ ``slack`` or −1, and the last λ tried; see :func:`arrays.root`."""
-    xp = batch.xp
-    runs, n_x, n_y = base.shape
-    trial = xp.clip(slope, 0.0, None).contiguous().clone()
-    best, low = xp.full_like(trial, -1.0), xp.full_like(trial, -1.0)
-    high = xp.full_like(trial, UNBOUNDED)
-    going = xp.ones(runs, dtype=xp.int32, device=base.device)
-    mean = xp.empty((runs, n_x), dtype=base.dtype, device=base.device)
-    spread, third = xp.empty_like(mean), xp.empty_like(mean)
-    for number in range(ROOT_EVALUATIONS):
-        open_count = xp.zeros(1, dtype=xp.int32, device=base.device)
-        _rows[(runs * n_x,)](
-            base, log_w, trial, going, mean, spread, third, n_x, n_y, cut=CUT, zero=ZERO, **_launch(n_y)
+@triton.jit
+def _momentum(
+    now, before, beta, p_x, log_p_x, new_out, u_out, n_x, n_y,
+    cut: tl.constexpr, zero: tl.constexpr, block: tl.constexpr, chunks: tl.constexpr,
+):  # fmt: skip  # pragma: no cover
+    """One row of one run: log u and u of the point that momentum leads to."""
+    row = tl.program_id(0).to(tl.int64)
+    run = row // n_x
+    symbol = row - run * n_x
+    columns = tl.arange(0, block)
+    far = tl.load(beta + run)
+    tops = tl.full([block], 4.0 * zero, tl.float64)
+    for c in range(chunks):
+        at = columns + c * block
+        inside = at < n_y
+        last = tl.load(now + row * n_y + at, mask=inside, other=4.0 * zero)
+        tops = tl.maximum(
+            tops, last + far * (last - tl.load(before + row * n_y + at, mask=inside, other=4.0 * zero))
         )
+    top = tl.max(tops, axis=0)
+    sums = tl.zeros([block], tl.float64)
+    for c in range(chunks):
+        at = columns + c * block
+        inside = at < n_y
+        last = tl.load(now + row * n_y + at, mask=inside, other=zero)
+        d = last + far * (last - tl.load(before + row * n_y + at, mask=inside, other=zero)) - top
+        sums += tl.where(inside & (d >= cut), tl.exp(d), 0.0)
+    total = tl.sum(sums, axis=0)
+    shift = tl.load(log_p_x + symbol) - tl.log(total)
+    scale = tl.load(p_x + symbol) / total
+    for c in range(chunks):
+        at = columns + c * block
+        inside = at < n_y
+        last = tl.load(now + row * n_y + at, mask=inside, other=zero)
+        d = last + far * (last - tl.load(before + row * n_y + at, mask=inside, other=zero)) - top
+        e = tl.where(inside & (d >= cut), tl.exp(d), 0.0)
+        tl.store(new_out + row * n_y + at, tl.where(e > 0.0, d + shift, zero), mask=inside)
+        tl.store(u_out + row * n_y + at, e * scale, mask=inside)
+
+
+def _launch(n_y: int) -> dict[str, Any]:
+    """How a row is cut: one warp goes along a short row, eight along a long one; both were measured."""
+    block, warps = SHORT if n_y <= SHORT_ROW else LONG
+    return {"block": block, "chunks": -(-n_y // block), "num_warps": warps}
+
+
+def outputs(batch: Any, p_sy: Any) -> tuple[Any, Any, Any]:
+    """Log p(s|y) (B, K, N), log p(y) (B, 1, N) and leakage (B,) of p(s, y); see :func:`arrays.outputs`."""
+    xp = batch.xp
+    runs, n_s, n_y = p_sy.shape
+    log_t = xp.empty_like(p_sy)
+    log_r = xp.empty((runs, 1, n_y), dtype=p_sy.dtype, device=p_sy.device)
+    leakage = xp.empty((runs, n_y), dtype=p_sy.dtype, device=p_sy.device)
+    _outputs[(runs, -(-n_y // OUTPUTS))](
+        p_sy, batch.log_p_s, log_t, log_r, leakage, n_s, n_y, block=OUTPUTS, num_warps=OUTPUTS // 32
+    )
+    return log_t, log_r, leakage.sum(axis=-1)
+
+
+def root(batch: Any, aim: Any, slope: Any, target: Any, slack: Any) -> Any:
+    """λ (B,) with 0 ≤ G(λ) ≤ ``slack``, or −1; see :func:`arrays.root`."""
+    xp = batch.xp
+    runs, n_x, n_y = aim.log_u.shape
+    device = aim.log_u.device
+    trial = xp.clip(slope, 0.0, None)
+    ends = xp.full((3, runs), -1.0, dtype=trial.dtype, device=device)
+    low, high, best = ends
+    high.fill_(UNBOUNDED)
+    going = xp.ones(runs, dtype=xp.int32, device=device)
+    open_counts = xp.zeros(ROOT_EVALUATIONS, dtype=xp.int32, device=device)
+    mean, spread, third = xp.empty((3, runs, n_x), dtype=trial.dtype, device=device)
+    for number in range(ROOT_EVALUATIONS):
+        _rows[(runs * n_x,)](
+            aim.product, aim.log_u, aim.log_r, aim.eta, trial, going, mean, spread, third, n_x, n_y,
+            cut=CUT, zero=ZERO, **_launch(n_y),
+        )  # fmt: skip
         _bracket[(runs,)](
-            mean, spread, third, batch.p_x, target, slack, trial, low, high, best, going, open_count, n_x,
+            mean, spread, third, batch.p_x, target, slack, trial, low, high, best, going, open_counts[number:], n_x,
             limit=SLOPE_LIMIT, unbounded=UNBOUNDED, block=triton.next_power_of_2(n_x), num_warps=4,
         )  # fmt: skip
-        if number + 1 >= BLIND and not int(open_count):
+        if number + 1 >= BLIND and not int(open_counts[number]):
             break
-    return best, trial
+    return best
 
 
-def update(batch: Any, base: Any, log_w: Any, log_r: Any, best: Any) -> tuple[Any, Any, Any]:
-    """New log u and u (B, M, N) at λ = ``best``, and the residual (B,) of the old point."""
+def update(batch: Any, aim: Any, best: Any) -> tuple[Any, Any, Any, Any]:
+    """New log u and u (B, M, N) at λ = ``best``, growth and divergence (B,); see :class:`arrays.Move`."""
     xp = batch.xp
-    runs, n_x, n_y = base.shape
-    log_u, u = xp.empty_like(base), xp.empty_like(base)
-    mean = xp.empty((runs, n_x), dtype=base.dtype, device=base.device)
-    spread = xp.empty_like(mean)
+    runs, n_x, n_y = aim.log_u.shape
+    new, u = xp.empty_like(aim.log_u), xp.empty_like(aim.log_u)
+    mean, spread = xp.empty((2, runs, n_x), dtype=new.dtype, device=new.device)
     _update[(runs * n_x,)](
-        base, log_w, log_r.contiguous(), best, batch.p_x, batch.log_p_x, log_u, u, mean, spread, n_x, n_y,
+        aim.product, aim.log_u, aim.log_r, aim.eta, best, batch.p_x, batch.log_p_x, new, u, mean, spread, n_x, n_y,
         cut=CUT, zero=ZERO, **_launch(n_y),
     )  # fmt: skip
-    return log_u, u, xp.sqrt((xp.clip(spread, 0.0, None) * batch.p_x).sum(axis=-1))
+    growth = xp.sqrt(xp.clip(spread, 0.0, None) @ batch.p_x)
+    return new, u, growth, xp.clip(mean @ batch.p_x, 0.0, None)
+
+
+def momentum(batch: Any, now: Any, before: Any, beta: Any) -> tuple[Any, Any]:
+    """Log u and u (B, M, N); see :func:`arrays.momentum`."""
+    xp = batch.xp
+    runs, n_x, n_y = now.shape
+    new, u = xp.empty_like(now), xp.empty_like(now)
+    _momentum[(runs * n_x,)](
+        now, before, beta, batch.p_x, batch.log_p_x, new, u, n_x, n_y, cut=CUT, zero=ZERO, **_launch(n_y)
+    )
+    return new, u
