@@ -109,6 +109,10 @@ class Mechanism(Provenance, Stored):
             released = solution.outputs[used].astype(np.int64)
             names = ("distortion", "limit", "invariant")
             guarded["distortion"] = {name: summary[name] for name in names}
+        tasks = problem.tasks
+        if tasks is not None and "utility" in summary:
+            kept = {"utility": summary["utility"], "utility_ceiling": tasks.ceiling}
+            guarded["task"] = {"columns": list(tasks.names), **kept}
         ceilings = {
             "disclosure_ceiling": problem.disclosure_ceiling,
             "leakage_ceiling": problem.leakage_ceiling,

@@ -46,6 +46,14 @@ class Provenance:
         return column if isinstance(column, str) and column else None
 
     @property
+    def task(self) -> tuple[str, ...]:
+        """The columns that the release was designed for, where it was designed for any."""
+        found: Any = self.provenance.get("task")
+        columns = found.get("columns") if isinstance(found, Mapping) else None
+        named = columns if isinstance(columns, list) else []
+        return tuple(column for column in named if isinstance(column, str) and column)
+
+    @property
     def epsilon(self) -> float | None:
         """ε of a design that is differentially private and may be published, see :mod:`privfunnel.noise`."""
         found: Any = self.provenance.get("epsilon")

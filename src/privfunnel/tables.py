@@ -181,9 +181,6 @@ class Counts(Evidence):
             # Engines add in different orders; 1/π keeps shares such as 1/512 away from where rounding turns.
             share = np.floor(self.cell_weight / self.cell_weight.sum() * 1e8 + 1.0 / math.pi)
             digest.update(str(self.weights).encode() + share.astype("<i8").tobytes())
-        for task in self.tasks:
-            digest.update(json.dumps([task.alphabet.labels, task.weight]).encode())
-            digest.update(np.rint(task.table).astype("<i8").tobytes())
         return digest.hexdigest()
 
     def _repr_html_(self) -> str:

@@ -136,6 +136,8 @@ def source_options(function: Function) -> Function:
                      help="Column that says which rows were sampled together, such as the household."),
         click.option("--weights", metavar="COLUMN",
                      help="Column that says how many people a row stands for, in a survey."),
+        click.option("--task", multiple=True, metavar="COLUMN", callback=_columns,
+                     help="Column that the release is for, which should still be predicted well from it."),
         text_file_options,
         click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
                      help="Packaged tables: add 1e-3 to every probability, or to every count."),

@@ -73,8 +73,8 @@ def open_source(
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
         **text: How to read a text file of records, as :func:`read_options` takes it; ``person``, ``cluster`` and
-            ``weights``, columns that say what a row is; and ``units``, the unit of what is said about few rows,
-            ``"nats"`` by default.
+            ``weights``, columns that say what a row is; ``task``, columns that the release is for; and ``units``, the
+            unit of what is said about few rows, ``"nats"`` by default.
 
     Raises:
         InvalidInputError: It cannot be found, read or used.
@@ -83,7 +83,7 @@ def open_source(
     from privfunnel.engines.texts import clip
 
     units = text.pop("units", "nats")
-    rows = {name: text.pop(name, None) for name in ("person", "cluster", "weights")}
+    rows = {name: text.pop(name, None) for name in ("person", "cluster", "weights", "task")}
     records = {
         "--private": private,
         "--public": public,
@@ -144,11 +144,12 @@ def _load_problem(path: Path) -> Problem:
     from privfunnel.problem import Problem
     from privfunnel.solution import Solution
     from privfunnel.storage import read_json
+    from privfunnel.task_solution import TaskSolution
 
     found = read_json(path)
     if (
         isinstance(found, dict)
-        and found.get("schema") in (Solution.schema, DistortionSolution.schema)
+        and found.get("schema") in (Solution.schema, DistortionSolution.schema, TaskSolution.schema)
         and isinstance(found.get("problem"), dict)
     ):
         found = found["problem"]

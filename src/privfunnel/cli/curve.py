@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfunnel.cli import COMMAND
+from privfunnel.cli import COMMAND, _task
 from privfunnel.cli._common import (
     Renamed,
     Units,
@@ -73,6 +73,12 @@ OWNED = (
     help="Leakage against distortion instead, up to D; 'all' for up to no leakage.",
 )
 @cost_options
+@click.option(
+    "--utility",
+    multiple=True,
+    metavar="R",
+    help="With --task: only at this utility, 90% (of I(U;X)) or 0.2, not at --points; may be repeated.",
+)
 @guard_options
 @view_option
 @solver_options
@@ -95,6 +101,7 @@ def command(
     distortion: str | None,
     costs: dict[str, Any] | None,
     invariant: bool,
+    utility: tuple[str, ...],
     known: tuple[str, ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
@@ -123,6 +130,8 @@ def command(
     With --distortion, --cost or --invariant records are released for records, and the curve is the least leakage for
     every distortion: how much records are changed on average, as --cost counts changes.
 
+    With --task the curve is the least leakage for every utility I(U;Y) of the task U, from 0 to I(U;X).
+
     \b
     Examples:
       privfunnel curve heart-failure
@@ -138,6 +147,9 @@ def command(
 
     if distortion is not None or costs or invariant:
         trace_curve(click.get_current_context().params, reading)
+        return
+    if utility or reading["task"]:
+        _task.trace_curve(click.get_current_context().params, reading)
         return
     guards = parse_guards(known, published, guarantees)
     if guards and (view == "sample" or compare_with):

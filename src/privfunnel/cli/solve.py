@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privfunnel.cli import _task
 from privfunnel.cli._common import (
     NamedProblem,
     Units,
@@ -67,6 +68,11 @@ OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json"
     "--distortion", metavar="D", help="Instead: release records for records, changed by at most D on average."
 )
 @cost_options
+@click.option(
+    "--utility",
+    metavar="R",
+    help="Instead, with --task: what to keep of the task, at least: 90% (of I(U;X)), 0.2.",
+)
 @guard_options
 @click.option(
     "--measure",
@@ -118,6 +124,7 @@ def command(
     distortion: str | None,
     costs: dict[str, Any] | None,
     invariant: bool,
+    utility: str | None,
     known: tuple[str, ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
@@ -149,6 +156,9 @@ def command(
     With --distortion D records are released for records: the leakage is minimised among channels that change them by at
     most D on average, as --cost counts changes; with --cost or --invariant and --leakage the least distortion is found.
 
+    With --task and --utility R the leakage is minimised among releases that keep I(U;Y) ≥ R of the task U; with --task
+    and --leakage the utility is maximised.
+
     \b
     Examples:
       privfunnel solve heart-failure --disclosure 60%
@@ -164,11 +174,7 @@ def command(
     """
     from privfunnel import solve
 
-    if distortion is not None or costs or invariant:
-        solve_point(click.get_current_context().params, reading)
-        return
-    if ledger is not None:
-        design_next(click.get_current_context().params, reading)
+    if _other_funnel(click.get_current_context().params, reading):
         return
     guards = parse_guards(known, published, guarantees) | ({"measure": measure} if measure else {})
     budget = _budgets(leakage, units, measure)
@@ -221,6 +227,19 @@ def command(
             say(f"Files are in {out}: made of the noisy counts alone, they may be published.")
         return
     tell_files(out, OWNED, [solution])
+
+
+def _other_funnel(given: dict[str, Any], reading: dict[str, Any]) -> bool:
+    """Solve what is asked of another funnel than the plain and the guarded ones, by the command's options; if it is."""
+    if given["distortion"] is not None or given["costs"] or given["invariant"]:
+        solve_point(given, reading)
+    elif given["utility"] is not None or (reading["task"] and given["disclosure"] is None):
+        _task.solve_point(given, reading)
+    elif given["ledger"] is not None:
+        design_next(given, reading)
+    else:
+        return False
+    return True
 
 
 def _check_beyond(*, guarded: bool, rows: bool) -> None:

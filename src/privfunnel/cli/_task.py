@@ -1,0 +1,277 @@
+"""The task funnel on the command line: one point, the curve."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privfunnel.cli._common import (
+    Units,
+    can_draw,
+    console,
+    open_source,
+    output,
+    parse_options,
+    parse_quantity,
+    progress_on_terminal,
+    tell_files,
+)
+from privfunnel.cli._limits import chosen, memory_limited
+from privfunnel.cli._screen import say
+from privfunnel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from privfunnel.problem import Problem
+    from privfunnel.solution import Solution
+    from privfunnel.tables import Counts
+    from privfunnel.task_curve import TaskCurve
+    from privfunnel.task_solution import TaskSolution
+
+#: What ``--out`` may leave behind, of a point and of a curve.
+POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json")
+CURVE_FILES = ("certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json")
+
+#: Options of solve and curve that the task funnel has, too, and what others are where nobody gave them.
+OWN = (
+    "source", "utility", "disclosure", "leakage", "points", "solver", "restarts", "options", "seed", "time_limit",
+    "memory_limit", "units", "as_json", "out", "threshold", "view",
+)  # fmt: skip
+DEFAULTS = {"confidence": ("95%",)}
+
+
+def _refuse(given: Mapping[str, Any]) -> None:
+    """Refuse options that releases for a task do not have."""
+    others = [
+        name
+        for name, value in given.items()
+        if name not in OWN and value and value not in DEFAULTS.get(name, ())
+    ]
+    if others or given.get("view") == "sample":
+        named = [f"--{name.replace('_', '-')}" for name in others] or ["--view sample"]
+        raise InvalidInputError(
+            f"a release for a task is designed against who knows nothing, on all rows: leave {', '.join(named)} out, "
+            "or --task and --utility"
+        )
+
+
+def _asked(problem: Problem, given: Mapping[str, Any], utility: str) -> float:
+    """An asked utility in nats."""
+    ceiling = problem.utility_ceiling
+    return parse_quantity(utility, ceiling=ceiling, whole="I(U;X)", option="--utility", units=given["units"])
+
+
+def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
+    """Solve one point of a task funnel, write its files and show it.
+
+    Args:
+        given: The options of ``privfunnel solve`` by their names.
+        reading: Those that say how to read the table.
+    """
+    from privfunnel import solve
+
+    _refuse({name: value for name, value in given.items() if name not in reading})
+    if (given["utility"] is None) == (not given["leakage"]) or len(given["leakage"]) > 1:
+        raise InvalidInputError(
+            "give exactly one of --utility (what to keep of the task) and --leakage (what may leak)"
+        )
+    units, out = given["units"], given["out"]
+    opened = open_source(given["source"], units=units.name, **reading)
+    problem = opened.problem
+    asked: dict[str, Any] = {}
+    if given["utility"] is not None:
+        asked["utility"] = _asked(problem, given, given["utility"])
+    else:
+        ceiling = problem.leakage_ceiling
+        asked["leakage"] = parse_quantity(
+            given["leakage"][0], ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units
+        )
+    if given["disclosure"] is not None:
+        ceiling = problem.disclosure_ceiling
+        asked["disclosure"] = parse_quantity(
+            given["disclosure"], ceiling=ceiling, whole="H(X)", option="--disclosure", units=units
+        )
+    with memory_limited(given["memory_limit"]), output(out, POINT_FILES) as folder:
+        method = _method(given)
+        with progress_on_terminal(f"solving {given['source']}", quiet=given["as_json"]) as progress:
+            solution = solve(problem, **asked, **method, progress=progress)
+        if folder is not None:
+            _write_point(folder, solution, opened.counts)
+    if given["as_json"]:
+        say(json.dumps(solution.to_dict(), indent=1))
+        return
+    show_point(solution, units=units, title=given["source"])  # type: ignore[arg-type]
+    tell_files(out, POINT_FILES, [solution])
+
+
+def _method(given: Mapping[str, Any]) -> dict[str, Any]:
+    options = parse_options(given["options"], given["restarts"])
+    return chosen(given["solver"], options, given["time_limit"], guarded=True) | {"seed": given["seed"]}
+
+
+def _write_point(folder: Path, solution: Solution, counts: Counts | None) -> None:
+    solution.save(folder / "solution.json")
+    if solution.certificate is not None:
+        solution.certificate.save(folder / "certificate.npz")
+    if counts is not None:
+        from privfunnel.mechanism import Mechanism
+
+        Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
+
+
+def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
+    """Print one solution in words and numbers."""
+    from rich import box
+    from rich.table import Table
+
+    problem = solution.problem
+    tasks = problem.required_tasks()
+    table = Table(title=f"{title} ({units.name})", box=box.SIMPLE_HEAD, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    table.add_row(
+        "utility I(U;Y)",
+        f"{units.of(solution.utility):.9f}",
+        _share(solution.utility, tasks.ceiling, "I(U;X)"),
+    )
+    if len(tasks.tasks) > 1:
+        for task in tasks.tasks:
+            kept = task.information(problem.p_x, solution.channel)
+            table.add_row(f"  {task.name}", f"{units.of(kept):.9f}", f"weight {task.weight:g}")
+    if solution.utility_upper_bound is not None:
+        table.add_row(
+            "most utility, proved", f"{units.of(solution.utility_upper_bound):.9f}", "within the budget"
+        )
+    table.add_row("leakage I(S;Y)", f"{units.of(solution.leakage):.9f}",
+                  _share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
+    table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
+    table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
+    table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
+                  _share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
+    if solution.slope is not None:
+        table.add_row("slope", f"{solution.slope:.6f}", "leakage per utility")
+    table.add_row("outputs", str(solution.n_outputs), f"for {problem.n_x} public symbols")
+    table.add_row("status", solution.status.value, solution.advice)
+    table.add_row("solver", solution.solver, f"{solution.seconds:.1f} s")
+    screen = console()
+    screen.print(table)
+    screen.print(guess_words(solution), soft_wrap=True)
+
+
+def guess_words(solution: TaskSolution) -> str:
+    """How often the task is guessed right from the release and from the public data themselves."""
+    from privfunnel.measures import guessing_accuracy
+
+    problem = solution.problem
+    parts = []
+    for task in problem.required_tasks().tasks:
+        p_ux = task.p_u_given_x * problem.p_x
+        blind, full = float(task.p_u(problem.p_x).max()), float(guessing_accuracy(p_ux))
+        kept = float(guessing_accuracy(p_ux @ solution.channel))
+        parts.append(
+            f"{task.name} is guessed right in {100 * kept:.1f} % of the rows from the release, in {100 * full:.1f} % "
+            f"from the public columns themselves, and in {100 * blind:.1f} % from nothing"
+        )
+    return f"On these rows {'; '.join(parts)}."
+
+
+def _share(value: float, whole: float, name: str) -> str:
+    return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
+
+
+def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
+    """Trace a task funnel, write its files and show it.
+
+    Args:
+        given: The options of ``privfunnel curve`` by their names.
+        reading: Those that say how to read the table.
+    """
+    from privfunnel import trace
+
+    _refuse({name: value for name, value in given.items() if name not in reading})
+    units, out = given["units"], given["out"]
+    opened = open_source(given["source"], units=units.name, **reading)
+    utilities: Sequence[float] | None = [
+        _asked(opened.problem, given, text) for text in given["utility"]
+    ] or None
+    with memory_limited(given["memory_limit"]), output(out, CURVE_FILES) as folder:
+        drawing = folder is not None and can_draw()
+        with progress_on_terminal(f"curve of {given['source']}", quiet=given["as_json"]) as progress:
+            curve: Any = trace(
+                opened.problem, along="utility", points=given["points"], utilities=utilities, progress=progress,
+                **_method(given),
+            )  # fmt: skip
+        if folder is not None:
+            _write_curve(folder, curve, units, drawing=drawing)
+    if given["as_json"]:
+        say(json.dumps(curve.to_dict(), indent=1))
+        return
+    show_curve(curve, units=units, title=given["source"])
+    tell_files(out, CURVE_FILES, curve.solutions)
+
+
+def _write_curve(folder: Path, curve: TaskCurve, units: Units, *, drawing: bool) -> None:
+    from privfunnel.certificate import save_bundle
+    from privfunnel.storage import PRIVATE, write_text
+
+    rows = curve.rows()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        amounts = {
+            name: units.of(row[name]) for name in ("utility", "leakage", "lower_bound", "gap", "disclosure")
+        }
+        writer.writerow({**row, **amounts, "units": units.name})
+    write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
+    curve.save(folder / "curve.json")
+    curve.problem.save(folder / "problem.json")
+    if curve.certificates:
+        save_bundle(folder / "certificates.npz", curve.certificates)
+    if drawing:
+        from privfunnel import plot
+
+        plot.save(curve.plot(units=units.name), folder / "curve.png", folder / "curve.svg")
+        for name in ("curve.png", "curve.svg"):
+            (folder / name).chmod(PRIVATE)
+
+
+def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
+    """Print the curve as a table, with what it means below it."""
+    from rich import box
+    from rich.table import Table
+
+    from privfunnel.solution import Status
+
+    problem = curve.problem
+    tasks = problem.required_tasks()
+    table = Table(
+        title=f"Task funnel of {title} for {', '.join(tasks.names)} ({units.name})", box=box.SIMPLE_HEAD
+    )
+    for name in ("utility", "% of I(U;X)", "leakage", "% of I(S;X)", "proved ≥", "gap", "disclosure"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for row in curve.rows():
+        table.add_row(
+            f"{units.of(row['utility']):.6f}",
+            f"{100 * row['utility_share']:.1f}",
+            f"{units.of(row['leakage']):.6f}",
+            f"{100 * row['leakage_share']:.1f}",
+            f"{units.of(row['lower_bound']):.6f}",
+            f"{units.of(row['gap']):.1e}",
+            f"{units.of(row['disclosure']):.6f}",
+            row["status"],
+        )
+    screen = console()
+    screen.print(table)
+    proved = sum(status is Status.OPTIMAL for status in curve.status)
+    screen.print(
+        f"I(U;X) = {units.of(tasks.ceiling):.6f}, I(S;X) = {units.of(problem.leakage_ceiling):.6f} {units.name}; "
+        f"{problem.n_s} private × {problem.n_x} public symbols. {proved} of {len(curve.solutions)} points proved "
+        f"optimal, largest gap to the proved bound {units.of(float(curve.gap.max())):.1e} {units.name}.",
+        soft_wrap=True,
+    )

@@ -1,0 +1,90 @@
+"""The task funnel on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import privfunnel as pf
+from privfunnel.cli import main
+from privfunnel.mechanism import Mechanism
+from privfunnel.task_curve import TaskCurve
+from privfunnel.task_solution import TaskSolution
+
+ROLES = ["--private", "sex", "--public", "age,town", "--task", "income"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(5)
+    n = 1200
+    sex, age = rng.integers(0, 2, n), rng.integers(0, 3, n)
+    income = (rng.random(n) < 0.15 + 0.2 * age + 0.2 * sex).astype(int)
+    town = np.array(["a", "b", "c"])[(age + sex + rng.integers(0, 2, n)) % 3]
+    path = tmp_path_factory.mktemp("table") / "people.csv"
+    frame = {"sex": np.array(["f", "m"])[sex], "age": age, "town": town, "income": income}
+    pd.DataFrame(frame).to_csv(path, index=False)
+    return path
+
+
+def run(*arguments: str) -> str:
+    found = CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_solve_writes_a_design_for_the_task(table: Path, tmp_path: Path) -> None:
+    said = run("solve", table, *ROLES, "--utility", "95%", "--out", tmp_path / "design")
+    assert "95.00 % of I(U;X)" in said
+    assert "income is guessed right" in said
+    solution = TaskSolution.load(tmp_path / "design" / "solution.json")
+    assert solution.utility >= 0.95 * solution.problem.utility_ceiling - 1e-9
+    mechanism = Mechanism.load(tmp_path / "design" / "mechanism.json")
+    assert mechanism.task == ("income",)
+    certificate = tmp_path / "design" / "certificate.npz"
+    assert "VERIFIED" in run("verify", certificate, tmp_path / "design" / "solution.json")
+    assert "I(U;Y)" in run("verify", certificate, table, *ROLES)
+
+
+def test_a_release_of_the_design_needs_the_public_columns_alone(table: Path, tmp_path: Path) -> None:
+    run("solve", table, *ROLES, "--leakage", "0", "--out", tmp_path / "design")
+    public = pd.read_csv(table)[["age", "town"]]
+    public.to_csv(tmp_path / "public.csv", index=False)
+    mechanism = tmp_path / "design" / "mechanism.json"
+    run("release", tmp_path / "public.csv", "--mechanism", mechanism, "-o", tmp_path / "released.csv")
+    assert len(pd.read_csv(tmp_path / "released.csv")) == len(public)
+
+
+def test_curve_is_along_the_utility(table: Path, tmp_path: Path) -> None:
+    said = run("curve", table, *ROLES, "--points", "4", "--out", tmp_path / "curve", "--units", "bits")
+    assert "% of I(U;X)" in said
+    curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
+    np.testing.assert_allclose(curve.utility / curve.problem.utility_ceiling, [0, 1 / 3, 2 / 3, 1], atol=1e-6)
+    rows = pd.read_csv(tmp_path / "curve" / "curve.csv")
+    assert rows["utility"].iloc[-1] == pytest.approx(curve.problem.utility_ceiling / np.log(2))
+    one = json.loads(run("curve", table, *ROLES, "--utility", "50%", "--json"))
+    assert len(one["points"]) == 1
+
+
+def test_options_of_other_funnels_are_refused(table: Path) -> None:
+    for more, words in (
+        (["--utility", "90%", "--known", "age"], "who knows nothing"),
+        (["--utility", "90%", "--leakage", "0"], "exactly one of --utility"),
+        (["--utility", "90%", "--holdout", "0.3"], "leave --holdout out"),
+    ):
+        found = CliRunner().invoke(main, ["solve", str(table), *ROLES, *more])
+        assert found.exit_code == 2
+        assert words in found.output + (found.stderr or "")
+    bare = CliRunner().invoke(main, ["solve", "heart-failure", "--utility", "90%"])
+    assert bare.exit_code == 2
+
+
+def test_a_disclosure_with_a_task_is_the_plain_funnel(table: Path) -> None:
+    said = json.loads(run("solve", table, *ROLES, "--disclosure", "50%", "--json"))
+    assert said["schema"] == pf.Solution.schema
+    assert said["problem"]["tasks"][0]["name"] == "income"
