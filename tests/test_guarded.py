@@ -289,6 +289,14 @@ def test_a_proof_that_is_cut_short_proves_what_it_reached(heart: pf.Problem) -> 
     )
 
 
+def test_what_a_closed_form_proves_needs_no_boxes() -> None:
+    # S tells X: I(S;Y) = I(X;Y) for who knows nothing, who therefore learns most.
+    problem = pf.Problem(np.diag([3, 4, 5, 6]), public_columns={"a": [0, 0, 1, 1]})
+    solution = pf.solve(problem, disclosure="60%", known=["a"])
+    assert (solution.status, solution.bound_source, solution.steps) == (pf.Status.OPTIMAL, "closed form", 0)
+    assert pf.solve(problem, leakage="40%", known=["a"]).status is pf.Status.OPTIMAL
+
+
 def test_ends_need_no_search(heart: pf.Problem) -> None:
     assert pf.solve(heart, disclosure=0, known=["smoking"]).leakage < 1e-15
     whole = pf.solve(heart, disclosure="100%", known=["smoking"])

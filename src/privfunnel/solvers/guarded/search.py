@@ -93,11 +93,18 @@ class Search:
         return np.concatenate([*made, self.pool])
 
     def close(
-        self, master: Master, gap: float, tell: Listener | None = None, *, enough: float = -math.inf
+        self,
+        master: Master,
+        gap: float,
+        tell: Listener | None = None,
+        *,
+        enough: float = -math.inf,
+        prove: bool = True,
     ) -> Outcome:
         """Add posteriors until none improves by ``gap`` nats, and prove it, or stop at the limits.
 
-        A program whose value is no more than ``enough`` is good enough as it is.
+        A program whose value is no more than ``enough`` is good enough as it is. When the limits come first, ``prove``
+        asks for what can still be proved.
         """
         target = TARGET * gap
         least = self.threat.convex.average(0.0)
@@ -115,7 +122,7 @@ class Search:
                 break  # leakage cannot be negative
             if self.limits.passed() or self.exhausted or self.opened >= self.limits.nodes:
                 status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
-                if not math.isfinite(enough):
+                if prove:
                     certificate = self.partial or self._prove_something(duals, target)
                 break
             if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
