@@ -87,6 +87,11 @@ def test_the_start_of_abp_tells_what_is_asked_for() -> None:
     assert problem.evaluate(abp.near_identity(problem, rng, rate=2.6)).disclosure >= 2.6
 
 
+def test_tables_that_would_fill_the_memory_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="4001 public symbols"):
+        bottleneck.prove(pf.Problem(np.ones((2, 4001))), 0.1)
+
+
 def test_the_first_merger_is_the_best_of_all_pairs() -> None:
     problem = random_problem(3, n_x=5)
     first, *_, last = agglomerative.mappings(problem)

@@ -17,6 +17,7 @@ from documents import DOCS, ROOT
 pytest.importorskip("matplotlib", reason="the pages have figures")
 sys.path.insert(0, str(ROOT / "papers"))
 
+import bibliography
 import comparison
 import reproduction
 from prose import wrapped
@@ -124,6 +125,26 @@ def test_the_coverage_of_population_bounds_can_be_rehearsed(tmp_path: Path) -> N
     told = rehearse("population_bounds.py", tmp_path)
     assert "| independent S, 32 outputs | 10854 | 2 × 32 |" in told
     assert len(list(tmp_path.glob("*.json"))) == told.count("best holds in")
+
+
+@pytest.mark.slow
+def test_the_bibliography_can_be_rehearsed(tmp_path: Path) -> None:
+    pytest.importorskip("joblib", reason="comparisons are spread by joblib")
+    rehearse("bibliography.py", tmp_path)
+    text = (tmp_path / "bibliography.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(bibliography.ROWS)
+    assert [row[0] for row in rows if row[3] == "–" and "chi_squared" not in row[2]] == []
+
+
+def test_the_page_of_the_bibliography_has_a_row_for_each_method() -> None:
+    text = (DOCS / "bibliography.md").read_text("utf-8")
+    for row in bibliography.ROWS:
+        assert f"| {row.reference} | {row.what} | {row.name} | " in text
+    assert bibliography.cell(None) == "–"
+    assert bibliography.cell({"distance": 0.123, "seconds": 2.0}) == "12.30 % (2.0 s)"
+    assert bibliography.cell({"distance": 1e-6, "seconds": 2.0}) == "1.0e-04 % (2.0 s)"
+    assert bibliography.cell({"distance": None, "seconds": 2.0}) == "(2.0 s)"
 
 
 def test_no_script_takes_the_name_of_a_library() -> None:

@@ -37,7 +37,7 @@ def test_the_vertex_method_on_heart_failure(epsilon: float, most: float) -> None
     assert found.reached <= epsilon + 1e-8
 
 
-@pytest.mark.parametrize(("seed", "epsilon"), [(0, 0.1), (1, 0.4)])
+@pytest.mark.parametrize(("seed", "epsilon"), [(1, 0.4), (2, 0.3)])
 def test_the_vertex_method_agrees_with_the_guarded_solver(seed: int, epsilon: float) -> None:
     problem = random_problem(seed)
     found = worst_case.release(problem, epsilon)

@@ -21,6 +21,7 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.bottleneck.blahut_arimoto import parts, responses
+from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 
@@ -30,6 +31,8 @@ LARGEST_MULTIPLIER = 1e6
 MOST_NEWTON, MET = 60, 1e-13
 #: Steps after which outputs are looked at, and the probability below which one is dropped.
 TIDY_EVERY, VANISHED = 25, 1e-16
+#: Public symbols beyond this make starts, M × M, that fill the memory.
+MOST_SYMBOLS = 4000
 #: How far from the identity a start is at first: the weight of random rows.
 NOISE = 0.1
 
@@ -47,6 +50,10 @@ def near_identity(
     problem: Problem, rng: np.random.Generator, *, rate: float = 0.0, relevance: float = 0.0
 ) -> Array:
     """The identity mixed with random rows, (M, M): so few that I(X;Y) ≥ ``rate`` and I(S;Y) ≥ ``relevance`` (nats)."""
+    if problem.n_x > MOST_SYMBOLS:
+        raise InvalidInputError(
+            f"the table has {problem.n_x} public symbols: ABP takes up to {MOST_SYMBOLS}; use fewer columns"
+        )
     random = rng.dirichlet(np.ones(problem.n_x), size=problem.n_x)
     weight = NOISE
     while weight > 1e-12:

@@ -114,7 +114,7 @@ def _show(curve: BottleneckCurve, units: Units, title: str) -> None:
         table.add_row(
             f"{units.of(rate):.6f}", f"{100 * rate / max(problem.disclosure_ceiling, 1e-12):.1f}",
             f"{units.of(told):.6f}", f"{100 * told / max(problem.leakage_ceiling, 1e-12):.1f}",
-            f"{units.of(bound):.6f}", f"{units.of(gap):.1e}", f"{slope:.4f}",
+            f"{units.of(bound):.6f}", f"{units.of(gap):.1e}", f"{slope + 0.0:.4f}",
         )  # fmt: skip
     screen = console()
     screen.print(table)
