@@ -1,7 +1,8 @@
-"""Train every deep method on every data set, many members at a time.
+"""Train every deep method on every data set, judge them all alike, and write ``docs/deep.md``.
 
     python papers/deep.py prepare --adult adult.data     # data.npz, on a machine with the whole package
     python papers/deep.py train --device cuda            # needs PyTorch, NumPy and SciPy only; finished parts are kept
+    python papers/deep.py page                           # attackers, proved curves, figures, the page
 
 ``--out`` names the folder of all results (``out/deep``), ``--limit`` the seconds after which no further training
 begins, ``--pack`` a folder for two archives of the results, ``--quick`` rehearses with few members and passes.
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.deep import data, exact, gaussian
+from privfunnel.deep import closed_forms, data, exact
 from privfunnel.deep.codes import Code, DiscreteCode, GaussianCode, LaplaceCode
 from privfunnel.deep.methods import METHODS, Method
 from privfunnel.deep.methods.ppan import record_code
@@ -96,10 +97,10 @@ def jobs(quick: bool) -> list[Job]:
         epochs=2 if quick else 60, batch_size=1024, learning_rate=2e-3, last_rate=0.1, patience=15
     )
     cells = Schedule(
-        epochs=20 if quick else 500, learning_rate=1e-2, last_rate=0.02, patience=500, held_out=0.0
+        epochs=4 if quick else 500, learning_rate=1e-2, last_rate=0.02, patience=500, held_out=0.0
     )
     pair = Schedule(
-        epochs=20 if quick else 1500, learning_rate=5e-2, last_rate=0.1, patience=1500, held_out=0.0
+        epochs=4 if quick else 1200, learning_rate=5e-2, last_rate=0.1, patience=1200, held_out=0.0
     )
     normal = Schedule(
         epochs=2 if quick else 200,
@@ -113,10 +114,12 @@ def jobs(quick: bool) -> list[Job]:
         epochs=3 if quick else 80, batch_size=256, learning_rate=2e-3, last_rate=0.1, patience=20
     )
     few = seeds[:4]
-    found = [Job("adult", name, strengths(name), seeds, rows, (64, 64)) for name in VARIANTS]
-    table = [name for name in VARIANTS if VARIANTS[name][2] in ("gaussian", "record")]
+    # A rehearsal has one method of each kind.
+    whole = [name for name in VARIANTS if not quick or name in ("vpaf", "club-p3", "ppan")]
+    found = [Job("adult", name, strengths(name), seeds, rows, (64, 64)) for name in whole]
+    table = [name for name in whole if VARIANTS[name][2] in ("gaussian", "record")]
     found += [Job("heart", name, strengths(name), few, cells, (32,)) for name in table]
-    found += [Job("pair", "ppan", [0.1, 0.2, 0.3, 0.4, 0.5, 0.7], few, pair, (32,))]
+    found += [Job("pair", "ppan", [0.1, 0.2, 0.3, 0.4, 0.5, 0.7], few, pair, ())]
     found += [Job("normal", "vpaf", [1.15, 1.2, 1.3, 1.5, 2.0, 4.0, 6.0], few, normal, ())]
     found += [Job("digits", name, strengths(name)[::2], seeds[:2], digits, (64, 64)) for name in table]
     found += [Job("binned", name, strengths(name), few, cells, (32,)) for name in table]
@@ -134,13 +137,13 @@ def prepare(folder: Path, adult: Path | None, quick: bool) -> None:
         x, s = data.adult(adult)
     elif quick:
         rng = np.random.default_rng(SEED)
-        x, s = rng.integers(0, 4, (400, 7)), rng.integers(0, 2, 400)
+        x, s = rng.integers(0, 4, (600, 7)), rng.integers(0, 2, 600)
         x[:, 0] = (x[:, 0] + s) % 4
     else:
         raise SystemExit("give --adult, the file adult.data of UCI")
     images, colour, digit = data.coloured_digits(SEED)
     if quick:
-        images, colour, digit = images[:300], colour[:300], digit[:300]
+        images, colour, digit = images[:600], colour[:600], digit[:600]
     np.savez_compressed(
         folder / "data.npz",
         adult_x=x.astype(np.uint8), adult_s=s.astype(np.uint8),
@@ -191,7 +194,7 @@ def method_of(job: Job, made: data.Dataset) -> Method:
     return METHODS[name](variables=variables, code=code, hidden=job.hidden, **options)
 
 
-def run(job: Job, made: data.Dataset, device: str, folder: Path) -> dict[str, Any]:
+def run(job: Job, made: data.Dataset, device: str, folder: Path, draws: int) -> dict[str, Any]:
     """Train the members of a job and measure what can be measured where they were trained."""
     method = method_of(job, made)
     done = train(
@@ -207,12 +210,14 @@ def run(job: Job, made: data.Dataset, device: str, folder: Path) -> dict[str, An
     found: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     if job.data == "normal":
-        known = [gaussian.linear_informations(method, each, MIXING) for each in members]
+        known = [closed_forms.linear_informations(method, each, MIXING) for each in members]
         found["informations"] = [list(each) for each, _ in known]
         found["variances"] = [variances.tolist() for _, variances in known]
     elif job.data != "digits":
         symbols, p_sx = symbols_of(made)
-        found["informations"] = [list(exact.informations(method, each, symbols, p_sx)) for each in members]
+        found["informations"] = [
+            list(exact.informations(method, each, symbols, p_sx, draws)) for each in members
+        ]
         if job.data != "adult":
             arrays["channel"] = np.stack([exact.channel(method, each, symbols) for each in members]).astype(
                 np.float32
@@ -264,7 +269,7 @@ def train_all(folder: Path, device: str, limit: float, quick: bool, only: list[s
             print(f"{job.file}: not begun, the limit of {limit:g} s is reached", flush=True)
             continue
         try:
-            found = run(job, dataset(arrays, job.data), device, folder)
+            found = run(job, dataset(arrays, job.data), device, folder, 256 if quick else 8192)
         except Exception as error:  # the next one may do better, and its results are wanted
             print(f"{job.file}: failed: {error!r}", flush=True)
             continue
@@ -290,7 +295,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", nargs="?", choices=("prepare", "train"), help="what to do")
+    parser.add_argument("part", nargs="?", choices=("prepare", "train", "page"), help="what to do")
     parser.add_argument("--out", type=Path, default=Path("out/deep"))
     parser.add_argument("--adult", type=Path, help="the file adult.data of UCI")
     parser.add_argument("--device", default="auto")
@@ -303,13 +308,17 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if given.part is None and not given.quick:
-        parser.error("say which part: prepare or train")
+        parser.error("say which part: prepare, train or page")
     if given.part in (None, "prepare"):
         prepare(given.out, given.adult, given.quick)
     if given.part in (None, "train"):
         train_all(given.out, given.device, given.limit, given.quick, given.only)
         if given.pack is not None:
             pack(given.out, given.pack)
+    if given.part in (None, "page"):
+        import deep_page  # it needs the whole package
+
+        deep_page.write(given.out, quick=given.quick)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 import privfunnel as pf
 from privfunnel import comparison, measures
 from privfunnel.errors import InvalidInputError
+from privfunnel.gaussian import GaussianProblem
 
 pytest.importorskip("torch", reason="deep funnels need PyTorch")
 pytest.importorskip("safetensors", reason="deep funnels are kept as safetensors")
@@ -15,7 +16,7 @@ pytest.importorskip("safetensors", reason="deep funnels are kept as safetensors"
 import torch
 
 from helpers_deep import CELLS, FORMS, NUMBERS, RNG, doubled, made, table
-from privfunnel.deep import data, exact, gaussian
+from privfunnel.deep import closed_forms, data, exact
 from privfunnel.deep.codes import Code, GaussianCode, LaplaceCode
 from privfunnel.deep.entrant import FORMS as DEEP_FORMS
 from privfunnel.deep.entrant import STRENGTHS, DeepSweep
@@ -56,14 +57,13 @@ def test_the_best_gaussian_mechanism_is_met_by_the_encoder_that_it_describes() -
     params["noise.0.bias"] = torch.full(
         (1, 1, 3), 6.0 * float(np.arctanh(np.log(noise) / 6.0)), dtype=torch.float64
     )
-    found, variances = gaussian.linear_informations(method, params, mixing)
+    found, variances = closed_forms.linear_informations(method, params, mixing)
     assert variances == pytest.approx([floor, floor, 1.0])
     assert found.disclosure == pytest.approx(np.log(1.0 / floor))
-    assert found.leakage == pytest.approx(gaussian.best_leakage(found.disclosure, mixing, floor))
-    with pytest.raises(InvalidInputError, match="all directions at the floor"):
-        gaussian.best_leakage(10.0, mixing, floor)
+    pair = GaussianProblem(mixing @ mixing.T + np.eye(2), mixing, np.eye(3))
+    assert found.leakage == pytest.approx(pair.funnel(found.disclosure, resolution=floor).leakage)
     with pytest.raises(InvalidInputError, match="not linear"):
-        gaussian.linear_informations(made("vpaf", NUMBERS, GaussianCode()), params, mixing)
+        closed_forms.linear_informations(made("vpaf", NUMBERS, GaussianCode()), params, mixing)
 
 
 def test_no_channel_leaks_less_of_a_symmetric_pair_than_the_closed_form() -> None:
@@ -72,7 +72,7 @@ def test_no_channel_leaks_less_of_a_symmetric_pair_than_the_closed_form() -> Non
         channel = RNG.dirichlet(np.ones(4), size=4) * 0.5 + 0.5 * np.eye(4)
         far = 1.0 - float(np.trace(channel)) / 4
         leakage = float(measures.mutual_information(p_sx @ channel))
-        assert leakage >= gaussian.symmetric_pair_leakage(4, 0.3, far) - 1e-12
+        assert leakage >= closed_forms.symmetric_pair_leakage(4, 0.3, far) - 1e-12
 
 
 def test_a_normal_pair_in_bins_keeps_nearly_all_of_its_information() -> None:

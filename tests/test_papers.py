@@ -158,3 +158,13 @@ def test_designs_on_samples_can_be_rehearsed(tmp_path: Path) -> None:
     told = rehearse("population_designs.py", tmp_path)
     assert "| heart failure, 4 × 16 | 100 | free | 0.0000 |" in told
     assert len(list(tmp_path.glob("*.json"))) == 6
+
+
+@pytest.mark.slow
+def test_the_deep_methods_can_be_rehearsed(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="deep funnels need PyTorch")
+    rehearse("deep.py", tmp_path)
+    text = (tmp_path / "docs" / "deep.md").read_text("utf-8")
+    assert "{{" not in text
+    assert "| **proved ≥** | **0.0000** | **0.0000** | **0.0208** | **0.0727** | | |" in text  # heart failure
+    assert text.count("| vpaf |") >= 4

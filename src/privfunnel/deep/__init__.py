@@ -58,7 +58,7 @@ _LATER = {
     **dict.fromkeys(("ALR", "CLUB", "DCA", "DVPF", "PPAN", "VPAF"), "estimators"),
     **dict.fromkeys(("DeepFunnel", "load", "sweep"), "estimator"),
 }
-_MODULES = ("columns", "data", "estimator", "estimators", "exact", "gaussian", "judge")
+_MODULES = ("closed_forms", "columns", "data", "estimator", "estimators", "exact", "judge")
 
 
 def __getattr__(name: str) -> Any:

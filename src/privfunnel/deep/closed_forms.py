@@ -1,10 +1,4 @@
-"""Jointly normal S and X: the best Gaussian mechanism in closed form, and what a linear Gaussian encoder does.
-
-With X white, ``S = B x + ε`` and ``Γ = Bᵀ Σ_ε⁻¹ B``, a Gaussian mechanism leaves a posterior variance v_i ≥ δ along
-each eigenvector of Γ. Direction i then discloses ½ log(1/v_i) and leaks ½ log((1 + γ_i)/(1 + γ_i v_i)). The leakage is
-concave in the disclosure of a direction, so that each is released at the resolution δ or not at all, those with the
-smallest γ first, and time sharing fills the gaps. It is the best of the Gaussian mechanisms, not the optimum.
-"""
+"""What is known in closed form: informations of a linear Gaussian encoder, and PPAN's optimum on a symmetric pair."""
 
 from __future__ import annotations
 
@@ -17,25 +11,6 @@ from privfunnel.deep.methods.base import Method
 from privfunnel.deep.tensors import Params
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
-
-
-def best_leakage(disclosure: float, mixing: Array, floor: float) -> float:
-    """Least leakage of a Gaussian mechanism, in nats.
-
-    Args:
-        disclosure: I(X;Y) ≥ this, in nats; at most that of all directions at the floor.
-        mixing: B, shape (private, public); the noise ε is standard normal.
-        floor: δ, the least posterior variance of a direction, in (0, 1).
-    """
-    gammas = np.sort(np.linalg.eigvalsh(mixing.T @ mixing).clip(0.0, None))
-    step = -0.5 * np.log(floor)
-    if disclosure > step * len(gammas) * (1.0 + 1e-9):
-        raise InvalidInputError(
-            f"disclosure={disclosure:g} is beyond {step * len(gammas):g}, all directions at the floor: ask for less"
-        )
-    costs = 0.5 * np.log((1.0 + gammas) / (1.0 + gammas * floor))
-    released = np.clip(disclosure / step - np.arange(len(gammas)), 0.0, 1.0)
-    return float(released @ costs)
 
 
 def linear_informations(method: Method, params: Params, mixing: Array) -> tuple[Informations, Array]:
