@@ -139,6 +139,7 @@ def test_forged_budgets_prove_no_more_than_is_true(tmp_path: Path) -> None:
         ({"leakage": {}}, "names no private column"),
         ({"leakage": {"u": -1}}, "not a budget"),
         ({"leakage": {"u": "x"}}, "cannot be read"),
+        ({"leakage": {"u": np.inf}}, "leave the column out"),
         ({"leakage": {"u": 0.1}, "disclosure": 0.1}, "leave disclosure="),
         ({"leakage": {"u": 0.1}, "solver": "aem"}, "plain funnel"),
     ],

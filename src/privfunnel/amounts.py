@@ -53,6 +53,8 @@ def check_budgets(problem: Problem, leakage: Mapping[str, float | str], measure:
             [problem.p_sx[[v == each for v in values]].sum(axis=0) for each in dict.fromkeys(values)]
         )
         made[name] = check_budget(Problem(merged), budget, measure)
+        if math.isinf(made[name]):
+            raise InvalidInputError(f"the budget of {name!r} is infinite: leave the column out instead")
     return made
 
 
@@ -87,7 +89,7 @@ def check_budget(problem: Problem, leakage: float | str | None, measure: str = D
     A share, ``"5%"``, is of what releasing X itself leaks to who knows nothing.
     """
     in_nats = CONVEX[measure].in_nats
-    unit = "nats" if in_nats else f"a number, {measure} has no unit"
+    unit = "nats, 0 or more" if in_nats else f"0 or more, {measure} has no unit"
     if isinstance(leakage, str):
         ceiling, whole = problem.leakage_ceiling, "I(S;X)"
         if measure != DEFAULT_MEASURE:
@@ -103,5 +105,5 @@ def check_budget(problem: Problem, leakage: float | str | None, measure: str = D
     except (TypeError, ValueError):
         raise InvalidInputError(f"leakage={leakage!r} is not a number: give {unit}") from None
     if math.isnan(budget) or budget < 0.0:
-        raise InvalidInputError(f"leakage={budget!r} is not a budget: give {unit}, 0 or more")
+        raise InvalidInputError(f"leakage={budget!r} is not a budget: give {unit}")
     return budget
