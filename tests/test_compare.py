@@ -11,6 +11,7 @@ from privfunnel.certificate import Certificate
 from privfunnel.comparison import Comparison, labels, lineup, run
 from privfunnel.comparison.run import _spread, verified_part
 from privfunnel.errors import InvalidInputError, RetiredOptionWarning
+from privfunnel.lumping import lump
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.deadline import Deadline, cpu_clock
 
@@ -358,3 +359,47 @@ def test_a_file_that_claims_a_bound_proves_nothing(uniform, tmp_path):
     assert len(verified_part(curve).solutions) == 2
     assert verified_part(read).solutions == ()
     assert (verified_part(read).proved([0.3, 0.6]) < curve.lower_bound - 1e-3).all()
+
+
+@pytest.fixture(scope="module")
+def many_symbols() -> pf.Problem:
+    """90 public symbols in 5 classes: multiples of 5 columns of coprime counts."""
+    columns = np.array([[3, 1, 2, 5, 1], [1, 4, 2, 1, 6], [2, 2, 3, 1, 1]])
+    return pf.Problem(np.concatenate([columns * times for times in range(1, 19)], axis=1))
+
+
+def test_many_symbols_in_few_classes_are_compared_as_classes(many_symbols):
+    entrants = {
+        "greedy": "greedy",
+        "slsqp": pf.SLSQP(restarts=1),
+        "aem": pf.AEM(restarts=3),
+        "dca": QUICK["dca-repaired"],
+    }
+    result = pf.compare(many_symbols, solvers=entrants, points=7, time_limit=20.0, jobs=1)
+    lumping = lump(many_symbols)
+    assert (lumping.n_classes, many_symbols.n_x) == (5, 90)
+    assert 0.0 < (result.disclosure > lumping.h_within).mean() < 1.0
+    free = result.disclosure <= lumping.h_within
+    classes = pf.compare(
+        lumping.lumped, solvers=entrants, disclosures=result.disclosure[~free] - lumping.h_within,
+        time_limit=20.0, jobs=1,
+    )  # fmt: skip
+    for entry in result.entries:
+        assert np.isfinite(entry.shared).all()
+        assert (entry.shared >= result.lower_bound - 1e-12).all()
+        assert (entry.shared[free] < 1e-12).all()
+        np.testing.assert_allclose(entry.shared[~free], classes[entry.label].shared, atol=1e-9)
+        np.testing.assert_allclose(entry.leakage[~free], classes[entry.label].leakage, atol=1e-9)
+        assert all(
+            0.0 <= point.disclosure <= many_symbols.disclosure_ceiling + 1e-9 for point in entry.points
+        )
+    np.testing.assert_allclose(result["auto"].shared, result.lower_bound, atol=2e-6)
+    assert Comparison.from_dict(result.to_dict()).to_dict() == result.to_dict()
+
+
+def test_disclosures_that_members_alone_give_need_no_solver(many_symbols):
+    within = lump(many_symbols).h_within
+    result = pf.compare(many_symbols, solvers=["greedy"], disclosures=[0.3 * within, 0.9 * within], jobs=1)
+    for entry in result.entries:
+        assert (entry.leakage < 1e-12).all()
+        assert (entry.shared < 1e-12).all()

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError, PrivFunnelError, RetiredOptionWarning, need
-from privfunnel.lumping import singletons
+from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, UNFINISHED, Answer, Status, kkt_residual
@@ -54,6 +54,8 @@ def compare(
     busy machine puts nobody at a disadvantage.
     The limit is honoured cooperatively: a solver that looks at a clock is given its share of what is left (a sweep all
     of it), and no further disclosure is begun when the time is up. Compiled kernels are loaded before the clock starts.
+    Tables with more than 64 public symbols are solved as classes of symbols with the same p(s|x), as ``solve`` does,
+    which is exact; the numbers are those of the symbols.
 
     Args:
         problem: The problem.
@@ -156,6 +158,7 @@ def _work(
 
     Whatever a solver fails with becomes its entry's message: the others' hours of work are not lost with it.
     """
+    task = _Task.of(chosen_lumping(problem, False if solver.by_columns else None), grid)
     answers: dict[int, Answer] = {}
     message = ""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -163,15 +166,49 @@ def _work(
         solver.warm_up()
         wall, cpu = time.perf_counter(), time.process_time()
         with cpu_clock():
-            for index, answer in _answers(solver, problem, grid, Deadline(seconds), seed):
+            for index, answer in _answers(solver, task, Deadline(seconds), seed):
                 answers[index] = answer
     except Exception as error:
         message = _failure(error)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     try:
-        return _judge(label, solver, problem, grid, answers, message, wall, cpu, seed)
+        return _judge(label, solver, task, answers, message, (wall, cpu), seed)
     except Exception as error:  # answers that are no channels
-        return _judge(label, solver, problem, grid, {}, message or _failure(error), wall, cpu, seed)
+        return _judge(label, solver, task, {}, message or _failure(error), (wall, cpu), seed)
+
+
+class _Task(NamedTuple):
+    """What a solver is asked: the classes, the disclosures of their members, and those of the classes; nats.
+
+    Several disclosures of the members may need the same one of the classes; an end of the curve needs no solver.
+    """
+
+    lumping: Lumping
+    grid: list[float]
+    inner: list[float]
+
+    @classmethod
+    def of(cls, lumping: Lumping, grid: list[float]) -> _Task:
+        """The task of a problem's classes at the members' disclosures ``grid``."""
+        if lumping.trivial:
+            return cls(lumping, grid, grid)
+        wanted = sorted({lumping.inner(value) for value in grid})
+        return cls(lumping, grid, [r for r in wanted if end_of_curve(lumping.lumped, r) is None])
+
+    def leakages(self, answers: dict[int, Answer]) -> Array:
+        """The leakage at each disclosure of the grid, in nats; NaN where no answer discloses enough."""
+        classes = self.lumping.lumped
+        met = {}
+        for i, answer in answers.items():
+            point = classes.evaluate(answer.channel)
+            if i < len(self.inner) and point.disclosure >= self.inner[i] - FEASIBILITY:
+                met[self.inner[i]] = point.leakage
+        if self.lumping.trivial:
+            return np.array([met.get(r, np.nan) for r in self.grid])
+        inner = [self.lumping.inner(value) for value in self.grid]
+        ends = {r: end for r in inner if (end := end_of_curve(classes, r)) is not None}
+        met |= {r: classes.evaluate(end.channel).leakage for r, end in ends.items()}
+        return np.array([met.get(r, np.nan) for r in inner])
 
 
 def _failure(error: Exception) -> str:
@@ -181,10 +218,11 @@ def _failure(error: Exception) -> str:
     return " ".join(f"failed with {type(error).__name__}: {error}".split())
 
 
-def _answers(
-    solver: Solver, problem: Problem, grid: list[float], deadline: Deadline, seed: int
-) -> Iterator[tuple[int, Answer]]:
+def _answers(solver: Solver, task: _Task, deadline: Deadline, seed: int) -> Iterator[tuple[int, Answer]]:
     """(index, answer) pairs until the deadline; a sweep's answers are numbered from the end of the grid."""
+    problem, grid = task.lumping.lumped, task.inner
+    if not grid:
+        return
     if solver.sweeps:
         sweep = solver.limited(deadline.left())
         for i, answer in enumerate(sweep.trace(problem, grid, seed=seed)):
@@ -216,26 +254,25 @@ def _spread(n: int) -> list[int]:
 def _judge(
     label: str,
     solver: Solver,
-    problem: Problem,
-    grid: list[float],
+    task: _Task,
     answers: dict[int, Answer],
     message: str,
-    wall: float,
-    cpu: float,
+    took: tuple[float, float],
     seed: int,
 ) -> tuple[Entry, Curve | None]:
-    """Evaluate every channel and assemble the curve that time sharing makes of them."""
+    """Evaluate every channel and assemble the curve that time sharing makes of them.
+
+    ``took`` is (wall-clock, CPU) seconds.
+    """
     usable = {i: a for i, a in answers.items() if a.status is not Status.FAILED}
     message = message or next((a.message for a in answers.values() if a.message), "")
-    curve = assemble(singletons(problem), list(usable.values()), grid, solver, seed) if usable else None
-    leakage = np.full(len(grid), np.nan)
-    residual: list[float] = []
-    for i, answer in usable.items():
-        point = problem.evaluate(answer.channel)
-        residual.append(kkt_residual(problem, answer.channel))
-        if i < len(grid) and point.disclosure >= grid[i] - FEASIBILITY:
-            leakage[i] = point.leakage
-    shared = np.full(len(grid), np.nan) if curve is None else curve.leakage
+    needless = not task.inner and not message
+    curve = (
+        assemble(task.lumping, list(usable.values()), task.grid, solver, seed) if usable or needless else None
+    )
+    leakage = task.leakages(usable) if usable or needless else np.full(len(task.grid), np.nan)
+    residual = [kkt_residual(task.lumping.lumped, answer.channel) for answer in usable.values()]
+    shared = np.full(len(task.grid), np.nan) if curve is None else curve.leakage
     if solver.sweeps:
         leakage = shared
     entry = Entry(
@@ -248,8 +285,8 @@ def _judge(
         runs=_count(solver, list(usable.values()), "runs"),
         converged=_rate(solver, list(usable.values())),
         kkt_residual=float(np.median(residual)) if residual else float("nan"),
-        seconds=wall,
-        cpu_seconds=cpu,
+        seconds=took[0],
+        cpu_seconds=took[1],
         message=message,
         process=os.getpid(),
     )
