@@ -88,7 +88,9 @@ def test_whole_clusters_are_resampled() -> None:
 def test_one_row_of_each_cluster_judges_a_design_of_all_rows_of_the_others() -> None:
     table = survey()
     counts = counted(table, person="id", cluster="home")
-    found = audit.guaranteed(counts, share=0.25, disclosure=0.5, people=rows_of(table, counts))
+    found = audit.guaranteed(
+        counts, share=0.25, disclosure=0.5, solver="greedy", people=rows_of(table, counts)
+    )
     assert found.holdout.held_out_rows == HOMES // 4
     assert found.holdout.design_rows == (HOMES - HOMES // 4) * MEMBERS * VISITS
     assert (found.holdout.design_clusters, found.holdout.design_persons) == (90, 270)
@@ -158,12 +160,22 @@ def test_the_command_line_holds_whole_clusters_out(tmp_path: Path) -> None:
     pa_csv.write_csv(survey(), path)
     roles = ["--private", "s", "--public", "a", "--cluster", "home"]
     solved = run(
-        "solve", path, *roles, "--disclosure", "50%", "--holdout", "0.25", "--out", str(tmp_path / "design")
+        "solve",
+        path,
+        *roles,
+        "--disclosure",
+        "50%",
+        "--solver",
+        "greedy",
+        "--holdout",
+        "0.25",
+        "--out",
+        str(tmp_path / "design"),
     )
     assert "In the population that these 30 clusters come from" in solved.stdout
     told = json.loads((tmp_path / "design" / "population.json").read_text("utf-8"))
     assert (told["design_clusters"], told["population"]["clusters"]) == (90, True)
-    audited = run("audit", path, *roles, "--holdout", "0.25", "--disclosure", "50%")
+    audited = run("audit", path, *roles, "--holdout", "0.25", "--disclosure", "50%", "--solver", "greedy")
     assert "one of each other cluster" in audited.stdout
     error = run("solve", path, "--private", "s", "--public", "a", "--cluster", "s", "--disclosure", "50%")
     assert_one_line_error(error, "cannot be private or public too")

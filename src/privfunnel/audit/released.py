@@ -39,6 +39,7 @@ from privfunnel.release import order as orders
 from privfunnel.release.fidelity import Fidelity, numbers_of, numeric_columns
 from privfunnel.release.options import DEFAULT_THRESHOLD
 from privfunnel.release.order import Order
+from privfunnel.release.writer import is_ours_with_semicolons
 from privfunnel.storage import AnyPath
 from privfunnel.tables import Counts
 
@@ -82,8 +83,7 @@ def release(
     checked_confidence(work.confidence)
     roles = _roles(mechanism, private, public, bins)
     read = read if mechanism is None else mechanism.read_options(read)
-    # A mechanism's own texts come back as they were written, blanks and all.
-    read_released = ReadOptions(header=True, trim=mechanism is None)
+    read_released = _reading(mechanism, released)
     counts = recount(original, roles.private, roles.public, roles.used, read)
     ordered = None if on is not None else _order(released, order)
     sample = align(
@@ -157,6 +157,13 @@ def _board(mechanism: Mechanism | None, found: _Estimates, sample: Sample, count
     labels = (mechanism.y_labels, counts.s_labels)
     records = len(sample.y_alphabet) != mechanism.n_y or sample.y_labels != mechanism.y_labels
     return board(joint(p_sx.sum(axis=0), channel), p_sx @ channel, people, labels, records=records)
+
+
+def _reading(mechanism: Mechanism | None, released: Any) -> ReadOptions:
+    """How a released file is read: a mechanism's own texts as they were written, blanks and all."""
+    if mechanism is None:
+        return ReadOptions(header=True)
+    return ReadOptions(header=True, trim=False, decimal="," if is_ours_with_semicolons(released) else ".")
 
 
 def _fidelity(

@@ -22,6 +22,7 @@ from privfunnel.release.options import (
     DEFAULT_NAME,
     DEFAULT_NUMBERS,
     DEFAULT_THRESHOLD,
+    DIALECTS,
     FORMS,
     NUMBERS,
     UNSEEN_RULES,
@@ -77,6 +78,9 @@ if TYPE_CHECKING:
               help="Do not shuffle the rows; refused where the private columns depend on a row's place.")  # fmt: skip
 @click.option("--raw-text", is_flag=True,
               help="CSV: leave texts that a spreadsheet would compute (=…, +…, -…, @…) as they are.")  # fmt: skip
+@click.option("--dialect", type=click.Choice(DIALECTS), default="plain", show_default=True,
+              help="CSV: commas and decimal points; semicolons and decimal commas, for spreadsheets of many countries; "
+                   "or as DATA is written.")  # fmt: skip
 @click.option("--codebook", type=PathName(), metavar="FILE",
               help="Where p(y), p(x|y), p(s|y) go, rounded for publication, .json or .csv; beside the output by "
                    "default.")  # fmt: skip
@@ -107,6 +111,7 @@ def command(
     order: Path | None,
     keep_order: bool,
     raw_text: bool,
+    dialect: str,
     codebook: Path | None,
     seed: int | None,
     units: str | None,
@@ -176,6 +181,7 @@ def command(
                 order=order,
                 keep_order=keep_order,
                 raw_text=raw_text,
+                dialect=dialect,
                 read=read,
                 progress=progress,
             )

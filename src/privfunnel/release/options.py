@@ -20,6 +20,10 @@ BINNED = {"midpoint": "midpoint", "uniform": "draw", "label": "interval"}
 #: What is done with a row whose values were not seen at design time.
 UNSEEN_RULES = ("error", "nearest", "marginal", "drop")
 
+#: How a CSV is written: commas and decimal points; as spreadsheets read it where commas are decimal signs, with
+#: semicolons, decimal commas and a mark of UTF-8; or whichever of them the table itself is closer to.
+DIALECTS = ("plain", "semicolon", "source")
+
 DEFAULT_NAME = "released"
 DEFAULT_FORM = "records"
 DEFAULT_NUMBERS = "mean"
@@ -40,6 +44,7 @@ class DrawKeywords(TypedDict, total=False):
     threshold: int
     keep_order: bool
     raw_text: bool
+    dialect: str
     person: str | None
     sticky: str | os.PathLike[str] | None
     series: str | None
@@ -64,6 +69,7 @@ class DrawOptions:
         keep_order: Leave the rows in their order instead of shuffling them; refused where the private columns depend on
             a row's place.
         raw_text: Leave texts that a spreadsheet would take for a formula as they are in CSV files.
+        dialect: How a CSV is written, one of ``DIALECTS``.
         person: Column that says who a row is about: a person's rows with the same public values are drawn once. That
             of the mechanism by default; "" for none.
         sticky: A key file, for draws that repeat themselves: a row with the same id and the same public values gets the
@@ -86,6 +92,7 @@ class DrawOptions:
     threshold: int = DEFAULT_THRESHOLD
     keep_order: bool = False
     raw_text: bool = False
+    dialect: str = "plain"
     person: str | None = None
     sticky: str | os.PathLike[str] | None = None
     series: str | None = None
@@ -106,6 +113,8 @@ class DrawOptions:
             object.__setattr__(self, "numbers", new)
         if self.numbers not in NUMBERS:
             raise InvalidInputError(f"numbers={self.numbers!r} is unknown: use one of {', '.join(NUMBERS)}")
+        if self.dialect not in DIALECTS:
+            raise InvalidInputError(f"dialect={self.dialect!r} is unknown: use one of {', '.join(DIALECTS)}")
         self._check_sticky()
 
     def _check_sticky(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from privfunnel.engines import ReadOptions, sniff
 from privfunnel.errors import InvalidInputError, need
 
 
@@ -45,6 +48,7 @@ class BatchWriter:
         fields: Arrow fields; arrays may come dictionary-encoded, they are stored plain.
         texts: Every text that may appear, or ``None`` where that is not known.
         raw_text: Leave texts that a spreadsheet would take for a formula as they are in a CSV.
+        semicolons: Write a CSV with semicolons and decimal commas, and a mark that it is UTF-8.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class BatchWriter:
         texts: Sequence[str] | None,
         *,
         raw_text: bool = False,
+        semicolons: bool = False,
     ) -> None:
         """Remember them; the first batch decides how texts are stored."""
         pa = need("pyarrow", "tables")
@@ -63,7 +68,10 @@ class BatchWriter:
         self.stream = stream
         self.writer: Any = None
         # Only a CSV quotes: the texts of a large release take as long to look through as its rows to write.
-        self.quote = not self.parquet and (texts is None or any(map(_needs_quotes, texts)))
+        self.semicolons = semicolons and not self.parquet
+        # Decimal commas are written as texts, which need no quotes where commas separate nothing.
+        marks = _SEMICOLON_MARKS if self.semicolons else _MARKS
+        self.quote = not self.parquet and (texts is None or any(_needs_quotes(text, marks) for text in texts))
         self.harmless = raw_text or self.parquet or (texts is not None and not any(map(is_formula, texts)))
         self.raw_text = raw_text
 
@@ -85,10 +93,15 @@ class BatchWriter:
             return
         csv = need("pyarrow.csv", "tables")
         # pyarrow quotes every text or none; none is enough where no text needs it.
-        options = csv.WriteOptions(include_header=False, quoting_style="needed" if self.quote else "none")
+        mark = ";" if self.semicolons else ","
+        options = csv.WriteOptions(
+            include_header=False, delimiter=mark, quoting_style="needed" if self.quote else "none"
+        )
         names = self.schema.names if self.raw_text else [neutral(name) for name in self.schema.names]
-        self.stream.write((",".join(map(_quoted, names)) + "\n").encode())
-        self.writer = csv.CSVWriter(self.stream, self.schema, write_options=options)
+        header = mark.join(_quoted(name, _SEMICOLON_MARKS if self.semicolons else _MARKS) for name in names)
+        self.stream.write((codecs.BOM_UTF8 if self.semicolons else b"") + f"{header}\n".encode())
+        kept = schema if self.semicolons else self.schema  # decimal commas make texts of numbers
+        self.writer = csv.CSVWriter(self.stream, kept, write_options=options)
 
     def write(self, arrays: Sequence[Any]) -> None:
         """Append one batch."""
@@ -96,10 +109,34 @@ class BatchWriter:
         if not self.parquet:
             arrays = [array.cast(field.type) for array, field in zip(arrays, self.schema, strict=True)]
             arrays = arrays if self.harmless else [_neutralised(array) for array in arrays]
+            arrays = [_with_comma(array) for array in arrays] if self.semicolons else arrays
         batch = pa.RecordBatch.from_arrays(list(arrays), names=self.schema.names)
         if self.writer is None:
             self._open(batch.schema)
         self.writer.write(batch)
+
+
+def uses_semicolons(dialect: str, source: Any, read: ReadOptions) -> bool:
+    """Whether a CSV of this dialect has semicolons and decimal commas.
+
+    Args:
+        dialect: One of :data:`~privfunnel.release.options.DIALECTS`.
+        source: The table that is released; of a text file, what it is written with is found out.
+        read: How it is read.
+    """
+    if dialect != "source":
+        return dialect == "semicolon"
+    found = sniff(source, read) if isinstance(source, str | os.PathLike) and "::" not in str(source) else read
+    return found.decimal == "," or found.delimiter == ";"
+
+
+def is_ours_with_semicolons(released: Any) -> bool:
+    """Whether a file begins as those that are written with semicolons do, so that its numbers have decimal commas."""
+    if not isinstance(released, str | os.PathLike) or not Path(released).is_file():
+        return False
+    with Path(released).open("rb") as file:
+        first = file.readline(100_000)
+    return first.startswith(codecs.BOM_UTF8) and (b";" in first or b"," not in first)
 
 
 def file_format(path: Path) -> str:
@@ -115,7 +152,7 @@ def file_format(path: Path) -> str:
 
 
 #: Characters of a text that a CSV has to quote.
-_MARKS = re.compile(r'[,"\n\r]')
+_MARKS, _SEMICOLON_MARKS = re.compile(r'[,"\n\r]'), re.compile(r'[;"\n\r]')
 #: What a spreadsheet takes for the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -144,9 +181,17 @@ def _neutralised(array: Any) -> Any:
     return pc.if_else(formula, pc.binary_join_element_wise("'", array, ""), array)
 
 
-def _needs_quotes(value: str) -> bool:
-    return value == "" or value != value.strip() or _MARKS.search(value) is not None
+def _with_comma(array: Any) -> Any:
+    """Numbers with decimals as texts with a decimal comma; other columns as they are."""
+    pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
+    if not pa.types.is_floating(array.type):
+        return array
+    return pc.replace_substring(array.cast(pa.string()), ".", ",")
 
 
-def _quoted(value: str) -> str:
-    return '"' + value.replace('"', '""') + '"' if _needs_quotes(value) else value
+def _needs_quotes(value: str, marks: re.Pattern[str]) -> bool:
+    return value == "" or value != value.strip() or marks.search(value) is not None
+
+
+def _quoted(value: str, marks: re.Pattern[str]) -> str:
+    return '"' + value.replace('"', '""') + '"' if _needs_quotes(value, marks) else value

@@ -30,7 +30,7 @@ from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Indices, Tally
 from privfunnel.release.shuffling import Shuffle
 from privfunnel.release.summary import ReleaseSummary
-from privfunnel.release.writer import BatchWriter, check_apart, file_format
+from privfunnel.release.writer import BatchWriter, check_apart, file_format, uses_semicolons
 from privfunnel.signals import terminate_as_exception
 from privfunnel.storage import AnyPath, check_target, whole_files
 
@@ -64,7 +64,7 @@ def write(
         read: How to read a text file or a workbook, where it differs from the design data.
         progress: Called with the number of rows done.
         **options: ``keep``, ``unseen``, ``seed``, ``name``, ``numbers``, ``threshold``, ``keep_order``, ``raw_text``,
-            ``person``, ``sticky``, ``series``, ``id``, ``batch_rows``; see
+            ``dialect``, ``person``, ``sticky``, ``series``, ``id``, ``batch_rows``; see
             :class:`~privfunnel.release.options.DrawOptions`.
 
     Returns:
@@ -191,7 +191,8 @@ def _write(
             if files.book is not None:
                 streams[files.book].write(text.encode("utf-8"))
             batches = table.batches(names, options.batch_rows)
-            _stream(batches, _Pipe(draw, uniforms, options, tally, files, streams, watch), progress)
+            commas = uses_semicolons(options.dialect, source, table.read or ReadOptions())
+            _stream(batches, _Pipe(draw, uniforms, options, tally, files, streams, watch, commas), progress)
             if draw.sticky is not None:
                 draw.sticky.keep()
     if tally.unseen_rows:
@@ -232,6 +233,7 @@ class _Pipe:
     files: _Files
     streams: Mapping[Path, BinaryIO]
     watch: Watch | None
+    semicolons: bool = False
 
     def writers(self, schema: Any, stack: ExitStack) -> list[tuple[str, BatchWriter]]:
         """A writer for each file with the form it holds; kept columns have the types of ``schema``."""
@@ -245,6 +247,7 @@ class _Pipe:
                         self.draw.fields(form, schema),
                         self.draw.texts(form),
                         raw_text=self.options.raw_text,
+                        semicolons=self.semicolons,
                     )
                 ),
             )
