@@ -14,6 +14,7 @@ from benchmarks import harness
 from benchmarks.dual import bottleneck
 from benchmarks.large_tables import binary, wide
 from benchmarks.markdown import machine, table
+from benchmarks.steps import parts
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 
@@ -412,7 +413,7 @@ the quickest of each are compared; the middle half of the ratios of single turns
 
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "step": step, "quality": quality, "growth": growth, "gpu": gpu, "global": proofs, "binary": binary, "tables": tables,
+    "step": step, "parts": parts, "quality": quality, "growth": growth, "gpu": gpu, "global": proofs, "binary": binary, "tables": tables,
     "wide": wide, "bottleneck": bottleneck, "versions": versions,
 }  # fmt: skip
 

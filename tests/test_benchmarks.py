@@ -74,7 +74,7 @@ def quick(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["binary", "global", "growth", "quality", "step", "tables", "wide"])
+@pytest.mark.parametrize("name", ["binary", "global", "growth", "parts", "quality", "step", "tables", "wide"])
 def test_a_benchmark_can_be_rehearsed_and_shown(name: str, tmp_path: Path) -> None:
     if name in {"tables", "wide"}:
         pytest.importorskip("duckdb", reason="tables are counted by DuckDB")
