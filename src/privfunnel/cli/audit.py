@@ -31,7 +31,7 @@ from privfunnel.errors import InvalidInputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from privfunnel.audit import Audit, Information, Interval
+    from privfunnel.audit import Audit, Information, Interval, Usefulness
     from privfunnel.engines import ReadOptions
     from privfunnel.mechanism import Mechanism
     from privfunnel.population.views import View
@@ -176,7 +176,29 @@ def command(
             out, mechanism, {"source": ", ".join(tables) or str(path), "audit": found, "threshold": few}
         )
         out = None
-    _tell(found.to_dict(), lambda: show(found), units, as_json=as_json, out=out)
+    good_for = _good_for(tables, mechanism, read, attacker_rows, seed)
+    document = found.to_dict() | ({"tasks": [each.to_dict() for each in good_for]} if good_for else {})
+
+    def show_all() -> None:
+        show(found)
+        _say([each.words for each in good_for])
+
+    _tell(document, show_all, units, as_json=as_json, out=out)
+
+
+def _good_for(
+    tables: tuple[str, ...], mechanism: Mechanism | None, read: ReadOptions, rows: int, seed: int
+) -> tuple[Usefulness, ...]:
+    """What a release for a task is good for, where the table tells the task."""
+    from privfunnel import audit
+    from privfunnel.engines import open_table
+
+    if not tables or mechanism is None or not mechanism.task or rows <= 0:
+        return ()
+    with open_table(tables[0], mechanism.read_options(read)) as table:
+        if any(name not in table.columns for name in mechanism.task):
+            return ()
+    return audit.usefulness(tables[0], mechanism, read=read, rows=rows, seed=seed)
 
 
 def _with_ledger(found: Audit, ledger: Path | None, mechanism: Mechanism | None) -> Audit:
