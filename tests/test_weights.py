@@ -204,6 +204,8 @@ def test_a_weighted_design_is_judged_by_held_out_rows_kept_by_weight() -> None:
     assert found.counts.n_rows == 360
     assert found.holdout.population.rows == found.holdout.held_out_rows < 240
     assert found.holdout.population.weighted
+    kept = found.holdout.held_out_rows
+    assert f"the release of {kept} of the other rows, kept in proportion" in found.holdout.words()[0]
 
 
 def test_rows_of_weight_nought_are_neither_held_out_nor_designed_on() -> None:

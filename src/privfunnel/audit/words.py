@@ -289,6 +289,9 @@ def holdout(found: Holdout) -> list[str]:
         if each
         else f"the other {found.held_out_rows} rows"
     )
+    if found.population.weighted:
+        some = f"the rows, one each of the other {each}s" if each else "the other rows"
+        held_out = f"{found.held_out_rows} of {some}, kept in proportion to their weights,"
     first = (
         f"Designed on {found.design_rows} rows{whose} with {told(found.promised_leakage)} of leakage promised for "
         f"them, the release of {held_out} measures {told(leakage.value)} uncorrected; in the "
