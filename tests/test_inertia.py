@@ -110,6 +110,12 @@ def test_the_solver_keeps_to_its_posteriors_and_to_the_bound() -> None:
         pf.SDP(scales=(2.0,))
     with pytest.raises(InvalidInputError, match="utility"):
         pf.SDP(utility=-1.0)
+    with pytest.raises(InvalidInputError, match="4001 public symbols"):
+        inertia.components(pf.Problem(np.ones((2, 4001))))
+    wide = pf.Problem(np.random.default_rng(0).random((2, 601)))
+    refused = pf.SDP().solve(wide, 1.0)
+    assert refused.status is pf.Status.FAILED
+    assert "601 public symbols" in refused.message
 
 
 def exact_chi_squared(problem: pf.Problem, asked: float) -> float:

@@ -96,6 +96,8 @@ def test_what_cannot_be_done_is_refused() -> None:
         worst_case.release(problem, 0.1, method="magic")
     with pytest.raises(InvalidInputError, match=r"guarantees=\['lip=0.1'\]"):
         worst_case.release(pf.instances.load("census-income"), 0.1)
+    with pytest.raises(InvalidInputError, match="1001 public symbols"):
+        worst_case.release(pf.Problem(np.ones((2, 1001))), 0.1, method="max-lift")
 
 
 def test_the_command_compares_them() -> None:

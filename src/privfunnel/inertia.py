@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Components below this share of 1 are 0 but for rounding.
 NOTHING = 1e-12
+#: Public symbols beyond this make M × M matrices that fill the memory.
+MOST_SYMBOLS = 4000
 #: Halvings of the bracket of a multiplier.
 HALVINGS = 200
 
@@ -174,6 +176,10 @@ def _task_square(problem: Problem) -> Array:
 
 def _spectrum(p_x: Array, matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues, increasing, and eigenvectors of a symmetric matrix on the vectors orthogonal to √p(x)."""
+    if p_x.size > MOST_SYMBOLS:
+        raise InvalidInputError(
+            f"the table has {p_x.size} public symbols: the spectrum takes up to {MOST_SYMBOLS}; use fewer columns"
+        )
     # Columns 2 … M of the reflection that takes the first unit vector to √p are a basis of them.
     v = -np.sqrt(p_x)
     v[0] += 1.0 if p_x[0] < 0.5 else -1.0

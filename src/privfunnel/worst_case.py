@@ -36,6 +36,8 @@ from privfunnel.problem import Point, Problem
 
 #: Candidates for vertices, at most: each is a small linear system.
 MOST_CANDIDATES = 3_000_000
+#: Public symbols beyond this make merging, one pair after the other, take minutes.
+MOST_SYMBOLS = 1000
 #: Systems that are solved at one time.
 _BATCH = 50_000
 #: A lift may miss ε by this much, which is rounding; entries of a vertex above −ROUNDING are not negative.
@@ -95,6 +97,11 @@ def release(problem: Problem, epsilon: float, *, method: str = "vertex") -> Wors
         raise InvalidInputError(f"epsilon={epsilon!r} is not usable: give nats ≥ 0")
     if method not in METHODS:
         raise InvalidInputError(f"method={method!r} is not known: choose one of {', '.join(METHODS)}")
+    if problem.n_x > MOST_SYMBOLS:
+        raise InvalidInputError(
+            f"the table has {problem.n_x} public symbols: these methods take up to {MOST_SYMBOLS}; use "
+            f"pf.solve(problem, guarantees=['lip={epsilon:g}'])"
+        )
     channel = METHODS[method](problem, float(epsilon))
     return WorstCaseRelease(problem=problem, method=method, epsilon=float(epsilon), channel=channel)
 

@@ -7,13 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfunnel import inertia
+from privfunnel import channels, inertia
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.options import check_numbers
 from privfunnel.solvers.posteriors.assembly import channel_of_posteriors, reduce
+
+#: Public symbols beyond this make a linear program that takes minutes.
+MOST_SYMBOLS = 600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,12 @@ class SDP(Solver):
         self, problem: Problem, disclosure: float, *, seed: int = 0, progress: Listener | None = None
     ) -> Answer:
         """Mix the posteriors of all directions, p itself and X itself to ``disclosure`` (nats)."""
+        if problem.n_x > MOST_SYMBOLS:
+            message = (
+                f"{self.name}: {problem.n_x} public symbols make a program of {6 * problem.n_x} dense posteriors, more "
+                f"than those of {MOST_SYMBOLS}: use 'auto' or 'aem'"
+            )
+            return Answer(channel=channels.identity(problem.n_x), status=Status.FAILED, message=message)
         _, directions = inertia.mixed_directions(problem, self.utility) if self.utility > 0.0 else (
             None, inertia.components(problem).directions
         )  # fmt: skip
