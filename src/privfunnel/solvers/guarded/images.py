@@ -97,6 +97,12 @@ def fill_costs(images: Images, linear: Array, q: Array, cost: Array) -> None:
 def fill_curvature(images: Images, image: Array, sums: Array, matrix: Array) -> None:
     """Write the lower triangle of φ's second derivatives, (M, M)."""
     columns, starts, members, first = images
+    # Divisions once for each entry, not once for each pair of symbols.
+    inverse = np.zeros(image.size)
+    for k in range(image.size):
+        if image[k] > TINY:
+            inverse[k] = 1.0 / image[k]
+    scaled = np.zeros(image.size)
     for i in range(matrix.shape[0]):
         for j in range(i + 1):
             matrix[i, j] = 0.0
@@ -105,15 +111,15 @@ def fill_curvature(images: Images, image: Array, sums: Array, matrix: Array) -> 
             continue
         for m in range(first[b], first[b + 1]):
             i = members[m]
+            # d²φ/dw_i dw_j = Σ_k c_ik c_jk/t_k − Σ_k c_ik Σ_k c_jk/T = Σ_k (c_ik/t_k − Σc_i/T) c_jk
             own = 0.0
             for k in range(starts[b], starts[b + 1]):
                 own += columns[i, k]
+            for k in range(starts[b], starts[b + 1]):
+                scaled[k] = columns[i, k] * inverse[k] - own / sums[b]
             for n in range(first[b], m + 1):
                 j = members[n]
                 entry = 0.0
-                other = 0.0
                 for k in range(starts[b], starts[b + 1]):
-                    other += columns[j, k]
-                    if image[k] > TINY:
-                        entry += columns[i, k] * columns[j, k] / image[k]
-                matrix[i, j] += entry - own * other / sums[b]
+                    entry += scaled[k] * columns[j, k]
+                matrix[i, j] += entry
