@@ -156,7 +156,7 @@ def test_ppan_finds_the_least_leakage_of_a_symmetric_pair() -> None:
     p_sx = data.symmetric_pair(size, error)
     made_of = data.table(p_sx)
     method = METHODS["ppan"](variables=made_of.variables, code=record_code(made_of.variables.x), hidden=())
-    schedule = Schedule(epochs=400, learning_rate=0.05, last_rate=0.1, patience=400)
+    schedule = Schedule(epochs=250, learning_rate=0.05, last_rate=0.1, patience=250)
     done = train(method, made_of.rows, [far], [1], schedule, device="cpu")
     params = exact.member(done.params, 0)
     channel = exact.channel(method, params, np.eye(size))

@@ -161,9 +161,13 @@ def test_designs_on_samples_can_be_rehearsed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_deep_methods_can_be_rehearsed(tmp_path: Path) -> None:
+def test_the_deep_methods_can_be_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="deep funnels need PyTorch")
-    rehearse("deep.py", tmp_path)
+    pytest.importorskip("sklearn", reason="attackers are scikit-learn's")
+    import deep  # here and not in a process of its own, since PyTorch takes long to load
+
+    monkeypatch.setattr(sys, "argv", ["deep.py", "--quick", "--device", "cpu", "--out", str(tmp_path)])
+    deep.main()
     text = (tmp_path / "docs" / "deep.md").read_text("utf-8")
     assert "{{" not in text
     assert "| **proved ≥** | **0.0000** | **0.0000** | **0.0208** | **0.0727** | | |" in text  # heart failure
