@@ -124,6 +124,15 @@ def test_the_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixtu
         (lambda frame, s: judge(np.zeros((10, 2)), s), "one of each"),
         (lambda frame, s: judge(np.zeros((9, 2, 2)), s[:9]), "shape"),
         (lambda frame, s: data.from_torch([]), "empty"),
+        (lambda frame, s: deep.VPAF(hidden=64).fit(frame, s), "hidden=64"),
+        (lambda frame, s: deep.VPAF(seed=2**64).fit(frame, s), "seeds="),
+        (lambda frame, s: deep.VPAF(schedule={"epochs": 1}).fit(frame, s), "no schedule"),
+        (lambda frame, s: deep.sweep(deep.VPAF(), frame, s, strengths=[]), "nothing to fit"),
+        (
+            lambda frame, s: deep.VPAF().fit(pd.DataFrame({"day": pd.date_range("2020", periods=80)}), s),
+            "dates",
+        ),
+        (lambda frame, s: judge(np.full((200, 2), np.nan), np.arange(200) % 2), "NaN"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(wrong, told: str) -> None:  # type: ignore[no-untyped-def]
@@ -134,6 +143,7 @@ def test_what_cannot_be_is_refused_in_one_line(wrong, told: str) -> None:  # typ
 
 def test_columns_can_be_written_down_and_undone() -> None:
     frame, _ = people(30)
+    frame["town"] = frame["town"].astype("string")
     frame.loc[3, "town"] = None
     columns = Columns.of(frame)
     assert Columns.from_dict(columns.to_dict()) == columns

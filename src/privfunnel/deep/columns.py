@@ -151,6 +151,10 @@ def _named(table: Any) -> dict[str, NDArray[Any]]:
 
 
 def _is_number(values: NDArray[Any], classes: bool) -> bool:
+    if values.dtype.kind in "mM":
+        raise InvalidInputError(
+            "a column holds dates or durations: give years or days, as numbers or as texts"
+        )
     if values.dtype.kind == "O":  # a mixed array: numbers if all of them are
         try:
             values = values.astype(np.float64)
@@ -178,7 +182,12 @@ def _check_finite(name: str, numbers: Array) -> None:
 
 
 def _texts(values: NDArray[Any]) -> NDArray[np.str_]:
-    return np.array([MISSING if v is None or v != v else str(v) for v in values.tolist()], dtype=str)
+    return np.array([MISSING if _is_missing(value) else str(value) for value in values.tolist()], dtype=str)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT, and pandas' NA, whose comparisons are neither true nor false."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _one_hot(column: Column, texts: NDArray[np.str_]) -> Array:

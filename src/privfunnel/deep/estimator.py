@@ -161,6 +161,10 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"code={self.code!r} is not known: use one of {', '.join(_CODES)}")
         else:
             code = _CODES[self.code](size=self.size)
+        if not isinstance(self.hidden, Sequence):
+            raise InvalidInputError(
+                f"hidden={self.hidden!r} are no widths: give whole numbers ≥ 1, e.g. (64, 64)"
+            )
         own = {name: getattr(self, name) for name in self._own}
         return METHODS[self._method](variables=variables, code=code, hidden=tuple(self.hidden), **own)
 
@@ -219,6 +223,8 @@ def sweep(
     members = [(strength, seed) for strength in strengths for seed in seeds]
     for _, seed in members:
         check_seed(seed)
+    if not members:
+        raise InvalidInputError("there is nothing to fit: give at least one strength and one seed")
     clone = need("sklearn.base", "deep").clone
     fitted = list(into or [clone(estimator).set_params(strength=a, seed=b) for a, b in members])
     X = _checked(fitted[0], X, reset=True)

@@ -70,10 +70,12 @@ class Judgement:
     def words(self) -> str:
         """The finding as a sentence."""
         best, told = self.best, self.best.accuracy
+        least = best.information.low
+        shown = f"it shows at least {least:.4f} nats of leakage" if least > 0.0 else "it shows no leakage"
         return (
             f"The best attacker, {best.name}, is right for {100 * told.value:.1f} % of rows it has not seen (95 %: "
             f"{100 * told.low:.1f} to {100 * told.high:.1f} %), the most frequent value for "
-            f"{100 * self.prior.value:.1f} %; it shows at least {best.information.low:.4f} nats of leakage."
+            f"{100 * self.prior.value:.1f} %; {shown}."
         )
 
 
@@ -145,8 +147,10 @@ def _as_features(codes: ArrayLike) -> Array:
     if y.shape[1] == 1 and y.dtype.kind in "iu":
         _, place = np.unique(y[:, 0], return_inverse=True)
         return np.asarray(np.eye(int(place.max()) + 1)[place.reshape(-1)])
-    columns = [_number_or_classes(y[:, j]) for j in range(y.shape[1])]
-    return np.concatenate(columns, axis=1)
+    made = np.concatenate([_number_or_classes(y[:, j]) for j in range(y.shape[1])], axis=1)
+    if not np.isfinite(made).all():
+        raise InvalidInputError("codes hold NaN or infinity: leave such rows out")
+    return made
 
 
 def _number_or_classes(column: NDArray[Any]) -> Array:

@@ -158,7 +158,9 @@ def train(
         InvalidInputError: Arguments do not fit together, or the checkpoint is another run's.
         SolverError: A member's loss was never a number.
     """
-    schedule = schedule or Schedule()
+    schedule = Schedule() if schedule is None else schedule
+    if not isinstance(schedule, Schedule):
+        raise InvalidInputError(f"schedule={schedule!r} is no schedule: give deep.Schedule(epochs=…)")
     strengths, seeds = [float(value) for value in strengths], [int(seed) for seed in seeds]
     if len(strengths) != len(seeds) or not seeds:
         raise InvalidInputError(
@@ -166,6 +168,8 @@ def train(
         )
     if any(not math.isfinite(value) or value < 0.0 for value in strengths):
         raise InvalidInputError(f"strengths={strengths!r} are not usable: give finite numbers ≥ 0")
+    if any(not 0 <= seed < 2**63 for seed in seeds):
+        raise InvalidInputError(f"seeds={seeds!r} are not usable: give whole numbers from 0 to 2⁶³ − 1")
     place = choose_device(device)
     run = _Run(method, rows, strengths, seeds, schedule, place)
     setting = {
