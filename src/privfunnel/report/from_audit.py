@@ -168,7 +168,7 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
     if found.worst_lift is not None and found.worst_lift < found.largest_lift:
         times = math.ceil(10.0 * math.exp(found.worst_lift)) / 10.0
         itself.append(
-            f"It makes no private value of such people more than {times:g} times as likely, with {sure}."
+            f"This very release makes no private value of such people more than {times:g} times as likely, with {sure}."
         )
     if found.proves_little:
         few = "They are too few to prove anything about people like them."
