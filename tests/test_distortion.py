@@ -168,6 +168,29 @@ def test_free_changes_are_made_at_no_distortion() -> None:
         assert found.gap <= GAP
 
 
+def test_an_invariant_release_makes_no_change_that_does_not_come_back() -> None:
+    problem = random_problem(7, n_x=4)
+    d = np.full((4, 4), np.inf)
+    np.fill_diagonal(d, 0.0)
+    d[0, 1] = d[1, 0] = 1.0  # these two may be exchanged
+    d[1, 2] = d[2, 3] = 1.0  # from here on nothing leads back
+    found = distortion.solve(problem, distortion=0.1, costs=d, invariant=True)
+    assert found.gap <= GAP
+    assert found.p_y == pytest.approx(problem.p_x, abs=1e-12)
+    assert found.channel[1, 2] == found.channel[2, 3] == 0.0
+    assert found.leakage < problem.leakage_ceiling
+
+
+def test_a_little_above_the_least_distortion_is_proved() -> None:
+    problem = random_problem(8)
+    d = np.random.default_rng(8).integers(1, 4, size=(6, 6)).astype(float)  # ties, and a least above 0
+    least = float(problem.p_x @ d.min(axis=1))
+    for above in (0.0, 1e-9, 1e-4):
+        found = distortion.solve(problem, distortion=least + above, costs=d)
+        assert found.gap <= GAP
+        assert found.distortion <= least + above + 1e-12
+
+
 def test_other_outputs_than_records_may_be_described() -> None:
     problem = random_problem(3)
     d = np.hstack([1.0 - np.eye(6), np.full((6, 1), 0.4)])  # the seventh output says nothing, for 0.4

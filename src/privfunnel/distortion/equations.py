@@ -184,3 +184,38 @@ def _moving(field: Array) -> Array:
     moving = field.copy()
     np.fill_diagonal(moving, 0.0)
     return moving
+
+
+def circulating(allowed: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+    """The changes that a channel with p(y) = p(x) can make, and the group of each symbol.
+
+    What leaves a symbol has to come back: only changes within a group, whose symbols all reach each other, do.
+    """
+    rows, columns = np.nonzero(allowed)
+    graph = csr_array((np.ones(rows.size), (rows, columns)), shape=allowed.shape)
+    label = connected_components(graph, directed=True, connection="strong")[1]
+    return allowed & (label[:, None] == label), label
+
+
+def levelled(value: Array, allowed: NDArray[np.bool_], label: NDArray[np.int32]) -> Array:
+    """Prices that keep changes between groups away, one an output, shape (N,), to be added to b.
+
+    A price that is the same within a group costs its rows what it pays its outputs. The groups have an order, since no
+    change leads back: a group is priced above what can be reached from it by as much as is needed.
+
+    Args:
+        value: What a change is worth, P_x·q_y + λ d_xy − b_y, shape (M, M).
+        allowed: All changes that are not forbidden.
+        label: Group of each symbol.
+    """
+    price = np.zeros(int(label.max()) + 1)
+    within = allowed & (label[:, None] == label)
+    least = np.where(within, value, np.inf).min(axis=1)
+    x, y = np.nonzero(allowed & ~within)
+    for _ in range(price.size):
+        raised = price.copy()
+        np.maximum.at(raised, label[x], price[label[y]] + least[x] - value[x, y])
+        if np.array_equal(raised, price):
+            break
+        price = raised
+    return np.asarray(price[label])

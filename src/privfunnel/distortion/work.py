@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from privfunnel.certificate import DistortionCertificate
 from privfunnel.distortion.costs import Costs
-from privfunnel.distortion.equations import Case
+from privfunnel.distortion.equations import Case, circulating, levelled
 from privfunnel.distortion.newton import Found, follow
 from privfunnel.distortion.result import DistortionSolution
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
@@ -28,6 +28,8 @@ SOLVER = "distortion"
 AIM = 0.05
 #: Share of the largest cost by which two distortions or two costs count as the same.
 SAME = 1e-13
+#: Share of the largest cost above the least distortion within which the answer there is as good as any.
+NARROW = 1e-6
 #: Entries M·N up to which the distortion without leakage is found by a linear program.
 PROGRAM_ENTRIES = 40_000
 #: Numbers M·N·K that Newton's method holds several times.
@@ -159,6 +161,10 @@ class Work:
         u[x, y] = np.maximum(np.asarray(found.x), 0.0)
         sums = u.sum(axis=1, keepdims=True)
         channel = np.where(sums > 0.0, u / np.where(sums > 0.0, sums, 1.0), self.cheapest)
+        if self.invariant:
+            channel = _balanced(channel, problem.p_x)
+            if float(np.abs(problem.p_x @ channel - problem.p_x).max()) > ROUNDING:
+                return None
         if problem.evaluate(channel).leakage > self.gap * AIM:
             return None
         return self.costs.of(problem.p_x, channel), channel
@@ -187,17 +193,23 @@ class Work:
             answer = self._tight(deadline)
         else:
             answer = self._inside(limit, deadline)
-        return self.judged(answer, {"limit": limit, "seconds": time.perf_counter() - started} | asked)
+        asked = {"limit": limit, "seconds": time.perf_counter() - started} | asked
+        found = self.judged(answer, asked)
+        if found.gap > self.gap and 0.0 < room <= NARROW * self.costs.scale:
+            return min(found, self.judged(self._tight(deadline), asked), key=lambda each: each.gap)
+        return found
 
     def _case(self, allowed: Any, limit: float | None) -> Case:
-        costs = np.where(allowed, self.costs.matrix, 0.0) / self.costs.scale
-        scaled = None if limit is None else limit / self.costs.scale
+        # What every release of a record costs is taken off: a little above that, the rest would be lost in rounding.
+        costs = np.where(allowed, self.costs.matrix - self.costs.least[:, None], 0.0) / self.costs.scale
+        scaled = None if limit is None else (limit - self.least) / self.costs.scale
         return Case(self.problem.p_s_given_x, self.problem.p_x, costs, allowed, scaled, self.invariant)
 
     def _inside(self, limit: float, deadline: Deadline) -> Answer:
         """Between the ends: Newton's method, and a channel within the limit of what it found."""
         allowed = np.isfinite(self.costs.matrix)
-        found = follow(self._case(allowed, limit), AIM * self.gap, self.max_steps, deadline)
+        usable = circulating(allowed)[0] if self.invariant else allowed
+        found = follow(self._case(usable, limit), AIM * self.gap, self.max_steps, deadline)
         multiplier = min(found.multiplier / self.costs.scale, STEEPEST)
         channel = self._within(found.channel, limit)
         most = self._leakage(channel) + AIM * self.gap
@@ -206,7 +218,13 @@ class Work:
             if pruned is not None and self._leakage(pruned) <= most:
                 channel = pruned
                 break
-        proof = self._proof(multiplier, found.cuts, found.outputs)
+        outputs = found.outputs
+        if self.invariant:
+            worth = (found.cuts @ self.problem.p_s_given_x).T + multiplier * np.where(
+                allowed, self.costs.matrix, 0.0
+            )
+            outputs = outputs + levelled(worth - outputs, allowed, circulating(allowed)[1])
+        proof = self._proof(multiplier, found.cuts, outputs)
         return Answer(channel, multiplier, proof, found.steps)
 
     def _tight(self, deadline: Deadline) -> Answer:
@@ -217,11 +235,15 @@ class Work:
         p_sy = self.problem.p_sx @ channel
         t = p_sy / np.maximum(p_sy.sum(axis=0), TINY)
         if cheap.sum() > d.shape[0]:
-            found = follow(self._case(cheap, None), AIM * self.gap, self.max_steps, deadline)
+            usable = circulating(cheap)[0] if self.invariant else cheap
+            found = follow(self._case(usable, None), AIM * self.gap, self.max_steps, deadline)
             channel, t = found.channel, np.exp(found.cuts.T)
             outputs, steps = found.outputs, found.steps
         cuts = np.log((1.0 - MIXED) * t + MIXED * self.problem.p_s[:, None]).T
         value = (cuts @ self.problem.p_s_given_x).T - outputs
+        if self.invariant:
+            price = levelled(value, cheap, circulating(cheap)[1])
+            outputs, value = outputs + price, value - price
         best = np.where(cheap, value, np.inf).min(axis=1)
         dearer = np.isfinite(d) & ~cheap
         extra = np.where(dearer, d - self.costs.least[:, None], 1.0)
@@ -230,7 +252,7 @@ class Work:
         return Answer(channel, multiplier, self._proof(multiplier, cuts, outputs), steps)
 
     def _proof(self, multiplier: float, cuts: Array, outputs: Array) -> DistortionCertificate:
-        prices = outputs if self.invariant else None
+        prices = np.clip(outputs, -STEEPEST, STEEPEST) if self.invariant else None
         return DistortionCertificate.build(self.problem, self.costs.matrix, multiplier, cuts, prices)
 
     def _leakage(self, channel: Array) -> float:
