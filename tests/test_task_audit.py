@@ -71,3 +71,18 @@ def test_the_audit_of_a_design_for_a_task_says_so(mechanism: Mechanism, tmp_path
         found = CliRunner().invoke(main, ["audit", str(tmp_path / name), *basic])
         assert found.exit_code == 0, found.output
         assert ("tasks" in json.loads(found.stdout)) is told
+
+
+def test_in_a_pipeline_the_target_is_the_task() -> None:
+    frame = rows()
+    funnel = pf.PrivacyFunnel(private=["sex"], utility="80%")
+    with pytest.raises(InvalidInputError, match="pass y to fit"):
+        funnel.fit(frame.drop(columns="income"))
+    funnel.fit(frame.drop(columns="income"), frame["income"])
+    assert funnel.mechanism_.task == ("income",)
+    assert funnel.solution_.utility >= 0.8 * funnel.solution_.problem.utility_ceiling - 1e-9
+    assert funnel.transform(frame.drop(columns="income")).shape == (len(frame), 1)
+    with pytest.raises(InvalidInputError, match="not both"):
+        pf.PrivacyFunnel(private=["sex"], utility="80%", leakage=0).fit(
+            frame.drop(columns="income"), frame["income"]
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from sklearn.utils import validation as _validation  # noqa: E402
 OUTPUTS = ("symbols", "onehot", "records")
 #: What a private attribute that is no column of X is called in the mechanism.
 PRIVATE = "private"
+#: What the target is called where it has no name.
+TASK = "task"
 
 
 class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -36,9 +38,10 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     What is private is always named: columns of X (``private``), which ``transform`` then leaves out, or attributes that
     are given to ``fit`` as ``sensitive_features``, in a pipeline by metadata routing
-    (``set_fit_request(sensitive_features=True)``). The target ``y`` of a task is neither private nor looked at. Every
-    column of X that is not private is public. ``transform`` draws: two calls give different releases of the same rows,
-    and drawing the same rows twice tells more than drawing them once.
+    (``set_fit_request(sensitive_features=True)``). The target ``y`` of a task is never private; it is looked at only
+    where ``utility`` says how much of it to keep. Every column of X that is not private is public. ``transform`` draws:
+    two calls give different releases of the same rows, and drawing the same rows twice tells more than drawing them
+    once.
 
     Args:
         private: Names or positions of the private columns of X; ``None`` if ``sensitive_features`` are.
@@ -46,6 +49,8 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         disclosure: What to keep: nats, or a share of H(X) such as ``"60%"``.
         leakage: Or what may leak: nats, or a share of I(S;X). Neither means ``"60%"`` of H(X), with guarantees the most
             disclosure that they allow.
+        utility: Or what to keep of the task ``y``, which ``fit`` then needs: nats, or a share of I(U;X) such as
+            ``"90%"``.
         known: Attackers to guard against who know public columns of their target, such as ``["age", ["sex", "town"]]``:
             names or positions, an entry for each attacker; see :func:`privfunnel.solve`.
         published: Names or positions of public columns that are released as they are.
@@ -74,6 +79,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         public: Sequence[str | int] | str | int | None = None,
         disclosure: float | str | None = None,
         leakage: float | str | None = None,
+        utility: float | str | None = None,
         known: Sequence[Any] | str | int | None = None,
         published: Sequence[str | int] | str | int | None = None,
         guarantees: Sequence[Any] | str | None = None,
@@ -90,6 +96,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.public = public
         self.disclosure = disclosure
         self.leakage = leakage
+        self.utility = utility
         self.known = known
         self.published = published
         self.guarantees = guarantees
@@ -106,7 +113,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: Table of shape (rows, columns): an array or a frame; numbers, texts, booleans; NaN is a category.
-            y: Ignored: the target of a task is not private unless it is named so.
+            y: The task, where ``utility`` is given; ignored otherwise. It is not private unless it is named so.
             sensitive_features: The private attributes of each row, where ``private`` is None: an array or a frame of
                 shape (rows,) or (rows, attributes).
 
@@ -143,6 +150,8 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             beside = _named_columns(given, names)
             columns |= beside
             private_names = list(beside)
+        task = self._task(y, columns) if self.utility is not None else {}
+        columns |= task
         if not public:
             raise InvalidInputError(
                 f"every column of X is private (n_features = {self.n_features_in_}): leave one to release"
@@ -155,6 +164,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             public=public_names,
             bins=self._bins(columns, {*private_names, *public_names}),
             max_levels=max(int(self.max_levels), 1),
+            task=list(task),
         )
         problem = counts.problem()
         asked = self._asked() | self._guards(names)
@@ -284,7 +294,23 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
         return {name: value for name, value in given.items() if value}
 
+    def _task(self, y: Any, taken: Mapping[str, Any]) -> dict[str, Any]:
+        """The target as a column."""
+        if y is None:
+            raise InvalidInputError(f"utility={self.utility!r} is of a task: pass y to fit")
+        _validation.check_consistent_length(next(iter(taken.values())), y)
+        name = getattr(y, "name", None)
+        name = name if isinstance(name, str) and name else TASK
+        while name in taken:
+            name += "_"
+        return {name: _as_column(np.asarray(y).reshape(-1))}
+
     def _asked(self) -> dict[str, Any]:
+        if self.utility is not None:
+            if self.leakage is not None:
+                raise InvalidInputError("give utility or leakage, not both")
+            more = {} if self.disclosure is None else {"disclosure": self.disclosure}
+            return {"utility": self.utility, **more}
         if self.disclosure is not None and self.leakage is not None:
             raise InvalidInputError("give disclosure or leakage, not both")
         if self.leakage is not None:

@@ -24,6 +24,8 @@ from privfunnel.solvers.task.labels import Boxes, Multipliers, first_labels, los
 FIRST_LABELS, MORE_LABELS = 32, 4
 #: Cells that are enough for a first answer, and how many there may be in the end.
 FIRST_CELLS, MOST_CELLS = 1_500, 6_000
+#: On tables with more symbols than this a proof takes longer than a program, and is made with so many labels only.
+LARGE, LABELS_PROVED = 100_000, 100
 #: Boxes that a proof may have.
 MOST_BOXES = 3_000
 #: Outputs with less probability than this are left out, their mass shared among the others.
@@ -89,7 +91,7 @@ class Work:
         self.cells = cells_of(self.problem, FIRST_CELLS)
         self.pool: list[Found] = []
         self.lines: list[TaskCertificate] = []
-        self.steps = 0
+        self.steps, self.cell_loss = 0, 0.0
 
     @cached_property
     def whole(self) -> Found:
@@ -141,7 +143,8 @@ class Work:
             outcome = self._program(labels, self.tasks.h_u - aim)
             found = self._channel(outcome)
             self.pool.append(found)
-            self.lines.append(self._proof(labels, outcome, zero=False))
+            if labels.shape[0] >= LABELS_PROVED or self.problem.n_x <= LARGE or self.deadline.passed(0.3):
+                self.lines.append(self._proof(labels, outcome, zero=False))
             value, bound = self.value(utility), self.bound(utility)
             self._tell(value, bound, f"utility {utility:.4f}")
             if value - bound <= self.gap or self.deadline.passed():
