@@ -59,7 +59,9 @@ def _spread(cells: Cells, used: Array, count: int) -> Array:
             break
         chosen.append(best)
         away = np.minimum(away, ((points - points[best]) ** 2).sum(axis=1))
-    return cells.kept[chosen]
+    # Few cells have few values of their own: outputs mix them, and so do further labels.
+    more = np.random.default_rng(0).dirichlet(np.full(cells.n, 0.5), size=max(count - len(chosen), 0))
+    return np.concatenate([cells.kept[chosen], more @ cells.kept])
 
 
 def _clipped(labels: Array) -> Array:

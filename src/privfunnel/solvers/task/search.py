@@ -135,11 +135,8 @@ class Work:
         excess = 0.0
         for labels in self._levels(utility):
             aim = utility - excess + AIM
-            if (
-                float(self.cells.p @ losses(self.tasks, self.cells.kept, labels).min(axis=1))
-                >= self.tasks.h_u - aim
-            ):
-                continue  # so few labels cannot keep so much
+            most = float(self.cells.p @ losses(self.tasks, self.cells.kept, labels).min(axis=1))
+            aim = min(aim, 0.99 * (self.tasks.h_u - most))  # so few labels may not be able to keep so much
             outcome = self._program(labels, self.tasks.h_u - aim)
             found = self._channel(outcome)
             self.pool.append(found)
