@@ -102,9 +102,9 @@ def test_bounds_of_boxes_are_those_of_linear_programs(
         centre, width = rng.dirichlet(np.ones(7)), rng.uniform(0.01, 0.6)
         box = Box(np.maximum(centre - width * rng.random(7), 0.0), np.minimum(centre + width, 1.0))
         q, point = np.full(size, -np.log(3.0)), np.full(7, 1.0 / 7.0)
-        price = interior.relax(pricing, box, point, q, np.inf, 0.0, work)
+        price = interior.relax(pricing, box, point, q, 100.0, 0.0, work)
         bound = exploring.sum_of_ends(pricing, box, price, work)
-        other = branching.bound_box(relaxation, bracket, box, np.inf)
+        other = branching.bound_box(relaxation, bracket, box, bound + 1e-6)
         assert other is not None
         # Tangents are learnt to a tolerance, the interior point goes on until it is closed.
         assert bound >= other.bound - 1e-9
@@ -124,9 +124,9 @@ def test_boxes_that_are_points_have_bounds_too(stacked: Stack, pricing: interior
     for upper in (w, np.where(w > 0.0, w, 1e-3)):
         q, point = np.full(stacked.columns.shape[1], -np.log(3.0)), np.full(7, 1.0 / 7.0)
         box = Box(np.minimum(w, upper), upper)
-        price = interior.relax(pricing, box, point, q, np.inf, 0.0, work)
+        price = interior.relax(pricing, box, point, q, 100.0, 0.0, work)
         value = exploring.value_of(pricing, w, work)
-        interior.relax(pricing, box, point, q, np.inf, 0.0, work)
+        interior.relax(pricing, box, point, q, 100.0, 0.0, work)
         assert exploring.sum_of_ends(pricing, box, price, work) <= value + 1e-9
 
 

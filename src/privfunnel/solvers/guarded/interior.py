@@ -23,6 +23,8 @@ MOST_STEPS = 40
 CLOSED = 1e-13
 #: Intervals narrower than this are points.
 NARROW = 1e-12
+#: Distances from an end are raised to this, so that rounding onto it divides nothing by 0.
+LEAST_DISTANCE = 1e-30
 #: How much of the point in the middle of the box is mixed into the parent's to begin with.
 MIDDLE = 0.2
 #: A step ends at this share of the way to the boundary, and the next products are to be this share of the present ones.
@@ -120,8 +122,8 @@ def start_duals(box: Box, point: Array, product: float, work: Work) -> None:
     """The multipliers of l ≤ w ≤ u whose products with the distances are ``product``."""
     for i in range(point.size):
         if box.upper[i] - box.lower[i] > NARROW:
-            work.bound_duals[0, i] = product / (point[i] - box.lower[i])
-            work.bound_duals[1, i] = product / (box.upper[i] - point[i])
+            work.bound_duals[0, i] = product / max(point[i] - box.lower[i], LEAST_DISTANCE)
+            work.bound_duals[1, i] = product / max(box.upper[i] - point[i], LEAST_DISTANCE)
 
 
 @compiled
@@ -164,8 +166,8 @@ def fill_system(pricing: Pricing, box: Box, point: Array, product: float, work: 
     fill_curvature(images, work.image, work.sums, matrix)
     largest = 0.0
     for i in range(point.size):
-        below = point[i] - box.lower[i]
-        above = box.upper[i] - point[i]
+        below = max(point[i] - box.lower[i], LEAST_DISTANCE)
+        above = max(box.upper[i] - point[i], LEAST_DISTANCE)
         if box.upper[i] - box.lower[i] > NARROW:
             # work.trial_cost is the gradient of φ + g·w at the point
             rhs[0, i] = product / below - product / above - work.trial_cost[i]
@@ -205,8 +207,8 @@ def newton_step(pricing: Pricing, box: Box, point: Array, product: float, work: 
         if box.upper[i] - box.lower[i] <= NARROW:
             moves[i] = 0.0
             continue
-        below = point[i] - box.lower[i]
-        above = box.upper[i] - point[i]
+        below = max(point[i] - box.lower[i], LEAST_DISTANCE)
+        above = max(box.upper[i] - point[i], LEAST_DISTANCE)
         move = moves[i] - moved / free * dual_moves[i]
         moves[i] = move
         if move < 0.0:
@@ -221,8 +223,8 @@ def newton_step(pricing: Pricing, box: Box, point: Array, product: float, work: 
             dual_longest = min(dual_longest, -BOUNDARY * duals[1, i] / high)
     for i in range(point.size):
         if box.upper[i] - box.lower[i] > NARROW:
-            below = point[i] - box.lower[i]
-            above = box.upper[i] - point[i]
+            below = max(point[i] - box.lower[i], LEAST_DISTANCE)
+            above = max(box.upper[i] - point[i], LEAST_DISTANCE)
             duals[0, i] += dual_longest * ((product - duals[0, i] * moves[i]) / below - duals[0, i])
             duals[1, i] += dual_longest * ((product + duals[1, i] * moves[i]) / above - duals[1, i])
             point[i] += longest * moves[i]
