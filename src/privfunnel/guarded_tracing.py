@@ -26,6 +26,8 @@ from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
 from privfunnel.threats import Threat
 
+#: The last point under guarantees asks for so much less than is known to be possible, in nats: a program has room then.
+SHORT = 1e-8
 #: Statuses of points that have no usable release.
 USELESS = (Status.FAILED, Status.INFEASIBLE)
 
@@ -174,21 +176,21 @@ def _follow(
     wanted = given or tuple(np.linspace(found.ends.least.disclosure, _most(found), points).tolist())
     found = replace(found, wanted=wanted)
     for disclosure in wanted:
-        found = _with_point(found, disclosure, progress, total)
+        found = with_point(found, disclosure, progress, total)
         yield found
     for _ in range(refine):
         extra = found.achieved.envelope.bend(found.wanted)
-        found = _with_point(
+        found = with_point(
             replace(found, wanted=tuple(sorted((*found.wanted, extra)))), extra, progress, total
         )
         yield found
     yield replace(found, complete=True)
 
 
-def _with_point(
+def with_point(
     found: GuardedPartialCurve, disclosure: float, progress: Listener | None, total: int
 ) -> GuardedPartialCurve:
-    """What was found, with one more point."""
+    """What was found, with one more point at a disclosure in nats, searched with all posteriors found before."""
     tell = None if progress is None else _counted(progress, found, total)
     solution = solve_guarded(found.problem, found.threat, found.solver, (disclosure, None), found.seed, tell,
                              throw=found.throw, pool=found.posteriors)  # fmt: skip
@@ -197,7 +199,7 @@ def _with_point(
 
 def _most(found: GuardedPartialCurve) -> float:
     """The largest disclosure to ask for, in nats."""
-    return found.problem.disclosure_ceiling if found.limit is None else found.limit.disclosure
+    return found.problem.disclosure_ceiling if found.limit is None else found.limit.disclosure - SHORT
 
 
 def _counted(progress: Listener, found: GuardedPartialCurve, total: int) -> Listener:
