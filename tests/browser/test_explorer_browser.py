@@ -12,6 +12,7 @@ import pytest
 from explorer_page import download, draw, expert, figures, keep, load_heart, settled
 
 import privfunnel as pf
+from privfunnel.certificate import load_bundle
 from privfunnel.measures import to_bits
 
 pytestmark = pytest.mark.browser
@@ -360,6 +361,7 @@ def test_refining_sharpening_and_clicking_the_curve(open_page: Any) -> None:
         f"() => document.querySelectorAll('#chart svg.wide .point').length >= {before + 3}"
     )
     settled(page)
+    page.locator("#chart svg.wide").scroll_into_view_if_needed()
     box = page.locator("#chart svg.wide").bounding_box()
     with page.expect_response(lambda r: "/point?" in r.url):
         page.mouse.click(box["x"] + box["width"] * 0.83, box["y"] + box["height"] * 0.5)
@@ -387,3 +389,32 @@ def test_the_key_is_needed_and_comes_from_a_private_file(browser: Any, server: A
     assert page.url == f"{server.origin}/"
     assert page.evaluate("document.cookie") == ""
     context.close()
+
+
+def test_columns_that_are_known_and_a_guarantee_are_chosen_on_the_page(open_page: Any) -> None:
+    page = open_page()
+    load_heart(page)
+    page.get_by_text("Attackers who know something").click()
+    page.locator("#guard-columns").get_by_label("anaemia").select_option("published")
+    page.get_by_label("Guarantee").select_option("lip")
+    page.locator("#guarantee-value").fill("0.3")
+    draw(page)
+
+    assert page.locator("#chart svg.wide .point").count() == 5
+    assert page.locator("#chart .possible").count() == 0
+    said = page.locator("#people").inner_text()
+    assert "Published as counted: anaemia" in said
+    assert "Guaranteed for every output: lip=0.3" in said
+    # What the guarantee does not allow cannot be asked for: the slider goes back to the end of the curve.
+    keep(page, "100")
+    assert float(page.locator("#keep").input_value()) < 99.0
+    assert float(figures(page)["No release leaks less than"].split()[0]) > 0.0
+    command = page.locator("#command").text_content()
+    assert "--published anaemia" in command
+    assert "--guarantee lip=0.3" in command
+    proofs = load_bundle(download(page, "certificates.npz"))
+    problem = pf.instances.load("heart-failure")
+    for proof in proofs:
+        assert proof.threat.published.name == "anaemia"
+    assert len(proofs) > 0
+    assert problem.n_x == proofs[0].prices.size

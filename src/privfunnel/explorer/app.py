@@ -362,7 +362,7 @@ async def _roles(request: Request, session: Session) -> Response:
 async def _trace(request: Request, session: Session) -> Response:
     """Trace a new curve."""
     data = await _json(request)
-    await session.begin(**_asked(data))
+    await session.begin(**_asked(data), guarded=_guarded(data))
     return JSONResponse({}, status_code=202)
 
 
@@ -374,6 +374,15 @@ async def _refine(request: Request, session: Session) -> Response:
         raise InvalidInputError(f"{at!r} is not a disclosure: choose a point on the curve")
     await session.begin(**_asked(data), refine=True, at=at)
     return JSONResponse({}, status_code=202)
+
+
+def _guarded(data: dict[str, Any]) -> dict[str, list[str]]:
+    """The attackers, published columns and guarantees that the page asks for, those that say something."""
+    asked = data.get("guarded", {})
+    if not isinstance(asked, dict):
+        raise InvalidInputError("what to guard against cannot be read: reload the page and try again")
+    found = {name: _texts(asked, name) for name in ("known", "published", "guarantees") if name in asked}
+    return {name: texts for name, texts in found.items() if texts}
 
 
 def _asked(data: dict[str, Any]) -> dict[str, Any]:

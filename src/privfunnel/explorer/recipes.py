@@ -6,7 +6,7 @@ import shlex
 from pathlib import PurePath
 
 from privfunnel.curve import Curve
-from privfunnel.explorer import reading
+from privfunnel.explorer import guards, reading
 from privfunnel.explorer.workspace import Setting
 from privfunnel.measures import nats_per
 from privfunnel.solution import Solution
@@ -46,8 +46,9 @@ def command_line(
         solve += [
             "--disclosure",
             f"{solution.disclosure / nats_per(units)!r} {units}" if exact else _share(solution),
+            *guards.arguments(curve),
             "--solver",
-            curve.solver,
+            "auto" if curve.threat is not None else curve.solver,
             "--seed",
             str(curve.seed),
         ]
@@ -95,11 +96,19 @@ def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> st
     read = f"\n        read={reading.literal(setting.reading)}," if setting.reading else ""
     rows = "".join(f"\n        {name}={value!r}," for name, value in setting.rows.items())
     again = f", read={reading.literal(setting.reading)}" if setting.reading else ""
+    traced = (
+        f"""even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})
+    disclosures = [0.0, *even{further}]
+    curve = pf.trace(problem, disclosures=disclosures, solver={curve.solver!r}, seed={curve.seed})"""
+        if curve.threat is None
+        else f"""guards = {guards.of_curve(curve)!r}
+    disclosures = {list(extra)!r}
+    curve = pf.trace(problem, disclosures=disclosures, gap={curve.target_gap!r}, throw=False, **guards)"""
+    )
+    numpy = "import numpy as np\n\n" if curve.threat is None else ""
     return f'''"""Release the table at the point chosen in the explorer."""
 
-import numpy as np
-
-import privfunnel as pf
+{numpy}import privfunnel as pf
 from privfunnel.mechanism import Mechanism
 from privfunnel.report import Report
 
@@ -114,9 +123,7 @@ def main() -> None:
         bins={setting.bins!r},{read}{rows}
     )
     problem = counts.problem()
-    even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})
-    disclosures = [0.0, *even{further}]
-    curve = pf.trace(problem, disclosures=disclosures, solver={curve.solver!r}, seed={curve.seed})
+    {traced}
     solution = curve.at({solution.disclosure!r})  # nats
     mechanism = Mechanism.from_solution(counts, solution)
     mechanism.save("mechanism.json")

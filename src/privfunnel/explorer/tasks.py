@@ -20,9 +20,10 @@ from privfunnel.checks import is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
-from privfunnel.explorer import binning, describe, examples, exports, profile, reading, wording
+from privfunnel.explorer import binning, describe, examples, exports, guards, profile, reading, wording
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
+from privfunnel.guarded_tracing import USELESS, GuardedPartialCurve
 from privfunnel.lumping import chosen_lumping
 from privfunnel.measures import nats_per
 from privfunnel.mechanism import Mechanism
@@ -154,7 +155,12 @@ def _estimate(counts: Counts) -> str:
 
 
 def trace(
-    workspace: Workspace, points: int, solver: str, refine: bool = False, at: float | None = None
+    workspace: Workspace,
+    points: int,
+    solver: str,
+    refine: bool = False,
+    at: float | None = None,
+    guarded: dict[str, list[str]] | None = None,
 ) -> dict[str, Any]:
     """Trace the curve, or add points to it, reporting each point as it is found.
 
@@ -165,11 +171,14 @@ def trace(
         solver: Name of the solver.
         refine: Keep what has been found and add points: a quarter as many, where the least is known, or one at ``at``.
         at: A disclosure in nats.
+        guarded: Attackers, published columns and guarantees of a new curve, see :mod:`.guards`.
     """
     problem = workspace.setting().problem
     if not is_whole(points) or not 2 <= points <= 200:
         raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
     registry.get(solver)  # an unknown name is told before the work
+    if guarded or (refine and isinstance(workspace.get("found"), GuardedPartialCurve)):
+        return _trace_guarded(workspace, points, guarded or {}, at, refine=refine)
     _say(workspace, "looking for what leaks nothing")
     free = problem.free_disclosure
     shown: list[Solution] = []
@@ -206,7 +215,41 @@ def trace(
     return {}
 
 
-def _point(partial: PartialCurve, shown: list[Solution], free: float, total: int, units: str) -> Event:
+def _trace_guarded(
+    workspace: Workspace, points: int, asked: dict[str, list[str]], at: float | None, *, refine: bool
+) -> dict[str, Any]:
+    """The same of a curve with guards, half as many points: each takes longer."""
+    problem, listener = workspace.setting().problem, _Listener(workspace)
+    _say(workspace, "starting the solver")
+    if refine:
+        before: GuardedPartialCurve = workspace.get("found")
+        curve = before.curve()
+        new = (
+            _between(curve, max(points // 8, 2))
+            if at is None
+            else [min(check_disclosure(problem, at), curve.most)]
+        )
+        total, steps = len(before.answers) + len(new), guards.further(before, new, listener)
+    else:
+        workspace.drop("found", "curve")
+        total = max(points // 2, 3)
+        steps = guards.following(problem, asked, total, SEED, listener)
+    for partial in steps:
+        workspace.put("found", partial)
+        if not partial.complete or refine:
+            shown = [s for s in partial.answers if s.status not in USELESS]
+            workspace.emit(_point(partial, shown, None, total, workspace.units))
+    curve_of(workspace)
+    return {}
+
+
+def _point(
+    partial: PartialCurve | GuardedPartialCurve,
+    shown: list[Solution],
+    free: float | None,
+    total: int,
+    units: str,
+) -> Event:
     """The news of a point, with the drawing of all that is known: the points as they were found."""
     newest, done = partial.newest, len(partial.answers)
     sketch = Curve(
@@ -215,6 +258,7 @@ def _point(partial: PartialCurve, shown: list[Solution], free: float, total: int
         raw=(),
         solver=partial.solver.name,
         seed=partial.seed,
+        threat=partial.threat if isinstance(partial, GuardedPartialCurve) else None,
     )
     return {
         "kind": "point",
@@ -260,10 +304,17 @@ def curve_of(workspace: Workspace) -> Curve:
     Raises:
         InvalidInputError: Nothing has been found yet.
     """
-    found: Found | None = workspace.get("found")
+    found: Found | GuardedPartialCurve | None = workspace.get("found")
     if found is None:
         raise InvalidInputError("no point of the curve has been found yet: draw the curve first")
     stored = workspace.get("curve")
+    if isinstance(found, GuardedPartialCurve):
+        state = len(found.answers), found.complete
+        if stored is None or stored[0] != state:
+            stored = state, found.curve()
+            workspace.put("curve", stored)
+        guarded: Curve = stored[1]
+        return guarded
     if stored is None or stored[0] != len(found.answers):
         chosen = registry.get(found.solver)
         problem = workspace.setting().problem
@@ -279,7 +330,9 @@ def curve_of(workspace: Workspace) -> Curve:
 
 def grid_of(workspace: Workspace) -> tuple[int, tuple[float, ...]]:
     """Return how the curve's disclosures were chosen: how many evenly spaced, and which ones beside them."""
-    found: Found = workspace.get("found")
+    found: Found | GuardedPartialCurve = workspace.get("found")
+    if isinstance(found, GuardedPartialCurve):
+        return 0, found.wanted
     return found.points, found.extra
 
 
@@ -318,6 +371,7 @@ def point(
             units=workspace.units,
         ),
         "people": [
+            *guards.words(solution, workspace.units),
             *describe.people(solution, setting.counts.s_alphabet, setting.counts.n),
             *describe.beyond(solution, setting.counts, workspace.units),
         ],
@@ -336,7 +390,7 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
         ``share`` of H(X), and what readers learn who know public columns already (``known``), in nats.
     """
     setting = workspace.setting()
-    solution = curve_of(workspace).at(disclosure)
+    solution = chosen(curve_of(workspace), disclosure, None)
     counts, problem = setting.counts, setting.problem
     found = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, solution.leakage)
     knowing = informed(counts.x_alphabet, problem.p_sx, solution.channel)
@@ -347,7 +401,11 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
         "columns": len(setting.public),
         "others": [each.to_dict() for each in found],
         "known": [
-            {"columns": "nothing", "leakage": solution.leakage, "ceiling": problem.leakage_ceiling},
+            {
+                "columns": "nothing",
+                "leakage": problem.evaluate(solution.channel).leakage,
+                "ceiling": problem.leakage_ceiling,
+            },
             *(vars(each) for each in (*one[:MOST_KNOWING], *more[:1])),
         ],
     }
@@ -357,14 +415,19 @@ def chosen(curve: Curve, disclosure: float | None, leakage: float | None) -> Sol
     """Return the curve's solution at a disclosure, or the one that spends a leakage budget, in nats."""
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("choose a point by disclosure or by leakage: give exactly one")
-    return curve.at(disclosure) if disclosure is not None else curve.within(leakage)  # type: ignore[arg-type]
+    if disclosure is None:
+        return curve.within(leakage)  # type: ignore[arg-type]
+    # Under guarantees the curve ends before H(X), where the page's slider does.
+    return curve.at(disclosure if curve.threat is None else min(disclosure, curve.most))
 
 
 def export(workspace: Workspace, name: str, disclosure: float) -> str:
     """Write one of the files of a chosen point into the folder and return its path."""
     setting, curve = workspace.setting(), curve_of(workspace)
     return str(
-        exports.write(name, workspace.folder, setting, curve, curve.at(disclosure), grid_of(workspace))
+        exports.write(
+            name, workspace.folder, setting, curve, chosen(curve, disclosure, None), grid_of(workspace)
+        )
     )
 
 

@@ -98,8 +98,9 @@ def curve_note(curve: Curve, units: str = "bits") -> str:
 def curve_summary(curve: Curve, public: Axis, units: str = "bits") -> dict[str, Any]:
     """Return the finished curve for the explorer's page."""
     problem = curve.problem
-    free = problem.free_disclosure
-    drawn = picture(curve, free_disclosure=free, units=units)
+    guarded = curve.threat is not None
+    free = 0.0 if guarded else problem.free_disclosure
+    drawn = picture(curve, free_disclosure=None if guarded else free, units=units)
     groups = public.levels(0) if len(public.names) > 1 and len(public) > 24 else ()
     return {
         "figure": figure(drawn),

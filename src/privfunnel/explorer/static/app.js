@@ -42,6 +42,7 @@ async function main() {
     point.setUp();
     table.setUp(hello, {
       onReset: () => { curve.reset(); point.reset(); },
+      onRoles: curve.offer,
     });
     $("units").addEventListener("change", changeUnit);
     $("table").dataset.ready = "";

@@ -1,5 +1,5 @@
 // Step 3: trace the curve in the background and draw what arrives.
-import { $, amount, api, complain, keepingFocus, lock, say, unlock } from "./dom.js";
+import { $, amount, api, complain, el, keepingFocus, lock, say, unlock } from "./dom.js";
 
 let source = null;
 let chart = null;
@@ -17,6 +17,28 @@ export function setUp(hello, callbacks) {
     $("cancel").disabled = true;
     try { await api.post("cancel"); } catch (error) { complain(error); }
   });
+}
+
+// Which of the public columns attackers may know, or everyone does.
+export function offer(names) {
+  const chosen = Object.fromEntries(guardSelects().map((select) => [select.dataset.column, select.value]));
+  $("guard-columns").replaceChildren(...names.map((name) => {
+    const select = el("select", { "data-column": name },
+      ...[["", "not known"], ["known", "may be known"], ["published", "published as it is"]].map(([value, text]) => new Option(text, value)));
+    select.value = chosen[name] || "";
+    return el("label", {}, `${name} `, select);
+  }));
+}
+
+const guardSelects = () => [...$("guard-columns").querySelectorAll("select")];
+
+function guarded() {
+  const named = (role) => guardSelects().filter((select) => select.value === role).map((select) => select.dataset.column);
+  const guarantee = $("guarantee").value;
+  return {
+    known: named("known"), published: named("published"),
+    guarantees: guarantee ? [`${guarantee}=${$("guarantee-value").value}`] : [],
+  };
 }
 
 export function reset() {
@@ -56,7 +78,8 @@ export async function start(task, options = {}) {
   $("progress").removeAttribute("value");
   $("progress-text").textContent = "Starting…";
   try {
-    await api.post(task, { points: Number($("points").value), solver: $("solver").value, ...options });
+    const asked = task === "trace" ? { guarded: guarded() } : {};
+    await api.post(task, { points: Number($("points").value), solver: $("solver").value, ...asked, ...options });
   } catch (error) {
     busy(false);
     complain(error);

@@ -7,6 +7,7 @@ const ROWS = ["person", "cluster", "weights", "missing"]; // what may be said of
 
 let columns = [];
 let onReset = () => {};
+let onRoles = () => {};
 let limit = { bytes: Infinity, text: "" };
 
 let waiting = null; // what was chosen before the server was ready
@@ -34,7 +35,7 @@ export function listen() {
 }
 
 export function setUp(hello, callbacks) {
-  ({ onReset } = callbacks);
+  ({ onReset, onRoles } = callbacks);
   limit = { bytes: hello.max_bytes, text: hello.max_upload };
   $("max-upload").textContent = limit.text;
   $("examples").replaceChildren(...hello.examples.map((example) =>
@@ -200,5 +201,6 @@ const count = latest(200, async (current, roles) => {
     el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.rows.toLocaleString("en")} rows${problem.persons ? ` about ${problem.persons.toLocaleString("en")} persons` : ""}${problem.clusters ? ` in ${problem.clusters.toLocaleString("en")} clusters` : ""}${problem.n < problem.rows ? `, worth ${problem.n.toLocaleString("en")} equal ones` : ""}${problem.dropped ? `; ${problem.dropped.toLocaleString("en")} with missing values are left out` : ""}. `,
     problem.estimate, el("span", { id: "warnings" }));
   warn(problem.warnings);
+  onRoles(roles.public);
   unlock("curve");
 });

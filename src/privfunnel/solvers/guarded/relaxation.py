@@ -73,6 +73,8 @@ class Relaxation:
         self.constrained = len(self.curved) < len(images.blocks) or any(
             block.kind == "diverse" for block in images.blocks
         )
+        # A descent keeps to no caps, such as those of k.
+        self.free = not self.constrained and not bool((images.caps < 1.0).any())
         heads = [block for block in images.blocks if block.leaks]
         self.convex = KINDS[heads[0].kind] if heads else Negentropy()
         self._priors = np.concatenate(
