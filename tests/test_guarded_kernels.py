@@ -185,3 +185,13 @@ def test_programs_and_compiled_boxes_agree(asked: dict[str, Any], monkeypatch: p
         assert solution.status is pf.Status.OPTIMAL
     assert compiled.lower_bound <= programs.leakage
     assert programs.lower_bound <= compiled.leakage
+
+
+def test_a_search_hands_its_state_over_without_running_python(
+    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+) -> None:
+    """A signal is heard where Python runs, and inside numba that crashes: named tuples are made outside."""
+    state = exploring.begin(pricing, stacked.caps, 10)
+    made = exploring.advance(pricing, float(proved.weights.sum()), state, 0.02, 3)
+    assert type(made) is type(made[0]) is type(made[1]) is tuple
+    assert frontier.Frontier(*made[1]).promise.shape == state.frontier.promise.shape

@@ -6,7 +6,7 @@ Here a box costs some Newton steps (:mod:`.interior`) in place of some linear pr
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,10 @@ class State(NamedTuple):
     height: int
     opened: int
     last: int
+
+
+#: What :func:`advance` gives: tree, frontier, then ``n_found``, …, ``last`` of a :class:`State`.
+Advanced = tuple[tuple[Any, ...], tuple[Any, ...], int, int, int, int, int]
 
 
 @compiled
@@ -190,8 +194,12 @@ def begin(pricing: Pricing, caps: Array, node_limit: int) -> State:
 
 
 @compiled
-def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: int) -> State:
-    """Open up to ``boxes`` more, to prove F ≥ ``cutoff`` or find posteriors below it; ``total`` is Θ."""
+def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: int) -> Advanced:
+    """Open up to ``boxes`` more, to prove F ≥ ``cutoff``, or to find posteriors below it; ``total`` is Θ.
+
+    Returns what may be new of the state in plain tuples: to make a named one is Python's work, where a signal that came
+    in the meantime would strike inside numba and crash it. The other arrays are written to.
+    """
     n_x, slope = pricing.prices.size, pricing.slope
     tree, frontier, work, found, n_found, n_nodes, height, opened, last = state
     box = Box(np.zeros(n_x), np.zeros(n_x))
@@ -238,7 +246,7 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         children = open_children(tree, frontier, node, n_nodes, height, bound, box, point)
         height += children
         n_nodes += children
-    return State(tree, frontier, work, found, n_found, n_nodes, height, opened, last)
+    return tree[:], frontier[:], n_found, n_nodes, height, opened, last
 
 
 def search(
@@ -257,7 +265,8 @@ def search(
     state = begin(pricing, caps, node_limit)
     pace = Pace(FIRST_WORK // pricing.prices.size**2)
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
-        state = advance(pricing, total, state, cutoff, pace.size)
+        tree, frontier, *numbers = advance(pricing, total, state, cutoff, pace.size)
+        state = State(Tree(*tree), Frontier(*frontier), state.work, state.found, *numbers)
     waiting = state.frontier.order[: state.height]
     least = min(cutoff, float(state.frontier.promise[waiting].min(initial=np.inf)))
     complete = state.height == 0 and state.n_found == 0
