@@ -26,6 +26,8 @@ FIRST_LABELS, MORE_LABELS = 32, 4
 FIRST_CELLS, MOST_CELLS = 1_500, 6_000
 #: On tables with more symbols than this a proof takes longer than a program, and is made with so many labels only.
 LARGE, LABELS_PROVED = 100_000, 100
+#: Outputs that releases of such tables may have.
+OUTPUTS_LARGE = 128
 #: Boxes that a proof may have.
 MOST_BOXES = 3_000
 #: Outputs with less probability than this are left out, their mass shared among the others.
@@ -92,6 +94,8 @@ class Work:
         self.pool: list[Found] = []
         self.lines: list[TaskCertificate] = []
         self.steps, self.cell_loss = 0, 0.0
+        if self.problem.n_x > LARGE:  # a channel has an entry for each symbol and output
+            self.outputs = min(self.outputs, OUTPUTS_LARGE)
 
     @cached_property
     def whole(self) -> Found:
