@@ -22,6 +22,7 @@ from privfunnel.publication import Policy
 from privfunnel.release.fidelity import Fidelity, Numbers, Series, figures
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.described import Described
+from privfunnel.report.questions import questions_section
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
 
@@ -316,3 +317,17 @@ def test_numbers_are_written_plainly_up_to_six_figures() -> None:
     ]
     assert figures(1502.6, 3) == "1500"
     assert figures(12345678.0) == "1.235e+07"
+
+
+def test_a_worst_record_beyond_the_number_of_symbols_is_reported(mechanism: Mechanism) -> None:
+    described = Described.of_records(mechanism, Policy())
+    assert described.p_sy.shape[1] > described.channel.shape[1]
+    # The last record alone tells something: its place is none among the symbols.
+    p_y = described.p_sy.sum(axis=0)
+    p_s = described.p_sy.sum(axis=1, keepdims=True)
+    p_sy = p_s * p_y
+    shift = 0.5 * p_sy[0, -1]
+    p_sy[0, -1], p_sy[1, -1] = p_sy[0, -1] - shift, p_sy[1, -1] + shift
+    section = questions_section(replace(described, p_sy=p_sy), None, Rounding(1e6))
+    assert section is not None
+    assert "times as likely" in section.tables[0][2][2][1]

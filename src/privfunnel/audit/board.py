@@ -102,7 +102,7 @@ def board(
 
     Args:
         p_xy: p(x, y), shape (M, N), dense or sparse.
-        p_sy: p(s, y), shape (K, N).
+        p_sy: p(s, y), shape (K, N), or p(s, record) where records are drawn from the symbols.
         people: How many there are.
         labels: Of the released and of the private symbols.
         records: Whether records are drawn anew from the symbols.
@@ -117,7 +117,7 @@ def board(
     return Board(
         people=round(people),
         singled_out=min(largest / people, 1.0),
-        singled_out_share=float(p_y[y]),
+        singled_out_share=float(np.asarray(p_xy.sum(axis=0)).reshape(-1)[y]),
         linked=min(mean / people, 1.0),
         linked_original=min(n_x / people, 1.0),
         lift=float(lift[s, at]),

@@ -44,7 +44,8 @@ def questions_section(release: Described, audit: Audit | None, say: Rounding) ->
 def _numbers(release: Described, audit: Audit | None) -> Board | None:
     if audit is not None and audit.board is not None:
         return audit.board
-    labels = (symbol_names(release.channel.shape[1]), release.private.alphabet.labels)
+    # Records are drawn from symbols: what points at people is counted for the symbols, which tell no less.
+    labels = (symbol_names(release.p_sy.shape[1]), release.private.alphabet.labels)
     return board(joint(release.p_x, release.channel), release.p_sy, release.rows or 0.0, labels)
 
 

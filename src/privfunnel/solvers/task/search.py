@@ -27,13 +27,14 @@ FIRST_CELLS, MOST_CELLS = 1_500, 6_000
 #: On tables with more symbols than this a proof takes longer than a program, and is made with so many labels only.
 LARGE, LABELS_PROVED = 100_000, 100
 #: Outputs that releases of such tables may have.
-OUTPUTS_LARGE = 128
+OUTPUTS_LARGE = 512
 #: Boxes that a proof may have.
 MOST_BOXES = 3_000
 #: Outputs with less probability than this are left out, their mass shared among the others.
 NEGLIGIBLE = 1e-9
-#: Entries of a channel below this are left out.
-LEAST_ENTRY = 1e-10
+#: Entries of a channel below this are left out; on large tables, whose channels have an entry for each symbol, more of
+#: what an interior point leaves behind.
+LEAST_ENTRY, LEAST_ENTRY_LARGE = 1e-10, 1e-5
 #: A channel's utility may fall short of the program's by rounding: aim so much higher, in nats.
 AIM = 2e-9
 
@@ -131,7 +132,7 @@ class Work:
         if utility <= self.freely or self.value(utility) - self.bound(utility) <= self.gap:
             return
         self.at(utility)
-        if self.value(utility) - self.bound(utility) > self.gap and not self.deadline.passed():
+        if self.value(utility) - self.bound(utility) > self.gap and not self.deadline.passed(self._begun):
             _ = self.free  # just beyond what was quickly found to be free it takes the most that is
 
     def at(self, utility: float) -> None:
@@ -148,10 +149,15 @@ class Work:
                 self.lines.append(self._proof(labels, outcome, zero=False))
             value, bound = self.value(utility), self.bound(utility)
             self._tell(value, bound, f"utility {utility:.4f}")
-            if value - bound <= self.gap or self.deadline.passed():
+            if value - bound <= self.gap or self.deadline.passed(self._begun):
                 return
             # The tangents promise less than is kept, and four times as many do so by a sixteenth.
             excess = max(found.utility - aim, 0.0) / MORE_LABELS**2
+
+    @property
+    def _begun(self) -> float:
+        """Share of the time after which no program is begun: on large tables each takes longer than all before."""
+        return 0.4 if self.problem.n_x > LARGE else 1.0
 
     def bound(self, utility: float) -> float:
         """The best proved bound on the leakage at a utility in nats."""
@@ -235,7 +241,9 @@ class Work:
         mass = np.maximum(outcome.mass, 0.0)
         mass = mass[:, mass.sum(axis=0) > NEGLIGIBLE]
         share = mass / mass.sum(axis=1, keepdims=True)
-        share = np.where(share > LEAST_ENTRY, share, 0.0)
+        least = LEAST_ENTRY if self.problem.n_x <= LARGE else LEAST_ENTRY_LARGE
+        share = np.where(share > least, share, 0.0)
+        share = share[:, share.any(axis=0)]
         share /= share.sum(axis=1, keepdims=True)
         cells = self.cells
         r = cells.p @ share
