@@ -250,3 +250,13 @@ def test_help_shows_the_new_spellings_only() -> None:
     assert "--compare-with" in shown
     assert "--choose" not in shown
     assert "--beside" not in shown
+
+
+def test_a_report_says_what_the_table_is_taken_as(curve: pf.Curve, text: str) -> None:
+    for few in (text, report.render(curve)):  # 299 rows
+        assert "taken as a sample" in few
+        assert "a register" not in few
+    many = pf.trace(pf.Problem(1000 * np.array([[40, 10, 20], [10, 30, 20]])), points=3)
+    for plenty in (report.render(many), report.render(many, report.Report(chosen=many.solutions[1]))):
+        assert "the population (a register)" in plenty
+        assert "taken as a sample" not in plenty

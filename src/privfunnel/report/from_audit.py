@@ -6,6 +6,7 @@ import math
 
 from privfunnel.audit import Audit, Interval, Persons, Population
 from privfunnel.audit.beyond import provable_attackers
+from privfunnel.population.views import view_of
 from privfunnel.publication import Policy
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import ZERO, Rounding
@@ -16,6 +17,17 @@ SYMBOLS = 10  # the most telling ones are listed
 AS_A_REGISTER = (
     "The table is taken as the population (a register): nothing is claimed about people who are not in it."
 )
+#: The same where its rows are few.
+AS_A_SAMPLE = (
+    "The rows are few for so many combinations, and are taken as a sample: what is said here is about these rows. For "
+    "people like them the same releases leak more, and nothing is claimed about them."
+)
+
+
+def taken_as(shape: tuple[int, int], rows: float | None, leakage_ceiling: float) -> str:
+    """Return what a table of K × M cells is taken as where no audit says more; ``leakage_ceiling`` in nats."""
+    small = view_of(None, shape, rows, leakage_ceiling) == "sample"
+    return AS_A_SAMPLE if small else AS_A_REGISTER
 
 
 def audit_section(audit: Audit, policy: Policy | None = None) -> Section:

@@ -19,7 +19,7 @@ from privfunnel.report import detail, front, parts
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
-from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, population_words
+from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, population_words, taken_as
 from privfunnel.report.parts import Section
 from privfunnel.report.questions import questions_section
 from privfunnel.report.rounding import Rounding
@@ -160,16 +160,20 @@ def _first_page(found: Curve | Mechanism, release: Described | None, report: Rep
         found_instead = report.alternatives or [
             (each.method, each.disclosure, each.leakage) for each in tried
         ]
-        told = [] if report.audit is None else population_words(report.audit, say)
-        page = front.board(
-            release, say, form=report.form, alternatives=found_instead, beyond=told or [AS_A_REGISTER]
-        )
+        if report.audit is None:
+            shape = (release.p_sy.shape[0], len(release.p_x))
+            told = [taken_as(shape, release.rows, release.leakage_ceiling)]
+        else:
+            told = population_words(report.audit, say) or [AS_A_REGISTER]
+        page = front.board(release, say, form=report.form, alternatives=found_instead, beyond=told)
         return f'<section class="board">{head}{page}{front.signatures(report.contact)}</section>'
     assert isinstance(found, Curve)  # a mechanism is a release
     private = report.private or Axis.parse(found.problem.s_labels, "private")
     public = report.public or Axis.parse(found.problem.x_labels, "public")
     none = "No point of the curve has been chosen: this report says what is possible, and approves nothing."
-    page = f"{parts.paragraphs([none])}{front.columns_section(private, public)}"
+    problem = found.problem
+    told = [taken_as((problem.n_s, problem.n_x), problem.n, problem.leakage_ceiling)]
+    page = f"{parts.paragraphs([none, *told])}{front.columns_section(private, public)}"
     return f'<section class="board">{head}{page}</section>'
 
 
