@@ -76,6 +76,7 @@ def test_options_of_other_funnels_are_refused(table: Path) -> None:
         (["--utility", "90%", "--known", "age"], "who knows nothing"),
         (["--utility", "90%", "--leakage", "0"], "exactly one of --utility"),
         (["--utility", "90%", "--holdout", "0.3"], "leave --holdout out"),
+        (["--utility", "90%", "--guarantee", "lip=0.2"], "leave --guarantee out"),
     ):
         found = CliRunner().invoke(main, ["solve", str(table), *ROLES, *more])
         assert found.exit_code == 2

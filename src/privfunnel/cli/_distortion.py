@@ -23,24 +23,33 @@ from privfunnel.cli._common import (
     tell_files,
     unquoted,
 )
+from privfunnel.cli._funnels import (
+    CURVE_FILES,
+    POINT_FILES,
+    options_besides,
+    share,
+    write_curve,
+    write_pictures,
+    write_point,
+)
 from privfunnel.cli._limits import memory_limited
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from privfunnel.distortion import Costs, DistortionCurve, DistortionSolution
-    from privfunnel.tables import Counts
 
-#: What ``--out`` may leave behind, of a point and of a curve.
-POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json", "transition.csv")
-CURVE_FILES = ("certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json")
+#: What ``--out`` may leave behind, of a point.
+FILES = (*POINT_FILES, "transition.csv")
 
-#: Options of solve and curve that the distortion funnel has, too, and what others are where nobody gave them.
+#: Options of solve and curve that the distortion funnel has, too.
 OWN = (
     "source", "distortion", "leakage", "costs", "invariant", "points", "units", "as_json", "out", "time_limit",
-    "memory_limit", "seed", "threshold",
+    "memory_limit", "seed", "threshold", "view",
 )  # fmt: skip
-DEFAULTS = {"solver": ("auto",), "view": ("register",), "confidence": ("95%",)}
+
+#: Columns of a row of the curve that are amounts of information, and change with the unit.
+INFORMATION = ("leakage", "lower_bound", "gap", "disclosure", "multiplier")
 
 
 def cost_options(function: Function) -> Function:
@@ -106,15 +115,14 @@ def costs_in(source: str) -> Costs | None:
     return DistortionSolution.from_dict(found).costs
 
 
-def _refuse(given: Mapping[str, Any]) -> None:
+def _refuse(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """Refuse what was given for options that the distortion funnel has no use for."""
-    for name, value in given.items():
-        if name not in OWN and value not in (None, (), False, 0, *DEFAULTS.get(name, ())):
-            option = {"guarantees": "guarantee", "options": "option"}.get(name, name).replace("_", "-")
-            raise InvalidInputError(
-                f"the distortion funnel has no use for --{option}: leave it out, or leave --distortion, --cost and "
-                "--invariant out"
-            )
+    others = [*options_besides((*OWN, *reading)), *(["--view sample"] if given["view"] == "sample" else [])]
+    if others:
+        raise InvalidInputError(
+            f"the distortion funnel has no use for {', '.join(others)}: leave it out, or leave --distortion, --cost "
+            "and --invariant out"
+        )
 
 
 def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
@@ -126,7 +134,7 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """
     from privfunnel import distortion
 
-    _refuse({name: value for name, value in given.items() if name not in reading})
+    _refuse(given, reading)
     if (given["distortion"] is None) == (not given["leakage"]) or len(given["leakage"]) > 1:
         raise InvalidInputError(
             "give exactly one of --distortion (the most changes) and --leakage (what may leak)"
@@ -141,15 +149,16 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         wanted["leakage"] = parse_quantity(
             given["leakage"][0], ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units
         )
-    with memory_limited(given["memory_limit"]), output(out, POINT_FILES) as folder:
+    with memory_limited(given["memory_limit"]), output(out, FILES) as folder:
         solution = distortion.solve(opened.given, time_limit=given["time_limit"] or math.inf, **wanted)
         if folder is not None:
-            _write_point(folder, solution, opened.counts)
+            write_point(folder, solution, opened.counts)
+            distortion.write_transition_matrix(solution, folder / "transition.csv")
     if given["as_json"]:
         say(json.dumps(solution.to_dict(), indent=1))
         return
     show_point(solution, units=units, title=given["source"])
-    tell_files(out, POINT_FILES, [solution])
+    tell_files(out, FILES, [solution])
 
 
 def _number(text: str) -> float:
@@ -159,19 +168,6 @@ def _number(text: str) -> float:
         raise InvalidInputError(
             f"--distortion {text!r} is not a number: give the most E d(X,Y), in the unit of the costs"
         ) from None
-
-
-def _write_point(folder: Path, solution: DistortionSolution, counts: Counts | None) -> None:
-    from privfunnel import distortion
-
-    solution.save(folder / "solution.json")
-    if solution.certificate is not None:
-        solution.certificate.save(folder / "certificate.npz")
-    distortion.write_transition_matrix(solution, folder / "transition.csv")
-    if counts is not None:
-        from privfunnel.mechanism import Mechanism
-
-        Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
 
 
 def show_point(solution: DistortionSolution, *, units: Units, title: str) -> None:
@@ -188,11 +184,11 @@ def show_point(solution: DistortionSolution, *, units: Units, title: str) -> Non
     if solution.least_distortion is not None:
         table.add_row("least distortion, proved", f"{solution.least_distortion:.9f}", "within the budget")
     table.add_row("leakage I(S;Y)", f"{units.of(solution.leakage):.9f}",
-                  _share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
+                  share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
     table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
     table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
-                  _share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
+                  share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
     table.add_row("slope", f"{units.of(solution.multiplier):.6f}", "leakage saved per distortion")
     released = int((solution.p_y > 0.0).sum())
     kept = ", with the table's own distribution" if solution.invariant else ""
@@ -202,10 +198,6 @@ def show_point(solution: DistortionSolution, *, units: Units, title: str) -> Non
     screen.print(table)
     if said := _unchanged(solution):
         screen.print(said, soft_wrap=True)
-
-
-def _share(value: float, whole: float, name: str) -> str:
-    return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
 
 
 def _unchanged(solution: DistortionSolution) -> str:
@@ -232,7 +224,7 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """
     from privfunnel import distortion
 
-    _refuse({name: value for name, value in given.items() if name not in reading})
+    _refuse(given, reading)
     units, out = given["units"], given["out"]
     opened = open_source(given["source"], units=units.name, **reading)
     costs = distortion.costs_of(opened.given, given["costs"])
@@ -243,39 +235,14 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         drawing = folder is not None and can_draw()
         curve = distortion.trace(opened.given, time_limit=given["time_limit"] or math.inf, **options)
         if folder is not None:
-            _write_curve(folder, curve, units, drawing=drawing)
+            write_curve(folder, curve, units, INFORMATION)
+            if drawing:
+                write_pictures(folder, curve.plot(units=units.name))
     if given["as_json"]:
         say(json.dumps(curve.to_dict(), indent=1))
         return
     show_curve(curve, units=units, title=given["source"])
     tell_files(out, CURVE_FILES, curve.solutions)
-
-
-def _write_curve(folder: Path, curve: DistortionCurve, units: Units, *, drawing: bool) -> None:
-    from privfunnel.certificate import save_bundle
-    from privfunnel.storage import PRIVATE, write_text
-
-    rows = curve.rows()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        amounts = {
-            name: units.of(row[name])
-            for name in ("leakage", "lower_bound", "gap", "disclosure", "multiplier")
-        }
-        writer.writerow({**row, **amounts, "units": units.name})
-    write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
-    curve.save(folder / "curve.json")
-    curve.problem.save(folder / "problem.json")
-    if curve.certificates:
-        save_bundle(folder / "certificates.npz", curve.certificates)
-    if drawing:
-        from privfunnel import plot
-
-        plot.save(curve.plot(units=units.name), folder / "curve.png", folder / "curve.svg")
-        for name in ("curve.png", "curve.svg"):
-            (folder / name).chmod(PRIVATE)
 
 
 def show_curve(curve: DistortionCurve, *, units: Units, title: str) -> None:

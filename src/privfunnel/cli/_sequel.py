@@ -15,6 +15,7 @@ from privfunnel.cli._common import (
     progress_on_terminal,
     tell_files,
 )
+from privfunnel.cli._funnels import write_point
 from privfunnel.cli._limits import chosen, memory_limited
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
@@ -69,9 +70,7 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
         with progress_on_terminal(f"solving {source}", quiet=given["as_json"]) as progress:
             made = found.next_release(**asked, seed=given["seed"], progress=progress)
         if folder is not None:
-            made.solution.save(folder / "solution.json")
-            if made.solution.certificate is not None:
-                made.solution.certificate.save(folder / "certificate.npz")
+            write_point(folder, made.solution, None)
     if given["as_json"]:
         say(json.dumps(to_json(made), indent=1))
         return

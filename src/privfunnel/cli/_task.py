@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privfunnel.cli._common import (
@@ -20,40 +17,40 @@ from privfunnel.cli._common import (
     progress_on_terminal,
     tell_files,
 )
+from privfunnel.cli._funnels import (
+    CURVE_FILES,
+    POINT_FILES,
+    options_besides,
+    share,
+    write_curve,
+    write_pictures,
+    write_point,
+)
 from privfunnel.cli._limits import chosen, memory_limited
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from privfunnel.problem import Problem
-    from privfunnel.solution import Solution
-    from privfunnel.tables import Counts
     from privfunnel.task_curve import TaskCurve
     from privfunnel.task_solution import TaskSolution
 
-#: What ``--out`` may leave behind, of a point and of a curve.
-POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json")
-CURVE_FILES = ("certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json")
-
-#: Options of solve and curve that the task funnel has, too, and what others are where nobody gave them.
+#: Options of solve and curve that the task funnel has, too.
 OWN = (
     "source", "utility", "disclosure", "leakage", "points", "solver", "restarts", "options", "seed", "time_limit",
     "memory_limit", "units", "as_json", "out", "threshold", "view",
 )  # fmt: skip
-DEFAULTS = {"confidence": ("95%",)}
+
+#: Columns of a row of the curve that are amounts of information, and change with the unit.
+INFORMATION = ("utility", "leakage", "lower_bound", "gap", "disclosure")
 
 
-def _refuse(given: Mapping[str, Any]) -> None:
+def _refuse(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """Refuse options that releases for a task do not have."""
-    others = [
-        name
-        for name, value in given.items()
-        if name not in OWN and value and value not in DEFAULTS.get(name, ())
-    ]
-    if others or given.get("view") == "sample":
-        named = [f"--{name.replace('_', '-')}" for name in others] or ["--view sample"]
+    others = [*options_besides((*OWN, *reading)), *(["--view sample"] if given["view"] == "sample" else [])]
+    if others:
         raise InvalidInputError(
-            f"a release for a task is designed against who knows nothing, on all rows: leave {', '.join(named)} out, "
+            f"a release for a task is designed against who knows nothing, on all rows: leave {', '.join(others)} out, "
             "or --task and --utility"
         )
 
@@ -73,7 +70,7 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """
     from privfunnel import solve
 
-    _refuse({name: value for name, value in given.items() if name not in reading})
+    _refuse(given, reading)
     if (given["utility"] is None) == (not given["leakage"]) or len(given["leakage"]) > 1:
         raise InvalidInputError(
             "give exactly one of --utility (what to keep of the task) and --leakage (what may leak)"
@@ -99,7 +96,7 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         with progress_on_terminal(f"solving {given['source']}", quiet=given["as_json"]) as progress:
             solution = solve(problem, **asked, **method, progress=progress)
         if folder is not None:
-            _write_point(folder, solution, opened.counts)
+            write_point(folder, solution, opened.counts)
     if given["as_json"]:
         say(json.dumps(solution.to_dict(), indent=1))
         return
@@ -110,16 +107,6 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
 def _method(given: Mapping[str, Any]) -> dict[str, Any]:
     options = parse_options(given["options"], given["restarts"])
     return chosen(given["solver"], options, given["time_limit"], guarded=True) | {"seed": given["seed"]}
-
-
-def _write_point(folder: Path, solution: Solution, counts: Counts | None) -> None:
-    solution.save(folder / "solution.json")
-    if solution.certificate is not None:
-        solution.certificate.save(folder / "certificate.npz")
-    if counts is not None:
-        from privfunnel.mechanism import Mechanism
-
-        Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
 
 
 def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
@@ -136,7 +123,7 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
     table.add_row(
         "utility I(U;Y)",
         f"{units.of(solution.utility):.9f}",
-        _share(solution.utility, tasks.ceiling, "I(U;X)"),
+        share(solution.utility, tasks.ceiling, "I(U;X)"),
     )
     if len(tasks.tasks) > 1:
         for task in tasks.tasks:
@@ -147,11 +134,11 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
             "most utility, proved", f"{units.of(solution.utility_upper_bound):.9f}", "within the budget"
         )
     table.add_row("leakage I(S;Y)", f"{units.of(solution.leakage):.9f}",
-                  _share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
+                  share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
     table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
     table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
-                  _share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
+                  share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
     if solution.slope is not None:
         table.add_row("slope", f"{solution.slope:.6f}", "leakage per utility")
     table.add_row("outputs", str(solution.n_outputs), f"for {problem.n_x} public symbols")
@@ -179,10 +166,6 @@ def guess_words(solution: TaskSolution) -> str:
     return f"On these rows {'; '.join(parts)}."
 
 
-def _share(value: float, whole: float, name: str) -> str:
-    return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
-
-
 def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """Trace a task funnel, write its files and show it.
 
@@ -192,7 +175,7 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """
     from privfunnel import trace
 
-    _refuse({name: value for name, value in given.items() if name not in reading})
+    _refuse(given, reading)
     units, out = given["units"], given["out"]
     opened = open_source(given["source"], units=units.name, **reading)
     utilities: Sequence[float] | None = [
@@ -206,38 +189,14 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
                 **_method(given),
             )  # fmt: skip
         if folder is not None:
-            _write_curve(folder, curve, units, drawing=drawing)
+            write_curve(folder, curve, units, INFORMATION)
+            if drawing:
+                write_pictures(folder, curve.plot(units=units.name))
     if given["as_json"]:
         say(json.dumps(curve.to_dict(), indent=1))
         return
     show_curve(curve, units=units, title=given["source"])
     tell_files(out, CURVE_FILES, curve.solutions)
-
-
-def _write_curve(folder: Path, curve: TaskCurve, units: Units, *, drawing: bool) -> None:
-    from privfunnel.certificate import save_bundle
-    from privfunnel.storage import PRIVATE, write_text
-
-    rows = curve.rows()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        amounts = {
-            name: units.of(row[name]) for name in ("utility", "leakage", "lower_bound", "gap", "disclosure")
-        }
-        writer.writerow({**row, **amounts, "units": units.name})
-    write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
-    curve.save(folder / "curve.json")
-    curve.problem.save(folder / "problem.json")
-    if curve.certificates:
-        save_bundle(folder / "certificates.npz", curve.certificates)
-    if drawing:
-        from privfunnel import plot
-
-        plot.save(curve.plot(units=units.name), folder / "curve.png", folder / "curve.svg")
-        for name in ("curve.png", "curve.svg"):
-            (folder / name).chmod(PRIVATE)
 
 
 def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:

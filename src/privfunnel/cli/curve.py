@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +32,7 @@ from privfunnel.cli._common import (
     view_option,
 )
 from privfunnel.cli._distortion import cost_options, trace_curve
+from privfunnel.cli._funnels import CURVE_FILES, write_curve, write_pictures
 from privfunnel.cli._limits import chosen, limit_options, limited, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
@@ -53,10 +52,7 @@ INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower
 PLAIN_ONLY = "are about attackers who know nothing: leave them out, or --known, --published and --guarantee"
 
 #: What ``--out`` may leave behind.
-OWNED = (
-    "certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "population.json", "problem.json",
-    "report.html",
-)  # fmt: skip
+OWNED = tuple(sorted((*CURVE_FILES, "population.json", "report.html")))
 
 
 @click.command("curve", short_help="The whole curve: least leakage for every disclosure.")
@@ -183,7 +179,7 @@ def command(
                 for name, other in ((name, limited(name, {}, time_limit, inner)) for name in compare_with)
             }
             if drawing:
-                draw(curve, folder, units=units, title=source, population=found)
+                write_pictures(folder, curve.plot(units=units.name, title=source, population=found))
             details = {"chosen": described, "others": others, "threshold": threshold}
             write_files(curve, folder, units=units, title=source, details=details)
             if found is not None:
@@ -249,19 +245,6 @@ def show_population(found: PopulationBand, units: Units, pieces: str = "rows") -
     console().print(table)
 
 
-def draw(
-    curve: Curve, folder: Path, *, units: Units, title: str, population: PopulationBand | None = None
-) -> None:
-    """Write the curve as pictures."""
-    from privfunnel import plot
-    from privfunnel.storage import PRIVATE
-
-    figure = plot.curve(curve, units=units.name, title=title, population=population)
-    plot.save(figure, folder / "curve.png", folder / "curve.svg")
-    for name in ("curve.png", "curve.svg"):  # numbers can be read from them, to six digits or to a pixel
-        (folder / name).chmod(PRIVATE)
-
-
 def write_files(
     curve: Curve,
     folder: Path,
@@ -280,21 +263,8 @@ def write_files(
         details: Further fields of :class:`privfunnel.report.Report`.
     """
     from privfunnel import report
-    from privfunnel.certificate import save_bundle
-    from privfunnel.storage import PRIVATE, write_text
 
-    rows = curve.rows()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        told = {name: units.of(row[name]) for name in INFORMATION if row[name] is not None}
-        writer.writerow({**row, **told, "units": units.name})
-    write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
-    curve.save(folder / "curve.json")
-    curve.problem.save(folder / "problem.json")
-    if curve.certificates:
-        save_bundle(folder / "certificates.npz", curve.certificates)
+    write_curve(folder, curve, units, INFORMATION)
     command = click.get_current_context().meta.get(COMMAND, "")
     about = report.Report(
         title=f"Privacy funnel of {title}", source=title, command=command, **(details or {})

@@ -32,6 +32,7 @@ from privfunnel.cli._common import (
     view_option,
 )
 from privfunnel.cli._distortion import cost_options, solve_point
+from privfunnel.cli._funnels import POINT_FILES, share, write_point
 from privfunnel.cli._limits import chosen, limit_options, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 #: Measures of leakage that have a unit; None is the default one.
 IN_NATS = (None, "mutual-information", "maximal-leakage")
 #: What ``--out`` may leave behind.
-OWNED = ("certificate.npz", "mechanism.json", "population.json", "solution.json")
+OWNED = tuple(sorted((*POINT_FILES, "population.json")))
 
 
 @click.command(
@@ -307,13 +308,7 @@ def _write(
     folder: Path, solution: Solution, counts: Counts | None, beyond: Holdout | Population | None
 ) -> None:
     """Write the solution, its proof, its mechanism and what holds for the population, as far as there are any."""
-    solution.save(folder / "solution.json")
-    if solution.certificate is not None:
-        solution.certificate.save(folder / "certificate.npz")
-    if counts is not None:
-        from privfunnel.mechanism import Mechanism
-
-        Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
+    write_point(folder, solution, counts)
     if beyond is not None:
         from privfunnel.storage import PRIVATE, write_json
 
@@ -421,9 +416,6 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     from privfunnel.report import Axis, explain, view
 
     problem = solution.problem
-
-    def share(value: float, whole: float, name: str) -> str:
-        return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
 
     table = Table(title=f"{title} ({units.name})", box=box.SIMPLE_HEAD, show_header=False)
     table.add_column(no_wrap=True)

@@ -1,0 +1,89 @@
+"""What the commands of several funnels have in common: options that do not go together, and the files of ``--out``."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from privfunnel.cli._common import Units
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from privfunnel.curve import Curve
+    from privfunnel.distortion import DistortionCurve
+    from privfunnel.solution import Solution
+    from privfunnel.tables import Counts
+
+#: What :func:`write_point`, and :func:`write_curve` with :func:`write_pictures`, may leave behind.
+POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json")
+CURVE_FILES = ("certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json")
+
+
+def options_besides(own: Collection[str]) -> list[str]:
+    """Options of the running command, as they are written, that were given and whose names are not in ``own``."""
+    context = click.get_current_context()
+    values = context.params
+    return [
+        option.opts[0]
+        for option in context.command.params
+        if (name := str(option.name)) not in own
+        and values.get(name) not in (None, (), False, option.get_default(context))
+    ]
+
+
+def share(value: float, whole: float, name: str) -> str:
+    """A part of a whole in words; nothing where the whole is nothing."""
+    return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
+
+
+def write_point(folder: Path, solution: Solution, counts: Counts | None) -> None:
+    """Write a solution, its proof and, for a table of records, its mechanism."""
+    solution.save(folder / "solution.json")
+    if solution.certificate is not None:
+        solution.certificate.save(folder / "certificate.npz")
+    if counts is not None:
+        from privfunnel.mechanism import Mechanism
+
+        Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
+
+
+def write_curve(folder: Path, curve: Curve | DistortionCurve, units: Units, amounts: Collection[str]) -> None:
+    """Write a curve as table and as JSON, and what it takes to check it: the problem and the proofs.
+
+    Args:
+        folder: Where to.
+        curve: The curve.
+        units: Unit of the table.
+        amounts: Columns of the table that are amounts of information, and change with the unit.
+    """
+    from privfunnel.certificate import save_bundle
+    from privfunnel.storage import PRIVATE, write_text
+
+    rows = curve.rows()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        told = {name: units.of(row[name]) for name in amounts if row[name] is not None}
+        writer.writerow({**row, **told, "units": units.name})
+    write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
+    curve.save(folder / "curve.json")
+    curve.problem.save(folder / "problem.json")
+    if curve.certificates:
+        save_bundle(folder / "certificates.npz", curve.certificates)
+
+
+def write_pictures(folder: Path, figure: Figure) -> None:
+    """Write a curve as pictures, which are confidential: numbers can be read from them, to six digits or to a pixel."""
+    from privfunnel import plot
+    from privfunnel.storage import PRIVATE
+
+    for path in (folder / "curve.png", folder / "curve.svg"):
+        plot.save(figure, path)
+        path.chmod(PRIVATE)
