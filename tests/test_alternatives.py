@@ -11,7 +11,9 @@ import pytest
 import privfunnel as pf
 from privfunnel import alternatives, measures
 from privfunnel.engines import Alphabet, Column
+from privfunnel.errors import InvalidInputError
 from privfunnel.tables import Counts
+from privfunnel.task_alternatives import instead_for_task
 
 
 def counted(values: list[int], seed: int, *, kind: str = "integer", n: int = 3000) -> Counts:
@@ -162,3 +164,42 @@ def test_a_search_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     found = pf.solve(problem, disclosure=0.1 * problem.disclosure_ceiling, solver="generalisation")
     assert "too many" in found.message
     assert found.disclosure >= 0.1 * problem.disclosure_ceiling - 1e-9
+
+
+# --- for a task -------------------------------------------------------------------------------------------------------
+
+
+def with_task(counts: Counts, seed: int) -> pf.Problem:
+    """The problem of counts, with two tasks of different weight that depend on the public columns."""
+    rng, p_x = np.random.default_rng(seed), counts.problem().p_x
+    chances = rng.dirichlet([1.0, 1.0], size=(2, len(p_x)))
+    tables = {name: (chances[j] * p_x[:, None]).T for j, name in enumerate(("u", "v"))}
+    return pf.Problem(counts.table() / counts.n, p_ux=tables, task_weights={"u": 1.0, "v": 0.5})
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
+def test_dropping_for_a_task_leaks_least_of_all_subsets_that_are_as_good(seed: int, share: float) -> None:
+    counts = counted([2, 3, 2], seed)
+    problem = with_task(counts, seed)
+    wanted = share * problem.utility_ceiling
+    drop, coarse = instead_for_task(problem, wanted, counts.x_alphabet)
+    points = []
+    for keep in itertools.chain.from_iterable(itertools.combinations(range(3), k) for k in range(4)):
+        _, place = np.unique(counts.x_codes[:, list(keep)], axis=0, return_inverse=True)
+        point = problem.evaluate(np.eye(int(place.max()) + 1)[place.reshape(-1)])
+        points.append((point.utility, point.leakage))
+    least = min(leaked for kept, leaked in points if kept >= wanted - 1e-9)
+    assert drop.exact
+    assert drop.leakage == pytest.approx(least, abs=1e-12)
+    assert drop.utility >= wanted - 1e-9
+    assert coarse.leakage <= drop.leakage + 1e-12
+    assert "to keep as much of u and v" in drop.words("bits")
+    assert json.loads(json.dumps(drop.to_dict()))["leakage_share"] == pytest.approx(
+        least / problem.leakage_ceiling
+    )
+
+
+def test_alternatives_for_no_task_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="has no task"):
+        instead_for_task(counted([2, 2], 0).problem(), 0.1)

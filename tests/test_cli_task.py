@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import privfunnel as pf
+from helpers_cli import assert_one_line_error
 from privfunnel.cli import main
 from privfunnel.mechanism import Mechanism
 from privfunnel.task_curve import TaskCurve
@@ -42,6 +43,8 @@ def test_solve_writes_a_design_for_the_task(table: Path, tmp_path: Path) -> None
     said = run("solve", table, *ROLES, "--utility", "95%", "--out", tmp_path / "design")
     assert "95.00 % of I(U;X)" in said
     assert "income is guessed right" in said
+    for method in ("dropping columns", "coarser categories"):
+        assert f"Instead: By {method} one would leak" in said
     solution = TaskSolution.load(tmp_path / "design" / "solution.json")
     assert solution.utility >= 0.95 * solution.problem.utility_ceiling - 1e-9
     mechanism = Mechanism.load(tmp_path / "design" / "mechanism.json")
@@ -85,7 +88,30 @@ def test_options_of_other_funnels_are_refused(table: Path) -> None:
     assert bare.exit_code == 2
 
 
+def test_several_tasks_have_weights(table: Path) -> None:
+    roles = ["--private", "sex", "--public", "age,town", "--task", "income=2,age"]
+    found = json.loads(run("solve", table, *roles, "--utility", "0", "--json"))
+    assert {task["name"]: task["weight"] for task in found["problem"]["tasks"]} == {"income": 2.0, "age": 1.0}
+    for tasks, words in (
+        (["--task", "income", "--task", "income=2"], "'income' is a task twice"),
+        (["--task", "income=0"], "the weight 0.0 of task 'income' is not usable"),
+        (["--task", "town=b"], "'town=b'"),
+    ):
+        result = CliRunner().invoke(main, ["solve", str(table), *ROLES[:4], *tasks, "--utility", "0"])
+        assert_one_line_error(result, words)
+
+
+def test_commands_that_know_no_task_say_so(table: Path) -> None:
+    for command in ("compare", "bottleneck", "guess", "inertia"):
+        assert_one_line_error(
+            CliRunner().invoke(main, [command, str(table), *ROLES]), "--task income is for solve"
+        )
+    mixed = CliRunner().invoke(main, ["solve", str(table), *ROLES, "--distortion", "0.2"])
+    assert_one_line_error(mixed, "has no use for --task")
+
+
 def test_a_disclosure_with_a_task_is_the_plain_funnel(table: Path) -> None:
+    assert "income is guessed right in" in run("solve", table, *ROLES, "--disclosure", "50%")
     said = json.loads(run("solve", table, *ROLES, "--disclosure", "50%", "--json"))
     assert said["schema"] == pf.Solution.schema
     assert said["problem"]["tasks"][0]["name"] == "income"

@@ -23,6 +23,7 @@ from privfunnel.engines.categories import NULL, Codes
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.tables import Counts
+from privfunnel.utility import Utility
 
 #: Releases that are examined before the search settles for a good one: all ways to drop columns out of twelve.
 MOST_EXAMINED = 2**12
@@ -146,20 +147,9 @@ def least_leaking(public: Alphabet, p_sx: Array, disclosure: float, method: str)
         disclosure: What is kept at least, in nats.
         method: :data:`DROPPING` or :data:`COARSENING`.
     """
-    lattice = _Lattice(public, p_sx, method)
-    start = (0,) * len(lattice.ladders)
-    found, least, seen, waiting = start, math.inf, {start}, [start]
-    while waiting and len(seen) <= lattice.most:
-        levels = waiting.pop()
-        leaked = lattice.weigh(levels)[1]
-        if leaked < least:
-            found, least = levels, leaked
-        # Coarser releases keep less: whatever is below one that keeps too little does so, too.
-        for coarser in _next(levels, lattice.sizes):
-            if coarser not in seen and lattice.weigh(coarser)[0] >= disclosure - ROUNDING:
-                seen.add(coarser)
-                waiting.append(coarser)
-    return LeastLeaking(lattice.place(found), not waiting, lattice.weigh.cache_info().currsize)
+    lattice = Lattice(public, p_sx, method)
+    found, exact = lattice.least_leaking(disclosure)
+    return LeastLeaking(lattice.place(found), exact, lattice.tried)
 
 
 def alphabet_of(problem: Problem) -> Alphabet:
@@ -186,10 +176,18 @@ def _rank(value: str) -> tuple[float, bool, str]:
     return (float(number[0]) if number else math.inf, not value.startswith("<"), value)
 
 
-class _Lattice:
+class Lattice:
     """All releases of a kind: a ladder of steps for each column, and what each choice of steps keeps and leaks."""
 
-    def __init__(self, public: Alphabet, p_sx: Array, method: str) -> None:
+    def __init__(self, public: Alphabet, p_sx: Array, method: str, tasks: Utility | None = None) -> None:
+        """Build the ladders.
+
+        Args:
+            public: The M public symbols.
+            p_sx: p(s, x), shape (K, M).
+            method: :data:`DROPPING` or :data:`COARSENING`.
+            tasks: What is kept is Σ ω I(U;X') of these tasks; H(X') without them. Coarsening raises neither.
+        """
         self.public = public
         margins = [table.sum(axis=1) for table in public.by_column(p_sx.sum(axis=0)[:, None]).values()]
         finest = [Step(np.arange(column.n_values), "") for column in public.columns]
@@ -202,7 +200,48 @@ class _Lattice:
         self.most = min(MOST_EXAMINED, max(FEWEST_EXAMINED, int(work / p_sx.size)))
         self.ladders = [[a, *b, c] for a, b, c in zip(finest, between, drops, strict=True)]
         self.sizes = [len(ladder) for ladder in self.ladders]
-        self.weigh = cache(lambda levels: _weigh(p_sx, self.place(levels)))
+        self.tasks = tasks
+        self.table = p_sx if tasks is None else np.vstack([p_sx, tasks.rows * tasks.p_x])
+        self.weigh = cache(self._weigh)
+
+    def _weigh(self, levels: tuple[int, ...]) -> tuple[float, float]:
+        """What a release keeps, and I(S;X') of it; nats."""
+        table = merged(self.table, self.place(levels))
+        if self.tasks is None:
+            return float(measures.entropy(table.sum(axis=0))), float(measures.mutual_information(table))
+        p_sz, p_uz = np.split(table, [len(table) - len(self.tasks.rows)])
+        blocks = zip(self.tasks.tasks, self.tasks.blocks, strict=True)
+        kept = sum(task.weight * float(measures.mutual_information(p_uz[block])) for task, block in blocks)
+        return kept, float(measures.mutual_information(p_sz))
+
+    @property
+    def tried(self) -> int:
+        """How many releases were examined."""
+        return self.weigh.cache_info().currsize
+
+    def done(self, levels: tuple[int, ...]) -> dict[str, str]:
+        """What happens to each column that is not released as it is."""
+        return {
+            column.name: ladder[level].done
+            for column, ladder, level in zip(self.public.columns, self.ladders, levels, strict=True)
+            if level > 0
+        }
+
+    def least_leaking(self, wanted: float) -> tuple[tuple[int, ...], bool]:
+        """The steps that leak least among those that keep ``wanted`` nats, and whether all of these were examined."""
+        start = (0,) * len(self.ladders)
+        found, least, seen, waiting = start, math.inf, {start}, [start]
+        while waiting and len(seen) <= self.most:
+            levels = waiting.pop()
+            leaked = self.weigh(levels)[1]
+            if leaked < least:
+                found, least = levels, leaked
+            # Coarser releases keep less: whatever is below one that keeps too little does so, too.
+            for coarser in _next(levels, self.sizes):
+                if coarser not in seen and self.weigh(coarser)[0] >= wanted - ROUNDING:
+                    seen.add(coarser)
+                    waiting.append(coarser)
+        return found, not waiting
 
     def place(self, levels: tuple[int, ...]) -> Codes:
         """What each public symbol becomes, numbered in any way, shape (M,)."""
@@ -211,17 +250,12 @@ class _Lattice:
 
 
 def _best(public: Alphabet, p_sx: Array, leakage: float, method: str) -> Alternative:
-    lattice = _Lattice(public, p_sx, method)
+    lattice = Lattice(public, p_sx, method)
     levels, exact = _search(lattice.sizes, lattice.weigh, leakage + ROUNDING, lattice.most)
     disclosure, leaked = lattice.weigh(levels)
-    done = {
-        column.name: ladder[level].done
-        for column, ladder, level in zip(public.columns, lattice.ladders, levels, strict=True)
-        if level > 0
-    }
     ceiling = float(measures.entropy(p_sx.sum(axis=0)))
-    tried = lattice.weigh.cache_info().currsize
-    return Alternative(method, min(disclosure, ceiling), ceiling, leaked, leakage, done, exact, tried)
+    done = lattice.done(levels)
+    return Alternative(method, min(disclosure, ceiling), ceiling, leaked, leakage, done, exact, lattice.tried)
 
 
 def _coarser(column: Column, p: Array) -> list[Step]:
@@ -268,12 +302,11 @@ def _place(public: Alphabet, maps: Sequence[Codes]) -> Codes:
     return place
 
 
-def _weigh(p_sx: Array, place: Codes) -> tuple[float, float]:
-    """H(X') and I(S;X') of the release that makes ``place`` of each symbol, nats."""
+def merged(table: Array, place: Codes) -> Array:
+    """The table, shape (K, M), with the columns added up that become the same ``place``, shape (M,)."""
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
-    p_sz = np.add.reduceat(p_sx[:, order], starts, axis=1)
-    return float(measures.entropy(p_sz.sum(axis=0))), float(measures.mutual_information(p_sz))
+    return np.asarray(np.add.reduceat(table[:, order], starts, axis=1))
 
 
 def _search(

@@ -7,7 +7,7 @@ import csv
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,8 +136,9 @@ def source_options(function: Function) -> Function:
                      help="Column that says which rows were sampled together, such as the household."),
         click.option("--weights", metavar="COLUMN",
                      help="Column that says how many people a row stands for, in a survey."),
-        click.option("--task", multiple=True, metavar="COLUMN", callback=_columns,
-                     help="Column that the release is for, which should still be predicted well from it."),
+        click.option("--task", multiple=True, metavar="COLUMN[=WEIGHT]", callback=_tasks,
+                     help="Column that the release is for, which should still be predicted well from it; of several, "
+                          "the utilities are added up by weight, 1 by default."),
         text_file_options,
         click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
                      help="Packaged tables: add 1e-3 to every probability, or to every count."),
@@ -273,6 +274,21 @@ def say_view(view: str | None, opened: NamedProblem) -> str:
 def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """Columns given one an option or separated by commas; a name in double quotes may hold commas."""
     return tuple(name for value in values for name in _split_names(value))
+
+
+def _tasks(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    """Columns, each with a weight or not; a column whose own name ends in ``=2`` is written with a weight behind it."""
+    weights: dict[str, float] = {}
+    for text in (name for value in values for name in _split_names(value)):
+        name, weight = text, 1.0
+        column, _, number = text.rpartition("=")
+        if column.strip():
+            with suppress(ValueError):
+                name, weight = column.strip(), float(number)
+        if name in weights:
+            raise click.BadParameter(f"{name!r} is a task twice: name it once")
+        weights[name] = weight
+    return weights
 
 
 def _split_names(value: str) -> list[str]:

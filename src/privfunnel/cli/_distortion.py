@@ -117,7 +117,8 @@ def costs_in(source: str) -> Costs | None:
 
 def _refuse(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     """Refuse what was given for options that the distortion funnel has no use for."""
-    others = [*options_besides((*OWN, *reading)), *(["--view sample"] if given["view"] == "sample" else [])]
+    others = options_besides((*OWN, *(name for name in reading if name != "task")))
+    others = [*others, *(["--view sample"] if given["view"] == "sample" else [])]
     if others:
         raise InvalidInputError(
             f"the distortion funnel has no use for {', '.join(others)}: leave it out, or leave --distortion, --cost "

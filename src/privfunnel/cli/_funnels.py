@@ -33,7 +33,7 @@ def options_besides(own: Collection[str]) -> list[str]:
         option.opts[0]
         for option in context.command.params
         if (name := str(option.name)) not in own
-        and values.get(name) not in (None, (), False, option.get_default(context))
+        and values.get(name) not in (None, (), {}, False, option.get_default(context))
     ]
 
 

@@ -45,7 +45,12 @@ class NamedProblem:
 
 
 def load_source(source: str, **reading: Any) -> Problem:
-    """The problem alone of :func:`open_source`."""
+    """The problem alone of :func:`open_source`, for commands that know no task."""
+    if reading.get("task"):
+        raise InvalidInputError(
+            f"--task {', '.join(reading['task'])} is for solve, curve and verify: leave it out here; what dropping or "
+            "coarsening columns would leak for a task is said by solve --task"
+        )
     return open_source(source, **reading).problem
 
 

@@ -32,6 +32,8 @@ from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from privfunnel.problem import Problem
+    from privfunnel.solution import Solution
+    from privfunnel.tables import Counts
     from privfunnel.task_curve import TaskCurve
     from privfunnel.task_solution import TaskSolution
 
@@ -101,6 +103,7 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         say(json.dumps(solution.to_dict(), indent=1))
         return
     show_point(solution, units=units, title=given["source"])  # type: ignore[arg-type]
+    tell_instead(solution, opened.counts, units)  # type: ignore[arg-type]
     tell_files(out, POINT_FILES, [solution])
 
 
@@ -149,7 +152,7 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
     screen.print(guess_words(solution), soft_wrap=True)
 
 
-def guess_words(solution: TaskSolution) -> str:
+def guess_words(solution: Solution) -> str:
     """How often the task is guessed right from the release and from the public data themselves."""
     from privfunnel.measures import guessing_accuracy
 
@@ -164,6 +167,15 @@ def guess_words(solution: TaskSolution) -> str:
             f"from the public columns themselves, and in {100 * blind:.1f} % from nothing"
         )
     return f"On these rows {'; '.join(parts)}."
+
+
+def tell_instead(solution: TaskSolution, counts: Counts | None, units: Units) -> None:
+    """Say what one would do otherwise, and what that leaks, to be as good for the task."""
+    from privfunnel.task_alternatives import instead_for_task
+
+    public = None if counts is None else counts.x_alphabet
+    for each in instead_for_task(solution.problem, solution.utility, public):
+        say(f"Instead: {each.words(units.name)}")
 
 
 def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:

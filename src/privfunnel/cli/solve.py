@@ -219,6 +219,8 @@ def command(
         say(json.dumps(solution.to_dict() | more, indent=1))
         return
     show(solution, units=units, title=source, counts=counts)
+    if solution.problem.tasks is not None:
+        say(_task.guess_words(solution))
     if counts is not None and solution.threat is None:
         _tell_instead(counts, solution.leakage)
     _tell_beyond(found or beyond, units, say_view(view, opened))
