@@ -220,6 +220,23 @@ def test_what_makes_no_sense_is_refused(small: pf.Problem) -> None:
     assert "largest feasible" in told.message
 
 
+def test_a_point_that_fails_keeps_its_place_on_the_curve(
+    small: pf.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CertificateError("it does not prove its bound")
+
+    monkeypatch.setattr(TaskCertificate, "verify", refuse)
+    at = {"along": "utility", "utilities": [0.0, "85%", "100%"]}
+    curve = pf.trace(small, **at, throw=False)
+    ends, middle = curve.rows()[::2], curve.rows()[1]
+    assert [row["status"] for row in ends] == ["optimal", "optimal"]
+    assert (middle["status"], middle["lower_bound"]) == ("failed", 0.0)
+    assert curve.solutions[1].message == "it does not prove its bound"
+    with pytest.raises(CertificateError, match="does not prove"):
+        pf.trace(small, **at)
+
+
 def test_disclosure_may_be_asked_for_besides(small: pf.Problem) -> None:
     double = np.repeat(np.arange(small.n_x), 3)
     twin = pf.Problem(

@@ -63,6 +63,8 @@ class Curve(Stored):
     #: Version 2 has a threat; a curve of the plain funnel is still written as version 1.
     schema_version: ClassVar[int] = 2
     oldest_version: ClassVar[int | None] = 1
+    #: What the curve runs along, and the whole that it is a share of.
+    along: ClassVar[tuple[str, str]] = ("disclosure", "H(X)")
 
     problem: Problem
     solutions: tuple[Solution, ...]
@@ -79,17 +81,18 @@ class Curve(Stored):
         """One line with the number of points and the largest gap."""
         proved = sum(status is Status.OPTIMAL for status in self.status)
         return (
-            f"Curve({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, largest gap "
-            f"{self.gap.max(initial=0.0):.3g} nats, {self.solver})"
+            f"{type(self).__name__}({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, "
+            f"largest gap {self.gap.max(initial=0.0):.3g} nats, {self.solver})"
         )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: points, in nats."""
-        heads = ("disclosure", "of H(X)", "leakage", "of I(S;X)", "proved ≥", "status")
+        name, ceiling = self.along
+        heads = (name, f"of {ceiling}", "leakage", "of I(S;X)", "proved ≥", "status")
         rows = [
             (
-                f"{row['disclosure']:.6f}",
-                f"{100 * row['disclosure_share']:.1f} %",
+                f"{row[name]:.6f}",
+                f"{100 * row[f'{name}_share']:.1f} %",
                 f"{row['leakage']:.6f}",
                 f"{100 * row['leakage_share']:.1f} %",
                 f"{row['lower_bound']:.6f}",

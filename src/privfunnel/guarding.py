@@ -19,36 +19,17 @@ from privfunnel.problem import Point, Problem
 from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Solution, Status, failed, final_status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
+from privfunnel.solvers.options import taken_over
 from privfunnel.threats import Threat
 
-#: The solvers of the plain funnel that stand for the guarded one where it is asked for.
-SAME_SOLVER = ("auto", "global")
 #: Channels that tell nothing, or keep guarantees or budgets, do so up to rounding: they may disclose so many nats more.
 INEXACT = 1e-6
 
 
 def guarded_solver(chosen: Solver, named: Collection[str] = ()) -> Guarded:
-    """The guarded solver with the gap and the limits that ``chosen``, a solver of the plain funnel, was given.
-
-    Args:
-        chosen: The solver.
-        named: Options that were named, which count even where they say what the plain funnel's solver has anyway.
-
-    Raises:
-        InvalidInputError: It is another solver, which knows the plain funnel only.
-    """
-    if chosen.name not in SAME_SOLVER:
-        raise InvalidInputError(
-            f"solver {chosen.name!r} solves the plain funnel: leave it out where attackers know something, columns are "
-            "published or guarantees are asked for"
-        )
-    fields = {field.name for field in dataclasses.fields(Guarded)}
-    given = {
-        field.name: getattr(chosen, field.name)
-        for field in dataclasses.fields(chosen)
-        if field.name in fields and (field.name in named or getattr(chosen, field.name) != field.default)
-    }
-    return Guarded(**given)
+    """The guarded solver with the options of ``chosen``: see :func:`~privfunnel.solvers.options.taken_over`."""
+    where = "attackers know something, columns are published or guarantees are asked for"
+    return taken_over(Guarded, chosen, named, where)
 
 
 def solve_guarded(

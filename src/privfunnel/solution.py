@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,30 +103,42 @@ class Record:
         return self.series[name]
 
 
+Proof = TypeVar("Proof")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answer:
-    """What a solver returns: a channel, a status and optional duals, never a leakage.
+class ProvedAnswer(Generic[Proof]):
+    """What a solver of any funnel returns: a channel, a status and a proof, never a leakage.
 
     Attributes:
         channel: p(y|x), shape (M, N), rows sum to 1.
         status: How the run ended.
-        slope: λ, the multiplier of the disclosure constraint, where the solver has one.
-        certificate: Proof of a lower bound, where the solver has one.
-        bound_source: What kind of proof the certificate is, for people.
+        slope: λ, the multiplier of the constraint, where the solver has one: leakage per disclosure, or per utility.
+        certificate: Proof of a bound, where the solver has one.
         steps: Iterations (or nodes) spent.
         seconds: Wall-clock time spent.
         message: Anything worth telling, in a sentence.
-        record: The run's history, where it was asked for.
     """
 
     channel: Channel
     status: Status
     slope: float | None = None
-    certificate: Certificate | None = None
-    bound_source: str = "certificate"
+    certificate: Proof | None = None
     steps: int = 0
     seconds: float = 0.0
     message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer(ProvedAnswer["Certificate"]):
+    """What a solver of the plain funnel returns.
+
+    Attributes:
+        bound_source: What kind of proof the certificate is, for people.
+        record: The run's history, where it was asked for.
+    """
+
+    bound_source: str = "certificate"
     record: Record | None = None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privfunnel import cards, channels
+from privfunnel import channels
 from privfunnel.amounts import check_utility
 from privfunnel.certificate import TaskCertificate
 from privfunnel.curve import Curve
@@ -18,11 +18,11 @@ from privfunnel.envelope import Envelope
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import FAILURES, Solution, Status, failed
+from privfunnel.solution import FAILURES, Solution, Status
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.task import TaskAnswer, TaskFunnel
 from privfunnel.task_solution import TaskSolution, task_fields
-from privfunnel.tasking import end_of_task_curve, judge_task
+from privfunnel.tasking import end_of_task_curve, failed_task, judge_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,31 +38,7 @@ class TaskCurve(Curve):
     schema: ClassVar[str] = "privfunnel/task-curve"
     schema_version: ClassVar[int] = 1
     oldest_version: ClassVar[int | None] = None
-
-    def __repr__(self) -> str:
-        """One line with the number of points and the largest gap."""
-        proved = sum(status is Status.OPTIMAL for status in self.status)
-        return (
-            f"TaskCurve({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, largest gap "
-            f"{self.gap.max(initial=0.0):.3g} nats)"
-        )
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: points, in nats."""
-        heads = ("utility", "of I(U;X)", "leakage", "of I(S;X)", "proved ≥", "status")
-        rows = [
-            (
-                f"{row['utility']:.6f}",
-                f"{100 * row['utility_share']:.1f} %",
-                f"{row['leakage']:.6f}",
-                f"{100 * row['leakage_share']:.1f} %",
-                f"{row['lower_bound']:.6f}",
-                str(row["status"]),
-            )
-            for row in self.rows()
-        ]
-        whole = "" if self.complete else ", not complete"
-        return cards.grid(f"Curve of {self.problem!r} along utility{whole}; nats", heads, rows)
+    along: ClassVar[tuple[str, str]] = ("utility", "I(U;X)")
 
     @cached_property
     def utility(self) -> Array:
@@ -255,7 +231,7 @@ def tracing_task(
             if throw:
                 raise
             channel = channels.constant(problem.n_x) if answer is None else answer.channel
-            point = failed(problem, channel, error, TaskFunnel.name, seed)
+            point = failed_task(problem, channel, error, (utility, None), seed)
         found = replace(found, points=(*found.points, point))
         yield found
     yield replace(found, complete=True)

@@ -13,38 +13,18 @@ from privfunnel.amounts import check_budget, check_disclosure, check_utility
 from privfunnel.coupling import couple
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Status, final_status
+from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Status, failed, final_status
 from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskAnswer, TaskFunnel
 from privfunnel.solvers.task.cells import classes
 from privfunnel.solvers.task.search import all_utility
 from privfunnel.task_solution import TaskSolution
 
-#: The solvers of the plain funnel that stand for the task's where it is asked for.
-SAME_SOLVER = ("auto", "global")
-
 
 def task_solver(chosen: Solver, named: Collection[str] = ()) -> TaskFunnel:
-    """The solver of task funnels with the gap and the limits that ``chosen``, one of the plain funnel, was given.
-
-    Args:
-        chosen: The solver.
-        named: Options that were named, which count even where they say what the plain funnel's solver has anyway.
-
-    Raises:
-        InvalidInputError: It is another solver, which knows the plain funnel only.
-    """
-    if chosen.name not in SAME_SOLVER:
-        raise InvalidInputError(
-            f"solver {chosen.name!r} solves the plain funnel: leave it out where a utility is asked for"
-        )
-    known = {field.name for field in dataclasses.fields(TaskFunnel)}
-    given = {
-        field.name: getattr(chosen, field.name)
-        for field in dataclasses.fields(chosen)
-        if field.name in known and (field.name in named or getattr(chosen, field.name) != field.default)
-    }
-    return TaskFunnel(**given)
+    """The solver of task funnels with the options of ``chosen``: see :func:`~privfunnel.solvers.options.taken_over`."""
+    return taken_over(TaskFunnel, chosen, named, "a utility is asked for")
 
 
 def solve_task(
@@ -97,7 +77,7 @@ def solve_task(
     except FAILURES as error:
         if throw:
             raise
-        return _failed(problem, channel, error, wanted, budget, seed)
+        return failed_task(problem, channel, error, (wanted, budget), seed)
 
 
 def end_of_task_curve(problem: Problem, utility: float | None, budget: float | None) -> TaskAnswer | None:
@@ -197,25 +177,29 @@ def _disclosing(problem: Problem, channel: Any, disclosure: float) -> Any:
     return wide
 
 
-def _failed(
-    problem: Problem, channel: Any, error: Exception, utility: float | None, budget: float | None, seed: int
+def failed_task(
+    problem: Problem,
+    channel: Any,
+    error: Exception,
+    asked: tuple[float | None, float | None],
+    seed: int,
 ) -> TaskSolution:
-    """What is left of an answer that cannot be believed: its channel and what that has, and no bound on anything."""
-    point = problem.evaluate(channel)
+    """What is left of an answer that cannot be believed: see :func:`privfunnel.solution.failed`.
+
+    Args:
+        problem: The problem, with a task.
+        channel: The answer's channel.
+        error: What is wrong with the answer.
+        asked: The utility and the leakage that were asked for, in nats; None for what was not.
+        seed: Seed of the run.
+    """
+    utility, budget = asked
+    plain = failed(problem, channel, error, TaskFunnel.name, seed, budget=budget)
+    kept = problem.evaluate(plain.mapping).utility
+    shared = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
     return TaskSolution(
-        problem=problem,
-        mapping=problem.check_channel(channel),
-        disclosure=point.disclosure,
-        leakage=point.leakage,
-        lower_bound=0.0,
-        bound_source="zero",
-        slope=None,
-        status=Status.INFEASIBLE if isinstance(error, InfeasibleError) else Status.FAILED,
-        budget=budget,
-        solver=TaskFunnel.name,
-        seed=seed,
-        message=str(error) or type(error).__name__,
-        utility=float(point.utility or 0.0),
+        **shared | {"disclosure_upper_bound": None},
+        utility=float(kept or 0.0),
         requested_utility=utility if utility is not None or budget is not None else problem.utility_ceiling,
         utility_upper_bound=None if budget is None else problem.utility_ceiling,
     )

@@ -17,7 +17,6 @@ the larger of what the two ends ask for, which makes the chord valid: t log t is
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from privfunnel import measures
 from privfunnel.certificate.archive import open_archive
 from privfunnel.certificate.bundle import UNREADABLE
 from privfunnel.certificate.checker import SIMPLEX_SLACK
+from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.tree import LARGEST, LEAF
 from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.measures import Array, xlogx
@@ -170,11 +170,7 @@ class BottleneckCertificate:
         Raises:
             CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
         """
-        if problem.fingerprint != self.fingerprint:
-            raise CertificateError(
-                f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
-                f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
-            )
+        check_owner(self.fingerprint, problem)
         digest = self._digest()
         if digest in self._verified:
             return
@@ -243,12 +239,8 @@ class BottleneckCertificate:
 
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
-        digest = hashlib.sha256(repr((self.fingerprint, self.slope, self.value, self.intercept)).encode())
-        arrays: tuple[NDArray[Any], ...] = (self.prices, self.tree.variable, self.tree.split, self.tree.first)
-        for array in arrays:
-            digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        head, tree = (self.fingerprint, self.slope, self.value, self.intercept), self.tree
+        return digest_of(head, [self.prices, tree.variable, tree.split, tree.first])
 
 
 def _children(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from privfunnel import measures
 from privfunnel.certificate.cells import cell_columns, spread_within
 from privfunnel.certificate.chain import ChainProof, check_chain
 from privfunnel.certificate.checker import check
+from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.tree import LARGEST, Case, Index, Proof
 from privfunnel.errors import CertificateError
@@ -142,11 +142,7 @@ class Certificate:
 
     def _proved(self, problem: Problem) -> bool:
         """Whether exactly this has been verified before; raise where it belongs to another problem."""
-        if problem.fingerprint != self.fingerprint:
-            raise CertificateError(
-                f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
-                f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
-            )
+        check_owner(self.fingerprint, problem)
         return self._digest() in self._verified
 
     def _conclude(self, problem: Problem) -> None:
@@ -165,23 +161,16 @@ class Certificate:
 
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
-        digest = hashlib.sha256(self.fingerprint.encode())
-        digest.update(repr((self.slope, self.value, self.intercept, len(self.proofs))).encode())
-        arrays: list[NDArray[Any]] = [self.prices]
-        for groups in (self.coarsening, self.cells):
-            digest.update(b"none" if groups is None else b"some")
-            if groups is not None:
-                arrays.append(groups)
+        groups = (self.coarsening, self.cells)
+        numbers: list[Any] = [self.fingerprint, self.slope, self.value, self.intercept]
+        numbers += [each is None for each in groups]
+        arrays: list[NDArray[Any]] = [self.prices, *(each for each in groups if each is not None)]
         for proof in self.proofs:
-            digest.update(repr(proof.claim).encode())
+            numbers.append(proof.claim)
             arrays += _arrays(proof)
             if isinstance(proof, ChainProof):
-                numbers = [(step.slope, step.rest, step.proof.claim) for step in proof.steps]
-                digest.update(repr(numbers).encode())
-        for array in arrays:
-            digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+                numbers.append([(step.slope, step.rest, step.proof.claim) for step in proof.steps])
+        return digest_of(numbers, arrays)
 
     def _line(self, problem: Problem) -> float:
         """``H(S) + a·p_x − μ H(X) + value``, lowered by a rounding allowance: what the line is at R = 0, in nats."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privfunnel.certificate.identity import check_owner
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -71,11 +72,7 @@ class ChiSquaredCertificate:
         Raises:
             CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
         """
-        if problem.fingerprint != self.fingerprint:
-            raise CertificateError(
-                f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
-                f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
-            )
+        check_owner(self.fingerprint, problem)
         n = problem.n_x
         shapes = (self.prices.shape, self.entries.shape)
         if shapes != ((n,), (n, n)) or {self.prices.dtype.char, self.entries.dtype.char} != {"d"}:

@@ -13,14 +13,13 @@ the checker takes M·N minima, each lowered by what its rounding may have added.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -103,11 +102,7 @@ class DistortionCertificate:
         Raises:
             CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
         """
-        if problem.fingerprint != self.fingerprint:
-            raise CertificateError(
-                f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
-                f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
-            )
+        check_owner(self.fingerprint, problem)
         digest = self._digest()
         if digest in self._verified:
             return
@@ -177,12 +172,7 @@ class DistortionCertificate:
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
         head = (self.fingerprint, self.slope, self.intercept, self.invariant)
-        digest = hashlib.sha256(repr(head).encode())
-        arrays: list[Any] = [self.costs, self.cuts, *([] if self.outputs is None else [self.outputs])]
-        for array in arrays:
-            digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        return digest_of(head, [self.costs, self.cuts, *([] if self.outputs is None else [self.outputs])])
 
 
 def _usable(array: Array, shape: tuple[int, ...]) -> bool:

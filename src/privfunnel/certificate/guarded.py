@@ -13,7 +13,6 @@ measures have other convex functions in place of −H(S|A)_w, and other constant
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.attackers import Attacker
 from privfunnel.certificate.checker import check
+from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError, PrivFunnelError
@@ -147,11 +147,7 @@ class GuardedCertificate:
         Raises:
             CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
         """
-        if problem.fingerprint != self.fingerprint:
-            raise CertificateError(
-                f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
-                f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
-            )
+        check_owner(self.fingerprint, problem)
         digest = self._digest()
         if digest in self._verified:
             return
@@ -214,16 +210,12 @@ class GuardedCertificate:
 
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
-        head = (self.fingerprint, self.zero, self.slope, self.intercept, self.threat.to_dict())
-        digest = hashlib.sha256(repr(head).encode())
+        claims = [proof.claim for proof in self.proofs]
+        head = (self.fingerprint, self.zero, self.slope, self.intercept, self.threat.to_dict(), claims)
         arrays: list[Any] = [self.prices, self.weights]
         for proof in self.proofs:
-            digest.update(repr(proof.claim).encode())
             arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
-        for array in arrays:
-            digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        return digest_of(head, arrays)
 
 
 def _check_attacker(attacker: Attacker, problem: Problem) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privfunnel.certificate.identity import check_owner
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -59,11 +60,7 @@ class GuessingCertificate:
         Raises:
             CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
         """
-        if problem.fingerprint != self.fingerprint:
-            raise CertificateError(
-                f"the certificate belongs to another problem (fingerprint {self.fingerprint[:12]}…, this one is "
-                f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
-            )
+        check_owner(self.fingerprint, problem)
         if self.weights.shape != (problem.n_s, problem.n_x) or self.weights.dtype != np.float64:
             raise CertificateError(
                 f"the certificate's weights are not {problem.n_s} × {problem.n_x}: it is damaged"

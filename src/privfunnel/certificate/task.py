@@ -16,7 +16,6 @@ and no price has to be stored. Of releases without leakage, Pw = p(s), the q are
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
+from privfunnel.certificate.identity import digest_of
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -282,11 +282,8 @@ class TaskCertificate:
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
         head = (self.fingerprint, self.task_fingerprint, self.zero, self.slope, self.intercept)
-        digest = hashlib.sha256(repr(head).encode())
-        for array in (self.partition.variable, self.partition.split, self.partition.first, self.q):
-            digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        tree = self.partition
+        return digest_of(head, [tree.variable, tree.split, tree.first, self.q])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate as one ``.npz`` file; :func:`~privfunnel.certificate.load_bundle` reads it."""

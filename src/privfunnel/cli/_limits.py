@@ -63,7 +63,7 @@ def chosen(name: str, options: dict[str, Any], seconds: float | None, *, guarded
         seconds: The limit, or None.
         guarded: Whether attackers know something, columns are published or guarantees are asked for.
     """
-    from privfunnel.guarding import SAME_SOLVER
+    from privfunnel.solvers.options import SAME_SOLVER
 
     if not guarded or name not in SAME_SOLVER or seconds is None:
         return {"solver": name, **options} if guarded else {"solver": limited(name, options, seconds)}

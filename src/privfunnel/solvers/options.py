@@ -1,11 +1,24 @@
-"""Checks that the solvers' options share."""
+"""Checks that the solvers' options share, and options that go from one solver to another."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Collection
+from typing import TYPE_CHECKING, TypeVar
 
 from privfunnel.checks import is_number, is_whole
 from privfunnel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from privfunnel.solvers.base import Solver
+
+#: The solvers of the plain funnel that stand for another funnel's where it is asked for.
+SAME_SOLVER = ("auto", "global")
+
+Other = TypeVar("Other", bound="DataclassInstance")
 
 
 def check_positive(solver: str, **values: float | None) -> None:
@@ -54,3 +67,26 @@ def check_some(solver: str, name: str, values: tuple[float, ...]) -> None:
     """Raise where ``values`` is empty."""
     if not values:
         raise InvalidInputError(f"{solver}: {name} is empty: give at least one value, or leave it out")
+
+
+def taken_over(kind: type[Other], chosen: Solver, named: Collection[str], where: str) -> Other:
+    """Another funnel's solver with the gap and the limits that ``chosen``, a solver of the plain funnel, was given.
+
+    Args:
+        kind: The other funnel's solver.
+        chosen: The solver.
+        named: Options that were named, which count even where they say what the plain funnel's solver has anyway.
+        where: Where the other funnel is asked for, for the error.
+
+    Raises:
+        InvalidInputError: ``chosen`` knows the plain funnel only.
+    """
+    if chosen.name not in SAME_SOLVER:
+        raise InvalidInputError(f"solver {chosen.name!r} solves the plain funnel: leave it out where {where}")
+    known = {field.name for field in dataclasses.fields(kind)}
+    given = {
+        field.name: getattr(chosen, field.name)
+        for field in dataclasses.fields(chosen)
+        if field.name in known and (field.name in named or getattr(chosen, field.name) != field.default)
+    }
+    return kind(**given)

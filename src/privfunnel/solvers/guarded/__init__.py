@@ -13,8 +13,8 @@ from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
-from privfunnel.problem import Channel, Problem
-from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, Status
+from privfunnel.problem import Problem
+from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ProvedAnswer, Status
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded.master import Master
@@ -28,27 +28,7 @@ AIM = 5e-10
 ENOUGH = 0.8
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class GuardedAnswer:
-    """What the solver returns: a channel, a status and a proof, never a leakage.
-
-    Attributes:
-        channel: p(y|x), shape (M, N), rows sum to 1.
-        status: How the run ended.
-        slope: Leakage per disclosure at the point, where it is known.
-        certificate: Proof of a bound, where there is one.
-        steps: Boxes opened.
-        seconds: Wall-clock time spent.
-        message: Anything worth telling.
-    """
-
-    channel: Channel
-    status: Status
-    slope: float | None = None
-    certificate: GuardedCertificate | None = None
-    steps: int = 0
-    seconds: float = 0.0
-    message: str = ""
+GuardedAnswer = ProvedAnswer[GuardedCertificate]
 
 
 @dataclass(frozen=True, kw_only=True)

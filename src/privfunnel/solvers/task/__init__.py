@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from privfunnel.certificate.task import TaskCertificate
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
+from privfunnel.solution import ProvedAnswer, Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
@@ -25,27 +25,7 @@ from privfunnel.solvers.task.search import Work
 MOST_ROUNDS = 12
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TaskAnswer:
-    """What the solver returns: a channel, a status and proofs, never a leakage.
-
-    Attributes:
-        channel: p(y|x), shape (M, N), rows sum to 1.
-        status: How the run ended.
-        slope: Leakage per utility at the point.
-        certificate: Proof of a bound; None where leakage is never negative is all it takes.
-        steps: Newton steps taken.
-        seconds: Wall-clock time spent.
-        message: Anything worth telling.
-    """
-
-    channel: Any
-    status: Status
-    slope: float | None = None
-    certificate: TaskCertificate | None = None
-    steps: int = 0
-    seconds: float = 0.0
-    message: str = ""
+TaskAnswer = ProvedAnswer[TaskCertificate]
 
 
 @dataclass(frozen=True, kw_only=True)
