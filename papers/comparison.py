@@ -1,6 +1,6 @@
 """Compare all methods on the four packaged problems: ``docs/comparison.md``.
 
-    python papers/comparison.py [--out out/comparison] [--time-limit 60] [--only heart-failure] [--quick]
+    python papers/comparison.py [--out out/comparison] [--time-limit 30] [--jobs 1] [--only heart-failure] [--quick]
 
 Each comparison is saved when it is finished, and an interrupted run goes on where it stopped; ``--write`` makes the
 page from what is there, ``--quick`` rehearses it on one small problem and prints that part of the page. The words are
@@ -42,14 +42,30 @@ METHODS = {
     "deterministic": "The best deterministic map of all, by trying every partition (10 public symbols at most).",
     "sdp": "The local approximation (Bu, Wang, Wornell 2021): posteriors along all principal directions of X, "
     "and X itself, mixed by a linear program.",
+    "perfect": "The most that can be released without any leakage (Calmon, Makhdoumi, Médard 2015), up to R0.",
+    "suppression": "Drop public columns: of all ways that keep R, the one that leaks least.",
+    "generalisation": "Coarsen or drop public columns: the best of the lattice.",
     "slsqp": "SciPy's SLSQP on the channel with exact gradients, N = M + 1, up to 30 random starts.",
     "ipopt": "IPOPT on the channel with exact Hessians, its own defaults, N = M + 1, up to 30 random starts.",
     "control-maps": "Control: 4800 random deterministic maps, time-shared.",
     "control-starts": "Control: the best of 30 random feasible starts, no iteration.",
+    "guessing": "Another problem: most right guesses of X for at most so many of S (Asoodeh et al. 2019), exactly; 12 "
+    "values of the latter.",
+    "distortion": "Another problem: least I(S;Y) where at most so many records change (Calmon, Fawaz 2012), proved; 12 "
+    "shares.",
+    "bottleneck-blahut-arimoto": "The opposite problem: most I(S;Y) at the rate R (Tishby, Pereira, Bialek 1999), one "
+    "start.",
+    "bottleneck-abp": "The opposite problem by ABP (Chen et al. 2024).",
+    "bottleneck-agglomerative": "The opposite problem by merging (Slonim, Tishby 1999).",
+    "lip-vertex": "Another problem: most I(X;Y) where no lift leaves [e^−ε, e^ε], all vertices listed; 12 values of ε.",
+    "lip-watchdog": "The same by merging all symbols that exceed ε (Hsu, Asoodeh, Calmon 2019).",
+    "lip-subset-merging": "The same by merging them in groups (Zarrabian, Ding, Sadeghi 2022).",
+    "lip-max-lift": "The same by merging the worst output again and again (after Ding, Sadeghi).",
+    "lip-randomised-response": "The same by Y = X or a fresh draw from p(x), the odds by ε.",
 }
 
 
-def run(name: str, folder: Path, limit: float, points: int = POINTS) -> None:
+def run(name: str, folder: Path, limit: float, jobs: int = -1, points: int = POINTS) -> None:
     """Compare all methods on one instance, unless that was done."""
     target = folder / f"{name}.json"
     if target.exists():
@@ -60,6 +76,7 @@ def run(name: str, folder: Path, limit: float, points: int = POINTS) -> None:
         instances.load(name),
         points=points,
         time_limit=limit,
+        jobs=jobs,
         progress=lambda news: print(" ", news.message, flush=True),
     )
     result.save(target)
@@ -198,7 +215,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("out/comparison"))
-    parser.add_argument("--time-limit", type=float, default=60.0, help="CPU seconds a method")
+    parser.add_argument("--time-limit", type=float, default=30.0, help="CPU seconds a method")
+    parser.add_argument("--jobs", type=int, default=-1, help="processes; −1 for as many as there are cores")
     parser.add_argument("--only", choices=instances.names(), help="one instance; the page is not written")
     parser.add_argument("--write", action="store_true", help="only write the page")
     parser.add_argument("--quick", action="store_true", help="a rehearsal: one small problem, no page")
@@ -206,13 +224,13 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.quick:
         name = "synthetic-uniform"
-        run(name, arguments.out, 0.2, points=4)
+        run(name, arguments.out, 0.2, arguments.jobs, points=4)
         result = Comparison.load(arguments.out / f"{name}.json")
         print(wrapped("\n".join([*ranking({name: result}), "", *section(name, result)])))
         return
     if not arguments.write:
         for name in instances.names() if arguments.only is None else (arguments.only,):
-            run(name, arguments.out, arguments.time_limit)
+            run(name, arguments.out, arguments.time_limit, arguments.jobs)
     if arguments.only is None:
         write(arguments.out)
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
+from privfunnel import worst_case
 from privfunnel.certificate import Certificate
-from privfunnel.comparison import Comparison, labels, lineup, run
+from privfunnel.comparison import Comparison, Neighbour, labels, lineup, run
+from privfunnel.comparison.neighbours import METHODS
 from privfunnel.comparison.run import _spread, verified_part
 from privfunnel.errors import InvalidInputError, RetiredOptionWarning
 from privfunnel.lumping import lump
@@ -52,6 +54,55 @@ def test_every_method_is_on_or_above_the_certified_curve(result, proofs):
         for disclosure, leakage in entry.points:
             assert all(leakage >= line.lower_bound(disclosure) - 1e-12 for line in proofs)
     assert (result["auto"].leakage - result.lower_bound).max() <= 1e-6 + 1e-12
+
+
+@pytest.fixture(scope="module")
+def neighbours(uniform) -> Comparison:
+    return pf.compare(uniform, solvers=[*METHODS, "perfect"], points=5, time_limit=20.0, jobs=1)
+
+
+def test_methods_for_other_problems_are_judged_by_what_their_channels_leak(neighbours, uniform):
+    """Own answers are channels of the method, so that nothing is mixed into the bottleneck's, which leak most."""
+    ceiling = uniform.leakage_ceiling
+    for label in METHODS:
+        entry = neighbours[label]
+        assert entry.name == "neighbour"
+        assert (entry.shared >= neighbours.lower_bound - 1e-12).all()
+        assert (entry.leakage >= entry.shared - 1e-12).all()
+        assert (np.diff(entry.leakage) >= 0.0).all()
+        assert entry.leakage[-1] <= ceiling + 1e-12
+    most = neighbours["bottleneck-abp"].leakage
+    assert neighbours["bottleneck-blahut-arimoto"].leakage == pytest.approx(most, abs=1e-7)
+    assert all((neighbours[label].shared <= most + 1e-9).all() for label in METHODS)
+    # The chord from nothing to X itself is all that time sharing can make of channels that leak most.
+    chord = ceiling * neighbours.disclosure / uniform.disclosure_ceiling
+    assert neighbours["bottleneck-agglomerative"].shared == pytest.approx(chord, abs=1e-12)
+    assert (neighbours["bottleneck-agglomerative"].leakage > chord).all()
+    # Vertices disclose most within a bound on the lifts: no merging discloses more, nor leaks less for as much.
+    for merging in ("watchdog", "subset-merging", "max-lift"):
+        assert (neighbours["lip-vertex"].shared <= neighbours[f"lip-{merging}"].shared + 1e-9).all()
+    assert np.isnan(neighbours["perfect"].leakage).all()
+    assert "R0 = 0 nats" in neighbours["perfect"].message
+
+
+def test_own_answers_of_another_problem_are_members_that_disclose_enough(uniform):
+    points = [pf.Point(0.3, 0.2), pf.Point(0.5, 0.1), pf.Point(0.7, 0.4)]
+    assert [Neighbour.own(uniform, points, r) for r in (0.2, 0.5, 0.6)] == [0.1, 0.1, 0.4]
+    assert Neighbour.own(uniform, points, 0.8) == uniform.leakage_ceiling
+
+
+def test_other_problems_get_the_symbols_and_stop_in_time(many_symbols, monkeypatch):
+    """Classes of symbols would change what is guessed or merged: 90 symbols are more than a bound of 60 allows."""
+    monkeypatch.setattr(worst_case, "MOST_SYMBOLS", 60)
+    result = pf.compare(many_symbols, solvers=["lip-watchdog"], disclosures=[3.5], jobs=1)
+    assert "90 public symbols" in result["lip-watchdog"].message
+    assert not result["lip-watchdog"].answered
+    monkeypatch.undo()
+    result = pf.compare(many_symbols, solvers=["lip-max-lift"], disclosures=[3.5], time_limit=1e-6, jobs=1)
+    assert "cut by the time limit" in result["lip-max-lift"].message
+    assert len(result["lip-max-lift"].points) <= 3
+    with pytest.raises(InvalidInputError, match="method='guess' is not known"):
+        Neighbour(method="guess")
 
 
 def test_a_method_below_a_proved_line_would_be_noticed(result, proofs):
@@ -122,7 +173,8 @@ def test_the_lineup_labels_variants_apart():
     assert set(lineup("dca")) == {"dca-published", "dca-sparse", "dca-repaired"}
     assert set(lineup()) == set(labels())
     named = {name for name, _ in labels().values()}
-    assert named == set(pf.solvers.registry.names()) - {"global", "binary", "perfect"}
+    assert named == {*pf.solvers.registry.names(), "neighbour"} - {"global", "binary"}
+    assert lineup(["lip-vertex"])["lip-vertex"] == Neighbour(method="lip-vertex")
     assert set(lineup(["global", pf.RepairedDRS(), pf.Greedy()])) == {
         "global",
         "drs-repaired",

@@ -68,7 +68,8 @@ def command(
 
     Shown are the leakage of each solver at each disclosure, how far it is above the proved lower bound, the share of
     disclosures where it is best, its time and its convergence rate. Above 64 public symbols every solver gets classes
-    of symbols with the same p(s|x), which is exact.
+    of symbols with the same p(s|x), which is exact. Methods for the funnel's neighbours (guesses, distortion, the
+    bottleneck, bounded lifts) take part with what their channels disclose and leak.
 
     \b
     Examples:
@@ -118,6 +119,8 @@ def show(result: Comparison, *, units: Units, title: str) -> None:
     from rich import box
     from rich.table import Table
 
+    from privfunnel.comparison import Neighbour
+
     out = console()
     leakages = Table(title=f"Leakage on {title} ({units.name}), by disclosure", box=box.SIMPLE_HEAD)
     leakages.add_column("solver", no_wrap=True)
@@ -151,6 +154,12 @@ def show(result: Comparison, *, units: Units, title: str) -> None:
         "relative: median excess over the bound where that is positive; best at: share of disclosures within 1e-6 nats "
         "of the best; converged: share of runs that met their own test; KKT: median residual of the answers."
     )
+    others = [entry.label for entry in result.entries if entry.name == Neighbour.name]
+    if others:
+        out.print(
+            f"{', '.join(others)}: made for problems of their own; shown is the one of their channels that leaks least "
+            "among those that disclose as much, X itself if none does."
+        )
     told = [(entry.label, entry.message) for entry in result.entries if not entry.answered]
     for label, message in told:
         out.print(f"{label} has no answer: {message}")

@@ -11,7 +11,8 @@ comparison to a cluster unchanged.
 """
 
 from privfunnel.comparison.entrants import DEEP, labels, lineup
+from privfunnel.comparison.neighbours import Neighbour
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.comparison.run import compare
 
-__all__ = ["DEEP", "Comparison", "Entry", "compare", "labels", "lineup"]
+__all__ = ["DEEP", "Comparison", "Entry", "Neighbour", "compare", "labels", "lineup"]

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from privfunnel.comparison.neighbours import METHODS, Neighbour
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
@@ -28,16 +29,16 @@ REFERENCE = "auto"
 def labels() -> dict[str, tuple[str, dict[str, Any]]]:
     """Label → (solver, options) of everybody who takes part by default.
 
-    That is every registered solver but a second prover and one that answers only without leakage. Where an option is
-    not named a method keeps its defaults, which are its authors' settings.
+    That is every registered solver but a second prover, and the methods for the funnel's neighbours
+    (:mod:`.neighbours`). Where an option is not named a method keeps its defaults, which are its authors' settings.
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name in registry.names():
         if name in PUBLISHED:
             found |= {label: (name, options) for label, options in PUBLISHED[name].items()}
-        elif name == REFERENCE or not ((cls := registry.load(name)).proves or cls.free_only):
+        elif name == REFERENCE or not registry.load(name).proves:
             found[name] = (name, {})
-    return found
+    return found | {method: (Neighbour.name, {"method": method}) for method in METHODS}
 
 
 def lineup(solvers: Iterable[str | Solver] | Mapping[str, str | Solver] | None = None) -> dict[str, Solver]:
@@ -76,7 +77,7 @@ def _expand(solver: str | Solver) -> list[tuple[str, Solver]]:
     known = labels()
     if solver in known:
         name, options = known[solver]
-        return [(solver, registry.get(name, **options))]
+        return [(solver, Neighbour(**options) if name == Neighbour.name else registry.get(name, **options))]
     if solver in PUBLISHED:
         return [item for label in known if label.startswith(f"{solver}-") for item in _expand(label)]
     if solver in registry.names():

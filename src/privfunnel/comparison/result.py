@@ -31,9 +31,10 @@ class Entry:
 
     Attributes:
         label: What it is called in the comparison.
-        name: The solver's name in the registry.
+        name: The solver's name in the registry; ``"neighbour"`` for methods made for other problems.
         options: Its options.
-        leakage: Leakage of the solver's own answers; methods that sweep a multiplier answer by time sharing.
+        leakage: Leakage of the solver's own answers; methods that sweep a multiplier answer by time sharing, those for
+            other problems with the member of their channels that leaks least among those that disclose enough.
         shared: Leakage when its answers are time-shared, and with nothing and X itself.
         points: Every point its answers reach.
         runs: Runs it counted, 0 where it does not count.

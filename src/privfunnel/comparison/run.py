@@ -17,6 +17,7 @@ from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import Certificate, verify_all
 from privfunnel.checks import check_seed, is_number, is_whole
 from privfunnel.comparison.entrants import REFERENCE, lineup
+from privfunnel.comparison.neighbours import Neighbour
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError, PrivFunnelError, RetiredOptionWarning, need
@@ -55,7 +56,7 @@ def compare(
     The limit is honoured cooperatively: a solver that looks at a clock is given its share of what is left (a sweep all
     of it), and no further disclosure is begun when the time is up. Compiled kernels are loaded before the clock starts.
     Tables with more than 64 public symbols are solved as classes of symbols with the same p(s|x), as ``solve`` does,
-    which is exact; the numbers are those of the symbols.
+    which is exact; the numbers are those of the symbols. Methods for other problems get the symbols themselves.
 
     Args:
         problem: The problem.
@@ -158,7 +159,9 @@ def _work(
 
     Whatever a solver fails with becomes its entry's message: the others' hours of work are not lost with it.
     """
-    task = _Task.of(chosen_lumping(problem, False if solver.by_columns else None), grid)
+    # Columns and other objectives are about the symbols themselves: what is exact for the funnel changes them.
+    as_they_are = solver.by_columns or isinstance(solver, Neighbour)
+    task = _Task.of(chosen_lumping(problem, False if as_they_are else None), grid)
     answers: dict[int, Answer] = {}
     message = ""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -273,7 +276,9 @@ def _judge(
     leakage = task.leakages(usable) if usable or needless else np.full(len(task.grid), np.nan)
     residual = [kkt_residual(task.lumping.lumped, answer.channel) for answer in usable.values()]
     shared = np.full(len(task.grid), np.nan) if curve is None else curve.leakage
-    if solver.sweeps:
+    if isinstance(solver, Neighbour):
+        leakage = _unshared(task, usable)
+    elif solver.sweeps:
         leakage = shared
     entry = Entry(
         label=label,
@@ -291,6 +296,15 @@ def _judge(
         process=os.getpid(),
     )
     return entry, curve
+
+
+def _unshared(task: _Task, answers: dict[int, Answer]) -> Array:
+    """What a neighbour's channels leak at each disclosure by themselves, in nats; NaN where there are none."""
+    if not answers:
+        return np.full(len(task.grid), np.nan)
+    problem = task.lumping.lumped
+    points = [problem.evaluate(answer.channel) for answer in answers.values()]
+    return np.array([Neighbour.own(problem, points, disclosure) for disclosure in task.grid])
 
 
 def _plain(value: Any) -> Any:
