@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from deep import Job, jobs
+from deep import PRIVATE, Job, jobs
 
 from privfunnel.deep.judge import Judgement, judge
 from privfunnel.deep.trainer import split
@@ -27,7 +27,7 @@ def judged(folder: Path, quick: bool) -> dict[str, Any]:
         arrays = dict(stored)
     for job in jobs(quick):
         path = folder / f"{job.file}.npz"
-        if job.data not in ("adult", "digits") or not path.exists():
+        if job.data not in PRIVATE or not path.exists():
             continue
         with np.load(path) as stored:
             codes = {
@@ -35,7 +35,7 @@ def judged(folder: Path, quick: bool) -> dict[str, Any]:
             }
         if quick and job.variant != "vpaf":
             continue
-        numbers = range(1, len(job.strengths), EVERY) if job.data == "adult" else range(len(job.strengths))
+        numbers = range(1, len(job.strengths), EVERY) if job.data != "digits" else range(len(job.strengths))
         for number in numbers[:1] if quick else numbers:
             name = f"{job.file}.{number}"
             if name not in found:
@@ -47,7 +47,7 @@ def judged(folder: Path, quick: bool) -> dict[str, Any]:
 
 def judgement(job: Job, codes: Any, arrays: dict[str, Any]) -> dict[str, Any]:
     """What attackers learn of the private attribute, and a data scientist of the task."""
-    private = arrays["adult_s"] if job.data == "adult" else arrays["colour"]
+    private = arrays[PRIVATE[job.data]]
     held = split(len(private), job.schedule.held_out)[0].numpy()
     made = {"private": described(judge(codes, private[held], most_rows=MOST_ROWS))}
     if job.data == "digits":

@@ -78,6 +78,66 @@ def test_gradients_are_those_of_the_objective(form: str, code: str) -> None:
         assert (wanted.abs() > 1e-6).all()
 
 
+def test_the_discriminator_of_codes_prices_the_aggregate_as_the_rate_is_priced() -> None:
+    """Where it says log r(y)/q(y), the release pays a share of D(q(y)‖r(y)), of α + β in P1 and of β in P3."""
+    made_of = data.table(table())
+    x, s = (torch.tensor(np.asarray(part, dtype=np.float64))[None] for part in made_of.rows[:2])
+    weight = torch.tensor(made_of.rows.weight)[None]
+    seeds = doubled([3])
+    batch = Batch(x, s, x, weight, torch.tensor([0.7], dtype=torch.float64), weight[0])
+    for form, price in (("P1", 0.7 + 0.2), ("P3", 0.2)):
+        options = {"form": form, "complexity": 0.2, "output_adversary": 0.0}
+        judged, plain = (
+            METHODS["club"](
+                variables=made_of.variables, code=DiscreteCode(size=3, listed=True), hidden=(),
+                code_adversary=share, **options,
+            )
+            for share in (0.5, 0.0)
+        )  # fmt: skip
+        params = start(judged.networks(), seeds, torch.float64)
+        known = torch.log(torch.tensor([0.1, 0.2, 0.7], dtype=torch.float64))
+        encoded = torch.softmax(judged.encode(params, x), -1)[0]
+        aggregate = torch.log((weight[0][:, None] * encoded).sum(0))
+        params["prior.0.bias"] = known.reshape(1, 1, 3)
+        params["code_judge.0.weight"] = (known - aggregate).reshape(1, 3, 1)
+        apart = float((aggregate.exp() * (aggregate - known)).sum())
+        noise = Noise(seeds, 0, torch.float64)
+        paid = judged.loss("release", params, batch, noise) - plain.loss("release", params, batch, noise)
+        assert apart > 0.01
+        assert float(paid) == pytest.approx(0.5 * price * apart, rel=1e-9)
+
+
+@pytest.mark.parametrize("form", ["P1", "P3"])
+def test_the_discriminator_of_outputs_teaches_the_decoder_and_not_the_encoder(form: str) -> None:
+    judged, plain = (
+        METHODS["club"](variables=NUMBERS, hidden=(5,), form=form, output_adversary=weight)
+        for weight in (0.5, 0.0)
+    )
+    params = start(judged.networks(), doubled([1]), torch.float64)
+    gradients = []
+    for method in (judged, plain):
+        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        noise = Noise(doubled([1]), 0, torch.float64)
+        method.loss("release", leaves, batch_of(NUMBERS, 6, 1), noise).sum().backward()
+        gradients.append({name: leaf.grad for name, leaf in leaves.items()})
+    assert torch.equal(gradients[0]["encoder.0.weight"], gradients[1]["encoder.0.weight"])
+    assert not torch.equal(gradients[0]["decoder.0.weight"], gradients[1]["decoder.0.weight"])
+
+
+def test_leakage_beyond_the_budget_is_paid_by_its_square() -> None:
+    method = made("alr", CELLS, DiscreteCode(size=3, listed=True), penalty=50.0)
+    params = start(method.networks(), doubled([1]), torch.float64)
+
+    def loss(budget: float) -> float:
+        batch = batch_of(CELLS, 6, 1, strength=budget)
+        return float(method.loss("release", params, batch, Noise(doubled([1]), 0, torch.float64)))
+
+    free, none, some = loss(1e3), loss(0.0), loss(0.01)
+    told = ((none - free) / 50.0) ** 0.5  # E D(q(s|y)‖p(s))
+    assert told > 0.02
+    assert some - free == pytest.approx(50.0 * (told - 0.01) ** 2, rel=1e-6)
+
+
 def test_a_straight_through_code_is_a_symbol_and_has_a_gradient() -> None:
     method = made("vpaf", CELLS, DiscreteCode(size=3))
     params = start(method.networks(), doubled([1]), torch.float64)

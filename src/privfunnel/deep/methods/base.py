@@ -15,15 +15,6 @@ from privfunnel.deep.tensors import Params, Tensor, torch
 from privfunnel.errors import InvalidInputError
 
 
-def over(excess: Tensor, corner: float) -> Tensor:
-    """``max(0, excess)`` with its corner rounded off: a parabola from 0 to ``corner``, then a line.
-
-    At the sharp corner a penalty's gradient would jump from step to step, and drown what is to be minimised along it.
-    """
-    positive = torch.relu(excess)
-    return torch.where(positive < corner, positive * positive / (2.0 * corner), positive - 0.5 * corner)
-
-
 class Batch(NamedTuple):
     """Rows for every member.
 

@@ -8,8 +8,16 @@ utility by a decoder q(u|y). The leakage is bounded
   that is given s and minimises along;
 - in form P3 from below, by a predictor: ``I(S;Y) ≥ H(S) + E log q(s|y)``, as large as its own player can make it.
 
-Two discriminators may be added, on the code (aggregate q(y) against r(y)) and on the output (decoded u against u);
-each is trained on the logistic loss, and the release pays the log ratio that it estimates, D(q(y)‖r(y)) for the code.
+Two discriminators belong to both forms; each is trained on the logistic loss, and the release pays the log ratio that
+it estimates:
+
+- on the code, D(q(y)‖r(y)) of the aggregate q(y), in proportion to the weight of the rate: α + β in P1, β in P3;
+- on the output, rows decoded from codes of r(y) against rows of u. It concerns the decoder, and r(y) where that is
+  learnt; the encoder has no part in it.
+
+The paper's weights of P3 are 1 for the rate, γ for utility and λ for leakage: β = 1/γ and α = λ/γ. The authors' code
+has one tenth as the weight of both discriminators, which is the default here, squared errors for log-likelihoods, and
+in P3 a predictor that is trained to be wrong together with the encoder; here it is an adversary, as its bound requires.
 """
 
 from __future__ import annotations
@@ -34,8 +42,8 @@ class ComplexityLeakageUtility(Method):
     Attributes:
         form: ``"P1"``, leakage from above by reconstruction given S, or ``"P3"``, by a predictor of S.
         complexity: β, the weight of the rate.
-        code_adversary: Weight of the discriminator on codes; 0 for none.
-        output_adversary: Weight of the discriminator on decoded rows; 0 for none.
+        code_adversary: Weight of the discriminator on codes, as a share of the rate's; 0 for none.
+        output_adversary: Weight of the discriminator on rows decoded from r(y); 0 for none.
     """
 
     name: ClassVar[str] = "club"
@@ -43,8 +51,8 @@ class ComplexityLeakageUtility(Method):
 
     form: str = "P1"
     complexity: float = 0.001
-    code_adversary: float = 0.01
-    output_adversary: float = 0.01
+    code_adversary: float = 0.1
+    output_adversary: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,22 +83,26 @@ class ComplexityLeakageUtility(Method):
         draws = self.draw(params, batch, noise)
         if player == "critic":
             return self._critics(params, batch, draws, noise)
-        total = self._error(params, "decoder", draws, self.variables.useful, batch.u)
-        total = total + self.complexity * draws.rate
+        error = self._error(params, "decoder", draws, self.variables.useful, batch.u)
+        strength = batch.strength[:, None]
         if self.form == "P1":
             given = self._error_given_s(params, "conditional", draws, batch, (self.variables.x, batch.x))
-            leakage = draws.rate + given
+            price = (
+                self.complexity + strength
+            )  # of the rate, which the upper bound of the leakage has as well
+            total = error + price * draws.rate + strength * given
         else:
-            leakage = -self._error(params, "predictor", draws, self.variables.s, batch.s)
-        total = total + batch.strength[:, None] * leakage
+            price = self.complexity
+            hidden = self._error(params, "predictor", draws, self.variables.s, batch.s)
+            total = error + price * draws.rate - strength * hidden
         if self.code_adversary:
-            total = total - self.code_adversary * draws.expected(apply(params, "code_judge", draws.y)[..., 0])
+            told = draws.expected(apply(params, "code_judge", draws.y)[..., 0])
+            total = total - self.code_adversary * price * told
+        loss = batch.mean(total)
         if self.output_adversary:
-            made = self._decoded(params, draws, noise)
-            total = total - self.output_adversary * draws.expected(
-                apply(params, "output_judge", made)[..., 0]
-            )
-        return batch.mean(total)
+            made = apply(params, "output_judge", self._generated(params, draws, noise))[..., 0]
+            loss = loss - self.output_adversary * made.mean(1)
+        return loss
 
     def _critics(self, params: Params, batch: Batch, draws: Draws, noise: Noise) -> Tensor:
         total = torch.zeros_like(draws.rate)
@@ -98,17 +110,21 @@ class ComplexityLeakageUtility(Method):
             total = total + self._error(params, "predictor", draws, self.variables.s, batch.s)
         softplus = torch.nn.functional.softplus
         if self.code_adversary:
-            known = self.code.prior(params, draws.rate.shape[1], noise)
-            real = softplus(-apply(params, "code_judge", known)[..., 0])
-            total = total + real + draws.expected(softplus(apply(params, "code_judge", draws.y)[..., 0]))
+            known = softplus(-apply(params, "code_judge", self._known(params, draws, noise))[..., 0])
+            own = softplus(apply(params, "code_judge", draws.y)[..., 0])
+            total = total + known.mean(1, keepdim=True) + draws.expected(own)
         if self.output_adversary:
             real = softplus(-apply(params, "output_judge", batch.u)[..., 0])
-            made = self._decoded(params, draws, noise)
-            total = total + real + draws.expected(softplus(apply(params, "output_judge", made)[..., 0]))
+            made = softplus(apply(params, "output_judge", self._generated(params, draws, noise))[..., 0])
+            total = total + real + made.mean(1, keepdim=True)
         return batch.mean(total)
 
-    def _decoded(self, params: Params, draws: Draws, noise: Noise) -> Tensor:
-        """Rows drawn from the utility decoder."""
+    def _known(self, params: Params, draws: Draws, noise: Noise) -> Tensor:
+        """As many codes drawn from r(y) as there are rows."""
+        return self.code.prior(params, draws.rate.shape[1], noise)
+
+    def _generated(self, params: Params, draws: Draws, noise: Noise) -> Tensor:
+        """Rows drawn from the utility decoder, of codes drawn from r(y)."""
         layout = self.variables.useful
-        output = apply(params, "decoder", draws.y)
+        output = apply(params, "decoder", self._known(params, draws, noise))
         return layout.draw(output, noise.uniform(OUTPUT, (output.shape[1], layout.width)))

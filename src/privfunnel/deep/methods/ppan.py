@@ -20,13 +20,22 @@ from typing import ClassVar
 from privfunnel.deep.codes import Code, DiscreteCode, RecordCode
 from privfunnel.deep.layers import Widths
 from privfunnel.deep.layout import Layout
-from privfunnel.deep.methods.base import Batch, Method, Player, over
+from privfunnel.deep.methods.base import Batch, Method, Player
 from privfunnel.deep.randomness import Noise
-from privfunnel.deep.tensors import Params, Tensor
+from privfunnel.deep.tensors import Params, Tensor, torch
 from privfunnel.errors import InvalidInputError
 
 #: Distortion beyond the budget up to which the penalty's slope grows to λ.
 CORNER = 0.01
+
+
+def over(excess: Tensor, corner: float) -> Tensor:
+    """``max(0, excess)`` with its corner rounded off: a parabola from 0 to ``corner``, then a line.
+
+    At the sharp corner a penalty's gradient would jump from step to step, and drown what is to be minimised along it.
+    """
+    positive = torch.relu(excess)
+    return torch.where(positive < corner, positive * positive / (2.0 * corner), positive - 0.5 * corner)
 
 
 def record_code(layout: Layout) -> Code:
