@@ -17,6 +17,7 @@ from helpers_cli import assert_one_line_error, run
 from privfunnel import certificate, guarding, measures
 from privfunnel.averages import CONVEX
 from privfunnel.certificate import GuardedCertificate
+from privfunnel.cli._common import MEASURES
 from privfunnel.errors import CertificateError, InvalidInputError, SolverError
 from privfunnel.measures import Array
 from privfunnel.threats import Threat
@@ -219,9 +220,55 @@ def test_budgets_that_a_measure_does_not_have_are_refused(leakage: Any, words: s
         pf.solve(toy(), leakage=leakage, measure="guessing")
 
 
-def test_curves_of_other_measures_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="no curve"):
-        pf.trace(toy(), measure="guessing", points=3)
+@pytest.mark.parametrize("measure", OTHERS)
+def test_no_random_release_is_below_the_curve_of_a_measure(
+    small: pf.Problem, measure: str, tmp_path: Path
+) -> None:
+    curve = pf.trace(small, measure=measure, points=4, gap=1e-3)
+    assert all(status is pf.Status.OPTIMAL for status in curve.status)
+    assert curve.leakage[-1] == curve.leakage_ceiling == small.evaluate(np.eye(3), measure=measure).leakage
+    rng = np.random.default_rng(1)
+    for sharpness in (0.05, 0.3, 1.0):
+        for _ in range(40):
+            point = small.evaluate(rng.dirichlet(np.full(4, sharpness), size=3), measure=measure)
+            assert point.leakage >= float(curve.proved(point.disclosure)) - 1e-12
+    # Between the points a release is mixed of two, and leaks what is drawn.
+    middle = curve.at(0.9 * small.disclosure_ceiling)
+    assert middle.leakage == pytest.approx(float(curve.achieved(middle.disclosure)), abs=1e-9)
+    assert curve.within(0.5 * curve.leakage_ceiling).leakage <= 0.5 * curve.leakage_ceiling + 1e-9
+    curve.save(tmp_path / "curve.json")
+    read = pf.Curve.load(tmp_path / "curve.json")
+    assert read.leakage.tolist() == curve.leakage.tolist()
+
+
+def test_the_slope_of_a_curve_of_maximal_leakage_is_in_nats(small: pf.Problem) -> None:
+    curve = pf.trace(small, measure="maximal-leakage", disclosures=["80%", "80.5%", "81%"], gap=1e-5)
+    rise = float(np.diff(curve.leakage).sum() / np.diff(curve.disclosure).sum())
+    assert curve.slope[1] == pytest.approx(rise, rel=0.05)
+
+
+def test_the_command_line_traces_the_curve_of_a_measure(small: pf.Problem, tmp_path: Path) -> None:
+    assert list(MEASURES) == list(measures.LEAKAGES)
+    small.save(tmp_path / "toy.json")
+    asked = (
+        "curve",
+        tmp_path / "toy.json",
+        "--measure",
+        "total-variation",
+        "--points",
+        "3",
+        "--units",
+        "bits",
+    )
+    told = run(*asked, "--option", "gap=1e-2", "--out", tmp_path / "curve")
+    assert told.exit_code == 0, told.output
+    assert "measured by total-variation" in told.output
+    assert not (tmp_path / "curve" / "report.html").exists()
+    assert "by total-variation" in (tmp_path / "curve" / "curve.svg").read_text(encoding="utf-8")
+    whole = small.evaluate(np.eye(3), measure="total-variation").leakage
+    assert f"{whole:.6f}" in told.output  # a probability has no bits
+    assert f"{whole}" in (tmp_path / "curve" / "curve.csv").read_text(encoding="utf-8")
+    assert_one_line_error(run(*asked, "--out", tmp_path / "more", "--describe", "50%"), "--describe")
 
 
 def test_the_command_line_measures_otherwise(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from privfunnel import cards
 from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import AnyCertificate, Certificate, verify_all
-from privfunnel.ends import Ends, closed_form, ends_of
+from privfunnel.ends import Ends, closed_form, ends_of, usual
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InfeasibleError, InvalidInputError, need
 from privfunnel.guarding import INEXACT, judge_guarded
@@ -82,13 +82,14 @@ class Curve(Stored):
         proved = sum(status is Status.OPTIMAL for status in self.status)
         return (
             f"{type(self).__name__}({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, "
-            f"largest gap {self.gap.max(initial=0.0):.3g} nats, {self.solver})"
+            f"largest gap {self.gap.max(initial=0.0):.3g}{self.unit}, {self.solver})"
         )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: points, in nats."""
         name, ceiling = self.along
-        heads = (name, f"of {ceiling}", "leakage", "of I(S;X)", "proved ≥", "status")
+        whole = "of I(S;X)" if usual(self.threat) else "of X's own"
+        heads = (name, f"of {ceiling}", "leakage", whole, "proved ≥", "status")
         rows = [
             (
                 f"{row[name]:.6f}",
@@ -100,8 +101,9 @@ class Curve(Stored):
             )
             for row in self.rows()
         ]
-        whole = "" if self.complete else ", not complete"
-        return cards.grid(f"Curve of {self.problem!r}, {self.solver}{whole}; nats", heads, rows)
+        part = "" if self.complete else ", not complete"
+        by = "" if self.threat is None or usual(self.threat) else f", leakage by {self.threat.measure}"
+        return cards.grid(f"Curve of {self.problem!r}, {self.solver}{part}; nats{by}", heads, rows)
 
     def _column(self, name: str) -> Array:
         values = (getattr(solution, name) for solution in self.solutions)
@@ -149,6 +151,18 @@ class Curve(Stored):
         """Where the curve begins, and where it ends unless guarantees end it before."""
         return ends_of(self.problem, self.threat)
 
+    @cached_property
+    def leakage_ceiling(self) -> float:
+        """What X itself leaks to who knows nothing: I(S;X) in nats, or what another measure says of it."""
+        if self.threat is None or usual(self.threat):
+            return self.problem.leakage_ceiling
+        return self.problem.evaluate(np.eye(self.problem.n_x), measure=self.threat.measure).leakage
+
+    @property
+    def unit(self) -> str:
+        """The unit of leakage as it is written after a number: " nats", or nothing for a measure without one."""
+        return " nats" if self.threat is None or self.threat.convex.in_nats else ""
+
     @property
     def most(self) -> float:
         """The most disclosure that the curve knows a release of, in nats: H(X), or what the guarantees allow."""
@@ -183,11 +197,15 @@ class Curve(Stored):
         achieved = np.vstack([np.column_stack([self.disclosure, self.leakage]), ends]).T
         proved = np.vstack([np.column_stack([asked, self.lower_bound]), ends]).T
         steepest = self.ends.steepest
+        if self.threat is not None:  # convex is what mixes linearly, such as exp of the maximal leakage
+            achieved[1], proved[1] = self.ends.averages(achieved[1]), self.ends.averages(proved[1])
+            bound = self.ends.averages(bound)
         bound = np.maximum(
             bound, convex_bound(at, (achieved[0], achieved[1]), (proved[0], proved[1]), steepest)
         )
         # What rounding puts above a real channel is not proved.
-        return np.asarray(np.minimum(bound, Envelope.of(achieved.T).value(at)))
+        bound = np.asarray(np.minimum(bound, Envelope.of(achieved.T).value(at)))
+        return bound if self.threat is None else self.ends.leakages(bound)
 
     @cached_property
     def _lines(self) -> tuple[Line, ...]:
@@ -234,8 +252,14 @@ class Curve(Stored):
         if beyond.size == 0:
             return self.at(float(x[i]))
         j = int(beyond[np.argmin(x[beyond])])
-        share = (leakage - y[i]) / (y[j] - y[i])
+        low, spent, high = self.ends.averages(np.array([y[i], leakage, y[j]]))
+        share = float((spent - low) / (high - low))
         return self.at(float(x[i] + share * (x[j] - x[i])))
+
+    def achieved(self, disclosure: ArrayLike) -> Array:
+        """The leakage of time-shared neighbours at disclosures of any shape, in nats or the measure's own numbers."""
+        x, y = self.with_ends()
+        return self.ends.leakages(np.interp(np.asarray(disclosure), x, self.ends.averages(y)))
 
     def with_ends(self) -> tuple[Array, Array]:
         """Disclosures and leakages of the points with the ends that are known, by disclosure; nats."""
@@ -261,7 +285,7 @@ class Curve(Stored):
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary a point: what the CSV file and the frame hold, in nats."""
-        h_x, i_sx = self.problem.disclosure_ceiling, self.problem.leakage_ceiling
+        h_x, i_sx = self.problem.disclosure_ceiling, self.leakage_ceiling
         return [
             {
                 "disclosure": s.disclosure,
@@ -273,7 +297,7 @@ class Curve(Stored):
                 "bound_source": s.bound_source,
                 "closed_form_lower": float(closed_form(self.problem, self.threat, s.disclosure)),
                 "closed_form_upper": None
-                if self.ends.most is None
+                if self.ends.most is None or not usual(self.threat)
                 else float(self.problem.upper_bound(s.disclosure)),
                 "slope": s.slope,
                 "status": s.status.value,
@@ -294,7 +318,7 @@ class Curve(Stored):
             "complete": self.complete,
             "target_gap": self.target_gap,
             "disclosure_ceiling": self.problem.disclosure_ceiling,
-            "leakage_ceiling": self.problem.leakage_ceiling,
+            "leakage_ceiling": self.leakage_ceiling,
             "problem": self.problem.to_dict(),
             **({} if self.classes is None else {"classes": lumping_of(self.problem).classes.tolist()}),
             "points": [{**s.summary(), **_without_classes(s.stored_channel())} for s in self.solutions],
@@ -410,7 +434,9 @@ class AchievedPoints:
     def of(cls, ends: Ends, found: Iterable[tuple[Point, Array, Status]]) -> AchievedPoints:
         """The points found, each with its channel and how its run ended, and the ends that are known."""
         pool = [*found, *((point, channel, Status.OPTIMAL) for point, channel in ends.known)]
-        envelope = Envelope.of([point for point, _, _ in pool], [channel for _, channel, _ in pool])
+        # Time sharing is linear in averages, of which maximal leakage is the logarithm.
+        mixing = [(point.disclosure, ends.convex.average(point.leakage)) for point, _, _ in pool]
+        envelope = Envelope.of(mixing, [channel for _, channel, _ in pool])
         return cls(envelope, tuple(pool[i][2] for i in envelope.index))
 
     def answer(self, disclosure: float) -> Answer:

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import channels
+from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.averages import CONVEX, Convex
 from privfunnel.guarantees import MET
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Point, Problem
@@ -29,6 +31,7 @@ class Ends:
         whole: X itself; None where the guarantees do not allow it.
         most: Its disclosure, H(X), and its largest leakage; None where the guarantees do not allow it.
         steepest: The largest slope that the curve can have.
+        convex: What leakage is measured by: time sharing is linear in its averages.
     """
 
     nothing: Channel
@@ -36,6 +39,15 @@ class Ends:
     whole: Channel | None
     most: Point | None
     steepest: float
+    convex: Convex = CONVEX[DEFAULT_MEASURE]
+
+    def averages(self, leakages: Array) -> Array:
+        """The averages that belong to leakages of any shape: what a curve is convex in."""
+        return np.asarray(np.vectorize(self.convex.average, otypes=[np.float64])(leakages))
+
+    def leakages(self, averages: Array) -> Array:
+        """The leakages that belong to averages of any shape."""
+        return np.asarray(np.vectorize(self.convex.leakage, otypes=[np.float64])(averages))
 
     @property
     def known(self) -> tuple[tuple[Point, Channel], ...]:
@@ -47,15 +59,24 @@ class Ends:
 def ends_of(problem: Problem, threat: Threat | None = None) -> Ends:
     """The ends of the plain funnel, or of one that is guarded.
 
-    Whatever Y is, I(S;X|A) − I(S;Y|A) ≤ H(X|Y) for every A, so that no curve that ends at X is steeper than 1.
+    Whatever Y is, I(S;X|A) − I(S;Y|A) ≤ H(X|Y) for every A, so that no curve that ends at X is steeper than 1. Of other
+    measures no such thing is known.
     """
     nothing = channels.constant(problem.n_x) if threat is None else threat.nothing(problem)
     least, identity = problem.evaluate(nothing), channels.identity(problem.n_x)
     if threat is not None:
         least = least._replace(leakage=0.0)  # everyone knows what is published
     if threat is not None and threat.guarantees and threat.excess(problem, identity) > MET:
-        return Ends(nothing, least, None, None, math.inf)
-    return Ends(nothing, least, identity, point_of(problem, threat, identity), 1.0)
+        return Ends(nothing, least, None, None, math.inf, threat.convex)
+    whole = point_of(problem, threat, identity)
+    if threat is None:
+        return Ends(nothing, least, identity, whole, 1.0)
+    return Ends(nothing, least, identity, whole, 1.0 if usual(threat) else math.inf, threat.convex)
+
+
+def usual(threat: Threat | None) -> bool:
+    """Whether leakage is mutual information, which closed forms are about."""
+    return threat is None or threat.measure == DEFAULT_MEASURE
 
 
 def point_of(problem: Problem, threat: Threat | None, channel: Channel) -> Point:
@@ -72,6 +93,6 @@ def closed_form(problem: Problem, threat: Threat | None, disclosure: ArrayLike) 
     Unless columns are published, who knows nothing is among the attackers: what holds for the plain funnel holds for
     the largest leakage.
     """
-    if threat is not None and threat.published is not None:
+    if not usual(threat) or (threat is not None and threat.published is not None):
         return np.zeros(np.shape(disclosure))
     return np.asarray(problem.lower_bound(disclosure))

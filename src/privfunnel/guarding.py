@@ -159,7 +159,7 @@ def judge_guarded(
         leakage=leakage,
         lower_bound=min(lower, leakage),
         bound_source=source,
-        slope=answer.slope if answer.slope is None or math.isfinite(answer.slope) else None,
+        slope=_slope(threat, answer.slope, leakage),
         status=final_status(answer.status, met=met, proved=proved),
         certificate=certificate,
         requested=requested,
@@ -172,6 +172,13 @@ def judge_guarded(
         message=answer.message,
         threat=threat,
     )
+
+
+def _slope(threat: Threat, slope: float | None, leakage: float) -> float | None:
+    """Leakage per disclosure, of the slope of the averages: of maximal leakage, their logarithm, it is a share."""
+    if slope is None or not math.isfinite(slope):
+        return None
+    return slope / threat.convex.average(leakage) if threat.convex.worst_value else slope
 
 
 def _closed(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfunnel.curve import Curve
+from privfunnel.ends import usual
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Problem
@@ -94,18 +95,19 @@ def curve(
         if not guarded:
             bounds(ax, curve.problem, unit)
         grid = _grid(curve)
-        band(ax, grid * unit, curve.proved(grid) * unit, np.interp(grid, *curve.with_ends()) * unit)
+        high = unit if curve.unit else 1.0
+        band(ax, grid * unit, curve.proved(grid) * high, curve.achieved(grid) * high)
         for i, (name, other) in enumerate((others or {}).items()):
-            ax.plot(other.disclosure * unit, other.leakage * unit, color=COLOURS[i % 6], lw=1.0, ls="--",
+            ax.plot(other.disclosure * unit, other.leakage * high, color=COLOURS[i % 6], lw=1.0, ls="--",
                     marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
-        ax.plot(curve.disclosure * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
+        ax.plot(curve.disclosure * unit, curve.leakage * high, color=BLUE, lw=1.4, marker="o", ms=3.0,
                 label=label or f"achieved ({curve.solver})", zorder=3)  # fmt: skip
         if population is not None:
             _population(ax, curve.problem, population, unit)
         if not guarded and (_affordable(curve.problem) if free is None else free):
             _free(ax, curve.problem, unit)
         ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
-        ax.set_ylabel(f"largest leakage [{units}]" if guarded else f"leakage $I(S;Y)$ [{units}]")
+        ax.set_ylabel(_leakage_axis(curve, units))
         ax.set_xlim(left=0.0)
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
         if title:
@@ -158,6 +160,15 @@ def task_curve(
             _legend(ax)
     made: Figure = ax.figure  # type: ignore[assignment]
     return made
+
+
+def _leakage_axis(curve: Curve, units: str) -> str:
+    """What the vertical axis shows, with the unit where it has one."""
+    unit = f" [{units}]" if curve.unit else ""
+    if curve.threat is None:
+        return f"leakage $I(S;Y)${unit}"
+    by = "" if usual(curve.threat) else f" by {curve.threat.measure}"
+    return f"largest leakage{by}{unit}"
 
 
 def _population(ax: Axes, problem: Problem, found: PopulationBand, unit: float) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from privfunnel.amounts import check_disclosure
-from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve, lifted_curve
@@ -63,7 +62,8 @@ def trace(
 
     Among the options, ``known``, ``published`` and ``guarantees`` say what releases are guarded against, as in
     :func:`privfunnel.solve`: the curve is then that of the largest leakage of the attackers, it begins at what is
-    published, and under guarantees it ends at the most disclosure that they allow (:attr:`Curve.limit`).
+    published, and under guarantees it ends at the most disclosure that they allow (:attr:`Curve.limit`). With
+    ``measure`` leakage is measured otherwise than by mutual information.
 
     Where the problem has a task, ``along="utility"`` traces the least leakage along I(U;Y) instead, at ``points``
     utilities from 0 to I(U;X) or at ``utilities``: a :class:`~privfunnel.task_curve.TaskCurve`.
@@ -110,10 +110,6 @@ def trace(
                     begin, points=points, utilities=utilities, throw=throw, progress=listener
                 ):
                     found = each
-            elif threat is not None and threat.measure != DEFAULT_MEASURE:
-                raise InvalidInputError(
-                    f"measure={threat.measure!r} has no curve here: solve single points, pf.solve(…, measure=…)"
-                )
             elif threat is not None and not threat.plain:
                 start = _guarded_start(problem_of(problem), threat, solver, seed, options)
                 _check_counts(points, refine)

@@ -56,6 +56,9 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: What leakage may be measured by, the default first; the names of :data:`privfunnel.measures.LEAKAGES`.
+MEASURES = ("mutual-information", "maximal-leakage", "guessing", "chi-squared", "total-variation")
+
 
 class Renamed(click.Option):
     """An option that still answers to its old spellings; its help shows the first one only."""
@@ -180,16 +183,24 @@ def guard_options(function: Function) -> Function:
         click.option("--guarantee", "guarantees", multiple=True, metavar="NAME=VALUE",
                      help="What holds for every output: lip=0.2, lift=0.5, ldp=1, t-closeness=0.1, l-diversity=2 or "
                           "k=5; once for each."),
+        click.option("--measure", type=click.Choice(MEASURES),
+                     help="What leakage is measured by, mutual information by default; see docs/attackers.md."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)
     return function
 
 
-def parse_guards(known: Sequence[str], published: Sequence[str], guarantees: Sequence[str]) -> dict[str, Any]:
+def parse_guards(
+    known: Sequence[str], published: Sequence[str], guarantees: Sequence[str], measure: str | None = None
+) -> dict[str, Any]:
     """The options of :func:`guard_options` as :func:`privfunnel.solve` takes them; none where none was given."""
-    attackers = [list(_split_names(each)) for each in known]
-    given = {"known": attackers, "published": list(published), "guarantees": list(guarantees)}
+    given = {
+        "known": [list(_split_names(each)) for each in known],
+        "published": list(published),
+        "guarantees": list(guarantees),
+        "measure": None if measure == MEASURES[0] else measure,
+    }
     return {name: value for name, value in given.items() if value}
 
 

@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
 
 #: Said of options that do not go with guards.
-PLAIN_ONLY = "are about attackers who know nothing: leave them out, or --known, --published and --guarantee"
+PLAIN_ONLY = (
+    "are about attackers who know nothing: leave them out, or --known, --published, --guarantee and --measure"
+)
 
 #: What ``--out`` may leave behind.
 OWNED = tuple(sorted((*CURVE_FILES, "population.json", "report.html")))
@@ -101,6 +103,7 @@ def command(
     known: tuple[str, ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
+    measure: str | None,
     view: str | None,
     solver: str,
     restarts: int | None,
@@ -121,7 +124,8 @@ def command(
     For disclosures R from 0 to H(X), find how little about the private data a release has to leak: the least I(S;Y)
     with I(X;Y) ≥ R. Each line shows the leakage of a channel that was found and, as the gap, how far it may be from
     the proved optimum. With --known, --published or --guarantee it is the curve of the largest leakage of the
-    attackers, which begins at what is published and ends where the guarantees end it.
+    attackers, which begins at what is published and ends where the guarantees end it. With --measure leakage is
+    measured otherwise; a folder then holds no report, whose words are those of mutual information.
 
     With --distortion, --cost or --invariant records are released for records, and the curve is the least leakage for
     every distortion: how much records are changed on average, as --cost counts changes.
@@ -136,6 +140,7 @@ def command(
       privfunnel curve heart-failure --distortion all
       privfunnel curve heart-failure --out out/heart --describe 80% --compare-with aem --compare-with greedy
       privfunnel curve heart-failure --known anaemia --known smoking,diabetes --points 8 --option gap=1e-3
+      privfunnel curve heart-failure --measure guessing --points 8 --option gap=1e-3
     """
     from privfunnel import solve, trace
     from privfunnel.solvers import registry
@@ -147,13 +152,8 @@ def command(
     if utility or reading["task"]:
         _task.trace_curve(click.get_current_context().params, reading)
         return
-    guards = parse_guards(known, published, guarantees)
-    if guards and (view == "sample" or compare_with):
-        raise InvalidInputError(f"--view sample and --compare-with {PLAIN_ONLY}")
-    if out is None and (describe is not None or compare_with):
-        raise InvalidInputError(
-            "--describe and --compare-with go into the report: say where to put it with --out DIR"
-        )
+    guards = parse_guards(known, published, guarantees, measure)
+    _check_together(guards, out, view, describe, compare_with)
     checked_threshold(threshold)
     for name in compare_with:
         registry.get(name)  # an unknown name is told before the work, not after it
@@ -200,6 +200,26 @@ def command(
     if not curve.complete:
         say("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
+
+
+def _check_together(
+    guards: dict[str, Any],
+    out: Path | None,
+    view: str | None,
+    describe: str | None,
+    compare_with: tuple[str, ...],
+) -> None:
+    """Raise InvalidInputError for options that do not go together."""
+    if guards and (view == "sample" or compare_with):
+        raise InvalidInputError(f"--view sample and --compare-with {PLAIN_ONLY}")
+    if "measure" in guards and describe is not None:
+        raise InvalidInputError(
+            "--describe goes into the report, which is of mutual information: leave --measure out"
+        )
+    if out is None and (describe is not None or compare_with):
+        raise InvalidInputError(
+            "--describe and --compare-with go into the report: say where to put it with --out DIR"
+        )
 
 
 def _described(problem: Problem, describe: str | None, units: Units) -> float | None:
@@ -255,6 +275,8 @@ def write_files(
 ) -> None:
     """Write the curve as table, JSON and report, and what it takes to check it: the problem and the proofs.
 
+    A curve of another measure than mutual information has no report.
+
     Args:
         curve: The curve.
         folder: Where to.
@@ -263,8 +285,11 @@ def write_files(
         details: Further fields of :class:`privfunnel.report.Report`.
     """
     from privfunnel import report
+    from privfunnel.ends import usual
 
-    write_curve(folder, curve, units, INFORMATION)
+    write_curve(folder, curve, units, INFORMATION if curve.unit else INFORMATION[:1])
+    if not usual(curve.threat):
+        return
     command = click.get_current_context().meta.get(COMMAND, "")
     about = report.Report(
         title=f"Privacy funnel of {title}", source=title, command=command, **(details or {})
@@ -277,13 +302,20 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
     from rich import box
     from rich.table import Table
 
+    from privfunnel.ends import usual
     from privfunnel.report import Axis
     from privfunnel.solution import FEASIBILITY, Status
 
     problem, guarded = curve.problem, curve.threat is not None
     table = Table(title=f"Privacy funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
+    plain = usual(curve.threat)
     leaked = "largest leakage" if guarded else "leakage"
-    for name in ("disclosure", "% of H(X)", leaked, "% of I(S;X)", "proved ≥", "gap", "slope"):
+
+    def leakage(value: float, form: str = ".6f") -> str:
+        return format(units.of(value) if curve.unit else value, form)
+
+    whole = "% of I(S;X)" if plain else "% of X's"
+    for name in ("disclosure", "% of H(X)", leaked, whole, "proved ≥", "gap", "slope"):
         table.add_column(name, justify="right", no_wrap=not guarded)
     table.add_column("status", no_wrap=True)
     if guarded:
@@ -293,10 +325,10 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
         table.add_row(
             f"{units.of(row['disclosure']):.6f}",
             f"{100 * row['disclosure_share']:.1f}",
-            f"{units.of(row['leakage']):.6f}",
+            leakage(row["leakage"]),
             f"{100 * row['leakage_share']:.1f}",
-            f"{units.of(row['lower_bound']):.6f}",
-            f"{units.of(row['gap']):.1e}",
+            leakage(row["lower_bound"]),
+            leakage(row["gap"], ".1e"),
             "" if row["slope"] is None else f"{row['slope']:.4f}",
             row["status"],
             *worst,
@@ -316,7 +348,7 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
             "Shares of H(X) are of all public columns together; of a column by itself more or less is kept: "
             "privfunnel solve shows both."
         )
-    worst_gap = f"{units.of(float(curve.gap.max())):.1e} {units.name}"
+    worst_gap = leakage(float(curve.gap.max()), ".1e") + (f" {units.name}" if curve.unit else "")
     proved = sum(status is Status.OPTIMAL for status in curve.status)
     out.print(
         f"Solver {curve.solver}, seed {curve.seed}: {proved} of {len(curve.solutions)} points proved optimal, "
@@ -326,9 +358,15 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
 
 def guarded_words(curve: Curve, units: Units) -> list[str]:
     """Who is guarded against, what is published, and where guarantees end the curve, in the unit asked for."""
+    from privfunnel.ends import usual
+
     if curve.threat is None:
         return []
     words = [f"Leakage is the largest, {curve.threat.conditions}."]
+    if not usual(curve.threat):
+        most, unit = curve.leakage_ceiling, f" {units.name}" if curve.unit else ""
+        shown = f"{units.of(most) if curve.unit else most:.6f}{unit}"
+        words.append(f"X itself leaks {shown} by this measure, to who knows nothing.")
     if curve.threat.published is not None and curve.solutions:
         told = units.of(curve.solutions[0].published_leakage)
         words.append(

@@ -76,13 +76,6 @@ OWNED = tuple(sorted((*POINT_FILES, "population.json")))
 )
 @guard_options
 @click.option(
-    "--measure",
-    type=click.Choice(
-        ["mutual-information", "maximal-leakage", "guessing", "chi-squared", "total-variation"]
-    ),
-    help="What leakage is measured by, mutual information by default; see docs/attackers.md.",
-)
-@click.option(
     "--holdout",
     type=float,
     metavar="SHARE",
@@ -177,7 +170,7 @@ def command(
 
     if _other_funnel(click.get_current_context().params, reading):
         return
-    guards = parse_guards(known, published, guarantees) | ({"measure": measure} if measure else {})
+    guards = parse_guards(known, published, guarantees, measure)
     budget = _budgets(leakage, units, measure)
     neither = disclosure is None and budget is None and bool(guarantees)
     if not neither and (disclosure is None) == (budget is None):
