@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -39,12 +40,22 @@ _ROWS = 65_536
 Any_ = TypeVar("Any_", bound="DeepFunnel")
 
 
+@dataclass(eq=False, repr=False)
 class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What all deep estimators share; use one of its children.
 
     ``fit(X, s)`` learns an encoder that tells much of X, or of a ``task``, and little of ``s``; ``transform(X)`` draws
     codes. How much an attacker learns from them is no part of the training and is not promised by it: see
     :func:`privfunnel.deep.judge.judge`, on rows that were not fitted.
+
+    Args:
+        strength: Multiplier or budget, as the method says; None for its default.
+        hidden: Widths of the inner layers.
+        schedule: How long and how fast to train.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        seed: Fixes the training.
+        random_state: For experiments only: makes the draws of ``transform`` reproducible.
+        progress: Show how the training goes.
 
     Attributes:
         method_: The objective with its columns and code.
@@ -57,16 +68,15 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     #: Parameters that are the method's own.
     _own: ClassVar[tuple[str, ...]] = ()
 
-    # What every child's constructor keeps.
-    strength: float | None
-    code: str
-    size: int
-    hidden: Sequence[int]
-    schedule: Schedule | None
-    device: str
-    seed: int
-    random_state: int | None
-    progress: bool
+    # scikit-learn reads the constructor's signature, which is made of these; everything is checked in ``fit``.
+    strength: float | None = None
+    _: KW_ONLY
+    hidden: Sequence[int] = (64, 64)
+    schedule: Schedule | None = None
+    device: str = "auto"
+    seed: int = 0
+    random_state: int | None = None
+    progress: bool = False
 
     def fit(self, X: Any, s: Any, task: Any = None) -> DeepFunnel:
         """Learn to release X.
@@ -153,14 +163,12 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"strength={given!r} is not usable: give a finite number ≥ 0")
         return float(given)
 
+    def _code(self, variables: Variables) -> Code:
+        """What is released of a row: here a record like those of X."""
+        return record_code(variables.x)
+
     def _build(self, variables: Variables) -> Method:
-        code: Code
-        if self._method == "ppan":
-            code = record_code(variables.x)
-        elif self.code not in _CODES:
-            raise InvalidInputError(f"code={self.code!r} is not known: use one of {', '.join(_CODES)}")
-        else:
-            code = _CODES[self.code](size=self.size)
+        code = self._code(variables)
         if not isinstance(self.hidden, Sequence):
             raise InvalidInputError(
                 f"hidden={self.hidden!r} are no widths: give whole numbers ≥ 1, e.g. (64, 64)"
@@ -192,6 +200,24 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         parts = [table[name] for name in self.order_]
         numeric = all(part.dtype.kind == "f" for part in parts)
         return np.stack([part if numeric else part.astype(object) for part in parts], axis=1)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CodingFunnel(DeepFunnel):
+    """What deep estimators share that release codes.
+
+    Args:
+        code: ``"gaussian"``, ``"laplace"`` or ``"discrete"``.
+        size: Numbers in a code, or symbols of a discrete one.
+    """
+
+    code: str = "gaussian"
+    size: int = 8
+
+    def _code(self, variables: Variables) -> Code:
+        if self.code not in _CODES:
+            raise InvalidInputError(f"code={self.code!r} is not known: use one of {', '.join(_CODES)}")
+        return _CODES[self.code](size=self.size)
 
 
 def sweep(
