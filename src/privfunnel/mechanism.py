@@ -33,6 +33,7 @@ from privfunnel.provenance import Provenance
 from privfunnel.solution import Solution
 from privfunnel.storage import Stored
 from privfunnel.tables import Counts
+from privfunnel.task_tables import described
 
 #: What a promise says: the achieved point, what is proved, what was asked for, and the ceilings that shares refer to.
 PROMISES = (
@@ -112,7 +113,7 @@ class Mechanism(Provenance, Stored):
         tasks = problem.tasks
         if tasks is not None and "utility" in summary:
             kept = {"utility": summary["utility"], "utility_ceiling": tasks.ceiling}
-            guarded["task"] = {"columns": list(tasks.names), **kept}
+            guarded["task"] = {"columns": list(tasks.names), **kept, **described(counts.tasks)}
         ceilings = {
             "disclosure_ceiling": problem.disclosure_ceiling,
             "leakage_ceiling": problem.leakage_ceiling,

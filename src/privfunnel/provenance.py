@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from privfunnel.checks import is_number, is_whole
+from privfunnel.engines import Bins
+from privfunnel.engines.bins import from_dict as bins_from
+from privfunnel.errors import InvalidInputError
 
 
 class Provenance:
@@ -52,6 +57,45 @@ class Provenance:
         columns = found.get("columns") if isinstance(found, Mapping) else None
         named = columns if isinstance(columns, list) else []
         return tuple(column for column in named if isinstance(column, str) and column)
+
+    @property
+    def task_weights(self) -> dict[str, float]:
+        """The same columns with what a nat of each counts."""
+        found: Any = self.provenance.get("task")
+        said = found.get("weights") if self.task else None
+        weights = said if isinstance(said, Mapping) else {}
+        given: dict[str, Any] = {name: weights.get(name) for name in self.task}
+        return {
+            name: float(each) if is_number(each) and 0.0 < each < math.inf else 1.0
+            for name, each in given.items()
+        }
+
+    @property
+    def task_bins(self) -> dict[str, Bins]:
+        """How these columns were cut, where they were."""
+        found: Any = self.provenance.get("task")
+        said = found.get("bins") if self.task else None
+        made = {}
+        for name, cut in (said if isinstance(said, Mapping) else {}).items():
+            with suppress(InvalidInputError, KeyError, TypeError, ValueError, AttributeError):
+                made[name] = bins_from(cut)
+        return {name: cut for name, cut in made.items() if name in self.task}
+
+    @property
+    def utility(self) -> tuple[float, float] | None:
+        """I(U;Y) that the release was designed to keep of its task, and I(U;X), in nats; None without a task."""
+        found: Any = self.provenance.get("task")
+        if not self.task:
+            return None
+        kept, whole = found.get("utility"), found.get("utility_ceiling")
+        usable = is_number(kept) and is_number(whole) and 0.0 <= kept <= whole < math.inf
+        return (float(kept), float(whole)) if usable else None
+
+    @property
+    def invariant(self) -> bool:
+        """Whether records are released with the table's own distribution."""
+        found: Any = self.provenance.get("distortion")
+        return isinstance(found, Mapping) and found.get("invariant") is True
 
     @property
     def epsilon(self) -> float | None:

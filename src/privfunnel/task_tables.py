@@ -89,6 +89,15 @@ def _symbols(
     return distinct(np.stack([encoded[name][1] for name in names], axis=1)[some])
 
 
+def described(tasks: Sequence[TaskCounts]) -> dict[str, Any]:
+    """What it takes to count the tasks again: weights where they are not all 1, and bins where there are any."""
+    weights = {task.name: task.weight for task in tasks}
+    bins = {name: cut.to_dict() for task in tasks for name, cut in task.alphabet.bins.items()}
+    return ({"weights": weights} if any(each != 1.0 for each in weights.values()) else {}) | (
+        {"bins": bins} if bins else {}
+    )
+
+
 def as_tasks(tasks: Sequence[TaskCounts]) -> dict[str, Any]:
     """The tasks as arguments of :class:`privfunnel.Problem`; none where there are none."""
     if not tasks:

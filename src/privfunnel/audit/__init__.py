@@ -8,7 +8,8 @@ from rests on rows that were held out from the design, or on another table, and 
 * :func:`release` compares an original and a released table, every column of it,
 * :func:`holdout` holds rows out, designs on the others and bounds the leakage in the population; :func:`guaranteed`
   also returns the design,
-* :func:`usefulness` says how well a model for a task does that was trained on the release,
+* :func:`usefulness` says how well a model for a task does that was trained on the release; :func:`for_task` also what
+  else would be as good for it,
 * :func:`cross_fitted` designs on parts of the rows in turn and bounds what such designs leak in the population.
 
 Where people have several rows, ``person=`` names the column that says who a row is about, and :func:`rows_of` brings
@@ -31,7 +32,7 @@ from privfunnel.audit.persons import Clusters, PersonRows, independent, rows_of
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.released import release
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
-from privfunnel.audit.task_models import Usefulness, usefulness
+from privfunnel.audit.task_models import TaskFindings, Usefulness, attackers, for_task, usefulness
 from privfunnel.audit.voting import Persons, Vote
 from privfunnel.population.bounds import (
     GuessingBound,
@@ -72,10 +73,13 @@ __all__ = [
     "Question",
     "Recount",
     "Symbol",
+    "TaskFindings",
     "Together",
     "Usefulness",
     "Vote",
+    "attackers",
     "cross_fitted",
+    "for_task",
     "guaranteed",
     "guaranteed_outputs",
     "holdout",

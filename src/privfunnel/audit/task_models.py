@@ -18,10 +18,12 @@ from privfunnel import tables
 from privfunnel.audit.attacker import score
 from privfunnel.audit.estimates import Interval
 from privfunnel.audit.promise import channel_for
+from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.task_alternatives import TaskAlternative, instead_for_task
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,34 @@ class Usefulness:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class TaskFindings:
+    """What an audit says of a release for a task.
+
+    Attributes:
+        tasks: How well each task is done.
+        private: The same of each private column, which should not be done well.
+        instead: Dropping columns and coarser categories that are as good for the tasks.
+    """
+
+    tasks: tuple[Usefulness, ...]
+    private: tuple[Usefulness, ...]
+    instead: tuple[TaskAlternative, ...]
+
+    def words(self, units: str = "bits") -> list[str]:
+        """The findings as sentences, in bits or nats."""
+        models = [each.words for each in (*self.tasks, *self.private)]
+        return [*models, *(f"Instead: {each.words(units)}" for each in self.instead)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, in nats."""
+        return {
+            "tasks": [each.to_dict() for each in self.tasks],
+            "private_models": [each.to_dict() for each in self.private],
+            "instead_for_task": [each.to_dict() for each in self.instead],
+        }
+
+
 def usefulness(
     source: Any,
     mechanism: Mechanism,
@@ -79,28 +109,91 @@ def usefulness(
     Raises:
         InvalidInputError: No task is named, or a column is missing.
     """
-    columns = tuple(task) or mechanism.task
-    if not columns:
-        raise InvalidInputError("the mechanism was designed for no task: name columns to predict, task=[…]")
-    counts = tables.count(
-        source, private=mechanism.private_names, public=mechanism.public_names, bins=mechanism.bins, task=columns,
-        missing=mechanism.missing, read=mechanism.read_options(read),
-    )  # fmt: skip
+    counts = _counted(source, mechanism, task, read)
     channel, _ = channel_for(mechanism, counts)
     rng = np.random.default_rng(seed)
-    found = []
-    for each in counts.tasks:
-        by_x = np.rint(each.table)
-        by_y = _drawn(by_x, channel, rng)
-        classes = np.arange(by_x.shape[0])
-        # Symbols in the order of what they say about the task: a model may then take them for numbers.
-        likely = by_y[-1] / np.maximum(by_y.sum(axis=0), 1.0)
-        place = np.argsort(np.argsort(likely, kind="stable"), kind="stable")[:, None].astype(np.int64)
-        from_y = score(by_y, place, classes, size=rows, rng=rng)
-        from_x = score(by_x, counts.x_codes.astype(np.int64), classes, size=rows, rng=rng)
-        prior = float(by_x.sum(axis=1).max() / by_x.sum())
-        found.append(Usefulness(each.name, prior, from_y.accuracy, from_x.accuracy, from_y.auc, from_x.auc))
-    return tuple(found)
+    tables = {each.name: each.table for each in counts.tasks}
+    return tuple(_models(name, np.rint(table), counts, channel, rows, rng) for name, table in tables.items())
+
+
+def for_task(
+    source: Any,
+    mechanism: Mechanism,
+    *,
+    read: ReadOptions | None = None,
+    rows: int = 20_000,
+    seed: int = 0,
+    private: bool = True,
+) -> TaskFindings:
+    """All that an audit says of a release for a task: what it is good for, and what would be as good.
+
+    Args:
+        source: A table with the mechanism's columns and the tasks', as for :func:`privfunnel.tables.count`.
+        mechanism: The mechanism, designed for a task.
+        read: How to read the table; as the design data by default.
+        rows: Most rows to train on and to judge by; 0 for no models.
+        seed: Fixes the symbols drawn, the folds and the models.
+        private: Also train models of the private columns.
+
+    Raises:
+        InvalidInputError: The mechanism was designed for no task, or a column is missing.
+    """
+    counts = _counted(source, mechanism, (), read)
+    channel, _ = channel_for(mechanism, counts)
+    problem = counts.problem()
+    kept = float(problem.evaluate(channel).utility or 0.0)
+    instead = instead_for_task(problem, kept, counts.x_alphabet)
+    if rows <= 0:
+        return TaskFindings((), (), instead)
+    rng = np.random.default_rng(seed)
+    done = tuple(_models(each.name, np.rint(each.table), counts, channel, rows, rng) for each in counts.tasks)
+    secrets = counts.s_alphabet.by_column(np.rint(counts.table())) if private else {}
+    secrets = {name: table for name, table in secrets.items() if np.count_nonzero(table.sum(axis=1)) > 1}
+    guessed = tuple(_models(name, table, counts, channel, rows, rng) for name, table in secrets.items())
+    return TaskFindings(done, guessed, instead)
+
+
+def attackers(audit: Audit) -> tuple[Usefulness, ...]:
+    """The models of single private columns that an audit has trained on a released file; none without one."""
+    return tuple(
+        Usefulness(
+            each.name, each.attack.prior.value, each.attack.release, each.attack.original, each.attack.auc,
+            each.attack.auc_original,
+        )
+        for each in audit.attributes
+        if each.attack is not None
+        and each.attack.original is not None
+        and each.attack.auc_original is not None
+    )  # fmt: skip
+
+
+def _counted(
+    source: Any, mechanism: Mechanism, task: Sequence[str], read: ReadOptions | None
+) -> tables.Counts:
+    """The table counted as the mechanism's was, with these tasks, or its own."""
+    weights = dict.fromkeys(task, 1.0) or mechanism.task_weights
+    if not weights:
+        raise InvalidInputError("the mechanism was designed for no task: name columns to predict, task=[…]")
+    bins = mechanism.bins | {name: cut for name, cut in mechanism.task_bins.items() if name in weights}
+    return tables.count(
+        source, private=mechanism.private_names, public=mechanism.public_names, bins=bins, task=weights,
+        missing=mechanism.missing, read=mechanism.read_options(read),
+    )  # fmt: skip
+
+
+def _models(
+    name: str, by_x: Array, counts: tables.Counts, channel: Any, rows: int, rng: np.random.Generator
+) -> Usefulness:
+    """Models of a column from drawn symbols and from the public columns; ``by_x`` are its rows by (u, x)."""
+    by_y = _drawn(by_x, channel, rng)
+    classes = np.arange(by_x.shape[0])
+    # Symbols in the order of what they say about the column: a model may then take them for numbers.
+    likely = by_y[-1] / np.maximum(by_y.sum(axis=0), 1.0)
+    place = np.argsort(np.argsort(likely, kind="stable"), kind="stable")[:, None].astype(np.int64)
+    from_y = score(by_y, place, classes, size=rows, rng=rng)
+    from_x = score(by_x, counts.x_codes.astype(np.int64), classes, size=rows, rng=rng)
+    prior = float(by_x.sum(axis=1).max() / by_x.sum())
+    return Usefulness(name, prior, from_y.accuracy, from_x.accuracy, from_y.auc, from_x.auc)
 
 
 def _drawn(by_x: Array, channel: Any, rng: np.random.Generator) -> Array:

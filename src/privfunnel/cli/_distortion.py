@@ -203,17 +203,16 @@ def show_point(solution: DistortionSolution, *, units: Units, title: str) -> Non
 
 def _unchanged(solution: DistortionSolution) -> str:
     """How often records and columns are released as they are."""
-    import numpy as np
+    from privfunnel.alternatives import alphabet_of
+    from privfunnel.distortion import unchanged
 
     if solution.outputs is None:
         return ""
-    p_xy = solution.channel * solution.problem.p_x[:, None]
-    parts = []
-    for name, values in solution.problem.public_columns.items():
-        texts = np.array(values, dtype=object)
-        parts.append(f"{name} {100 * float(p_xy[texts[:, None] == texts].sum()):.1f} %")
+    problem = solution.problem
+    whole, each = unchanged(solution.channel, problem.p_x, solution.outputs, alphabet_of(problem))
+    parts = [f"{name} {100 * share:.1f} %" for name, share in each.items()]
     columns = f"; columns: {', '.join(parts)}" if len(parts) > 1 else ""
-    return f"Released as they are: {100 * float(np.trace(p_xy)):.1f} % of the records{columns}."
+    return f"Released as they are: {100 * whole:.1f} % of the records{columns}."
 
 
 def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:

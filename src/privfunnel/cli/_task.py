@@ -1,9 +1,10 @@
-"""The task funnel on the command line: one point, the curve."""
+"""The task funnel on the command line: one point, the curve, what an audit says of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privfunnel.cli._common import (
@@ -31,6 +32,9 @@ from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from privfunnel.audit import Audit, TaskFindings
+    from privfunnel.engines import ReadOptions
+    from privfunnel.mechanism import Mechanism
     from privfunnel.problem import Problem
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
@@ -246,3 +250,39 @@ def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
         f"optimal, largest gap to the proved bound {units.of(float(curve.gap.max())):.1e} {units.name}.",
         soft_wrap=True,
     )
+
+
+def audited_task(
+    tables: Sequence[str],
+    mechanism: Mechanism | None,
+    read: ReadOptions,
+    found: Audit,
+    effort: Mapping[str, int],
+) -> TaskFindings | None:
+    """What an audit says of a release for a task; None where there is none, or the table does not tell it.
+
+    Args:
+        tables: The original and perhaps the released table.
+        mechanism: The mechanism.
+        read: How to read the original.
+        found: The audit: attackers that it has trained are not trained again.
+        effort: The most ``rows`` to train on, and the ``seed``.
+    """
+    from privfunnel import audit
+    from privfunnel.engines import open_table
+
+    if not tables or mechanism is None or not mechanism.task:
+        return None
+    with open_table(tables[0], mechanism.read_options(read)) as table:
+        if any(name not in table.columns for name in mechanism.task):
+            return None
+    trained = audit.attackers(found)
+    findings = audit.for_task(tables[0], mechanism, read=read, private=not trained, **effort)
+    return findings if not trained else replace(findings, private=trained)
+
+
+def of_task(found: TaskFindings | None) -> dict[str, Any]:
+    """The findings as fields of :class:`privfunnel.report.Report`."""
+    if found is None:
+        return {}
+    return {"task_alternatives": found.instead, "usefulness": (*found.tasks, *found.private)}

@@ -26,12 +26,13 @@ from privfunnel.cli._common import (
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.cli._source import tell_rows
+from privfunnel.cli._task import audited_task, of_task
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from privfunnel.audit import Audit, Information, Interval, Usefulness
+    from privfunnel.audit import Audit, Information, Interval
     from privfunnel.engines import ReadOptions
     from privfunnel.mechanism import Mechanism
     from privfunnel.population.views import View
@@ -170,35 +171,20 @@ def command(
     else:
         found = _without_release(tables, mechanism, read, basic)
     found = _with_ledger(found, ledger, mechanism)
+    effort = {"rows": attacker_rows, "seed": seed}
+    for_task = audited_task(tables, mechanism, read, found, effort)
     if out is not None and mechanism is not None and out.suffix.lower() == ".html":
         few = found.threshold if threshold is None else threshold
-        _write_report(
-            out, mechanism, {"source": ", ".join(tables) or str(path), "audit": found, "threshold": few}
-        )
+        details = {"source": ", ".join(tables) or str(path), "audit": found, "threshold": few}
+        _write_report(out, mechanism, details | of_task(for_task))
         out = None
-    good_for = _good_for(tables, mechanism, read, attacker_rows, seed)
-    document = found.to_dict() | ({"tasks": [each.to_dict() for each in good_for]} if good_for else {})
+    document = found.to_dict() | ({} if for_task is None else for_task.to_dict())
 
     def show_all() -> None:
         show(found)
-        _say([each.words for each in good_for])
+        _say([] if for_task is None else for_task.words(units or "bits"))
 
     _tell(document, show_all, units, as_json=as_json, out=out)
-
-
-def _good_for(
-    tables: tuple[str, ...], mechanism: Mechanism | None, read: ReadOptions, rows: int, seed: int
-) -> tuple[Usefulness, ...]:
-    """What a release for a task is good for, where the table tells the task."""
-    from privfunnel import audit
-    from privfunnel.engines import open_table
-
-    if not tables or mechanism is None or not mechanism.task or rows <= 0:
-        return ()
-    with open_table(tables[0], mechanism.read_options(read)) as table:
-        if any(name not in table.columns for name in mechanism.task):
-            return ()
-    return audit.usefulness(tables[0], mechanism, read=read, rows=rows, seed=seed)
 
 
 def _with_ledger(found: Audit, ledger: Path | None, mechanism: Mechanism | None) -> Audit:

@@ -25,6 +25,7 @@ import numpy as np
 
 from privfunnel.amounts import check_budget
 from privfunnel.checks import is_number
+from privfunnel.distortion.changes import unchanged
 from privfunnel.distortion.costs import Costs, costs_of
 from privfunnel.distortion.pram import transition_matrix, write_transition_matrix
 from privfunnel.distortion.result import DistortionCurve, DistortionSolution
@@ -45,6 +46,7 @@ __all__ = [
     "solve",
     "trace",
     "transition_matrix",
+    "unchanged",
     "write_transition_matrix",
 ]
 

@@ -16,10 +16,17 @@ from privfunnel.measures import nats_per
 
 Line = Sequence[tuple[float, float]]
 
+#: What a curve is drawn over: the title of the axis, what it is called on a narrow drawing and in a tip, and in words.
+ALONG = {
+    "disclosure": ("disclosure I(X;Y)", "disclosed", "disclosure"),
+    "utility": ("utility I(U;Y)", "useful", "utility"),
+    "distortion": ("distortion E d(X,Y)", "changed", "distortion"),
+}
+
 
 @dataclass(frozen=True)
 class Mark:
-    """One computed point of the curve, in nats."""
+    """One computed point of the curve, in nats; ``disclosure`` is its place along the curve, whatever that is."""
 
     disclosure: float
     leakage: float
@@ -40,7 +47,7 @@ class Picture:
     """Everything the drawing shows, in nats.
 
     Attributes:
-        disclosure_ceiling: H(X), the right end of the horizontal axis.
+        disclosure_ceiling: H(X), or I(U;X), or the largest distortion: the right end of the horizontal axis.
         leakage_ceiling: I(S;X), the top of the vertical axis.
         h_x_given_s: H(X|S), where the closed-form lower bound leaves zero.
         marks: Computed points by increasing disclosure.
@@ -51,6 +58,8 @@ class Picture:
         units: What the axes are in, ``"bits"`` or ``"nats"``.
         guarded: Whether leakage is the largest of several attackers', or guarantees hold: the closed-form bounds are
             those of the plain funnel, and are not drawn.
+        along: What the curve goes along, see :data:`ALONG`: the closed-form bounds are those of disclosure. Distortions
+            are in the unit of their costs.
     """
 
     disclosure_ceiling: float
@@ -63,6 +72,17 @@ class Picture:
     others: Sequence[Series] = field(default_factory=tuple)
     units: str = "bits"
     guarded: bool = False
+    along: str = "disclosure"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the closed-form bounds are this curve's."""
+        return not self.guarded and self.along == "disclosure"
+
+    @property
+    def falling(self) -> bool:
+        """Whether less leaks the further one goes along the curve."""
+        return self.along == "distortion"
 
 
 @dataclass(frozen=True)
@@ -79,12 +99,21 @@ class _Frame:
     x_max: float
     y_max: float
     units: str
+    along: str = "disclosure"
+
+    @property
+    def x_units(self) -> str:
+        """The unit of the horizontal axis; a distortion has none that is known here."""
+        return "" if self.along == "distortion" else self.units
 
     def told(self, nats: float) -> float:
         return nats / nats_per(self.units)
 
-    def x(self, nats: float) -> float:
-        return self.left + (self.width - self.left - self.right) * self.told(nats) / self.x_max
+    def told_along(self, place: float) -> float:
+        return self.told(place) if self.x_units else place
+
+    def x(self, place: float) -> float:
+        return self.left + (self.width - self.left - self.right) * self.told_along(place) / self.x_max
 
     def y(self, nats: float) -> float:
         return (
@@ -105,14 +134,15 @@ def ticks(top: float, about: int) -> list[float]:
     return [i * step for i in range(int(top / step * 1.0001) + 1)]
 
 
-def figure(picture: Picture, *, label: str = "Privacy funnel: leakage against disclosure") -> str:
+def figure(picture: Picture, *, label: str = "") -> str:
     """Return the ``<figure>`` with both drawings and the legend."""
+    label = label or f"Privacy funnel: leakage against {ALONG[picture.along][2]}"
     per = nats_per(picture.units)
-    x_max = picture.disclosure_ceiling / per or 1.0
+    x_max = picture.disclosure_ceiling / (1.0 if picture.along == "distortion" else per) or 1.0
     y_max = picture.leakage_ceiling / per * 1.06 or 1.0
     frames = (
-        _Frame("wide", 760, 400, 66, 22, 20, 54, x_max, y_max, picture.units),
-        _Frame("narrow", 360, 300, 50, 14, 18, 50, x_max, y_max, picture.units),
+        _Frame("wide", 760, 400, 66, 22, 20, 54, x_max, y_max, picture.units, picture.along),
+        _Frame("narrow", 360, 300, 50, 14, 18, 50, x_max, y_max, picture.units, picture.along),
     )
     drawings = "".join(_drawing(picture, frame, label) for frame in frames)
     return (
@@ -126,7 +156,7 @@ def _drawing(picture: Picture, f: _Frame, label: str) -> str:
         f'<svg class="chart {f.name}" viewBox="0 0 {f.width} {f.height}" role="group" aria-label="{escape(label)}" '
         f'data-left="{f.left}" data-right="{f.width - f.right}" data-top="{f.top}" '
         f'data-bottom="{f.height - f.bottom}" data-xmax="{f.x_max:.9g}" data-ymax="{f.y_max:.9g}" '
-        f'data-unit="{f.units}">',
+        f'data-unit="{f.units}" data-xunit="{f.x_units}" data-along="{ALONG[f.along][1]}">',
         *_axes(f, "largest leakage" if picture.guarded else "leakage I(S;Y)"),
         *_bounds(picture, f),
         *_others(picture, f),
@@ -155,8 +185,10 @@ def _axes(f: _Frame, leakage: str) -> list[str]:
     out.append(f'<line class="base" x1="{f.left}" x2="{end}" y1="{base}" y2="{base}"/>')
     middle = (f.left + end) / 2
     narrow = f.name == "narrow"
-    names = ("disclosed", "leaked") if narrow else ("disclosure I(X;Y)", leakage)
-    what = [f"{name}, {f.units}" for name in names]
+    names = (ALONG[f.along][1], "leaked") if narrow else (ALONG[f.along][0], leakage)
+    what = [
+        f"{name}, {unit}".removesuffix(", ") for name, unit in zip(names, (f.x_units, f.units), strict=True)
+    ]
     out.append(
         f'<text class="title" x="{middle:.1f}" y="{f.height - 8}" text-anchor="middle">{what[0]}</text>'
     )
@@ -177,9 +209,10 @@ def _bounds(picture: Picture, f: _Frame) -> list[str]:
         f'<path class="closed" d="{f.path([(0.0, 0.0), top])}"/>',
         f'<path class="closed" d="{f.path([knee, top])}"/>',
     ]
-    out = [] if picture.guarded else closed
+    out = closed if picture.bounded else []
     if picture.proved and picture.marks:
-        achieved = [(0.0, 0.0), *((m.disclosure, m.leakage) for m in picture.marks)]
+        origin = [] if picture.falling else [(0.0, 0.0)]
+        achieved = [*origin, *((m.disclosure, m.leakage) for m in picture.marks)]
         out.append(f'<path class="band" d="{f.path([*achieved, *reversed(list(picture.proved))])}Z"/>')
         out.append(f'<path class="proved" d="{f.path(picture.proved)}"/>')
     free = picture.free_disclosure
@@ -207,12 +240,13 @@ def _curve(picture: Picture, f: _Frame) -> list[str]:
     if not picture.marks:
         return []
     line = [(m.disclosure, m.leakage) for m in picture.marks]
-    if line[0][0] > 0.0:
+    if line[0][0] > 0.0 and not picture.falling:
         line.insert(0, (0.0, 0.0))
     out = [f'<path class="curve" d="{f.path(line)}"/>', '<g class="points">']
     for i, mark in enumerate(picture.marks):
-        r, v, b = map(f.told, (mark.disclosure, mark.leakage, mark.lower_bound))
-        said = f"disclosure {r:.3f} {f.units}, leakage {v:.4f} {f.units}, proved at least {b:.4f}"
+        r, v, b = f.told_along(mark.disclosure), f.told(mark.leakage), f.told(mark.lower_bound)
+        place = f"{ALONG[f.along][2]} {r:.3f} {f.x_units}".rstrip()
+        said = f"{place}, leakage {v:.4f} {f.units}, proved at least {b:.4f}"
         out.append(
             f'<circle class="point" r="{4 if f.name == "wide" else 3.2}" cx="{f.x(mark.disclosure):.1f}" '
             f'cy="{f.y(mark.leakage):.1f}" tabindex="{0 if i == 0 else -1}" role="button" aria-label="{said}" '
@@ -227,7 +261,7 @@ def _legend(picture: Picture) -> str:
     entries = [("curve", "least leakage found")] if picture.marks else []
     if picture.proved and picture.marks:
         entries.append(("proved", "proved: no release leaks less"))
-    if not picture.guarded:
+    if picture.bounded:
         entries.append(("possible", "between the closed-form bounds"))
     if picture.free_disclosure:
         entries.append(("free", "leaks nothing"))

@@ -9,12 +9,14 @@ import numpy as np
 
 from privfunnel.channels import joint
 from privfunnel.engines import Column, Cut, Part, Top
+from privfunnel.engines.categories import Codes
 from privfunnel.guessing import Exposure, exposures
 from privfunnel.measures import Array, guessing_accuracy, mutual_information
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Point
 from privfunnel.publication import Policy
 from privfunnel.release.records import RecordAlphabet
+from privfunnel.report.aims import Aim, TaskAim, aim_of_mechanism, aim_of_solution
 from privfunnel.report.axes import Axis
 from privfunnel.report.meaning import Meaning, explain, meaning_of
 from privfunnel.report.rounding import Rounding
@@ -40,6 +42,8 @@ class Described:
         guarded: What it was designed against beyond an attacker who knows nothing, in words; empty for nothing.
         symbols: Disclosure and leakage of the mechanism's symbols where records are released, which are drawn anew from
             them: all of the above is then about records, but for ``lower_bound`` and ``channel``; None otherwise.
+        aim: What it was designed to keep where that is not disclosure: a task, or records.
+        outputs: The public symbol that each output is, shape (N,), where records are released for records.
     """
 
     private: Axis
@@ -56,6 +60,8 @@ class Described:
     channel: Channel
     symbols: Point | None = None
     guarded: str = ""
+    aim: Aim | None = None
+    outputs: Codes | None = None
 
     @classmethod
     def of_solution(cls, solution: Solution, private: Axis | None, public: Axis | None) -> Described:
@@ -77,6 +83,8 @@ class Described:
             p_sy=problem.p_sx @ solution.channel,
             channel=solution.channel,
             guarded="" if solution.threat is None else solution.threat.words,
+            aim=aim_of_solution(solution, public.alphabet),
+            outputs=solution.outputs,
         )
 
     @classmethod
@@ -104,6 +112,8 @@ class Described:
             p_sy=mechanism.p_sy,
             channel=mechanism.channel,
             guarded=str(mechanism.provenance.get("guarded", "")),
+            aim=aim_of_mechanism(mechanism),
+            outputs=mechanism.outputs,
         )
 
     @classmethod
@@ -129,8 +139,38 @@ class Described:
             leakage=point.leakage,
             meaning=meaning_of(point, p_sy, p_xy, guesses, symbols.public),
             p_sy=p_sy,
-            symbols=Point(mechanism.disclosure, mechanism.leakage),
+            # Records that are released for records are symbols themselves, but for rare values that are not written.
+            symbols=None if mechanism.outputs is not None else Point(mechanism.disclosure, mechanism.leakage),
+            lower_bound=symbols.lower_bound
+            if mechanism.outputs is None
+            else min(symbols.lower_bound, point.leakage),
         )
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The columns that it was designed for, where it was designed for any."""
+        return self.aim.names if isinstance(self.aim, TaskAim) else ()
+
+    @property
+    def rivals(self) -> str:
+        """The releases none of which leaks less than the proved bound, as they follow the word "no"."""
+        if self.aim is not None:
+            return self.aim.rivals
+        much = "as much" if self.symbols is None else "as much as the mechanism's symbols"
+        return f"release that keeps {much}"
+
+    @property
+    def written(self) -> Array:
+        """p(x'|x) of the records that are written, shape (M, M), where the channel is an array."""
+        channel = np.asarray(self.channel)
+        if self.outputs is not None:
+            table = np.zeros((len(self.p_x), len(self.p_x)))
+            np.add.at(table.T, self.outputs, channel.T)
+            return table
+        p_xy = channel * self.p_x[:, None]
+        p_y = p_xy.sum(axis=0)
+        p_x_given_y = np.divide(p_xy, p_y, out=np.zeros_like(p_xy), where=p_y > 0.0)
+        return np.asarray(channel @ p_x_given_y.T)
 
     @cached_property
     def exposed(self) -> tuple[Exposure, ...]:

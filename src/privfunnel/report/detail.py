@@ -49,7 +49,7 @@ def curve_section(
         lead += "No release that leaks nothing was found."
     return (
         f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(published(drawn, say))}'
-        f'<p class="small quiet">{escape(_note(curve))}</p></section>'
+        f'<p class="small quiet">{escape(note(curve))}</p></section>'
     )
 
 
@@ -96,17 +96,28 @@ def published(drawn: Picture, say: Rounding) -> Picture:
     )
 
 
-def _note(curve: Curve) -> str:
-    proved = sum(s.status is Status.OPTIMAL for s in curve.solutions)
+def note(curve: Curve) -> str:
+    """Return how good a curve is, in numbers that may be published."""
     worst = max((s.gap for s in curve.solutions), default=0.0)
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
-    # To a power of ten, and not below what rounding leaves: digits of it could confirm a guessed table.
-    above = f"{10.0 ** math.ceil(math.log10(max(to_bits(worst), FINEST_GAP))):.0e}"
     return (
-        f"{whole}{proved} of {len(curve.solutions)} points proved optimal; no point is more than {above} bits "
+        f"{whole}{proved_words(curve.status)}; no point is more than {above(worst)} bits "
         f"above what is proved possible. Solver {curve.solver}. Numbers are rounded, to protect the people "
         "behind them."
     )
+
+
+def proved_words(status: Sequence[Status]) -> str:
+    """Return how many points are proved."""
+    return f"{sum(each is Status.OPTIMAL for each in status)} of {len(status)} points proved optimal"
+
+
+def above(gap: float) -> str:
+    """Return a gap, in nats, as bits: to a power of ten, since digits of it could confirm a guessed table.
+
+    Nothing is told below what rounding leaves.
+    """
+    return f"{10.0 ** math.ceil(math.log10(max(to_bits(gap), FINEST_GAP))):.0e}"
 
 
 def release_section(release: Described, say: Rounding) -> str:
@@ -118,11 +129,14 @@ def release_section(release: Described, say: Rounding) -> str:
         return ""
     meaning = release.meaning
     bound = "No release leaks less than"
-    if release.symbols is not None:
+    if release.aim is not None:
+        bound = f"No {release.rivals} leaks less than"
+    elif release.symbols is not None:
         kept_by_symbols = say.percent(view.share(release.symbols.disclosure, release.disclosure_ceiling, 1.0))
         bound = f"No release that keeps {kept_by_symbols}, as the symbols do, leaks less than"
     facts = "".join(
         (
+            "" if release.aim is None else release.aim.facts(say),
             parts.fact(
                 "Disclosed", say.bits(release.disclosure), f"{say.percent(release.promised_kept)} of H(X)"
             ),

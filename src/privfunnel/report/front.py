@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
+from privfunnel.problem import Point
 from privfunnel.report import parts, view
+from privfunnel.report.aims import TaskAim
 from privfunnel.report.axes import Axis
 from privfunnel.report.described import Described, how_counted, published_axis
 from privfunnel.report.rounding import ZERO, Rounding
+from privfunnel.task_alternatives import TaskAlternative
 
 #: Exposed values that are listed.
 LISTED = 5
@@ -30,21 +34,29 @@ TOO_FEW = (
     "The steward's audit has them."
 )
 
-Alternatives = Sequence[tuple[str, float, float]]
+
+class Instead(NamedTuple):
+    """What else could be published: a name, disclosure and leakage in nats, and what is as good for a task."""
+
+    plain: Sequence[tuple[str, float, float]]
+    for_task: Sequence[TaskAlternative] = ()
 
 
-def columns_section(private: Axis, public: Axis) -> str:
+def columns_section(private: Axis, public: Axis, tasks: Sequence[str] = ()) -> str:
     """Return the table of columns with their roles and how their values were counted."""
     rows = [
         (column.name, role, how_counted(column))
         for role, axis in (("private: never published", private), ("public: released", public))
         for column in axis.alphabet.columns
     ]
+    rows += [
+        (name, "what the release is for", "not released itself") for name in tasks if name not in public.names
+    ]
     return f"<h2>The columns</h2>{parts.table('', ('column', 'role', 'counted by'), rows)}"
 
 
 def board(
-    release: Described, numbers: Rounding, *, form: str, alternatives: Alternatives, beyond: Sequence[str]
+    release: Described, numbers: Rounding, *, form: str, instead: Instead, beyond: Sequence[str]
 ) -> str:
     """Return what is released and promised, to whom it does not apply, who is exposed, and what else was possible."""
     names = " and ".join(filter(None, (", ".join(release.public.names[:-1]), release.public.names[-1])))
@@ -53,22 +65,25 @@ def board(
         f"{escape(form)}, drawn at random by a fixed rule that looks at the public columns only. "
         "The private columns are not published."
     )
+    designed = []
+    if release.aim is not None:
+        designed.append(release.aim.words(numbers, redrawn=release.symbols is not None))
     if release.symbols is not None:
         what += f" {escape(_second_draw(release, release.symbols.disclosure, numbers))}"
     if not numbers.detailed:
-        return _brief(release, numbers, what)
+        return _brief(release, numbers, what, designed)
     said = view.in_words(release.promised_kept, release.promised_leaked, release.meaning, numbers)
     both = view.column_words(release.promised_kept, release.meaning, numbers)
-    designed = [f"It was designed against {release.guarded}."] if release.guarded else []
-    promised = parts.paragraphs([_promise(release, numbers), *designed, *beyond])
+    against = [f"It was designed against {release.guarded}."] if release.guarded else []
+    promised = parts.paragraphs([_promise(release, numbers), *against, *beyond])
     return (
         f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>'
-        f"{parts.paragraphs([both] if both else [])}"
-        f"{columns_section(release.private, release.public)}"
+        f"{parts.paragraphs([*designed, *([both] if both else [])])}"
+        f"{columns_section(release.private, release.public, release.tasks)}"
         f"<h2>What is promised, and to whom it does not apply</h2>{promised}"
         f"{parts.points(NOT_PROMISED)}"
         f"<h2>Who is exposed most</h2>{_exposed(release, numbers)}"
-        f"<h2>What was possible instead</h2>{_instead(release, numbers, alternatives)}"
+        f"<h2>What was possible instead</h2>{_instead(release, numbers, instead)}"
     )
 
 
@@ -81,7 +96,7 @@ def _second_draw(release: Described, disclosure: float, numbers: Rounding) -> st
     )
 
 
-def _brief(release: Described, numbers: Rounding, what: str) -> str:
+def _brief(release: Described, numbers: Rounding, what: str, designed: Sequence[str]) -> str:
     """The same of a table with few rows: what is kept and leaked, and no further number."""
     private = " and ".join(release.private.names)
     leaked = (
@@ -94,8 +109,8 @@ def _brief(release: Described, numbers: Rounding, what: str) -> str:
         f"about {private}."
     )
     return (
-        f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>'
-        f"{columns_section(release.private, release.public)}"
+        f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>{parts.paragraphs(designed)}'
+        f"{columns_section(release.private, release.public, release.tasks)}"
         f"<h2>What is promised, and to whom it does not apply</h2>{parts.points(NOT_PROMISED)}"
         f"<h2>Who is exposed most</h2>{parts.paragraphs([TOO_FEW])}"
     )
@@ -108,11 +123,10 @@ def _promise(release: Described, numbers: Rounding) -> str:
             f"Of all the people in the table, a reader who knows nothing else learns nothing about {private}: each "
             "released value is as frequent among people of any private value."
         )
-    much = "as much" if release.symbols is None else "as much as the mechanism's symbols"
     return (
         f"A reader who knows nothing else learns at most {numbers.bits(release.leakage, 'up')} about {private} of a "
         f"person, on average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}. No "
-        f"release that keeps {much} can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
+        f"{release.rivals} can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
     )
 
 
@@ -177,7 +191,10 @@ def _people(share: float, numbers: Rounding) -> str:
     return f"{numbers.count(share * numbers.rows)} of {numbers.count(numbers.rows).removeprefix('about ')}"
 
 
-def _instead(release: Described, numbers: Rounding, alternatives: Alternatives) -> str:
+def _instead(release: Described, numbers: Rounding, instead: Instead) -> str:
+    if isinstance(release.aim, TaskAim) and instead.for_task:
+        return _instead_for_task(release, release.aim, numbers, instead.for_task)
+
     def row(name: str, kept: float, leakage: float) -> tuple[str, str, str]:
         return name, numbers.percent(kept), numbers.bits(leakage)
 
@@ -186,9 +203,30 @@ def _instead(release: Described, numbers: Rounding, alternatives: Alternatives) 
         row("the public columns as they are", 1.0, release.leakage_ceiling),
         row("the public columns of people chosen at random, at the same leakage", release.promised_leaked,
             release.leakage),
-        *(row(name, view.share(r, release.disclosure_ceiling, 1.0), v) for name, r, v in alternatives),
+        *(row(name, view.share(r, release.disclosure_ceiling, 1.0), v) for name, r, v in instead.plain),
     ]  # fmt: skip
     return parts.table("", ("what is published", "#kept", "#leaked"), rows)
+
+
+def _instead_for_task(
+    release: Described, aim: TaskAim, numbers: Rounding, found: Sequence[TaskAlternative]
+) -> str:
+    def row(name: str, useful: float, disclosure: float, leakage: float) -> tuple[str, ...]:
+        kept = view.share(disclosure, release.disclosure_ceiling, 1.0)
+        return name, numbers.percent(useful), numbers.percent(kept), numbers.bits(leakage)
+
+    symbols = release.symbols or Point(release.disclosure, release.leakage)
+    rows = [
+        row("this release", aim.share, symbols.disclosure, symbols.leakage),
+        row("the public columns as they are", 1.0, release.disclosure_ceiling, release.leakage_ceiling),
+        *(
+            row(f"{each.method}, as good for {aim.told}", each.utility_share, each.disclosure, each.leakage)
+            for each in found
+        ),
+    ]
+    heads = ("what is published", f"#kept of {aim.told}", "#kept of all columns", "#leaked")
+    caption = "" if release.symbols is None else "Of this release, the symbols."
+    return parts.table(caption, heads, rows)
 
 
 def signatures(contact: str) -> str:

@@ -11,11 +11,12 @@ from html import escape
 from importlib import resources
 
 from privfunnel._version import __version__
-from privfunnel.audit import Audit
+from privfunnel.audit import Audit, Usefulness
 from privfunnel.curve import Curve
+from privfunnel.distortion import DistortionCurve
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import THRESHOLD, Policy
-from privfunnel.report import detail, front, parts
+from privfunnel.report import along, detail, front, parts
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
@@ -24,8 +25,13 @@ from privfunnel.report.parts import Section
 from privfunnel.report.questions import questions_section
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
+from privfunnel.report.useful import usefulness_section
 from privfunnel.solution import Solution
 from privfunnel.storage import write_text
+from privfunnel.task_alternatives import TaskAlternative
+from privfunnel.task_curve import TaskCurve
+
+AnyCurve = Curve | DistortionCurve
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -47,6 +53,8 @@ class Report:
         audit: An audit of the release.
         alternatives: What else could be published: a name, disclosure and leakage in nats; what the audit found by
             default.
+        task_alternatives: The same for a release for a task: what else is as good for it, and what that leaks.
+        usefulness: How well models of the task, and of private columns, do that are trained on the release.
         form: What replaces a row's public values.
         threshold: What fewer rows have is not told, and numbers come in steps worth as many.
         contact: Who is to be asked; a line to fill in by default.
@@ -65,6 +73,8 @@ class Report:
     others: Mapping[str, Curve | Line] = field(default_factory=dict)
     audit: Audit | None = None
     alternatives: Sequence[tuple[str, float, float]] = ()
+    task_alternatives: Sequence[TaskAlternative] = ()
+    usefulness: Sequence[Usefulness] = ()
     form: str = FORM
     threshold: int = THRESHOLD
     contact: str = ""
@@ -74,29 +84,29 @@ class Report:
     created: datetime | None = None
 
 
-def render(found: Curve | Mechanism, report: Report | None = None) -> str:
+def render(found: AnyCurve | Mechanism, report: Report | None = None) -> str:
     """Return the report as HTML text, with numbers that may be published.
 
     Args:
-        found: The traced curve, or the mechanism of a release.
+        found: The traced curve, of a plain funnel, a task or a distortion, or the mechanism of a release.
         report: What else to say; see :class:`Report`.
     """
     report = report or Report()
-    curve = found if isinstance(found, Curve) else None
+    curve = None if isinstance(found, Mechanism) else found
     release = _release(found, report)
     rows = curve.problem.n if curve is not None else release.rows if release is not None else None
     say = Rounding(rows, Policy(report.threshold))
     body = [_first_page(found, release, report, say)]
     if release is not None and (asked := questions_section(release, report.audit, say)) is not None:
         body.append(parts.section(asked))
-    if curve is not None:
-        body.append(detail.curve_section(curve, report.chosen, report.others, say))
+    drawing, points = ("", "") if curve is None else _curve_sections(curve, report, say)
+    body.append(drawing)
     if release is not None:
         body.append(detail.release_section(release, say))
-    if curve is not None:
-        body.append(detail.points_section(curve, say))
-        if report.others:
-            body.append(detail.others_section(curve, report.others, say))
+    body.append(points)
+    if release is not None:
+        useful = usefulness_section(report.usefulness, release.private.names, say)
+        body += [] if useful is None else [parts.section(useful)]
     if report.audit is not None:
         if report.audit.fidelity is not None and say.detailed:
             body.append(parts.section(survival_section(report.audit.fidelity, say, report.audit.models)))
@@ -107,7 +117,18 @@ def render(found: Curve | Mechanism, report: Report | None = None) -> str:
     return _page(report.title, body)
 
 
-def write(path: str | os.PathLike[str], found: Curve | Mechanism, report: Report | None = None) -> None:
+def _curve_sections(curve: AnyCurve, report: Report, say: Rounding) -> tuple[str, str]:
+    """The drawing of a curve, and its points with what other methods leak beside them."""
+    if isinstance(curve, DistortionCurve):
+        return along.distortion_section(curve, report.chosen, say), along.distortion_points(curve, say)
+    if isinstance(curve, TaskCurve):
+        return along.utility_section(curve, report.chosen, say), along.utility_points(curve, say)
+    points = detail.points_section(curve, say)
+    points += detail.others_section(curve, report.others, say) if report.others else ""
+    return detail.curve_section(curve, report.chosen, report.others, say), points
+
+
+def write(path: str | os.PathLike[str], found: AnyCurve | Mechanism, report: Report | None = None) -> None:
     """Write the report of a curve or a mechanism to a file, in one piece.
 
     Raises:
@@ -116,7 +137,7 @@ def write(path: str | os.PathLike[str], found: Curve | Mechanism, report: Report
     write_text(path, render(found, report))
 
 
-def _release(found: Curve | Mechanism, report: Report) -> Described | None:
+def _release(found: AnyCurve | Mechanism, report: Report) -> Described | None:
     """The release that the report is about, or None where no point has been chosen."""
     if isinstance(found, Mechanism):
         if (
@@ -148,7 +169,7 @@ def _asset(name: str) -> str:
     return resources.files("privfunnel.report").joinpath("assets", name).read_text("utf-8")
 
 
-def _first_page(found: Curve | Mechanism, release: Described | None, report: Report, say: Rounding) -> str:
+def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: Report, say: Rounding) -> str:
     """What a board reads and signs; without a chosen point, what the report is about."""
     what = f"{escape(report.source)}: " if report.source else ""
     head = (
@@ -165,23 +186,25 @@ def _first_page(found: Curve | Mechanism, release: Described | None, report: Rep
             told = [taken_as(shape, release.rows, release.leakage_ceiling)]
         else:
             told = population_words(report.audit, say) or [AS_A_REGISTER]
-        page = front.board(release, say, form=report.form, alternatives=found_instead, beyond=told)
+        instead = front.Instead(found_instead, report.task_alternatives)
+        page = front.board(release, say, form=report.form, instead=instead, beyond=told)
         return f'<section class="board">{head}{page}{front.signatures(report.contact)}</section>'
-    assert isinstance(found, Curve)  # a mechanism is a release
+    assert not isinstance(found, Mechanism)  # which is a release
     private = report.private or Axis.parse(found.problem.s_labels, "private")
     public = report.public or Axis.parse(found.problem.x_labels, "public")
     none = "No point of the curve has been chosen: this report says what is possible, and approves nothing."
     problem = found.problem
     told = [taken_as((problem.n_s, problem.n_x), problem.n, problem.leakage_ceiling)]
-    page = f"{parts.paragraphs([none, *told])}{front.columns_section(private, public)}"
+    tasks = () if problem.tasks is None else problem.tasks.names
+    page = f"{parts.paragraphs([none, *told])}{front.columns_section(private, public, tasks)}"
     return f'<section class="board">{head}{page}</section>'
 
 
-def _sizes(found: Curve | Mechanism, say: Rounding) -> str:
+def _sizes(found: AnyCurve | Mechanism, say: Rounding) -> str:
     n_s, n_x = (
-        (found.problem.n_s, found.problem.n_x)
-        if isinstance(found, Curve)
-        else (len(found.s_alphabet), len(found.x_alphabet))
+        (len(found.s_alphabet), len(found.x_alphabet))
+        if isinstance(found, Mechanism)
+        else (found.problem.n_s, found.problem.n_x)
     )
     rows = "" if say.rows is None else f", {say.count(say.rows)} rows"
     if isinstance(found, Mechanism) and found.persons is not None:
@@ -189,9 +212,12 @@ def _sizes(found: Curve | Mechanism, say: Rounding) -> str:
     return f"{n_s} private × {n_x} public symbols{rows}"
 
 
-def _provenance(found: Curve | Mechanism, report: Report, say: Rounding) -> str:
+def _provenance(found: AnyCurve | Mechanism, report: Report, say: Rounding) -> str:
     created = (report.created or datetime.now(UTC)).astimezone(UTC)
-    solver = found.solver if isinstance(found, Curve) else str(found.provenance.get("solver", "not known"))
+    if isinstance(found, Mechanism):
+        solver = str(found.provenance.get("solver", "not known"))
+    else:
+        solver = found.solver if isinstance(found, Curve) else "distortion"
     facts = [
         ("Source", report.source or "not named"),
         ("Table", _sizes(found, say)),

@@ -95,7 +95,7 @@ def _bound(release: Described, say: Rounding) -> str:
     """Say what no release can undercut, where something is proved of that."""
     if release.lower_bound <= ZERO:
         return ""
-    return f" No release that keeps as much leaks less than {say.bits(release.lower_bound, 'down')}: proved."
+    return f" No {release.rivals} leaks less than {say.bits(release.lower_bound, 'down')}: proved."
 
 
 def _assumed(audit: Audit | None) -> str:

@@ -98,7 +98,12 @@ class Rounding:
         return self if self.rows is None else replace(self, rows=share * self.rows)
 
     def factor(self, value: float) -> str:
-        """A largest ratio of probabilities, rounded up to two digits or to what few rows could change."""
+        """A largest ratio of probabilities, rounded up to two digits or to what few rows could change.
+
+        :data:`UNTOLD` where fewer rows than the threshold decide it.
+        """
+        if self.rows and self.rows < self.threshold:
+            return UNTOLD
         if math.isinf(value) or value <= 0.0:
             return "∞" if value > 0.0 else "0"
         unit = 10.0 ** (math.floor(math.log10(value)) + -1)

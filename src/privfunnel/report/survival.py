@@ -8,7 +8,6 @@ import numpy as np
 
 from privfunnel.audit.models import Model
 from privfunnel.engines.cutting import nice_above
-from privfunnel.measures import Array
 from privfunnel.release.fidelity import Fidelity, Numbers, figures
 from privfunnel.report import parts
 from privfunnel.report.described import Described, published_axis
@@ -38,7 +37,7 @@ def examples(release: Described, say: Rounding) -> str:
     # Column by column of "after"; combinations of few rows are one of them, without a name.
     of = np.array([place[text] if ok else len(names) for text, ok in zip(shown, listed, strict=True)])
     after = np.zeros((len(shown), len(names) + 1))
-    np.add.at(after.T, of, _redrawn(np.asarray(release.channel), release.p_x).T)
+    np.add.at(after.T, of, release.written.T)
     before = np.zeros(len(names) + 1)
     np.add.at(before, of, release.p_x)
     rows = []
@@ -57,14 +56,6 @@ def examples(release: Described, say: Rounding) -> str:
     heads = ("a row with", "#is written as it is", "most often otherwise written as")
     caption = "What becomes of the most frequent rows, where records are released."
     return f"<h3>Rows before and after</h3>{parts.table(caption, heads, rows)}"
-
-
-def _redrawn(channel: Array, p_x: Array) -> Array:
-    """p(x'|x) = Σ p(y|x) p(x'|y), shape (M, M)."""
-    p_xy = channel * p_x[:, None]
-    p_y = p_xy.sum(axis=0)
-    p_x_given_y = np.divide(p_xy, p_y, out=np.zeros_like(p_xy), where=p_y > 0.0)
-    return np.asarray(channel @ p_x_given_y.T)
 
 
 def survival_section(found: Fidelity, say: Rounding, models: tuple[Model, ...] = ()) -> parts.Section:

@@ -24,6 +24,7 @@ from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.meaning import Meaning, explain
 from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
 from privfunnel.solution import Solution, Status
+from privfunnel.task_curve import TaskCurve
 
 GRID = 120  # intervals of the drawn lower bound
 EXACT = Exact()
@@ -41,27 +42,44 @@ def picture(
     """Collect what the chart draws of a curve."""
     problem = curve.problem
     return Picture(
-        disclosure_ceiling=problem.disclosure_ceiling,
+        disclosure_ceiling=ceiling(curve),
         leakage_ceiling=problem.leakage_ceiling,
         h_x_given_s=problem.h_x_given_s,
         marks=tuple(
-            Mark(s.disclosure, s.leakage, s.lower_bound, status_text(s.status)) for s in curve.solutions
+            Mark(place(curve, s), s.leakage, s.lower_bound, status_text(s.status)) for s in curve.solutions
         ),
         proved=proved_line(curve),
         free_disclosure=free_disclosure,
-        chosen=None if chosen is None else (chosen.disclosure, chosen.leakage),
+        chosen=None if chosen is None else (place(curve, chosen), chosen.leakage),
         others=others,
         units=units,
         guarded=curve.threat is not None,
+        along=curve.along[0],
     )
+
+
+def place(curve: Curve, solution: Solution) -> float:
+    """Return where a solution lies along a curve, its disclosure or its utility, in nats."""
+    return float(getattr(solution, curve.along[0]))
+
+
+def ceiling(curve: Curve) -> float:
+    """Return the end of the axis that a curve goes along, H(X) or I(U;X), in nats."""
+    return curve.most if isinstance(curve, TaskCurve) else curve.problem.disclosure_ceiling
+
+
+def free_utility(curve: TaskCurve) -> float:
+    """Return the most utility of the curve's points that leak nothing, in nats."""
+    told = zip(curve.utility, curve.leakage, strict=True)
+    return max((float(kept) for kept, leaked in told if leaked <= ZERO), default=0.0)
 
 
 def proved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
     """Return the proved lower bound over the whole range, as a polyline in nats; empty where the closed form is all."""
     problem = curve.problem
-    at = np.union1d(np.linspace(0.0, curve.most, GRID + 1), curve.disclosure)
+    at = np.union1d(np.linspace(0.0, curve.most, GRID + 1), [place(curve, s) for s in curve.solutions])
     bound = curve.proved(at)
-    if not (bound > closed_form(problem, curve.threat, at) + ZERO).any():
+    if curve.along[0] == "disclosure" and not (bound > closed_form(problem, curve.threat, at) + ZERO).any():
         return ()
     return tuple((float(r), float(b)) for r, b in zip(at, bound, strict=True))
 
@@ -186,10 +204,16 @@ def guess_words(guess: Guess, max_lift: float, numbers: Numbers = EXACT, share: 
         return (
             "No private column becomes easier to guess: the best guess stays what it was without the release."
         )
+    lift = numbers.of(share).factor(max_lift)
+    if gain < SHOWN and lift == UNTOLD:
+        return (
+            "The best guess of each private column is right no more often than without the release; values that very "
+            "few rows get may tell more."
+        )
     if gain < SHOWN:
         return (
             "The best guess of each private column is right no more often than without the release, but some released "
-            f"values make a private value up to {numbers.of(share).factor(max_lift)} times as likely as it was."
+            f"values make a private value up to {lift} times as likely as it was."
         )
     what = "all private columns together" if guess.name == "all together" else guess.name
     return (
@@ -232,6 +256,7 @@ def worst_case(
     told = ", ".join(f"{n} = {v}" for n, v in zip(private.names, private.values[s], strict=True))
     who = told if named else "a private value"
     factor = math.exp(meaning.maximal_leakage)
+    lift = numbers.of(p_y).factor(meaning.max_lift)
     epsilon = meaning.epsilon
     told_epsilon = numbers.of(meaning.rarest).log_factor(epsilon if epsilon > ZERO else 0.0)
     return [
@@ -252,10 +277,12 @@ def worst_case(
         },
         {
             "name": "Largest lift",
-            "value": f"× {numbers.of(p_y).factor(meaning.max_lift)}",
+            "value": lift if lift == UNTOLD else f"× {lift}",
             "words": (
                 "no symbol changes any belief"
                 if meaning.max_lift < 1.0 + ZERO
+                else "a symbol that very few rows get decides it"
+                if lift == UNTOLD
                 else f"one symbol, released {numbers.percent(p_y)} of the time, makes {who} that much more likely"
             ),
         },

@@ -37,12 +37,13 @@
   function scales(svg) {
     const d = svg.dataset;
     const nat = NATS[d.unit];
+    const along = NATS[d.xunit] || 1; // a distortion has no unit
     const [left, right, top, bottom, xmax, ymax] =
       [d.left, d.right, d.top, d.bottom, d.xmax, d.ymax].map(Number);
     return {
-      x: (nats) => left + ((right - left) * nats) / nat / xmax,
+      x: (place) => left + ((right - left) * place) / along / xmax,
       y: (nats) => bottom - ((bottom - top) * nats) / nat / ymax,
-      disclosure: (px) => Math.min(Math.max((px - left) / (right - left), 0), 1) * xmax * nat,
+      disclosure: (px) => Math.min(Math.max((px - left) / (right - left), 0), 1) * xmax * along,
     };
   }
 
@@ -57,7 +58,7 @@
       const told = (nats, digits) => `${number(nats / NATS[unit], digits)} ${unit}`;
       tip.replaceChildren();
       for (const line of [
-        `disclosed ${told(point.disclosure, 3)}`,
+        svg.dataset.xunit ? `${svg.dataset.along} ${told(point.disclosure, 3)}` : `${svg.dataset.along} ${number(point.disclosure, 3)}`,
         `leaked ${told(point.leakage, 4)}`,
         `proved at least ${told(point.bound, 4)}`,
         `gap ${told(gap, 6)}${point.status ? " · " + point.status : ""}`,

@@ -1,0 +1,150 @@
+"""Curves that go along something else than disclosure: the utility of a task, or how much records are changed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from html import escape
+
+import numpy as np
+
+from privfunnel.distortion import DistortionCurve, DistortionSolution
+from privfunnel.report import detail, parts, view
+from privfunnel.report.chart import Mark, Picture, figure
+from privfunnel.report.rounding import Rounding, Towards
+from privfunnel.solution import Solution
+from privfunnel.task_curve import TaskCurve
+
+
+def utility_section(curve: TaskCurve, chosen: Solution | None, say: Rounding) -> str:
+    """Return the drawing of a task's curve, and in words what is free and what costs."""
+    problem, tasks = curve.problem, " and ".join(curve.problem.required_tasks().names)
+    free = view.free_utility(curve)
+    drawn = view.picture(curve, free_disclosure=free, chosen=chosen)
+    lead = (
+        f"The public columns tell {say.bits(curve.most)} about {tasks}. Released as they are, they leak "
+        f"{say.bits(problem.leakage_ceiling)} about the private data. "
+    )
+    if free > 0.0:
+        kept = say.percent(view.share(free, curve.most, 1.0), "down")
+        lead += f"A release that leaks nothing keeps {kept} or more of what they tell about {tasks}."
+    else:
+        lead += "No point of the curve keeps anything and leaks nothing."
+    return (
+        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>'
+        f"{figure(detail.published(drawn, say))}"
+        f'<p class="small quiet">{escape(detail.note(curve))}</p></section>'
+    )
+
+
+def utility_points(curve: TaskCurve, say: Rounding) -> str:
+    """Return the table of all points of a task's curve."""
+
+    def leaked(nats: float, to: Towards = "near") -> str:
+        return say.percent(view.share(nats, curve.problem.leakage_ceiling, 0.0), to)
+
+    rows = [
+        (
+            say.percent(view.share(float(utility), curve.most, 1.0)),
+            leaked(s.leakage),
+            leaked(s.lower_bound, "down"),
+            say.percent(view.share(s.disclosure, curve.problem.disclosure_ceiling, 1.0)),
+            view.status_text(s.status),
+        )
+        for utility, s in zip(curve.utility, curve.solutions, strict=True)
+    ]
+    heads = (
+        "#utility, of I(U;X)",
+        "#leakage, of I(S;X)",
+        "#proved at least",
+        "#disclosure, of H(X)",
+        "status",
+    )
+    return f"<section><h2>Points</h2>{parts.table('', heads, rows)}</section>"
+
+
+def distortion_section(curve: DistortionCurve, chosen: Solution | None, say: Rounding) -> str:
+    """Return the drawing of the least leakage for every distortion, and in words what it costs to leak nothing."""
+    at = chosen if isinstance(chosen, DistortionSolution) else None
+    ceiling = curve.problem.leakage_ceiling
+    drawn = Picture(
+        disclosure_ceiling=float(curve.distortion.max(initial=0.0)),
+        leakage_ceiling=ceiling,
+        h_x_given_s=0.0,
+        marks=tuple(
+            Mark(s.distortion, s.leakage, s.lower_bound, view.status_text(s.status)) for s in curve.solutions
+        ),
+        proved=_proved(curve),
+        chosen=None if at is None else (at.distortion, at.leakage),
+        along="distortion",
+    )
+    lead = f"Released as they are, the records leak {say.bits(ceiling)} about the private data. "
+    last = curve.solutions[-1]
+    most = say.percent(view.share(last.leakage, ceiling, 0.0), "up")
+    lead += f"Changed by {_cost(curve, last.distortion, say)} on average, they leak {most} of that at most."
+    worst = max((s.gap for s in curve.solutions), default=0.0)
+    note = (
+        f"Distortion: {curve.costs.words}. {detail.proved_words(curve.status)}; no point is more than "
+        f"{detail.above(worst)} bits above what is proved possible. Numbers are rounded, to protect the people behind "
+        "them."
+    )
+    return (
+        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(_published(drawn, curve, say))}'
+        f'<p class="small quiet">{escape(note)}</p></section>'
+    )
+
+
+def distortion_points(curve: DistortionCurve, say: Rounding) -> str:
+    """Return the table of all points of a distortion funnel."""
+    ceiling = curve.problem.leakage_ceiling
+    rows = [
+        (
+            _cost(curve, s.distortion, say),
+            say.percent(view.share(s.leakage, ceiling, 0.0)),
+            say.percent(view.share(s.lower_bound, ceiling, 0.0), "down"),
+            say.percent(view.share(s.disclosure, curve.problem.disclosure_ceiling, 1.0)),
+            view.status_text(s.status),
+        )
+        for s in curve.solutions
+    ]
+    heads = ("#distortion", "#leakage, of I(S;X)", "#proved at least", "#disclosure, of H(X)", "status")
+    return f"<section><h2>Points</h2>{parts.table('', heads, rows)}</section>"
+
+
+def _rounded(curve: DistortionCurve, distortion: float, say: Rounding) -> float:
+    """A mean cost in steps that are worth as many rows at the largest cost as those of a share."""
+    scale = curve.costs.scale
+    return scale * say.share(distortion / scale)
+
+
+def _cost(curve: DistortionCurve, distortion: float, say: Rounding) -> str:
+    return f"{_rounded(curve, distortion, say):.3g}"
+
+
+def _proved(curve: DistortionCurve) -> tuple[tuple[float, float], ...]:
+    """The proved lower bound between the ends of the curve, as a polyline."""
+    low, high = float(curve.distortion.min()), float(curve.distortion.max())
+    grid = np.union1d(np.linspace(low, high, view.GRID + 1), curve.distortion)
+    return tuple((float(d), curve.proved(float(d))) for d in grid)
+
+
+def _published(drawn: Picture, curve: DistortionCurve, say: Rounding) -> Picture:
+    """The picture with every number rounded: a drawing can be measured."""
+    high = say.information(drawn.leakage_ceiling)
+
+    def x(distortion: float) -> float:
+        return _rounded(curve, distortion, say)
+
+    def y(nats: float, to: Towards = "near") -> float:
+        return say.share(view.share(nats, drawn.leakage_ceiling, 0.0), to) * high
+
+    return replace(
+        drawn,
+        disclosure_ceiling=x(drawn.disclosure_ceiling) or math.ulp(1.0),
+        leakage_ceiling=high,
+        marks=tuple(
+            Mark(x(m.disclosure), y(m.leakage), y(m.lower_bound, "down"), m.status) for m in drawn.marks
+        ),
+        proved=tuple((x(d), y(v, "down")) for d, v in drawn.proved),
+        chosen=None if drawn.chosen is None else (x(drawn.chosen[0]), y(drawn.chosen[1])),
+    )
