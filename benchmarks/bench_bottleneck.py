@@ -10,6 +10,7 @@ goes on from ABP's answer until it stands still to 1e-12, and what I(X;Y) − β
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from benchmarks import harness
@@ -23,18 +24,20 @@ def point(share: float, repeats: int) -> dict[str, Any]:
     """One rate, by both methods and with a proof."""
     problem = instances.load(INSTANCE)
     rate = share * problem.disclosure_ceiling
+    answers: dict[str, Any] = {}
+    works = {
+        "blahut_arimoto": lambda: bottleneck.solve(problem, rate=rate, restarts=0),
+        "abp": lambda: bottleneck.solve(problem, rate=rate, restarts=0, method="abp"),
+        "proved": lambda: bottleneck.prove(problem, rate),
+    }
     seconds = harness.interleaved(
         {
-            "blahut_arimoto": lambda: bottleneck.solve(problem, rate=rate, restarts=0),
-            "abp": lambda: bottleneck.solve(problem, rate=rate, restarts=0, method="abp"),
-            "proved": lambda: bottleneck.prove(problem, rate),
+            name: partial(lambda name, work: answers.update({name: work()}), name, work)
+            for name, work in works.items()
         },
         repeats,
     )
-    searched = bottleneck.solve(problem, rate=rate, restarts=0)
-    found = bottleneck.solve(problem, rate=rate, restarts=0, method="abp")
-    proved = bottleneck.prove(problem, rate)
-    assert found.slope is not None
+    searched, found, proved = (answers[name] for name in works)
     beta = 1.0 / found.slope
     converged, _ = bottleneck.iterate(problem, found.channel, beta, tolerance=1e-12, max_steps=50_000)
     after = problem.evaluate(converged)
@@ -60,7 +63,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     points = []
     for share in SHARES[1:2] if quick else SHARES:
-        points.append(point(share, 1 if quick else 3))
+        points.append(point(share, 1 if quick else 2))
         print(points[-1], flush=True)
     harness.save("bottleneck", {"machine": harness.machine(), "instance": INSTANCE, "points": points})
 

@@ -207,9 +207,9 @@ def _most_relevance(
     tolerance: float,
     max_steps: int,
 ) -> abp.Run:
-    """ABP's best run at a rate: from near the identity, and from random channels."""
+    """ABP's best run at a rate: from X itself, and from random channels."""
     n_x = problem.n_x
-    starts = [abp.near_identity(problem, rng, rate=rate), *rng.dirichlet(np.ones(n_x), size=(restarts, n_x))]
+    starts = [abp.whole(problem), *rng.dirichlet(np.ones(n_x), size=(restarts, n_x))]
     runs = [abp.run(problem, start, rate=rate, tolerance=tolerance, max_steps=max_steps) for start in starts]
     top = max(runs, key=lambda run: problem.evaluate(run.channel).leakage)
     return top._replace(channel=channels.merge_outputs(top.channel))
@@ -218,7 +218,7 @@ def _most_relevance(
 def _least_rate(
     problem: Problem, relevance: float, restarts: int, tolerance: float, max_steps: int, seed: int
 ) -> Solution:
-    """ABP as its authors have it: the least rate for a relevance, from starts that tell as much."""
+    """ABP as its authors have it: the least rate for a relevance, from X itself and starts near it that tell enough."""
     started = time.perf_counter()
     if not 0.0 <= relevance <= problem.leakage_ceiling + problem.rounding:
         raise InvalidInputError(
@@ -226,10 +226,12 @@ def _least_rate(
         )
     rng = np.random.default_rng(seed)
     wanted = min(float(relevance), problem.leakage_ceiling)
-    runs = []
-    for _ in range(restarts + 1):
-        start = abp.near_identity(problem, rng, relevance=wanted)
-        runs.append(abp.run(problem, start, relevance=wanted, tolerance=tolerance, max_steps=max_steps))
+    starts = [abp.whole(problem)]
+    starts += [abp.near_identity(problem, rng, relevance=wanted) for _ in range(restarts)]
+    runs = [
+        abp.run(problem, start, relevance=wanted, tolerance=tolerance, max_steps=max_steps)
+        for start in starts
+    ]
     top = min(runs, key=lambda run: problem.evaluate(run.channel).disclosure)
     channel, seconds = channels.merge_outputs(top.channel), time.perf_counter() - started
     return solution_of(problem, channel, _slope(top.multiplier), _status(top), None, seed, seconds, ABP)

@@ -122,7 +122,7 @@ def prove(
         node_limit: Boxes of one search, at most.
         tolerance: ABP stops when no entry of p(y|x) moves by more.
         max_steps: Cap on the steps of one run.
-        seed: Fixes all randomness.
+        seed: Noted in the solution; nothing is random.
     """
     check_positive("bottleneck", gap=gap, tolerance=tolerance)
     check_whole("bottleneck", 1, node_limit=node_limit, max_steps=max_steps)
@@ -130,7 +130,7 @@ def prove(
     wanted = check_disclosure(problem, rate)
     started = time.perf_counter()
     ceiling = min(wanted, problem.leakage_ceiling) + problem.rounding
-    start = abp.near_identity(problem, np.random.default_rng(seed), rate=wanted)
+    start = abp.whole(problem)
     share = FIRST_SHARE
     best: ProvedPoint | None = None
     for _ in range(MOST_OUTPUTS_ADDED):
