@@ -1,8 +1,9 @@
 """The ledger of a table: which mechanisms its rows were drawn by, and what all draws tell together.
 
-Draws that repeat each other (:mod:`privfunnel.release.sticky`) are one; all others are independent given x, and tell
-I(S;Y_1 … Y_m) together, which is computed exactly on the table that the ledger was begun with
-(:mod:`privfunnel.repeated`). The file holds that table and the channels: it is confidential, as the mechanisms are.
+Draws that repeat each other (:mod:`privfunnel.release.sticky`) are one, and one that follows another tells that too
+(:mod:`privfunnel.sequels`); all others are independent given x, and tell I(S;Y_1 … Y_m) together, which is computed
+exactly on the table that the ledger was begun with (:mod:`privfunnel.repeated`). The file holds that table and the
+channels: it is confidential, as the mechanisms are.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ import numpy as np
 from privfunnel import channels, measures
 from privfunnel.audit.alignment import recount
 from privfunnel.audit.board import Together
-from privfunnel.engines import ReadOptions
+from privfunnel.engines import Alphabet, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Problem
 from privfunnel.repeated import joint_channel, joint_leakage
 from privfunnel.sequels import Sequel, sequel
 from privfunnel.storage import AnyPath, Stored, check_target
+from privfunnel.tables import Counts
 
 #: Nats by which a budget may be exceeded: rounding.
 ROUNDING = 1e-9
@@ -41,12 +43,18 @@ class Entry:
         draw: What tells draws apart; the same for releases that repeat each other.
         series: Name of the series, where the draws are sticky.
         date: When it was entered, e.g. ``2026-05-31``.
+        follows: The draw whose symbols its own depend on, where it was designed for that; its symbols tell those.
     """
 
     mechanism: str
     draw: str
     series: str | None
     date: str
+    follows: str | None = None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """JSON-ready; what follows none is written as before there were such."""
+        return {name: value for name, value in vars(self).items() if name != "follows" or value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +68,9 @@ class Ledger(Stored):
     """
 
     schema: ClassVar[str] = "privfunnel/ledger"
+    #: Version 2 has releases that follow others; a ledger without any is still written as version 1.
+    schema_version: ClassVar[int] = 2
+    oldest_version: ClassVar[int | None] = 1
 
     problem: Problem
     entries: tuple[Entry, ...] = ()
@@ -85,11 +96,20 @@ class Ledger(Stored):
         return {entry.draw: entry.mechanism for entry in self.entries}
 
     @cached_property
+    def standing(self) -> dict[str, str]:
+        """The draws that no other follows: these are independent given x, and tell all there is."""
+        followed = {entry.follows for entry in self.entries}
+        return {draw: name for draw, name in self.draws.items() if draw not in followed}
+
+    @property
+    def told(self) -> list[Channel]:
+        """p(y|x) of these draws, each (M, N)."""
+        return [self.channels[name] for name in self.standing.values()]
+
+    @cached_property
     def leakage(self) -> float:
         """I(S;Y_1 … Y_m) of the different draws in nats, exactly; 0 where there are none."""
-        if not self.draws:
-            return 0.0
-        return joint_leakage(self.problem, [self.channels[name] for name in self.draws.values()])
+        return joint_leakage(self.problem, self.told) if self.draws else 0.0
 
     def together(self, mechanism: Mechanism) -> Together:
         """What all draws tell, that of a mechanism included, for an audit of it.
@@ -99,7 +119,7 @@ class Ledger(Stored):
         """
         entered = mechanism.fingerprint in self.draws.values()
         every = self if entered else self.with_release(mechanism)
-        joint = joint_channel(self.problem, [every.channels[name] for name in every.draws.values()])
+        joint = joint_channel(self.problem, every.told)
         people = float(self.problem.n or mechanism.behind or 1.0)
         mean = measures.pointing(channels.joint(self.problem.p_x, joint))[1]
         return Together(
@@ -122,7 +142,21 @@ class Ledger(Stored):
         """
         if not self.draws:
             raise InvalidInputError("the ledger has no releases: the first one is designed by solve alone")
-        return sequel(self.problem, [self.channels[name] for name in self.draws.values()], **asked)
+        return sequel(self.problem, self.told, **asked)
+
+    def next_mechanism(self, made: Sequel, counts: Counts) -> Mechanism:
+        """The mechanism of a design by :meth:`next_release`.
+
+        Raises:
+            InvalidInputError: Several draws stand side by side, so that a row has several earlier symbols; or the
+                counts are of another table.
+        """
+        if len(self.standing) != 1:
+            raise InvalidInputError(
+                f"{len(self.standing)} independent draws stand in the ledger, and a mechanism follows one: keep what "
+                "is designed (solution.json), and name their symbols --published in a design of their own"
+            )
+        return made.mechanism(counts, next(iter(self.standing)))
 
     def alone(self, entry: Entry) -> float:
         """I(S;Y) of one release in nats."""
@@ -154,7 +188,17 @@ class Ledger(Stored):
             draw or secrets.token_hex(8),
             series,
             date or datetime.datetime.now(datetime.UTC).date().isoformat(),
+            mechanism.follows,
         )
+        if (
+            mechanism.follows is not None
+            and entry.draw not in self.draws
+            and mechanism.follows not in self.standing
+        ):
+            raise InvalidInputError(
+                f"another release follows the draw {mechanism.follows} already, and this one was not designed for it: "
+                "design the next release anew (solve --ledger)"
+            )
         known = {**self.channels, entry.mechanism: channel}
         return replace(self, entries=(*self.entries, entry), channels=known)
 
@@ -173,6 +217,8 @@ class Ledger(Stored):
 
     def _channel(self, mechanism: Mechanism) -> Channel:
         """p(y|x) for the public symbols of the ledger's table."""
+        if mechanism.follows is not None:
+            return self._after(mechanism, mechanism.follows)
         places = {label: place for place, label in enumerate(mechanism.x_labels)}
         missing = [label for label in self.problem.x_labels if label not in places]
         if missing:
@@ -184,13 +230,44 @@ class Ledger(Stored):
         rows = mechanism.channel.tocsr()[at] if mechanism.sparse else mechanism.channel[at]
         return self.problem.check_channel(rows)
 
+    def _after(self, mechanism: Mechanism, draw: str) -> Channel:
+        """p(y|x) = Σ p(y_0|x) p(y|x, y_0) of a mechanism that follows a draw; each y belongs to one y_0.
+
+        Raises:
+            InvalidInputError: The ledger has no such draw, or it was drawn otherwise.
+        """
+        if draw not in self.draws:
+            raise InvalidInputError(
+                f"the mechanism follows the draw {draw}, which this ledger does not have: give the ledger that it was "
+                "designed with"
+            )
+        earlier = self.channels[self.draws[draw]]
+        table = np.asarray(earlier.toarray() if channels.is_sparse(earlier) else earlier)
+        alphabet = mechanism.x_alphabet
+        labels = Alphabet(alphabet.columns[:-1], alphabet.codes[:, :-1]).labels
+        places = {label: place for place, label in enumerate(self.problem.x_labels)}
+        x, y = np.array([places.get(label, -1) for label in labels]), alphabet.codes[:, -1]
+        shares = np.zeros_like(table)
+        if x.min() >= 0 and y.max() < table.shape[1]:
+            shares[x, y] = table[x, y]
+        if np.abs(shares.sum(axis=1) - 1.0).max() > ROUNDING:
+            raise InvalidInputError(
+                f"the mechanism does not know every public value and symbol of the draw {draw} that it follows: give "
+                "the ledger that it was designed with"
+            )
+        made = np.zeros((self.problem.n_x, mechanism.n_y))
+        np.add.at(made, x, shares[x, y][:, None] * mechanism.channel)
+        return self.problem.check_channel(made)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
+        follow = any(entry.follows is not None for entry in self.entries)
         return {
             **self.heading(),
+            "version": 2 if follow else 1,
             "units": "nats",
             "problem": self.problem.to_dict(),
-            "entries": [vars(entry) for entry in self.entries],
+            "entries": [entry.to_dict() for entry in self.entries],
             "channels": {name: channels.to_stored(channel) for name, channel in self.channels.items()},
         }
 
@@ -209,8 +286,9 @@ class Ledger(Stored):
                 for name, stored in data["channels"].items()
             }
             for entry in entries:
-                texts = (entry.mechanism, entry.draw, entry.date, entry.series or "")
-                if not all(isinstance(text, str) for text in texts) or entry.mechanism not in known:
+                texts = (entry.mechanism, entry.draw, entry.date, entry.series or "", entry.follows or "")
+                fits = entry.mechanism in known and entry.follows in (None, *(each.draw for each in entries))
+                if not all(isinstance(text, str) for text in texts) or not fits:
                     raise InvalidInputError(
                         f"entry {entry!r} of the ledger is malformed: the file was changed"
                     )

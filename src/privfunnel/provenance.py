@@ -98,6 +98,13 @@ class Provenance:
         return isinstance(found, Mapping) and found.get("invariant") is True
 
     @property
+    def follows(self) -> str | None:
+        """The draw whose symbol a row's next one depends on, by its ledger's name; None for a release of its own."""
+        found: Any = self.provenance.get("follows")
+        draw = found.get("draw") if isinstance(found, Mapping) else None
+        return draw if isinstance(draw, str) and draw else None
+
+    @property
     def epsilon(self) -> float | None:
         """ε of a design that is differentially private and may be published, see :mod:`privfunnel.noise`."""
         found: Any = self.provenance.get("epsilon")

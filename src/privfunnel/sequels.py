@@ -19,9 +19,14 @@ from typing import Any
 import numpy as np
 
 from privfunnel import channels, measures
+from privfunnel._version import __version__
 from privfunnel.amounts import check_budget, check_disclosure
+from privfunnel.engines import Alphabet, Column, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.guarding import guarded_promise
+from privfunnel.guessing import best_guesses
 from privfunnel.measures import Array
+from privfunnel.mechanism import PROMISES, Mechanism, symbol_names
 from privfunnel.problem import Channel, Point, Problem
 from privfunnel.repeated import joint_channel
 from privfunnel.solution import FEASIBILITY, Solution, Status
@@ -32,6 +37,9 @@ from privfunnel.tables import Counts
 EARLIER = "earlier release"
 #: Pairs (x, y_0) that a design may have.
 MOST_PAIRS = 2000
+#: What :func:`privfunnel.solve` may guard against and a sequel may not: who knows A learns I(S;Y_0|A) already, which
+#: differs from one attacker to the next and is no part of the funnel over pairs.
+OTHERWISE = ("known", "published", "guarantees", "measure")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,12 +52,14 @@ class Sequel:
         solution: The funnel over pairs (x, y_0), with y_0 published; its problem names the pairs, and its certificate
             belongs to it.
         pairs: x and y_0 of each public symbol of that problem, shape (pairs, 2).
+        earlier_symbols: What each y_0 is called: as the earlier mechanism calls it, where there is one.
     """
 
     problem: Problem
     before: Point
     solution: Solution
     pairs: Any
+    earlier_symbols: tuple[str, ...]
 
     def __repr__(self) -> str:
         """One line with the numbers of all releases together."""
@@ -104,6 +114,58 @@ class Sequel:
         np.add.at(joint, x, inside * p_pair[:, None])
         return joint / joint.sum(axis=1, keepdims=True)
 
+    def mechanism(self, counts: Counts, draw: str) -> Mechanism:
+        """The mechanism p(y|x, y_0): its last public column is :data:`EARLIER`, a row's earlier symbol, published.
+
+        It promises I(S;Y_0,Y), since a released symbol belongs to one y_0; its disclosure is of x and y_0.
+
+        Args:
+            counts: The counts of the table that the design is for.
+            draw: The draw that it follows, by the name that a ledger has for it.
+
+        Raises:
+            InvalidInputError: The design is for another table.
+        """
+        if counts.problem().fingerprint != self.problem.fingerprint:
+            raise InvalidInputError(
+                "the design belongs to another table: give the counts that it was made of"
+            )
+        solution, over = self.solution, self.solution.problem
+        x, y = self.pairs.T
+        earlier = Column(EARLIER, "text", self.earlier_symbols)
+        alphabet = Alphabet(
+            (*counts.x_alphabet.columns, earlier), np.column_stack([counts.x_alphabet.codes[x], y])
+        )
+        designed, plain = guarded_promise(solution)
+        promise = solution.summary() | plain
+        if promise["budget"] is not None:
+            promise["budget"] += self.before.leakage
+        promise |= {
+            "disclosure_ceiling": over.disclosure_ceiling,
+            "leakage_ceiling": self.problem.leakage_ceiling,
+        }
+        together = {name: getattr(self, name) for name in ("disclosure", "leakage", "lower_bound")}
+        return Mechanism(
+            s_alphabet=counts.s_alphabet,
+            x_alphabet=alphabet,
+            channel=solution.channel,
+            p_x=over.p_x,
+            p_s_given_y=solution.p_s_given_y,
+            promise={name: promise[name] for name in PROMISES},
+            guesses=best_guesses(counts.s_alphabet, over.p_sx, solution.channel),
+            provenance={
+                "privfunnel": __version__,
+                "data": counts.fingerprint,
+                "problem": over.fingerprint,
+                **counts.described,
+                "solver": solution.solver,
+                "seed": solution.seed,
+                **designed,
+                "follows": {"draw": draw, **together},
+            },
+            read=counts.read or ReadOptions(),
+        )
+
 
 def sequel(
     problem: Problem | Counts,
@@ -120,7 +182,8 @@ def sequel(
         earlier: Channels of the earlier releases, drawn independently given x, or what has one: solutions, mechanisms.
         disclosure: What all releases together keep at least, I(X;Y_0,Y) in nats or as a text: minimise what they tell.
         leakage: Or what all of them may tell together, I(S;Y_0,Y) in nats or as a text: maximise what they keep.
-        **options: Options of the solver: ``gap``, ``time_limit``, ``seed``, ``throw``, ``progress``.
+        **options: Options of the solver: ``gap``, ``time_limit``, ``seed``, ``throw``, ``progress``. The design is
+            against who knows the earlier releases and nothing else.
 
     Returns:
         The design, with the proved bound for all releases together.
@@ -130,6 +193,12 @@ def sequel(
         InfeasibleError: The earlier releases tell more than the budget already.
     """
     problem = problem_of(problem)
+    others = [name for name in OTHERWISE if options.get(name)]
+    if others:
+        raise InvalidInputError(
+            f"{others[0]}= does not go with earlier releases: a sequel is designed for who knows these and nothing "
+            "else; leave it out"
+        )
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("give exactly one of disclosure= and leakage=, of all releases together")
     joint = joint_channel(problem, earlier)
@@ -156,7 +225,8 @@ def sequel(
             )
         asked["leakage"] = max(budget - before.leakage, 0.0)
     solution = solve(over, published=[EARLIER], **asked, **options)
-    return Sequel(problem=problem, before=before, solution=solution, pairs=pairs)
+    names = symbol_names(told.shape[1])
+    return Sequel(problem=problem, before=before, solution=solution, pairs=pairs, earlier_symbols=names)
 
 
 def _pair_problem(problem: Problem, told: Array, pairs: Any) -> Problem:
@@ -165,8 +235,7 @@ def _pair_problem(problem: Problem, told: Array, pairs: Any) -> Problem:
         raise InvalidInputError(f"a public column is called {EARLIER!r}: rename it")
     x, y = pairs.T
     columns = {name: [values[i] for i in x] for name, values in problem.public_columns.items()}
-    digits = len(str(told.shape[1] - 1))
-    names = [f"y{j:0{digits}d}" for j in range(told.shape[1])]
+    names = symbol_names(told.shape[1])
     table = problem.p_sx[:, x] * told[x, y]
     labels = [f"{problem.x_labels[i]}, {EARLIER}={names[j]}" for i, j in pairs]
     return Problem(

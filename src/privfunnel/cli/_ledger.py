@@ -119,7 +119,7 @@ def words(ledger: Ledger) -> str:
 def to_json(ledger: Ledger) -> dict[str, Any]:
     """A ledger in short, JSON-ready; nats."""
     return {
-        "releases": [vars(entry) | {"leakage": ledger.alone(entry)} for entry in ledger.entries],
+        "releases": [entry.to_dict() | {"leakage": ledger.alone(entry)} for entry in ledger.entries],
         "draws": len(ledger.draws),
         "leakage": ledger.leakage,
         "leakage_ceiling": ledger.problem.leakage_ceiling,

@@ -15,7 +15,7 @@ from privfunnel.cli._common import (
     progress_on_terminal,
     tell_files,
 )
-from privfunnel.cli._funnels import write_point
+from privfunnel.cli._funnels import POINT_FILES, write_point
 from privfunnel.cli._limits import chosen, memory_limited
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from privfunnel.sequels import Sequel
 
 #: What ``--out`` may leave behind.
-OWNED = ("certificate.npz", "solution.json")
-
+OWNED = POINT_FILES
 
 #: Options of ``solve`` that say what the design is for otherwise.
 OTHERWISE = (
@@ -53,7 +52,8 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
             f"--ledger designs for who knows nothing but the earlier releases: leave --{option} out"
         )
     units, out, source = given["units"], given["out"], given["source"]
-    problem = open_source(source, units=units.name, **reading).problem
+    opened = open_source(source, units=units.name, **reading)
+    problem = opened.problem
     found = Ledger.load(given["ledger"])
     if found.problem.fingerprint != problem.fingerprint:
         raise InvalidInputError(
@@ -71,10 +71,13 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
             made = found.next_release(**asked, seed=given["seed"], progress=progress)
         if folder is not None:
             write_point(folder, made.solution, None)
+            if opened.counts is not None and len(found.standing) == 1:
+                found.next_mechanism(made, opened.counts).save(folder / "mechanism.json")
     if given["as_json"]:
         say(json.dumps(to_json(made), indent=1))
         return
     show(made, len(found.draws), units, source)
+    _say_how(len(found.standing), tabular=opened.counts is not None)
     tell_files(out, OWNED, [made.solution])
 
 
@@ -128,8 +131,21 @@ def show(made: Sequel, draws: int, units: Units, title: str) -> None:
     screen = console()
     screen.print(table)
     screen.print(f"{made.status.value}: {made.solution.advice}", soft_wrap=True)
-    screen.print(
-        "The next release is drawn from p(y|x, y₀), y₀ what was released for the row before. To make it, add that as a "
-        "column of the table, and design with it as a public column that is published (--published).",
-        soft_wrap=True,
-    )
+
+
+def _say_how(standing: int, *, tabular: bool) -> None:
+    """Print how the next release is made."""
+    told = "The next release is drawn from p(y|x, y₀), y₀ what was released for the row before."
+    if standing == 1 and tabular:
+        more = (
+            "Add that as a column of the table (privfunnel ledger earlier), then release the table by mechanism.json "
+            "with the same --ledger."
+        )
+    elif tabular:
+        more = (
+            f"A mechanism follows one draw, and {standing} independent ones stand: add their symbols as columns of the "
+            "table, and design with these as public columns that are published (--published)."
+        )
+    else:
+        more = "Design it from the table of records to get its mechanism."
+    console().print(f"{told} {more}", soft_wrap=True)

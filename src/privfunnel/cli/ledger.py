@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from privfunnel.cli._common import console, read_options, shown_units_option, te
 from privfunnel.cli._ledger import Entering, check_budget, to_json, words
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
+from privfunnel.release.options import DEFAULT_NAME
 
 if TYPE_CHECKING:
     from privfunnel.ledger import Ledger
@@ -101,6 +103,87 @@ def add(
         entering.show()
 
 
+@command.command(
+    "earlier", short_help="Add what rows were released as before to their table, for the next release."
+)
+@click.argument("ledger", type=PathName())
+@click.argument("data")
+@click.option("--mechanism", "path", required=True, type=PathName(), metavar="FILE",
+              help="The mechanism.json that the rows were drawn by before.")  # fmt: skip
+@click.option("-o", "--out", required=True, type=PathName(), metavar="FILE",
+              help="DATA with one more column, .csv or .parquet; confidential.")  # fmt: skip
+@click.option("--sticky", type=PathName(), metavar="KEYFILE",
+              help="Sticky draws: their key file, by which they are made again.")  # fmt: skip
+@click.option("--series", metavar="NAME", help="Sticky: name of the series.")
+@click.option("--id", "row_id", metavar="COLUMN", help="Sticky: column that tells the rows apart.")
+@click.option("--released", type=PathName(), metavar="FILE",
+              help="Other draws: the file that was released, as symbols.")  # fmt: skip
+@click.option("--order", type=PathName(), metavar="FILE", help="Other draws: its order file.")
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Other draws: its column of symbols.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@text_file_options
+def earlier(
+    ledger: Path,
+    data: str,
+    path: Path,
+    out: Path,
+    sticky: Path | None,
+    series: str | None,
+    row_id: str | None,
+    released: Path | None,
+    order: Path | None,
+    name: str,
+    force: bool,
+    **reading: Any,
+) -> None:
+    """Write DATA with a column of the symbols that its rows were released as before.
+
+    The release that `privfunnel solve --ledger` designs looks at them. Sticky draws are made again by their key; of
+    others the released file of symbols is needed and its order file. The ledger has to know the draw.
+
+    \b
+    Examples:
+      privfunnel ledger earlier ledger.json may.csv --mechanism design/mechanism.json \\
+          --sticky steward.key --series monthly --id patient_id -o may-again.csv
+      privfunnel solve may.csv --private sex --public age,job --ledger ledger.json --leakage 5% --out next
+      privfunnel release may-again.csv --mechanism next/mechanism.json --ledger ledger.json -o next.csv
+    """
+    from privfunnel.errors import InvalidInputError
+    from privfunnel.ledger import Ledger
+    from privfunnel.mechanism import Mechanism
+    from privfunnel.release import earlier as attaching
+    from privfunnel.release.sticky import draw_name
+    from privfunnel.sequels import EARLIER
+
+    mechanism, standing = Mechanism.load(path), Ledger.load(ledger).standing
+    draws = [draw for draw, used in standing.items() if used == mechanism.fingerprint]
+    again: dict[str, Any] = {"read": read_options(**reading), "force": force}
+    if (
+        sticky is not None
+        and series is not None
+        and row_id is not None
+        and released is None
+        and order is None
+    ):
+        draws = [draw for draw in draws if draw == draw_name(sticky, series, mechanism.fingerprint)]
+        again |= {"sticky": sticky, "series": series, "id": row_id}
+        write: Callable[..., int] = attaching.attach_redrawn
+    elif released is not None and order is not None and sticky is None:
+        again |= {"released": released, "order": order, "name": name}
+        write = attaching.attach_released
+    else:
+        raise InvalidInputError(
+            "say how the rows were drawn: --sticky, --series and --id, or --released and --order"
+        )
+    if not draws:
+        raise InvalidInputError(
+            f"no draw of the ledger {str(ledger)!r} that none follows is of this mechanism, key and series: give those "
+            "of the last release"
+        )
+    rows = write(data, mechanism, out, **again)
+    say(f"Written: {out} ({rows:,} rows, with the column {EARLIER!r}); as confidential as {data}.")
+
+
 def _show(ledger: Ledger) -> None:
     from rich import box
     from rich.table import Table
@@ -108,11 +191,13 @@ def _show(ledger: Ledger) -> None:
     from privfunnel.quantities import amount, spoken_unit
 
     table = Table(title="Releases", box=box.SIMPLE_HEAD)
-    for head in ("date", "series", "mechanism", "draw"):
+    follow = any(entry.follows for entry in ledger.entries)
+    for head in ("date", "series", "mechanism", "draw", *(["follows"] if follow else [])):
         table.add_column(head)
     table.add_column(f"leakage alone ({spoken_unit()})", justify="right")
     for entry in ledger.entries:
-        told = (entry.date, entry.series or "", entry.mechanism[:12], entry.draw)
+        after = [entry.follows or ""] if follow else []
+        told = (entry.date, entry.series or "", entry.mechanism[:12], entry.draw, *after)
         table.add_row(*told, amount(ledger.alone(entry)))
     console().print(table)
     say(words(ledger))

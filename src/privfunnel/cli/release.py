@@ -242,9 +242,10 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     for cause, rows in summary.unseen.items():
         what = "a new combination of known values" if cause == "combination" else f"a new value of {cause}"
         say(f"  {rows:,} rows with {what}: rule {summary.unseen_rule!r}")
+    both = "" if mechanism.follows is None else ", together with the earlier release"
     say(
         f"Promise: disclosure {told(mechanism.disclosure)} of X, leakage "
-        f"{told(mechanism.leakage)} about {', '.join(mechanism.private_names)}; see privfunnel audit."
+        f"{told(mechanism.leakage)} about {', '.join(mechanism.private_names)}{both}; see privfunnel audit."
     )
     if mechanism.published:
         names = ", ".join(mechanism.published)
