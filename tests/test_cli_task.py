@@ -64,7 +64,11 @@ def test_a_release_of_the_design_needs_the_public_columns_alone(table: Path, tmp
 
 
 def test_curve_is_along_the_utility(table: Path, tmp_path: Path) -> None:
-    said = run("curve", table, *ROLES, "--points", "4", "--out", tmp_path / "curve", "--units", "bits")
+    asked = ["--points", "4", "--units", "bits", "--describe", "90%"]
+    said = run("curve", table, *ROLES, *asked, "--out", tmp_path / "curve")
+    report = (tmp_path / "curve" / "report.html").read_text("utf-8")
+    assert "It was designed for income: it keeps 90.0 %" in report
+    assert "coarser categories, as good for income" in report
     assert "% of I(U;X)" in said
     curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
     np.testing.assert_allclose(curve.utility / curve.problem.utility_ceiling, [0, 1 / 3, 2 / 3, 1], atol=1e-6)
@@ -84,6 +88,8 @@ def test_options_of_other_funnels_are_refused(table: Path) -> None:
         found = CliRunner().invoke(main, ["solve", str(table), *ROLES, *more])
         assert found.exit_code == 2
         assert words in found.output + (found.stderr or "")
+    nowhere = CliRunner().invoke(main, ["curve", str(table), *ROLES, "--describe", "90%"])
+    assert_one_line_error(nowhere, "--out DIR")
     bare = CliRunner().invoke(main, ["solve", "heart-failure", "--utility", "90%"])
     assert bare.exit_code == 2
 

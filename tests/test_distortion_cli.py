@@ -122,6 +122,7 @@ def test_a_curve_of_distortion_is_traced(tmp_path: Path) -> None:
     out = tmp_path / "curve"
     result = run("curve", "heart-failure", "--distortion", "all", "--points", "4", "--out", out)
     assert result.exit_code == 0, result.output
+    assert "they leak nothing" in (out / "report.html").read_text("utf-8")
     assert "4 of 4 points proved optimal" in result.output
     rows = records(out / "curve.csv")
     assert float(rows[-1]["leakage"]) == pytest.approx(0.0, abs=1e-9)
@@ -129,6 +130,16 @@ def test_a_curve_of_distortion_is_traced(tmp_path: Path) -> None:
     assert verified.exit_code == 0, verified.output
     part = run("curve", "heart-failure", "--distortion", "0.1", "--points", "2", "--invariant", "--json")
     assert json.loads(part.stdout)["points"][-1]["limit"] == pytest.approx(0.1)
+
+
+def test_the_report_of_a_curve_describes_a_distortion(tmp_path: Path) -> None:
+    asked = ["--distortion", "0.1", "--points", "2", "--cost", "smoking=never", "--describe", "0.05"]
+    result = run("curve", "heart-failure", *asked, "--out", tmp_path / "curve")
+    assert result.exit_code == 0, result.output
+    report = (tmp_path / "curve" / "report.html").read_text("utf-8")
+    assert "smoking 100 %" in report
+    assert "privfunnel verify certificates.npz problem.json --cost smoking=never" in report
+    assert_one_line_error(run("curve", "heart-failure", *asked), "--out DIR")
 
 
 def test_the_least_distortion_for_a_leakage_is_found() -> None:

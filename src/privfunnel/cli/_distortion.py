@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from privfunnel.cli._common import (
     Function,
     Units,
     can_draw,
+    checked_threshold,
     console,
     open_source,
     output,
@@ -26,11 +28,13 @@ from privfunnel.cli._common import (
 from privfunnel.cli._funnels import (
     CURVE_FILES,
     POINT_FILES,
+    check_describing,
     options_besides,
     share,
     write_curve,
     write_pictures,
     write_point,
+    write_report,
 )
 from privfunnel.cli._limits import memory_limited
 from privfunnel.cli._screen import say
@@ -45,7 +49,7 @@ FILES = (*POINT_FILES, "transition.csv")
 #: Options of solve and curve that the distortion funnel has, too.
 OWN = (
     "source", "distortion", "leakage", "costs", "invariant", "points", "units", "as_json", "out", "time_limit",
-    "memory_limit", "seed", "threshold", "view",
+    "memory_limit", "seed", "threshold", "view", "describe",
 )  # fmt: skip
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
@@ -162,12 +166,19 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     tell_files(out, FILES, [solution])
 
 
-def _number(text: str) -> float:
+def _costed(costs: Mapping[str, Any]) -> str:
+    """What to check a curve's certificates against, as the command line takes it."""
+    rules = (rule if isinstance(rule, str) else "costs.csv" for rule in costs.values())
+    options = (f"--cost {shlex.quote(f'{column}={rule}')}" for column, rule in zip(costs, rules, strict=True))
+    return " ".join(("problem.json", *options))
+
+
+def _number(text: str, option: str = "--distortion") -> float:
     try:
         return float(text)
     except ValueError:
         raise InvalidInputError(
-            f"--distortion {text!r} is not a number: give the most E d(X,Y), in the unit of the costs"
+            f"{option} {text!r} is not a number: give the most E d(X,Y), in the unit of the costs"
         ) from None
 
 
@@ -226,6 +237,9 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
 
     _refuse(given, reading)
     units, out = given["units"], given["out"]
+    check_describing(out, given["describe"])
+    checked_threshold(given["threshold"])
+    at = None if given["describe"] is None else _number(given["describe"], "--describe")
     opened = open_source(given["source"], units=units.name, **reading)
     costs = distortion.costs_of(opened.given, given["costs"])
     options: dict[str, Any] = {"costs": costs, "invariant": given["invariant"], "points": given["points"]}
@@ -233,9 +247,19 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         options["end"] = _number(given["distortion"])
     with memory_limited(given["memory_limit"]), output(out, CURVE_FILES) as folder:
         drawing = folder is not None and can_draw()
-        curve = distortion.trace(opened.given, time_limit=given["time_limit"] or math.inf, **options)
+        seconds = given["time_limit"] or math.inf
+        curve = distortion.trace(opened.given, time_limit=seconds, **options)
         if folder is not None:
             write_curve(folder, curve, units, INFORMATION)
+            same = {"costs": costs, "invariant": given["invariant"]}
+            described = (
+                None
+                if at is None
+                else distortion.solve(opened.given, distortion=at, time_limit=seconds, **same)
+            )
+            checked = {"table": _costed(given["costs"])} if given["costs"] else {}
+            details = {"chosen": described, "threshold": given["threshold"], **checked}
+            write_report(folder, curve, given["source"], details)
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name))
     if given["as_json"]:

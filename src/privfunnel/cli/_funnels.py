@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from privfunnel.cli import COMMAND
 from privfunnel.cli._common import Units
+from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
 
-#: What :func:`write_point`, and :func:`write_curve` with :func:`write_pictures`, may leave behind.
+#: What :func:`write_point` may leave behind, and what :func:`write_curve`, :func:`write_pictures` and the report may.
 POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json")
-CURVE_FILES = ("certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json")
+CURVE_FILES = (
+    "certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json", "report.html",
+)  # fmt: skip
 
 
 def options_besides(own: Collection[str]) -> list[str]:
@@ -77,6 +81,32 @@ def write_curve(folder: Path, curve: Curve | DistortionCurve, units: Units, amou
     curve.problem.save(folder / "problem.json")
     if curve.certificates:
         save_bundle(folder / "certificates.npz", curve.certificates)
+
+
+def write_report(
+    folder: Path, curve: Curve | DistortionCurve, title: str, details: Mapping[str, Any]
+) -> None:
+    """Write the report of a curve, which may be published.
+
+    Args:
+        folder: Where to.
+        curve: The curve.
+        title: What the curve is called.
+        details: Further fields of :class:`privfunnel.report.Report`.
+    """
+    from privfunnel import report
+
+    command = click.get_current_context().meta.get(COMMAND, "")
+    about = report.Report(title=f"Privacy funnel of {title}", source=title, command=command, **details)
+    report.write(folder / "report.html", curve, about)
+
+
+def check_describing(out: Path | None, *asked: object) -> None:
+    """Refuse what goes into a report where there is none."""
+    if out is None and any(asked):
+        raise InvalidInputError(
+            "--describe and --compare-with go into the report: say where to put it with --out DIR"
+        )
 
 
 def write_pictures(folder: Path, figure: Figure) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from privfunnel.cli._common import (
     Units,
     can_draw,
+    checked_threshold,
     console,
     open_source,
     output,
@@ -21,11 +22,13 @@ from privfunnel.cli._common import (
 from privfunnel.cli._funnels import (
     CURVE_FILES,
     POINT_FILES,
+    check_describing,
     options_besides,
     share,
     write_curve,
     write_pictures,
     write_point,
+    write_report,
 )
 from privfunnel.cli._limits import chosen, memory_limited
 from privfunnel.cli._screen import say
@@ -33,6 +36,7 @@ from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from privfunnel.audit import Audit, TaskFindings
+    from privfunnel.cli._source import NamedProblem
     from privfunnel.engines import ReadOptions
     from privfunnel.mechanism import Mechanism
     from privfunnel.problem import Problem
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
 #: Options of solve and curve that the task funnel has, too.
 OWN = (
     "source", "utility", "disclosure", "leakage", "points", "solver", "restarts", "options", "seed", "time_limit",
-    "memory_limit", "units", "as_json", "out", "threshold", "view",
+    "memory_limit", "units", "as_json", "out", "threshold", "view", "describe",
 )  # fmt: skip
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
@@ -61,10 +65,10 @@ def _refuse(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         )
 
 
-def _asked(problem: Problem, given: Mapping[str, Any], utility: str) -> float:
+def _asked(problem: Problem, given: Mapping[str, Any], utility: str, option: str = "--utility") -> float:
     """An asked utility in nats."""
     ceiling = problem.utility_ceiling
-    return parse_quantity(utility, ceiling=ceiling, whole="I(U;X)", option="--utility", units=given["units"])
+    return parse_quantity(utility, ceiling=ceiling, whole="I(U;X)", option=option, units=given["units"])
 
 
 def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
@@ -193,6 +197,8 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
 
     _refuse(given, reading)
     units, out = given["units"], given["out"]
+    check_describing(out, given["describe"])
+    checked_threshold(given["threshold"])
     opened = open_source(given["source"], units=units.name, **reading)
     utilities: Sequence[float] | None = [
         _asked(opened.problem, given, text) for text in given["utility"]
@@ -206,6 +212,7 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
             )  # fmt: skip
         if folder is not None:
             write_curve(folder, curve, units, INFORMATION)
+            write_report(folder, curve, given["source"], _described(opened, given))
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name))
     if given["as_json"]:
@@ -213,6 +220,24 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         return
     show_curve(curve, units=units, title=given["source"])
     tell_files(out, CURVE_FILES, curve.solutions)
+
+
+def _described(opened: NamedProblem, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the report says besides the curve: the point that was asked for, and what else is as good for the task."""
+    from privfunnel import solve
+    from privfunnel.task_alternatives import instead_for_task
+
+    details: dict[str, Any] = {"threshold": given["threshold"]}
+    if given["describe"] is None:
+        return details
+    problem, counts = opened.problem, opened.counts
+    wanted = _asked(problem, given, given["describe"], "--describe")
+    chosen: Any = solve(problem, utility=wanted, **_method(given))
+    public = None if counts is None else counts.x_alphabet
+    return details | {
+        "chosen": chosen,
+        "task_alternatives": instead_for_task(problem, chosen.utility, public),
+    }
 
 
 def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfunnel.cli import COMMAND, _task
+from privfunnel.cli import _task
 from privfunnel.cli._common import (
     Renamed,
     Units,
@@ -32,7 +32,7 @@ from privfunnel.cli._common import (
     view_option,
 )
 from privfunnel.cli._distortion import cost_options, trace_curve
-from privfunnel.cli._funnels import CURVE_FILES, write_curve, write_pictures
+from privfunnel.cli._funnels import CURVE_FILES, check_describing, write_curve, write_pictures, write_report
 from privfunnel.cli._limits import chosen, limit_options, limited, memory_limited
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
@@ -54,7 +54,7 @@ PLAIN_ONLY = (
 )
 
 #: What ``--out`` may leave behind.
-OWNED = tuple(sorted((*CURVE_FILES, "population.json", "report.html")))
+OWNED = tuple(sorted((*CURVE_FILES, "population.json")))
 
 
 @click.command("curve", short_help="The whole curve: least leakage for every disclosure.")
@@ -89,7 +89,8 @@ OWNED = tuple(sorted((*CURVE_FILES, "population.json", "report.html")))
 @click.option("--threshold", type=int, default=DEFAULT_THRESHOLD, show_default=True, metavar="ROWS",
               help="Report: what fewer rows have is not told, and numbers come in steps worth as many.")  # fmt: skip
 @click.option("--describe", "--choose", cls=Renamed, metavar="R",
-              help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2.")  # fmt: skip
+              help="Describe this point in the report: 60% (of H(X), with --task of I(U;X)), '0.9 bits', '1.2 nats', "
+                   "1.2, or a distortion.")  # fmt: skip
 @click.option("--compare-with", "--beside", cls=Renamed, multiple=True, metavar="SOLVER",
               help="Also draw this solver's curve in the report; may be repeated.")  # fmt: skip
 def command(
@@ -216,10 +217,7 @@ def _check_together(
         raise InvalidInputError(
             "--describe goes into the report, which is of mutual information: leave --measure out"
         )
-    if out is None and (describe is not None or compare_with):
-        raise InvalidInputError(
-            "--describe and --compare-with go into the report: say where to put it with --out DIR"
-        )
+    check_describing(out, describe, compare_with)
 
 
 def _described(problem: Problem, describe: str | None, units: Units) -> float | None:
@@ -284,17 +282,11 @@ def write_files(
         title: What the curve is called.
         details: Further fields of :class:`privfunnel.report.Report`.
     """
-    from privfunnel import report
     from privfunnel.ends import usual
 
     write_curve(folder, curve, units, INFORMATION if curve.unit else INFORMATION[:1])
-    if not usual(curve.threat):
-        return
-    command = click.get_current_context().meta.get(COMMAND, "")
-    about = report.Report(
-        title=f"Privacy funnel of {title}", source=title, command=command, **(details or {})
-    )
-    report.write(folder / "report.html", curve, about)
+    if usual(curve.threat):
+        write_report(folder, curve, title, details or {})
 
 
 def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from privfunnel.distortion import DistortionCurve, DistortionSolution
 from privfunnel.report import detail, parts, view
 from privfunnel.report.chart import Mark, Picture, figure
-from privfunnel.report.rounding import Rounding, Towards
+from privfunnel.report.rounding import ZERO, Rounding, Towards
 from privfunnel.solution import Solution
 from privfunnel.task_curve import TaskCurve
 
@@ -80,8 +80,9 @@ def distortion_section(curve: DistortionCurve, chosen: Solution | None, say: Rou
     )
     lead = f"Released as they are, the records leak {say.bits(ceiling)} about the private data. "
     last = curve.solutions[-1]
-    most = say.percent(view.share(last.leakage, ceiling, 0.0), "up")
-    lead += f"Changed by {_cost(curve, last.distortion, say)} on average, they leak {most} of that at most."
+    most = f"{say.percent(view.share(last.leakage, ceiling, 0.0), 'up')} of that at most"
+    leaked = "nothing" if last.leakage <= ZERO else most
+    lead += f"Changed by {_cost(curve, last.distortion, say)} on average, they leak {leaked}."
     worst = max((s.gap for s in curve.solutions), default=0.0)
     note = (
         f"Distortion: {curve.costs.words}. {detail.proved_words(curve.status)}; no point is more than "
