@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
-from privfunnel.certificate import Certificate, PairsProof, load_bundle, save_bundle
-from privfunnel.errors import CertificateError
+from privfunnel.certificate import (
+    Certificate,
+    ChiSquaredCertificate,
+    GuessingCertificate,
+    PairsProof,
+    load_bundle,
+    load_neighbours,
+    save_bundle,
+    save_neighbours,
+)
+from privfunnel.errors import CertificateError, InvalidInputError
 
 SCHEMA = {"schema": np.array("privfunnel/certificate"), "version": np.array(1), "count": np.array(1)}
 
@@ -71,12 +82,63 @@ CRAFTED: dict[str, Callable[[], dict[str, bytes]]] = {
 }
 
 
+@pytest.mark.parametrize("schema", ["certificate", "bottleneck-certificate", "neighbour-certificate"])
 @pytest.mark.parametrize("kind", CRAFTED)
-def test_crafted_members_are_refused_in_one_line(tmp_path: Path, kind: str) -> None:
-    path = archive(tmp_path / "crafted.npz", CRAFTED[kind]())
+def test_crafted_members_are_refused_in_one_line(tmp_path: Path, kind: str, schema: str) -> None:
+    members = CRAFTED[kind]() | {"schema": packed(np.array(f"privfunnel/{schema}"))}
+    path = archive(tmp_path / "crafted.npz", members)
     assert_one_line_error(
         run("verify", path, "synthetic-uniform"), "crafted.npz", "not a readable certificate file"
     )
+
+
+@pytest.fixture(scope="module")
+def neighbours() -> tuple[pf.Problem, list[GuessingCertificate | ChiSquaredCertificate]]:
+    """Lines of both kinds: for guesses those of a program, for χ² what no multipliers at all prove."""
+    problem = pf.instances.load("synthetic-uniform")
+    least, most = pf.guessing_funnel.accuracy_range(problem)
+    guesses = pf.guessing_funnel.solve(problem, 0.5 * (least + most)).certificate
+    n = problem.n_x
+    return problem, [guesses, ChiSquaredCertificate.build(problem, 0.01, np.zeros(n), np.zeros((n, n)))]
+
+
+def test_certificates_of_neighbours_are_read_back_and_verified(tmp_path: Path, neighbours: Any) -> None:
+    problem, lines = neighbours
+    save_neighbours(tmp_path / "lines.npz", lines)
+    read = load_neighbours(tmp_path / "lines.npz")
+    assert [type(line) for line in read] == [GuessingCertificate, ChiSquaredCertificate]
+    for line, again in zip(lines, read, strict=True):
+        again.verify(problem)
+        assert again.told() == line.told()
+        assert (again.slope, again.intercept) == (line.slope, line.intercept)
+    assert run("verify", tmp_path / "lines.npz", "synthetic-uniform").exit_code == 0
+    # Files of the funnel know nothing of these lines, nor these of the funnel's.
+    with pytest.raises(CertificateError, match="not a certificate file"):
+        load_bundle(tmp_path / "lines.npz")
+    save_bundle(tmp_path / "bundle.npz", ())
+    with pytest.raises(CertificateError, match="no certificate of guesses"):
+        load_neighbours(tmp_path / "bundle.npz")
+    with pytest.raises(InvalidInputError, match="check the path"):
+        load_neighbours(tmp_path / "nothing.npz")
+    save_neighbours(tmp_path / "empty.npz", [])
+    assert_one_line_error(run("verify", tmp_path / "empty.npz", "synthetic-uniform"), "nothing is proved")
+
+
+@pytest.mark.parametrize(
+    ("which", "change"),
+    [
+        (0, {"intercept": -1.0}), (0, {"slope": 0.0}), (0, {"weights": np.full((3, 3), 1e-320)}),
+        (0, {"weights": np.zeros((2, 3))}), (0, {"weights": np.zeros((0, 0))}), (1, {"intercept": 1.0}),
+        (1, {"slope": 1.0}), (1, {"prices": np.full(3, np.inf)}), (1, {"entries": np.ones((3, 3))}),
+        (1, {"entries": np.ones(9)}),
+    ],
+)  # fmt: skip
+def test_forged_lines_of_neighbours_exit_with_2(
+    tmp_path: Path, neighbours: Any, which: int, change: Any
+) -> None:
+    forged = dataclasses.replace(neighbours[1][which], **change)
+    save_neighbours(tmp_path / "forged.npz", [*neighbours[1], forged])
+    assert_one_line_error(run("verify", tmp_path / "forged.npz", "synthetic-uniform"), "certificate")
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

@@ -81,6 +81,12 @@ def test_forged_certificates_fail() -> None:
     for each in forged:
         with pytest.raises(CertificateError):
             each.verify(problem)
+    # However small weights are: λ over their sum must not become infinite, below which every claim would lie.
+    tiny = replace(certificate, weights=np.full_like(certificate.weights, 1e-320))
+    with pytest.raises(CertificateError, match="claims"):
+        tiny.verify(problem)
+    with pytest.raises(CertificateError, match="claims"):
+        replace(tiny, intercept=-1e6).verify(problem)
     # Weights of the wrong scale prove the same line: the checker scales them itself.
     replace(certificate, weights=7.0 * certificate.weights, intercept=certificate.intercept + 1e-12).verify(
         problem
@@ -115,6 +121,15 @@ def test_the_command_shows_and_writes(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "Guessing funnel" in result.output
     assert (tmp_path / "out" / "guessing.json").exists()
+    proofs = tmp_path / "out" / "certificates.npz"
+    verified = run("verify", proofs, "synthetic-skewed")
+    assert verified.exit_code == 0, verified.output
+    assert "VERIFIED: all 3 lines" in verified.output
+    assert "P(X guessed) ≤" in verified.output
+    told = json.loads(run("verify", proofs, "synthetic-skewed", "--json").output)
+    assert [line["verified"] for line in told] == [True] * 3
+    assert_one_line_error(run("verify", proofs, "synthetic-uniform"), "another problem")
+    assert_one_line_error(run("verify", proofs, "synthetic-skewed", "--disclosure", "50%"), "--disclosure")
     rows = json.loads(run("guess", "synthetic-skewed", "--points", 2, "--json").output)
     assert rows[-1]["public_accuracy"] == pytest.approx(1.0)
     assert_one_line_error(run("guess", "synthetic-skewed", "--points", 1), "points")

@@ -209,7 +209,11 @@ def test_the_command_shows_the_spectrum(tmp_path: Path) -> None:
     told = json.loads(run("inertia", "heart-failure", "--json").output)
     assert told["hidden"] == 12
     pytest.importorskip("clarabel", reason="the relaxation needs the sdp extra")
-    assert "Proved" in run("inertia", "synthetic-skewed", "--chi-squared", 1.5).output
+    proved = run("inertia", "synthetic-skewed", "--chi-squared", 1.5, "--out", tmp_path / "proved")
+    assert "Proved" in proved.output
+    verified = run("verify", tmp_path / "proved" / "certificates.npz", "synthetic-skewed")
+    assert verified.exit_code == 0, verified.output
+    assert "χ²(S;Y) ≥" in verified.output
     assert_one_line_error(run("inertia", "synthetic-skewed", "--chi-squared", 5), "infeasible")
 
 

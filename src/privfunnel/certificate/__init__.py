@@ -30,9 +30,17 @@ from privfunnel.certificate.cells import cell_columns, spread_within
 from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
 from privfunnel.certificate.chain import ChainProof, Step, chain_prices, check_chain, flat_prices, halves_of
 from privfunnel.certificate.checker import SIMPLEX_SLACK, check
+from privfunnel.certificate.chi_squared import ChiSquaredCertificate
 from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.guarded import GuardedCertificate
+from privfunnel.certificate.guessing import GuessingCertificate
+from privfunnel.certificate.neighbours import (
+    NeighbourCertificate,
+    is_neighbours,
+    load_neighbours,
+    save_neighbours,
+)
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.task import TaskCertificate
 from privfunnel.certificate.tree import LEAF, SHRINK, Case, Proof
@@ -46,8 +54,11 @@ __all__ = [
     "Case",
     "Certificate",
     "ChainProof",
+    "ChiSquaredCertificate",
     "DistortionCertificate",
     "GuardedCertificate",
+    "GuessingCertificate",
+    "NeighbourCertificate",
     "PairsProof",
     "Proof",
     "Step",
@@ -62,12 +73,15 @@ __all__ = [
     "flat_prices",
     "halves_of",
     "is_bottleneck",
+    "is_neighbours",
     "load_bottleneck",
     "load_bundle",
+    "load_neighbours",
     "rivalry",
     "rivals",
     "save_bottleneck",
     "save_bundle",
+    "save_neighbours",
     "spread_within",
     "verify_all",
 ]

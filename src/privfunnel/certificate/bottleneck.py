@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.certificate.archive import open_archive
-from privfunnel.certificate.bundle import UNREADABLE
+from privfunnel.certificate.bundle import UNREADABLE, says
 from privfunnel.certificate.checker import SIMPLEX_SLACK
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.tree import LARGEST, LEAF
@@ -286,11 +286,7 @@ def save_bottleneck(path: str | os.PathLike[str], certificates: Iterable[Bottlen
 
 def is_bottleneck(path: str | os.PathLike[str]) -> bool:
     """Whether a file says that it holds certificates of the bottleneck."""
-    try:
-        with open_archive(path) as data:
-            return str(data["schema"]) == SCHEMA
-    except (*UNREADABLE, CertificateError):
-        return False
+    return says(path, SCHEMA)
 
 
 def load_bottleneck(path: str | os.PathLike[str]) -> tuple[BottleneckCertificate, ...]:

@@ -90,6 +90,15 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[AnyCertific
     write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 
 
+def says(path: str | os.PathLike[str], schema: str) -> bool:
+    """Whether a file can be opened and calls itself one of ``schema``."""
+    try:
+        with open_archive(path) as data:
+            return str(data["schema"]) == schema
+    except (*UNREADABLE, CertificateError):
+        return False
+
+
 def load_bundle(path: str | os.PathLike[str]) -> tuple[AnyCertificate, ...]:
     """Read what :func:`save_bundle` wrote, from a file that anybody may have made: see :mod:`.archive`.
 

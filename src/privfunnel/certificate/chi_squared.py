@@ -62,6 +62,10 @@ class ChiSquaredCertificate:
         """One line with the proved line."""
         return f"ChiSquaredCertificate(χ²(S;Y) ≥ {self.intercept:.6g} + {self.slope:.6g} χ²(X;Y))"
 
+    def told(self) -> str:
+        """What is proved, for people."""
+        return f"χ²(S;Y) ≥ {self.intercept:.9f} + {self.slope:.9f} χ²(X;Y)"
+
     def lower_bound(self, chi_squared: float) -> float:
         """No channel with χ²(X;Y) ≥ ``chi_squared`` has less χ²(S;Y); never below 0."""
         return max(self.intercept + self.slope * float(chi_squared), 0.0)

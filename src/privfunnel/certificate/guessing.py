@@ -50,6 +50,10 @@ class GuessingCertificate:
         """One line with the proved line."""
         return f"GuessingCertificate(P(X guessed) ≤ {self.intercept:.6g} + {self.slope:.6g} P(S guessed))"
 
+    def told(self) -> str:
+        """What is proved, for people."""
+        return f"P(X guessed) ≤ {self.intercept:.9f} + {self.slope:.9f} P(S guessed)"
+
     def upper_bound(self, accuracy: float) -> float:
         """No release from which S is guessed right at most this often lets X be guessed right more often."""
         return self.intercept + self.slope * float(accuracy)
@@ -83,7 +87,8 @@ def _line(problem: Problem, slope: float, weights: Array) -> float:
     """
     v = np.maximum(weights, 0.0)
     total = v.sum(axis=0)
-    v = np.where(total > 0.0, v * (slope / np.where(total > 0.0, total, 1.0)), slope * problem.p_s[:, None])
+    # Shares first: λ over a sum near the smallest number there is would be infinite, and the line below everything.
+    v = slope * np.where(total > 0.0, v / np.where(total > 0.0, total, 1.0), problem.p_s[:, None])
     told = problem.p_s_given_x.T @ v  # (x, y)
     scores = np.where(np.eye(problem.n_x, dtype=bool), 1.0 - told, -told).max(axis=1)
     allowance = (2 * problem.n_s + problem.n_x + 32) * _EPS * (1.0 + 2.0 * slope)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privfunnel.guessing_funnel import GuessingCurve
 
 #: What ``--out`` may leave behind.
-OWNED = ("guessing.json",)
+OWNED = ("certificates.npz", "guessing.json")
 
 
 @click.command("guess", short_help="The guessing funnel: right guesses of X against right guesses of S.")
@@ -26,7 +26,7 @@ OWNED = ("guessing.json",)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--out", type=PathName(), metavar="DIR",
-              help="Folder for guessing.json, with channels and proofs; it is confidential.")  # fmt: skip
+              help="Folder for guessing.json, with the channels, and the proofs; both are confidential.")  # fmt: skip
 def command(source: str, points: int, as_json: bool, out: Path | None, **reading: Any) -> None:
     """Trace the guessing funnel of SOURCE: an exact linear program with a proof at every point.
 
@@ -37,14 +37,17 @@ def command(source: str, points: int, as_json: bool, out: Path | None, **reading
     Examples:
       privfunnel guess heart-failure
       privfunnel guess heart-failure --points 20 --out out/guessing
+      privfunnel verify out/guessing/certificates.npz heart-failure
     """
     from privfunnel import guessing_funnel
+    from privfunnel.certificate import save_neighbours
 
     problem = load_source(source, units="nats", **reading)
     with output(out, OWNED) as folder:
         curve = guessing_funnel.trace(problem, points=points)
         if folder is not None:
             curve.save(folder / "guessing.json")
+            save_neighbours(folder / "certificates.npz", (point.certificate for point in curve.points))
     if as_json:
         say(json.dumps(curve.rows(), indent=1))
         return

@@ -13,7 +13,7 @@ from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 
 #: What ``--out`` may leave behind.
-OWNED = ("inertia.png",)
+OWNED = ("certificates.npz", "inertia.png")
 
 
 @click.command("inertia", short_help="Principal inertia components: which directions of X tell about S.")
@@ -21,7 +21,8 @@ OWNED = ("inertia.png",)
 @click.option("--chi-squared", type=float, multiple=True, metavar="RHO",
               help="Prove what χ²(S;Y) is at least where χ²(X;Y) ≥ RHO; needs the extra sdp.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--out", type=PathName(), metavar="DIR", help="Folder for the spectrum, inertia.png.")
+@click.option("--out", type=PathName(), metavar="DIR",
+              help="Folder for the spectrum, inertia.png, and the proofs; all are confidential.")  # fmt: skip
 def command(
     source: str, chi_squared: tuple[float, ...], as_json: bool, out: Path | None, **reading: Any
 ) -> None:
@@ -33,14 +34,19 @@ def command(
     \b
     Examples:
       privfunnel inertia heart-failure
-      privfunnel inertia heart-failure --chi-squared 10
+      privfunnel inertia heart-failure --chi-squared 10 --out out/inertia
+      privfunnel verify out/inertia/certificates.npz heart-failure
     """
     from privfunnel import chi_squared_funnel, inertia
+    from privfunnel.certificate import save_neighbours
 
     problem = load_source(source, units="nats", **reading)
     found = inertia.components(problem)
-    bounds = {rho: chi_squared_funnel.lower_bound(problem, rho).value for rho in chi_squared}
+    proved = {rho: chi_squared_funnel.lower_bound(problem, rho) for rho in chi_squared}
+    bounds = {rho: bound.value for rho, bound in proved.items()}
     with output(out, OWNED) as folder:
+        if folder is not None and proved:
+            save_neighbours(folder / "certificates.npz", (bound.certificate for bound in proved.values()))
         if folder is not None and can_draw():
             from privfunnel import plot
             from privfunnel.storage import PRIVATE

@@ -24,8 +24,9 @@ from privfunnel.cli._screen import say
 from privfunnel.errors import CertificateError
 
 if TYPE_CHECKING:
-    from privfunnel.certificate import BottleneckCertificate
+    from privfunnel.certificate import BottleneckCertificate, NeighbourCertificate
     from privfunnel.certificate.bundle import AnyCertificate as Bundled
+    from privfunnel.problem import Problem
 
     AnyCertificate = Bundled | BottleneckCertificate
 
@@ -56,8 +57,9 @@ def command(
     """Prove the lines of CERTIFICATE, a .npz file, for the table SOURCE.
 
     Each line L(R) ≥ c + μ R holds for every disclosure R; where a release was to disclose as much as guarantees or no
-    leakage allow, the line bounds the disclosure; those of privfunnel bottleneck bound I(S;Y) from above. A certificate
-    of a distortion funnel is proved for the costs that --cost describes, as solve took them; that of a task funnel is a
+    leakage allow, the line bounds the disclosure; those of privfunnel bottleneck bound I(S;Y) from above, those of
+    guess and inertia are about right guesses and about χ². A certificate of a distortion funnel is proved for the
+    costs that --cost describes, as solve took them; that of a task funnel is a
     line along the utility I(U;Y) of the columns that --task names. Exit code 0: every line is proved. Exit code 2: the
     file is empty or damaged, belongs to another table, or does not prove what it claims. Whoever made the file, reading
     it runs nothing, and takes no more memory than a certificate of its size needs.
@@ -67,7 +69,13 @@ def command(
       privfunnel solve heart-failure --disclosure 70% --out design
       privfunnel verify design/certificate.npz heart-failure --disclosure 70%
     """
-    from privfunnel.certificate import is_bottleneck, load_bottleneck, load_bundle
+    from privfunnel.certificate import (
+        is_bottleneck,
+        is_neighbours,
+        load_bottleneck,
+        load_bundle,
+        load_neighbours,
+    )
 
     opened = open_source(source, units=units.name, **reading)
     problem = opened.problem
@@ -76,9 +84,34 @@ def command(
         at = parse_quantity(
             disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units
         )
+    if is_neighbours(certificate):
+        others = load_neighbours(certificate)
+        if disclosure is not None or distortion is not None or costs or invariant:
+            raise CertificateError(
+                f"{str(certificate)!r} is about guesses or χ²: leave --disclosure, --distortion and --cost out"
+            )
+        _prove(others, problem, source, certificate)
+        _tell_neighbours(others, certificate.name, as_json)
+        return
     lines: tuple[AnyCertificate, ...] = (
         load_bottleneck(certificate) if is_bottleneck(certificate) else load_bundle(certificate)
     )
+    _prove(lines, problem, source, certificate)
+    check_costs(lines, source, opened, costs, invariant)
+    if as_json:
+        say(json.dumps([_summary(line, _place(line, at, distortion)) for line in lines], indent=1))
+    else:
+        _show(lines, units, (at, distortion), certificate.name)
+
+
+def _prove(
+    lines: tuple[AnyCertificate | NeighbourCertificate, ...], problem: Problem, source: str, certificate: Path
+) -> None:
+    """Prove every line again.
+
+    Raises:
+        CertificateError: There is none, or one is of another table or does not prove what it claims.
+    """
     if not lines:
         raise CertificateError(f"{str(certificate)!r} holds no certificate: nothing is proved by it")
     for line in lines:
@@ -90,11 +123,31 @@ def command(
                 "solution.json holds: give that file in place of the table"
             )
         line.verify(problem)
-    check_costs(lines, source, opened, costs, invariant)
+
+
+def _tell_neighbours(lines: tuple[NeighbourCertificate, ...], name: str, as_json: bool) -> None:
+    """Say what lines along guesses or χ² prove."""
     if as_json:
-        say(json.dumps([_summary(line, _place(line, at, distortion)) for line in lines], indent=1))
-    else:
-        _show(lines, units, (at, distortion), certificate.name)
+        rows = [
+            {"verified": True, "proves": line.told(), "intercept": line.intercept, "slope": line.slope}
+            for line in lines
+        ]
+        say(json.dumps(rows, indent=1))
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=f"{name}: {len(lines)} proved lines", box=box.SIMPLE_HEAD)
+    table.add_column("proved for every release", no_wrap=True)
+    for line in lines:
+        table.add_row(line.told())
+    screen = console()
+    screen.print(table)
+    screen.print(
+        f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone, whatever solver is "
+        "used.",
+        soft_wrap=True,
+    )
 
 
 def check_costs(
