@@ -140,6 +140,16 @@ def test_the_audit_of_a_file_with_its_ledger_on_the_command_line(designed: Mecha
     page = report.read_text()
     assert "Singling out, linkability, inference" in page
     assert "All 2 draws of these rows together" in page
+    assert "The releases of these rows, as the ledger has them." in page
+    assert page.count("<td>alone</td>") == 2
+    assert "EXCEEDED" not in page
+    asked = ("audit", str(table), "--mechanism", str(path), "--view", "register", "--bootstrap", "20")
+    done = run(*asked, "--ledger", str(ledger), "--budget", "1%", "--out", str(report))
+    assert done.exit_code == 1
+    assert "MORE THAN the budget of" in done.output
+    assert "Releases of these rows (bits)" in done.output
+    assert "EXCEEDED" in report.read_text()
+    assert_one_line_error(run(*asked, "--budget", "1%"), "--budget 1% is for all draws of a ledger")
     refused = run("audit", str(table), str(table), "--private", "sick", "--public", "age,job", "--ledger", str(ledger),
                   "--bootstrap", "20", "--permutations", "0", "--attacker-rows", "0")  # fmt: skip
     assert_one_line_error(refused, "give --mechanism, too")

@@ -20,7 +20,7 @@ import numpy as np
 
 from privfunnel import channels, measures
 from privfunnel.audit.alignment import recount
-from privfunnel.audit.board import Together
+from privfunnel.audit.board import LedgerEntry, Together
 from privfunnel.engines import Alphabet, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
@@ -111,8 +111,12 @@ class Ledger(Stored):
         """I(S;Y_1 … Y_m) of the different draws in nats, exactly; 0 where there are none."""
         return joint_leakage(self.problem, self.told) if self.draws else 0.0
 
-    def together(self, mechanism: Mechanism) -> Together:
+    def together(self, mechanism: Mechanism, budget: float | None = None) -> Together:
         """What all draws tell, that of a mechanism included, for an audit of it.
+
+        Args:
+            mechanism: The mechanism.
+            budget: What they may tell together, in nats, where that is to be checked.
 
         Raises:
             InvalidInputError: The mechanism is for other columns or bins.
@@ -129,6 +133,11 @@ class Ledger(Stored):
             ceiling=self.problem.leakage_ceiling,
             linked=min(mean / people, 1.0),
             entered=entered,
+            listed=tuple(
+                LedgerEntry(each.date, each.series, self.alone(each), each.follows is not None)
+                for each in self.entries
+            ),
+            budget=budget,
         )
 
     def next_release(self, **asked: Any) -> Sequel:

@@ -60,6 +60,18 @@ class Board:
     records: bool = False
 
 
+class LedgerEntry(NamedTuple):
+    """A release in a ledger: when, in which series of sticky draws, and what it tells alone, in nats.
+
+    ``follows`` is whether it was designed for an earlier one, and tells that too.
+    """
+
+    date: str
+    series: str | None
+    leakage: float
+    follows: bool
+
+
 @dataclass(frozen=True)
 class Together:
     """What all draws of a ledger tell together; nats.
@@ -71,6 +83,8 @@ class Together:
         ceiling: See there.
         linked: As :attr:`Board.linked`, for somebody who knows which rows of the releases are one person's.
         entered: Whether the audited mechanism is among the releases; it is counted as one more where it is not.
+        listed: The releases of the ledger, the first one first.
+        budget: What all draws may tell together, where that was said.
     """
 
     releases: int
@@ -79,6 +93,13 @@ class Together:
     ceiling: float
     linked: float
     entered: bool
+    listed: tuple[LedgerEntry, ...] = ()
+    budget: float | None = None
+
+    @property
+    def within(self) -> bool:
+        """Whether they keep to the budget, rounding allowed for, where there is one."""
+        return self.budget is None or self.leakage <= self.budget + 1e-9
 
 
 class Question(NamedTuple):
@@ -216,7 +237,13 @@ def _inference(found: Audit, numbers: Board) -> Question:
 
 def _all_draws(found: Together) -> str:
     more = "" if found.entered else ", this one included"
-    return f"the draws of the ledger{more}, {found.draws}, tell {told(found.leakage)} of {told(found.ceiling)} together"
+    spent = ""
+    if found.budget is not None:
+        spent = f", {'within' if found.within else 'MORE THAN'} the budget of {told(found.budget)}"
+    return (
+        f"the draws of the ledger{more}, {found.draws}, tell {told(found.leakage)} of {told(found.ceiling)} "
+        f"together{spent}"
+    )
 
 
 def _counted(numbers: Board) -> str:

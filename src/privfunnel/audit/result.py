@@ -247,12 +247,13 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """False where a check of the promise failed, or the file tells more than its release."""
+        """False where a check of the promise failed, the file tells more than its release, or a budget is spent."""
         return (
             (self.recount is None or self.recount.holds)
             and (self.draws is None or self.draws.agrees)
             and (self.holdout is None or self.holdout.held)
             and (self.further is None or not self.further.leaks)
+            and (self.together is None or self.together.within)
         )
 
     @property

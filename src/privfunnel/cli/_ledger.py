@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,9 @@ from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from privfunnel.audit import Audit
     from privfunnel.engines import ReadOptions
     from privfunnel.ledger import Ledger
     from privfunnel.mechanism import Mechanism
@@ -100,12 +103,62 @@ def check_budget(ledger: Ledger, budget: str | None, units: str | None) -> None:
         InfeasibleError: Its draws tell more together.
     """
     if budget is not None:
-        from privfunnel import quantities
+        ledger.check(_budget(ledger, budget, units))
 
-        ceiling = ledger.problem.leakage_ceiling
-        ledger.check(
-            quantities.parse(budget, ceiling=ceiling, whole="I(S;X)", name="--budget", units=units or "nats")
-        )
+
+def _budget(ledger: Ledger, budget: str, units: str | None) -> float:
+    """A budget as people write it, in nats."""
+    from privfunnel import quantities
+
+    ceiling = ledger.problem.leakage_ceiling
+    return quantities.parse(budget, ceiling=ceiling, whole="I(S;X)", name="--budget", units=units or "nats")
+
+
+def with_ledger(
+    found: Audit, path: Path | None, mechanism: Mechanism | None, budget: str | None, units: str | None
+) -> Audit:
+    """The audit with what all draws of a ledger tell together, where one is named.
+
+    Raises:
+        InvalidInputError: There is no mechanism whose draw could be counted, or a budget without a ledger.
+    """
+    if path is None:
+        if budget is not None:
+            raise InvalidInputError(
+                f"--budget {budget} is for all draws of a ledger: name it, e.g. --ledger ledger.json"
+            )
+        return found
+    from privfunnel.ledger import Ledger
+
+    if mechanism is None:
+        raise InvalidInputError("--ledger counts the channels of mechanisms: give --mechanism, too")
+    ledger = Ledger.load(path)
+    limit = None if budget is None else _budget(ledger, budget, units)
+    return replace(found, together=ledger.together(mechanism, limit))
+
+
+def releases_table(found: Audit) -> Table | None:
+    """The releases of an audit's ledger, and what they tell together."""
+    if found.together is None:
+        return None
+    from rich import box
+    from rich.table import Table
+
+    from privfunnel.quantities import amount, spoken_unit
+
+    table = Table(title=f"Releases of these rows ({spoken_unit()})", box=box.SIMPLE_HEAD)
+    for head in ("date", "series"):
+        table.add_column(head)
+    table.add_column("tells", justify="right")
+    for each in found.together.listed:
+        alone = " with the one it follows" if each.follows else " alone"
+        table.add_row(each.date, each.series or "", f"{amount(each.leakage)}{alone}")
+    if not found.together.entered:
+        table.add_row("this one", "", "")
+    table.add_row("all", f"draws {found.together.draws}", f"{amount(found.together.leakage)} together")
+    if found.together.budget is not None:
+        table.add_row("budget", "", amount(found.together.budget))
+    return table
 
 
 def words(ledger: Ledger) -> str:

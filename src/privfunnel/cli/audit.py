@@ -23,6 +23,7 @@ from privfunnel.cli._common import (
     solver_options,
     text_file_options,
 )
+from privfunnel.cli._ledger import releases_table, with_ledger
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.cli._source import tell_rows
@@ -77,6 +78,9 @@ SHOWN_SYMBOLS = 8
 @click.option("--ledger", type=PathName(), metavar="FILE",
               help="The ledger of ORIGINAL: also say what all its draws tell together, this mechanism's "
                    "included.")  # fmt: skip
+@click.option("--budget", metavar="L",
+              help="Ledger: what all draws may tell together, 5% (of I(S;X)), '0.1 bits', 0.05; beyond it the exit "
+                   "code is 1.")  # fmt: skip
 @click.option("--threshold", type=int, metavar="ROWS",
               help="Report: what fewer rows have is not told; that of the release by default, else 5.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (in nats) instead of a report.")
@@ -109,6 +113,7 @@ def command(
     seed: int,
     units: str | None,
     ledger: Path | None,
+    budget: str | None,
     threshold: int | None,
     as_json: bool,
     out: Path | None,
@@ -170,7 +175,7 @@ def command(
         found = _with_release(tables, mechanism, matching, roles, read, effort)
     else:
         found = _without_release(tables, mechanism, read, basic)
-    found = _with_ledger(found, ledger, mechanism)
+    found = with_ledger(found, ledger, mechanism, budget, units)
     effort = {"rows": attacker_rows, "seed": seed}
     for_task = audited_task(tables, mechanism, read, found, effort)
     if out is not None and mechanism is not None and out.suffix.lower() == ".html":
@@ -185,19 +190,6 @@ def command(
         _say([] if for_task is None else for_task.words(units or "bits"))
 
     _tell(document, show_all, units, as_json=as_json, out=out)
-
-
-def _with_ledger(found: Audit, ledger: Path | None, mechanism: Mechanism | None) -> Audit:
-    """The audit with what all draws of a ledger tell together, where one is named."""
-    if ledger is None:
-        return found
-    from dataclasses import replace
-
-    from privfunnel.ledger import Ledger
-
-    if mechanism is None:
-        raise InvalidInputError("--ledger counts the channels of mechanisms: give --mechanism, too")
-    return replace(found, together=Ledger.load(ledger).together(mechanism))
 
 
 def _check_rows(missing: str | None, weights: str | None, holdout: float | None) -> None:
@@ -340,7 +332,7 @@ def show(found: Audit) -> None:
     screen = console()
     _say(found.words())
     tables = (_attributes(found), _exposures(found), _worst_case(found), _informed(found), _symbols(found))
-    for table in tables:
+    for table in (*tables, releases_table(found)):
         if table is not None:
             screen.print(table)
     asked = board.words(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from privfunnel.audit import Audit, Interval, Persons, Population
 from privfunnel.audit.beyond import provable_attackers
@@ -10,6 +11,9 @@ from privfunnel.population.views import view_of
 from privfunnel.publication import Policy
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import ZERO, Rounding
+
+#: A table of a section: its title, its heads and its rows.
+TitledRows = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]
 
 SYMBOLS = 10  # the most telling ones are listed
 
@@ -72,30 +76,48 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
         words=[*_verdicts(audit, say), *audit.limits],
         tables=[
             ("Each private column, and all of them together.", heads, attributes),
-            *(
-                [
-                    (
-                        "The released symbols that tell most.",
-                        ("symbol", "#released", "#tells", "#largest lift"),
-                        symbols,
-                    )
-                ]
-                if symbols
-                else []
+            *_filled(
+                "The released symbols that tell most.",
+                ("symbol", "#released", "#tells", "#largest lift"),
+                symbols,
             ),
-            *(
-                [
-                    (
-                        "Attackers who know public columns of their target already: what the release adds for them.",
-                        ("knows", "#learns", "#of"),
-                        knowing,
-                    )
-                ]
-                if knowing
-                else []
+            *_filled(
+                "Attackers who know public columns of their target already: what the release adds for them.",
+                ("knows", "#learns", "#of"),
+                knowing,
             ),
+            *_releases(audit, say),
         ],
     )
+
+
+def _filled(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[TitledRows]:
+    """Return a table, or nothing where it would be empty."""
+    return [(title, heads, rows)] if rows else []
+
+
+def _releases(audit: Audit, say: Rounding) -> list[TitledRows]:
+    """Return the releases of the ledger as a table, with what all of them tell together and may tell."""
+    found = audit.together
+    if found is None:
+        return []
+    rows: list[tuple[str, ...]] = [
+        (
+            each.date,
+            each.series or "",
+            "with the one it follows" if each.follows else "alone",
+            say.bits(each.leakage),
+        )
+        for each in found.listed
+    ]
+    if not found.entered:
+        rows.append(("this one", "", "", ""))
+    rows.append(("all", "", "together", say.bits(found.leakage, "up")))
+    if found.budget is not None:
+        rows.append(("budget", "", "kept" if found.within else "EXCEEDED", say.bits(found.budget)))
+    return [
+        ("The releases of these rows, as the ledger has them.", ("date", "series", "counted", "#tells"), rows)
+    ]
 
 
 def _persons(found: Persons, say: Rounding) -> list[str]:
