@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -9,6 +12,7 @@ from scipy.stats import norm
 
 import privfunnel as pf
 from documents import DOCS
+from helpers_cli import assert_one_line_error, run
 from privfunnel import measures
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.gaussian import GaussianProblem
@@ -110,6 +114,92 @@ def test_columns_give_the_covariances_and_releases_have_the_variances() -> None:
     left = np.var(whitened[:, 0] - (1 - 0.1) * y[:, 0])  # the posterior mean is (1 − δ) y
     assert left == pytest.approx(0.1, abs=0.01)
     assert np.isnan(y[used == 0, 1]).all()
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> tuple[Path, np.ndarray]:
+    """A file of five columns, S first, in units from 1e-4 to 1e5, and its numbers; one row lacks a value."""
+    rng = np.random.default_rng(1)
+    s = rng.normal(50.0, 12.0, 300)
+    columns = [s, 100 + 0.6 * s + rng.normal(0, 8, 300), 1e5 * rng.normal(1, 0.2, 300) + 500 * s]
+    numbers = np.column_stack([*columns, 1e-4 * rng.standard_normal(300), np.arange(300)])
+    lines = [",".join(map(repr, row)) for row in numbers.tolist()]
+    path = tmp_path / "measured.csv"
+    path.write_text(
+        "\n".join(["age,pressure,income,trace,number,town", *(f"{line},a" for line in lines)]) + "\n"
+    )
+    return path, numbers
+
+
+PUBLIC = ["pressure", "income", "trace"]
+
+
+def test_a_table_gives_the_covariances_of_its_columns(
+    measured: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch by batch the same as at once; a unit that is large or small is no direction without variance."""
+    pytest.importorskip("duckdb", reason="tables of records need the tables extra")
+    path, numbers = measured
+    at_once = GaussianProblem.from_columns(numbers[:, :1], numbers[:, 1:4])
+    monkeypatch.setattr(pf.gaussian, "BATCH_ROWS", 64)
+    found = GaussianProblem.from_table(path, private=["age"], public=PUBLIC)
+    np.testing.assert_allclose(found.x, at_once.x, rtol=1e-10)
+    np.testing.assert_allclose(found.mean, at_once.mean, rtol=1e-12)
+    assert found.gains == pytest.approx(at_once.gains, abs=1e-9)
+    scaled = GaussianProblem.from_columns(numbers[:, :1] * 1e-6, numbers[:, 1:4] * [1e3, 1e-5, 1e4])
+    assert scaled.leakage_ceiling == pytest.approx(found.leakage_ceiling, rel=1e-9)
+    whitened = found.directions @ found.x @ found.directions.T
+    np.testing.assert_allclose(whitened, np.eye(3), atol=1e-9)
+    for private, public, message in (
+        (["age"], ["town"], "text, not numbers"), (["age"], ["age"], "twice"), ([], ["trace"], "one private"),
+        (["age"], ["weight"], "no column 'weight'"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=message):
+            GaussianProblem.from_table(path, private=private, public=public)
+
+
+def test_rows_without_numbers_are_refused_or_left_out(measured: tuple[Path, np.ndarray]) -> None:
+    pytest.importorskip("duckdb", reason="tables of records need the tables extra")
+    path, numbers = measured
+    text = path.read_text().splitlines()
+    path.write_text("\n".join([*text, "1,2,,3,4,a"]) + "\n")
+    with pytest.raises(InvalidInputError, match="missing values"):
+        GaussianProblem.from_table(path, private=["age"], public=PUBLIC)
+    found = GaussianProblem.from_table(path, private=["age"], public=PUBLIC, missing="drop")
+    assert found.mean == pytest.approx(numbers[:, 1:4].mean(axis=0))
+    with pytest.raises(InvalidInputError, match="no category"):
+        GaussianProblem.from_table(path, private=["age"], public=PUBLIC, missing="category")
+    for rows, message in ((3, "more rows than columns"), (9, "'trace' has one value")):
+        path.write_text("\n".join([text[0], *(f"{i},{i * i},{i**3},7.5,0,a" for i in range(rows))]) + "\n")
+        with pytest.raises(InvalidInputError, match=message):
+            GaussianProblem.from_table(path, private=["age"], public=PUBLIC)
+    path.write_text("\n".join([text[0], *text[1:9], "inf,1,2,3,4,a"]) + "\n")
+    with pytest.raises(InvalidInputError, match="infinite"):
+        GaussianProblem.from_table(path, private=["age"], public=PUBLIC)
+
+
+def test_the_command_shows_both_curves_and_a_mechanism(
+    measured: tuple[Path, np.ndarray], tmp_path: Path
+) -> None:
+    pytest.importorskip("duckdb", reason="tables of records need the tables extra")
+    path, _ = measured
+    asked = ["gaussian", path, "--private", "age", "--public", ",".join(PUBLIC)]
+    result = run(*asked, "--disclosure", "80%", "--points", 3, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "hidden" in result.output
+    assert "gaussian.json" in result.output
+    told = json.loads((tmp_path / "out" / "gaussian.json").read_text())
+    problem = GaussianProblem.from_table(path, private=["age"], public=PUBLIC)
+    half = told["curve"][1]
+    assert half["least"] == pytest.approx(problem.funnel(half["disclosure"], resolution=0.01).leakage)
+    assert half["most"] == pytest.approx(problem.bottleneck(half["disclosure"]).leakage)
+    assert told["mechanism"]["disclosure"] == pytest.approx(0.8 * problem.disclosure_ceiling(0.01))
+    assert json.loads(run(*asked, "--points", 3, "--json").output)["curve"] == told["curve"]
+    for more, message in (
+        (["--bin", "income=5"], "--bin"), (["--points", "1"], "--points"), (["--resolution", "1"], "resolution"),
+        (["--disclosure", "120%"], "infeasible"), (["--missing", "category"], "no category"),
+    ):  # fmt: skip
+        assert_one_line_error(run(*asked, *more), message)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ What is found is the best *Gaussian* mechanism. Others can do better: a comb, fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,9 +32,13 @@ from numpy.typing import ArrayLike
 
 from privfunnel import measures
 from privfunnel.checks import is_number
+from privfunnel.engines import ReadOptions, open_table
+from privfunnel.engines.rows import without_missing
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import Array
 
+#: Rows that are in memory at one time.
+BATCH_ROWS = 65_536
 #: Eigenvalues of a covariance below this share of the largest are no variance.
 SINGULAR = 1e-12
 
@@ -125,6 +130,56 @@ class GaussianProblem:
         joint = np.atleast_2d(np.cov(np.hstack([private, public]), rowvar=False))
         return cls(joint[:k, :k], joint[:k, k:], joint[k:, k:], public.mean(axis=0))
 
+    @classmethod
+    def from_table(
+        cls,
+        source: Any,
+        *,
+        private: Sequence[str],
+        public: Sequence[str],
+        missing: str = "refuse",
+        read: ReadOptions | None = None,
+    ) -> GaussianProblem:
+        """The Gaussian with the means and covariances of a table's numeric columns, whose rows are streamed.
+
+        Args:
+            source: What :func:`privfunnel.tables.count` takes: a file, a database table, a frame.
+            private: Numeric columns that make S.
+            public: Numeric columns that make X.
+            missing: ``"refuse"`` rows that lack a value, or ``"drop"`` them.
+            read: How to read a text file or a workbook.
+
+        Raises:
+            InvalidInputError: A column is not there, not numeric, constant or both private and public, or the rows are
+                too few or incomplete.
+        """
+        names = [*private, *public]
+        if not private or not public or len(set(names)) < len(names):
+            raise InvalidInputError("name one private and one public column at least, none of them twice")
+        if missing not in ("refuse", "drop"):
+            raise InvalidInputError(
+                f"missing={missing!r} is not usable: a number has no category; use refuse or drop"
+            )
+        with open_table(source, read) as table:
+            table.require(names)
+            odd = [name for name in names if table.kinds[name] not in ("integer", "number")]
+            if odd:
+                raise InvalidInputError(
+                    f"column {odd[0]!r} of {table.name} is {table.kinds[odd[0]]}, not numbers: leave it out, or use "
+                    "curve and solve, which take categories"
+                )
+            rows, _ = without_missing(table, names, missing)
+            n, mean, covariance = _moments(rows.batches(names, BATCH_ROWS), len(names))
+        if n <= len(names):
+            raise InvalidInputError(
+                f"there are {n} rows for {len(names)} columns: give more rows than columns"
+            )
+        constant = [name for name, value in zip(names, np.diag(covariance), strict=True) if not value > 0.0]
+        if constant:
+            raise InvalidInputError(f"column {constant[0]!r} has one value only: leave it out")
+        k = len(private)
+        return cls(covariance[:k, :k], covariance[:k, k:], covariance[k:, k:], mean[k:])
+
     def __repr__(self) -> str:
         """One line with the sizes."""
         return f"GaussianProblem({self.sx.shape[0]} private, {self.sx.shape[1]} public columns)"
@@ -132,16 +187,17 @@ class GaussianProblem:
     @cached_property
     def _spectrum(self) -> tuple[Array, Array]:
         """γ, increasing, (d,), and rows that take X to the directions, (d, d)."""
-        values, vectors = np.linalg.eigh(self.x)
+        # In units of their own standard deviations: a column is not without variance because its unit is large.
+        size_x, size_s = _sizes("X", self.x), _sizes("S", self.s)
+        values, vectors = np.linalg.eigh(self.x / np.outer(size_x, size_x))
         if values[0] <= SINGULAR * values[-1]:
             raise InvalidInputError(
                 "X has a direction without variance: leave out columns that others determine"
             )
-        whitener = vectors.T / np.sqrt(values)[:, None]
-        b = self.sx @ whitener.T
-        private = np.linalg.eigvalsh(self.s)[-1]
-        rest, basis = np.linalg.eigh(self.s - b @ b.T)
-        if rest[0] <= SINGULAR * max(private, 0.0):
+        whitener = vectors.T / np.sqrt(values)[:, None] / size_x
+        b = (self.sx / size_s[:, None]) @ whitener.T
+        rest, basis = np.linalg.eigh(self.s / np.outer(size_s, size_s) - b @ b.T)
+        if rest[0] <= SINGULAR * self.s.shape[0]:
             raise InvalidInputError(
                 "X determines a part of S (or the covariances belong to no Gaussian): the leakage would be infinite; "
                 "leave that column of S or X out"
@@ -156,6 +212,15 @@ class GaussianProblem:
         return self._spectrum[0]
 
     @property
+    def directions(self) -> Array:
+        """Rows that take X, less its mean, to whitened directions, in the order of :attr:`gains`, shape (d, d)."""
+        return self._spectrum[1]
+
+    def disclosure_ceiling(self, resolution: float) -> float:
+        """The most that a release can disclose at a resolution δ in (0, 1), ½ d log(1/δ), in nats."""
+        return self.gains.size * _step(resolution)
+
+    @property
     def leakage_ceiling(self) -> float:
         """I(S;X) in nats."""
         return float(measures.gaussian_information(self.gains, 0.0))
@@ -167,9 +232,7 @@ class GaussianProblem:
             disclosure: Nats, from 0 to ½ d log(1/resolution).
             resolution: δ in (0, 1): the least share of a direction's variance that a release leaves.
         """
-        if not is_number(resolution) or not 0.0 < resolution < 1.0:
-            raise InvalidInputError(f"resolution={resolution!r} is not usable: give a number between 0 and 1")
-        step = float(measures.gaussian_information(np.inf, [resolution]))
+        step = _step(resolution)
         asked, d = _checked(disclosure), self.gains.size
         if asked > d * step * (1.0 + 1e-12):
             raise InfeasibleError(
@@ -199,7 +262,35 @@ class GaussianProblem:
         return self._mechanism(variances[None], np.ones(1))
 
     def _mechanism(self, variances: Array, shares: Array) -> GaussianMechanism:
-        return GaussianMechanism(self._spectrum[1], self.gains, variances, shares, self.mean)
+        return GaussianMechanism(self.directions, self.gains, variances, shares, self.mean)
+
+
+def _sizes(name: str, covariance: Array) -> Array:
+    """Standard deviations, shape (n,); none is 0."""
+    variances = np.diag(covariance)
+    if not np.all(variances > 0.0):
+        raise InvalidInputError(f"{name} has a column without variance: leave it out")
+    return np.asarray(np.sqrt(variances))
+
+
+def _moments(batches: Iterator[Any], columns: int) -> tuple[int, Array, Array]:
+    """Rows, means (n,) and covariance (n, n) of record batches, one batch in memory at a time.
+
+    Sums of squares around the mean so far are merged batch by batch (Chan, Golub, LeVeque 1983): no large numbers are
+    subtracted.
+    """
+    count, mean, squares = 0, np.zeros(columns), np.zeros((columns, columns))
+    for batch in batches:
+        rows = np.column_stack([np.asarray(batch.column(i), dtype=np.float64) for i in range(columns)])
+        if not len(rows):
+            continue
+        if not np.all(np.isfinite(rows)):
+            raise InvalidInputError("a column holds infinite numbers: leave these rows out")
+        own = rows.mean(axis=0)
+        off, total = own - mean, count + len(rows)
+        squares += (rows - own).T @ (rows - own) + np.outer(off, off) * (count * len(rows) / total)
+        mean, count = mean + off * (len(rows) / total), total
+    return count, mean, squares / max(count - 1, 1)
 
 
 def _finite(name: str, table: Any) -> Array:
@@ -213,6 +304,13 @@ def _finite(name: str, table: Any) -> Array:
     if array.ndim != 2 or array.size == 0 or not np.all(np.isfinite(array)):
         raise InvalidInputError(f"{name} is not a table of finite numbers: give one with rows and columns")
     return array
+
+
+def _step(resolution: float) -> float:
+    """What one direction discloses at a resolution, in nats."""
+    if not is_number(resolution) or not 0.0 < resolution < 1.0:
+        raise InvalidInputError(f"resolution={resolution!r} is not usable: give a number between 0 and 1")
+    return float(measures.gaussian_information(np.inf, [resolution]))
 
 
 def _checked(amount: float) -> float:
