@@ -93,9 +93,14 @@ def run(*, quick: bool = False) -> dict[str, Any]:
         )
         for name in ("n_x", "n_s", "n_y", "runs")
     }
-    solves = [(10, 100, 30, 40, None), (10, 300, 10, 20, None)]
+    solves: list[tuple[int | None, ...]] = [(10, 100, 30, 40, None)]
     if not quick:
-        solves += [(10, 1000, 4, 10, None), (100, 3000, 2, 4, None), (100, 3000, 8, 2, 1 << 29)]
+        solves += [
+            (10, 300, 10, 20, None),
+            (10, 1000, 4, 10, None),
+            (100, 3000, 2, 4, None),
+            (100, 3000, 8, 2, 1 << 29),
+        ]
     whole = [
         harness.in_own_process(
             "benchmarks.bench_growth",

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import harness
 
 ROWS = (30_000, 100_000, 300_000, 1_000_000)
-QUICK = (3_000, 10_000)
+QUICK = (1_000,)
 #: Values of the public columns.
 VALUES = (6, 2, 5, 4, 3, 8, 2, 3, 4, 2, 6, 3)
 PUBLIC = [f"c{j}" for j in range(len(VALUES))]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,35 +58,37 @@ def test_a_busy_machine_is_said() -> None:
     assert "busy" in page.machine({"machine": {**stored["machine"], "cores": 2, "load": 9.0}})
 
 
-def quick(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-        harness.ELSEWHERE: str(folder),
-    }
-    module = f"benchmarks.{name}" if arguments else f"benchmarks.bench_{name}"
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments, "--quick"],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
-    return result
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Rehearse a benchmark in this process, which has loaded all that it takes; what it starts is not traced."""
+
+    def rehearse(name: str, *arguments: str) -> dict[str, Any]:
+        module = f"benchmarks.{name}" if arguments else f"benchmarks.bench_{name}"
+        monkeypatch.setattr(sys, "argv", [name, *arguments, "--quick"])
+        monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+        monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        monkeypatch.setenv(harness.ELSEWHERE, str(tmp_path))
+        monkeypatch.chdir(tmp_path)
+        importlib.import_module(module).main()
+        result: dict[str, Any] = json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
+        return result
+
+    return rehearse
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["binary", "global", "growth", "parts", "quality", "step", "tables", "wide"])
-def test_a_benchmark_can_be_rehearsed_and_shown(name: str, tmp_path: Path) -> None:
+def test_a_benchmark_can_be_rehearsed_and_shown(name: str, quick: Callable[..., dict[str, Any]]) -> None:
     if name in {"tables", "wide"}:
         pytest.importorskip("duckdb", reason="tables are counted by DuckDB")
-    text = page.SECTIONS[name](quick(name, tmp_path))
+    text = page.SECTIONS[name](quick(name))
     assert text.startswith("## ")
     assert "nan" not in text
 
 
 @pytest.mark.slow
-def test_two_versions_can_be_compared_in_one_run(tmp_path: Path) -> None:
-    result = quick("versions", tmp_path, str(ROOT / "src"), str(ROOT / "src"))
+def test_two_versions_can_be_compared_in_one_run(quick: Callable[..., dict[str, Any]]) -> None:
+    result = quick("versions", str(ROOT / "src"), str(ROOT / "src"))
     assert all(case["change"] == 0.0 and case["ratio"] > 0.0 for case in result["cases"].values())
     assert page.versions(result).count("| same |") == len(result["cases"]) == 2
 
