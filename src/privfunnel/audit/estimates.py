@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse, stats
+import scipy
+from scipy import sparse, special
 
 from privfunnel import measures
 from privfunnel.channels import entries_of, is_sparse
@@ -176,14 +177,16 @@ def permuted(counts: Array, size: int, rng: np.random.Generator) -> Array:
     rows, columns = whole.sum(axis=1), whole.sum(axis=0)
     if size == 0 or counts.shape[0] < 2 or counts.shape[1] < 2:
         return np.zeros(size)
-    law = stats.random_table(rows, columns)
+    law = scipy.stats.random_table(
+        rows, columns
+    )  # by its full name: what is slow to import waits until it is used
     n = float(whole.sum())
     return np.array([float(measures.mutual_information(law.rvs(random_state=rng) / n)) for _ in range(size)])
 
 
 def proportion(successes: float, n: float) -> Interval:
     """A share with its 95 % Wilson interval."""
-    z = float(stats.norm.ppf(0.5 + LEVEL / 2.0))
+    z = float(special.ndtri(0.5 + LEVEL / 2.0))
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))

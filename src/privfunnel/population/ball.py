@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from privfunnel import measures
 from privfunnel.measures import TINY, Array
@@ -103,7 +103,7 @@ def _largest_divergence(p_hat: Array, reference: Array, epsilon: float, cap: Arr
         return _dual(math.exp(multipliers[0]), float(multipliers[1]), (p, q, top), epsilon)[0]
 
     simplex = start + np.array([[0.0, 0.0], [0.1, 0.1], [0.0, 0.1]])
-    searched = optimize.minimize(
+    searched = scipy.optimize.minimize(
         value_at, start, method="Nelder-Mead", options={"initial_simplex": simplex, "maxfev": EVALUATIONS}
     )
     value, at = _dual(math.exp(searched.x[0]), float(searched.x[1]), (p, q, top), epsilon)
@@ -143,7 +143,7 @@ def _least_mean(p_hat: Array, cost: Array, epsilon: float) -> tuple[float, Array
         nu = floor - spread * math.exp(log_gap)
         return nu + math.exp(float(np.sum(p_hat * np.log(cost - nu))) - epsilon)
 
-    found = optimize.minimize_scalar(lambda at: -bound(at), bounds=(-12.0, 16.0), method="bounded")
+    found = scipy.optimize.minimize_scalar(lambda at: -bound(at), bounds=(-12.0, 16.0), method="bounded")
     nu = floor - spread * math.exp(found.x)
     weight = p_hat / (cost - nu)
     return bound(float(found.x)), weight / weight.sum()
