@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -324,8 +325,14 @@ def test_another_table_is_told_apart(mechanism: Mechanism) -> None:
     assert any("designed on another table" in line for line in found.words())
 
 
-def test_a_fresh_table_of_the_same_population_keeps_the_promise(mechanism: Mechanism) -> None:
+def test_a_fresh_table_of_the_same_population_keeps_the_promise(
+    mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half of such tables leak a little more than the design's; about one in forty is to fail."""
+    # What holds for the population takes most of the time, and is not what is looked at.
+    monkeypatch.setattr(
+        "privfunnel.audit.beyond.judge", Mock(**{"return_value.resting_on.return_value": None})
+    )
     kept, more = 0, 0
     for seed in range(40):
         found = audit.table(pa.table(people(3000, seed=100 + seed)), mechanism, bootstrap=100).recount

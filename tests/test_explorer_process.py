@@ -217,7 +217,7 @@ def test_tabs_share_one_limit_on_memory(tmp_path: Path) -> None:
 
     async def main() -> None:
         pool = MemoryPool(2 << 30)
-        folders = [tmp_path / name for name in "abc"]
+        folders = [tmp_path / name for name in "ab"]
         for folder in folders:
             folder.mkdir()
         workers = [Worker(folder, pool) for folder in folders]
@@ -225,7 +225,7 @@ def test_tabs_share_one_limit_on_memory(tmp_path: Path) -> None:
             await asyncio.gather(*(w.call("example", {"name": "heart-failure"}, seconds=60) for w in workers))
             pids = [member().pid for member in pool.members]
             limits = [resource.prlimit(pid, resource.RLIMIT_DATA)[0] for pid in pids if pid is not None]
-            assert len(limits) == 3
+            assert len(limits) == 2
             assert sum(limits) <= pool.total
         finally:
             for worker in workers:
@@ -305,7 +305,7 @@ def test_many_tabs_answer_one_after_another_under_little_memory() -> None:
         sessions = Sessions(Limits(memory=1 << 30))
         try:
             opened = []
-            for _ in range(5):  # each holds more than a quarter of the whole
+            for _ in range(3):  # each holds more than a quarter of the whole, and one at work wants all of it
                 session = await sessions.open()
                 session.front.prepare()
                 assert (await session.ask("example", name="heart-failure"))["rows"] == 299

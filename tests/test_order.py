@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from funnels import count_people, people, random_mechanism
 from privfunnel import audit, release, tables
@@ -56,20 +58,20 @@ def test_a_shuffle_is_a_permutation_whether_in_memory_or_on_disk(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("memory_rows", [10**6, 3])
-def test_every_permutation_is_as_likely(tmp_path: Path, memory_rows: int) -> None:
+@pytest.mark.parametrize(("rows", "memory_rows", "trials"), [(4, 10**6, 3000), (3, 2, 60)])
+def test_every_permutation_is_as_likely(tmp_path: Path, rows: int, memory_rows: int, trials: int) -> None:
     uniforms = seeded(5)
     seen: dict[tuple[int, ...], int] = {}
-    trials = 120 if memory_rows == 3 else 3000
     for _ in range(trials):
         with Shuffle(tmp_path, uniforms, memory_rows) as shuffle:
-            for i in range(4):
+            for i in range(rows):
                 shuffle.add([pa.array([i])], np.array([i]))
             found = tuple(int(i) for _, positions in shuffle.shuffled() for i in positions)
         seen[found] = seen.get(found, 0) + 1
-    expected = trials / 24
-    chi2 = sum((n - expected) ** 2 / expected for n in [*seen.values(), *[0] * (24 - len(seen))])
-    assert chi2 < 60  # 23 degrees of freedom: once in 30 000 tables
+    orders = math.factorial(rows)
+    expected = trials / orders
+    statistic = sum((n - expected) ** 2 / expected for n in [*seen.values(), *[0] * (orders - len(seen))])
+    assert statistic < chi2.isf(1 / 30_000, orders - 1)
 
 
 def test_buckets_are_for_the_user_alone_and_gone_after_an_error(tmp_path: Path) -> None:
