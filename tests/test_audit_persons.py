@@ -288,7 +288,7 @@ def test_designs_made_again_on_halves_of_the_persons_are_said_to_be_of_persons(t
     assert done.exit_code == 0, done.output
     assert "designed again on one half of the 120 persons" in done.stdout
     done = run("curve", *asked, "--points", 3)
-    assert "one half of 120 persons" in done.stdout
+    assert "one half of the 120 persons" in done.stdout
     mechanism = tmp_path / "d" / "mechanism.json"
     done = run("audit", tmp_path / "panel.csv", "--mechanism", mechanism, "--view", "sample")
     assert "designed again on one half of the 120 persons" in done.stdout

@@ -101,6 +101,7 @@ def test_curve_writes_its_files(tmp_path: Path, joint: Path) -> None:
         "curve.json",
         "curve.png",
         "curve.svg",
+        "population.json",
         "problem.json",
         "report.html",
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import warnings
 from pathlib import Path
@@ -14,7 +16,7 @@ import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, measures, report, tables
 from privfunnel.audit import cross_fit, provable
-from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.errors import InvalidInputError, SmallSampleWarning, SolverError
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.views import expected_bias, view_of
 from privfunnel.report import audit_section
@@ -283,21 +285,109 @@ def test_the_view_is_an_option_of_the_command(tmp_path: Path) -> None:
     assert_one_line_error(run(*arguments, "--view", "census"), "'census' is not one of")
 
 
-def test_curve_and_solve_say_what_holds_for_people_like_these(tmp_path: Path) -> None:
-    table = "heart-failure"
-    told = run("curve", table, "--points", 3, "--solver", "greedy").stdout
-    assert "These numbers are about the 299 rows, few for 4 × 16 cells: --view sample" in told
-    asked = ("curve", table, "--points", 3, "--solver", "greedy", "--view", "sample")
+HEART = ("heart-failure", "--solver", "greedy")
+
+
+def test_curve_tells_of_a_small_table_what_holds_for_people_like_these(tmp_path: Path) -> None:
+    done = run("curve", *HEART, "--points", 3, "--out", tmp_path / "out")
+    assert "people like these, estimated" in done.stdout
+    assert "designs on one half of the 299 rows, judged by the other half" in done.stdout
+    found = json.loads((tmp_path / "out" / "population.json").read_text())
+    assert found["rows"] == 299
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "curve.csv").read_text())))
+    assert [float(row["population_leakage"]) for row in rows] == found["leakage"]
+    assert float(rows[1]["leakage"]) < found["leakage"][1] < found["upper"][1]
+    page = (tmp_path / "out" / "report.html").read_text()
+    for told in ("people like them: estimated leakage, nothing is proved", ">people like them, estimated<",
+                 "and beside it stands what is estimated", 'class="people-band"', 'class="people"'):  # fmt: skip
+        assert told in page
+    document = json.loads(run("curve", *HEART, "--points", 3, "--json").stdout)
+    assert (document["view"], document["population"]) == ("sample", found)
+    register = run("curve", *HEART, "--points", 3, "--view", "register", "--out", tmp_path / "out")
+    assert "people like" not in register.stdout
+    assert not (tmp_path / "out" / "population.json").exists()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "(a register)" in page
+    assert "people like" not in page
+
+
+def test_solve_tells_of_a_small_table_what_holds_for_people_like_these(tmp_path: Path) -> None:
+    asked = ("solve", *HEART, "--disclosure", "60%")
     told = run(*asked, "--out", tmp_path / "out").stdout
-    assert "People like these" in told
-    assert json.loads((tmp_path / "out" / "population.json").read_text())["rows"] == 299
-    assert json.loads(run(*asked, "--json").stdout)["population"]["confidence"] == 0.95
-    solved = ("solve", table, "--disclosure", "60%", "--solver", "greedy")
-    assert "few for 4 × 16 cells" in run(*solved).stdout
-    assert "few for 4 × 16 cells" not in run(*solved, "--view", "register").stdout
-    assert "too few to prove anything about the population" in run(*solved, "--view", "sample").stdout
-    document = json.loads(run(*solved, "--view", "sample", "--json").stdout)
-    assert document["population"]["designs"] == 2
+    assert "For people like these: designed again on one half of the 299 rows" in told
+    found = json.loads((tmp_path / "out" / "population.json").read_text())
+    document = json.loads(run(*asked, "--view", "sample", "--json").stdout)
+    assert (document["view"], document["population"]) == ("sample", found)
+    document = json.loads(run(*asked, "--view", "register", "--json").stdout)
+    assert document["view"] == "register"
+    assert "population" not in document
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("synthetic-skewed", "--disclosure", "60%"), "The table holds probabilities, not rows"),
+        (("heart-failure", "--leakage", 0, "--published", "anaemia"), "is found for plain releases only"),
+        (("heart-failure", "--distortion", 0.5), "is found for plain releases only"),
+        (
+            ("heart-failure", "--disclosure", "60%", "--solver", "greedy", "--time-limit", 1e-9),
+            "which --view sample does",
+        ),
+    ],
+)
+def test_solve_says_why_there_is_no_number_about_people_like_these(more: tuple[Any, ...], told: str) -> None:
+    assert told in run("solve", *more).stdout
+
+
+def test_counts_are_rows(tmp_path: Path) -> None:
+    """A table of whole numbers can be split as its rows can; the same as probabilities cannot."""
+    table = np.random.default_rng(3).integers(0, 30, (2, 4))
+    for name, numbers in (("counts", table), ("probabilities", table / table.sum())):
+        lines = [
+            ",".join(("", *"abcd")),
+            *(f"s{i},{','.join(map(repr, row))}" for i, row in enumerate(numbers.tolist())),
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    asked = ("--disclosure", "80%", "--solver", "greedy")
+    assert f"one half of the {table.sum()} rows" in run("solve", tmp_path / "counts.csv", *asked).stdout
+    assert "The table holds probabilities" in run("solve", tmp_path / "probabilities.csv", *asked).stdout
+    refused = run("solve", tmp_path / "probabilities.csv", *asked, "--view", "sample")
+    assert_one_line_error(refused, "give a table of counts")
+
+
+def test_what_nobody_asked_for_neither_fails_nor_takes_the_time_of_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise SolverError("no channel was found")
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    asked = ("solve", *HEART, "--disclosure", "60%")
+    monkeypatch.setattr(audit, "cross_fitted", fail)
+    done = run(*asked)
+    assert done.exit_code == 0
+    assert "no design could be made (no channel was found)" in done.stdout
+    assert_one_line_error(run(*asked, "--view", "sample"), "no channel was found")
+    monkeypatch.setattr(audit, "cross_fitted", interrupt)
+    done = run(*asked)
+    assert done.exit_code == 130
+    assert "was not found before the interrupt" in done.stdout
+    monkeypatch.setattr(cross_fit, "AFFORDABLE", -1.0)
+    assert "which --view sample does" in run(*asked).stdout
+
+
+def test_more_splits_have_a_say_in_the_estimate_and_leave_the_bounds_alone() -> None:
+    problem = pf.instances.load("heart-failure")
+    asked: dict[str, Any] = {"disclosure": 0.6 * problem.disclosure_ceiling, "solver": "greedy"}
+    one, four = (audit.cross_fitted(problem, **asked, splits=splits) for splits in (1, 4))
+    assert (one.leakage.low, one.leakage.high) == (four.leakage.low, four.leakage.high)
+    assert one.leakage.value != four.leakage.value
+    at = np.linspace(0.0, problem.disclosure_ceiling, 5)
+    fine, coarse = (audit.population_band(problem, at, solver="greedy", splits=2, nodes=n) for n in (None, 2))
+    assert np.array_equal(fine.upper, coarse.upper)
+    assert coarse.at(at[2])[0] == coarse.leakage[2]
 
 
 def test_outputs_are_merged_on_the_command_line(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def _leakage_axis(curve: Curve, units: str) -> str:
 
 def _population(ax: Axes, problem: Problem, found: PopulationBand, unit: float) -> None:
     """Draw what holds for people like these: an estimate and, where it is below I(S;X), what is proved."""
-    proved = found.upper < problem.leakage_ceiling
+    proved = found.proved(problem.leakage_ceiling)
     if proved[found.disclosure > 0.0].any():
         sure = f"people like these, at most ({100 * found.confidence:g} %)"
         most = np.where(proved, found.upper, np.nan) * unit

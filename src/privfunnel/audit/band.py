@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.audit import beyond
 from privfunnel.audit.cross_fit import FOLDS, designs
 from privfunnel.measures import Array
 from privfunnel.population.bounds import population_bound
 from privfunnel.population.intervals import checked_confidence
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.solvers.base import Solver
 from privfunnel.solving import problem_of
 from privfunnel.tables import Counts
@@ -39,6 +39,17 @@ class PopulationBand:
     confidence: float
     rows: int
 
+    def proved(self, leakage_ceiling: float) -> NDArray[np.bool_]:
+        """At which points something is proved: less than I(S;X), in nats, which leaks at most anyway."""
+        return np.asarray(self.upper < leakage_ceiling)
+
+    def at(self, disclosure: float) -> tuple[float, float]:
+        """Estimate and bound at a disclosure in nats, of designs that time-share those of its two neighbours."""
+        leakage, upper = (
+            float(np.interp(disclosure, self.disclosure, y)) for y in (self.leakage, self.upper)
+        )
+        return leakage, upper
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in nats."""
         return {
@@ -57,6 +68,7 @@ def population_band(
     solver: str | Solver = "auto",
     confidence: float = 0.95,
     splits: int = 1,
+    nodes: int | None = None,
     seed: int = 0,
     **options: Any,
 ) -> PopulationBand:
@@ -68,11 +80,14 @@ def population_band(
         solver: Solver of the designs.
         confidence: Of the bound at each point.
         splits: Number of random splits; more make the estimate smoother, the bound is that of the first.
+        nodes: Of how many of the disclosures further splits make designs, all by default; between them, these are
+            time-shared.
         seed: Fixes splits, designs and releases.
-        **options: Options of the solver.
+        **options: Options of the solver, and ``progress``, called with news.
 
     Raises:
         InvalidInputError: The number of rows is not known, or an argument cannot be used.
+        KeyboardInterrupt: It was interrupted.
     """
     miss = checked_confidence(confidence)
     problem = problem_of(counts)
@@ -80,13 +95,11 @@ def population_band(
     rng = np.random.default_rng(seed)
     estimates, uppers = [], []
     for split in range(splits):
+        at = wanted if split == 0 or nodes is None else _some(wanted, nodes)
         for design, part in designs(problem, FOLDS, rng):
-            asked = np.minimum(wanted, design.disclosure_ceiling)
-            curve = sound(
-                trace(design, disclosures=np.unique(asked), solver=solver, seed=seed, throw=False, **options)
-            )
-            channels = [design.restore(curve.at(float(r)).channel) for r in asked]
-            estimates.append([beyond.estimate(part, channel) for channel in channels])
+            channels = _channels(design, at, solver=solver, seed=seed, **options)
+            found = [beyond.estimate(part, channel) for channel in channels]
+            estimates.append(np.interp(wanted, at, found))
             if split == 0:
                 drawn = [beyond.released(part, channel, rng).sy for channel in channels]
                 uppers.append(
@@ -99,3 +112,19 @@ def population_band(
         confidence=confidence,
         rows=int(problem.n or 0),
     )
+
+
+def _some(disclosures: Array, number: int) -> Array:
+    """Some of the disclosures, the ends among them."""
+    return np.asarray(
+        disclosures[np.unique(np.linspace(0, len(disclosures) - 1, number).round().astype(int))]
+    )
+
+
+def _channels(design: Problem, disclosures: Array, **options: Any) -> list[Channel]:
+    """The channels of a problem's curve at these disclosures in nats, for all symbols it was built with."""
+    asked = np.minimum(disclosures, design.disclosure_ceiling)
+    curve = sound(trace(design, disclosures=np.unique(asked), throw=False, **options))
+    if not curve.complete:
+        raise KeyboardInterrupt  # a part of a curve says nothing about the rest of it
+    return [design.restore(curve.at(float(r)).channel) for r in asked]

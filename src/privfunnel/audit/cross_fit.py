@@ -29,8 +29,23 @@ from privfunnel.tables import Counts
 
 #: Parts of the rows. Two leave most rows to judge a design, and make it from fewer than the real one, which is prudent.
 FOLDS = 2
+#: Random splits of few rows: the luck of one of them shows in an estimate.
+SPLITS = 4
 #: Seconds that designing again may be expected to take where nobody asked for it.
 AFFORDABLE = 10.0
+
+
+def affordable_splits(first: float, further: float | None = None) -> int:
+    """How many random splits are made where nobody asked for it: all, one, or 0 where even that may take too long.
+
+    Args:
+        first: Seconds that the designs on one part of the rows are expected to take.
+        further: The same in splits after the first, where they are not alike.
+    """
+    each = FOLDS * (first if further is None else further)
+    if FOLDS * first + (SPLITS - 1) * each <= AFFORDABLE:
+        return SPLITS
+    return 1 if FOLDS * first <= AFFORDABLE else 0
 
 
 def cross_fitted(
@@ -41,6 +56,7 @@ def cross_fitted(
     solver: str | Solver = "auto",
     confidence: float = 0.95,
     folds: int = FOLDS,
+    splits: int = 1,
     seed: int = 0,
     **options: Any,
 ) -> Population:
@@ -59,23 +75,28 @@ def cross_fitted(
         solver: Solver of the designs.
         confidence: Of each bound.
         folds: Number of parts, 2 at least.
-        seed: Fixes split, designs and releases.
+        splits: Number of random splits; more make the estimate steadier, the bounds are those of the first.
+        seed: Fixes splits, designs and releases.
         **options: Options of the solver.
 
     Raises:
         InvalidInputError: The number of rows is not known, there are too few, or an argument cannot be used.
     """
-    judges = judged(
-        counts,
-        disclosure=disclosure,
-        leakage=leakage,
-        solver=solver,
-        confidence=confidence,
-        folds=folds,
-        seed=seed,
+    asked: dict[str, Any] = {
+        "disclosure": disclosure,
+        "leakage": leakage,
+        "solver": solver,
+        "seed": seed,
         **options,
-    )
-    return beyond.average([found for _, found in judges], confidence)
+    }
+    judges = [judge for _, judge in judged(counts, confidence=confidence, folds=folds, **asked)]
+    rng = np.random.default_rng((seed, 1))  # apart from the first split's, which draws releases too
+    further = [
+        beyond.estimate(part, _designed(design, **asked)[0])
+        for _ in range(splits - 1)
+        for design, part in designs(problem_of(counts), folds, rng)
+    ]
+    return beyond.average(judges, confidence, further)
 
 
 def judged(
@@ -95,13 +116,20 @@ def judged(
     problem = problem_of(counts)
     rng = np.random.default_rng(seed)
     for design, part in designs(problem, folds, rng):
-        wanted = None if disclosure is None else min(disclosure, design.disclosure_ceiling)
-        solution = solve(design, disclosure=wanted, leakage=leakage, seed=seed, throw=False, **asked)
-        channel = design.restore(solution.channel)
+        channel, promised = _designed(design, disclosure=disclosure, leakage=leakage, seed=seed, **asked)
         drawn = beyond.released(part, channel, rng)
         columns = problem.public_columns or {}
         bounded = beyond.of_released(drawn, columns, 1.0 - miss / folds, problem.leakage_ceiling)
-        yield channel, beyond.Judged(bounded, beyond.estimate(part, channel), solution.leakage)
+        yield channel, beyond.Judged(bounded, beyond.estimate(part, channel), promised)
+
+
+def _designed(
+    design: Problem, *, disclosure: float | None, leakage: float | None, seed: int, **asked: Any
+) -> tuple[Channel, float]:
+    """The channel of a design on some rows, for all symbols of the table, and what it leaks of these rows, in nats."""
+    wanted = None if disclosure is None else min(disclosure, design.disclosure_ceiling)
+    solution = solve(design, disclosure=wanted, leakage=leakage, seed=seed, throw=False, **asked)
+    return design.restore(solution.channel), solution.leakage
 
 
 def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tuple[Problem, Array]]:
@@ -147,7 +175,8 @@ def of_design(
     if asked.taken == "register" or counts.n < FOLDS:
         return None
     # So many symbols that a table of them would be large are far more than any rows could say something about.
-    if asked.view is None and (designed.sparse or FOLDS * counts.size.seconds > AFFORDABLE):
+    splits = affordable_splits(counts.size.seconds)
+    if asked.view is None and (designed.sparse or not splits):
         return None
     solver = designed.provenance.get("solver")
     if solver not in registry.names():
@@ -158,7 +187,8 @@ def of_design(
         if budget is not None
         else {"disclosure": designed.disclosure if requested is None else requested}
     )
-    found = cross_fitted(counts, **wanted, solver=solver, confidence=asked.confidence, seed=asked.seed)
+    made: dict[str, Any] = {"solver": solver, "splits": max(splits, 1), "seed": asked.seed}
+    found = cross_fitted(counts, **wanted, **made, confidence=asked.confidence)
     channel = channel_for(designed, counts)[0]
     cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
     most = population_worst_case(counts.table(), channel, asked.confidence, cells=cells).upper

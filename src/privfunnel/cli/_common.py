@@ -20,7 +20,6 @@ from privfunnel.errors import InfeasibleError, InvalidInputError, MissingExtraEr
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from privfunnel.problem import Problem
     from privfunnel.solution import Solution
     from privfunnel.solvers.base import Listener, Progress
 
@@ -33,7 +32,6 @@ __all__ = [
     "checked_threshold",
     "console",
     "guard_options",
-    "independent_rows",
     "load_source",
     "open_source",
     "output",
@@ -44,14 +42,12 @@ __all__ = [
     "read_options",
     "record_options",
     "say",
-    "say_view",
     "solver_options",
     "source_options",
     "tell_files",
     "text_file_options",
     "units_option",
     "unquoted",
-    "view_option",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -241,45 +237,6 @@ def solver_options(function: Function) -> Function:
     for decorate in reversed(decorators):
         function = decorate(function)
     return function
-
-
-def view_option(function: Function) -> Function:
-    """``--view register|sample``: what a table is."""
-    return click.option(
-        "--view",
-        type=click.Choice(["register", "sample"]),
-        help="What the table is: the population itself, or a sample, of which designs on one half of the rows, judged "
-        "by the other half, then say what holds for people like these.",
-    )(function)
-
-
-def independent_rows(source: str, opened: NamedProblem) -> Problem:
-    """The problem of rows that are equal draws: all, one of each person or cluster, or some by their weights."""
-    if opened.counts is None or not opened.counts.unequal:
-        return opened.problem
-    import numpy as np
-
-    from privfunnel.audit.persons import independent, rows_of
-
-    people = rows_of(source, opened.counts)
-    return independent(opened.counts, people, np.random.default_rng(0)).problem()
-
-
-def say_view(view: str | None, opened: NamedProblem) -> str:
-    """One line on what the numbers are about, where a small table leaves that open; empty where it does not."""
-    from privfunnel.population.views import view_of
-
-    problem, pieces = opened.problem, opened.pieces
-    n = problem.n if pieces is None else pieces
-    if (
-        view is not None
-        or view_of(None, (problem.n_s, problem.n_x), n, problem.leakage_ceiling) == "register"
-    ):
-        return ""
-    return (
-        f"These numbers are about the {n:.0f} {opened.kind}, few for {problem.n_s} × {problem.n_x} cells: --view "
-        "sample says what holds for people like these, --view register that there are no others."
-    )
 
 
 def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

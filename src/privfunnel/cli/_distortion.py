@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privfunnel.cli._beyond import say_otherwise
 from privfunnel.cli._common import (
     Function,
     Units,
@@ -163,6 +164,7 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         say(json.dumps(solution.to_dict(), indent=1))
         return
     show_point(solution, units=units, title=given["source"])
+    say_otherwise(given, opened)
     tell_files(out, FILES, [solution])
 
 
@@ -259,13 +261,14 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
             )
             checked = {"table": _costed(given["costs"])} if given["costs"] else {}
             details = {"chosen": described, "threshold": given["threshold"], **checked}
-            write_report(folder, curve, given["source"], details)
+            write_report(folder, curve, given["source"], {"view": given["view"], **details})
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name))
     if given["as_json"]:
         say(json.dumps(curve.to_dict(), indent=1))
         return
     show_curve(curve, units=units, title=given["source"])
+    say_otherwise(given, opened)
     tell_files(out, CURVE_FILES, curve.solutions)
 
 

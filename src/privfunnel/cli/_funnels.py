@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from privfunnel.curve import Curve
     from privfunnel.distortion import DistortionCurve
+    from privfunnel.measures import Array
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
 
@@ -57,7 +58,13 @@ def write_point(folder: Path, solution: Solution, counts: Counts | None) -> None
         Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
 
 
-def write_curve(folder: Path, curve: Curve | DistortionCurve, units: Units, amounts: Collection[str]) -> None:
+def write_curve(
+    folder: Path,
+    curve: Curve | DistortionCurve,
+    units: Units,
+    amounts: Collection[str],
+    more: Mapping[str, Array] | None = None,
+) -> None:
     """Write a curve as table and as JSON, and what it takes to check it: the problem and the proofs.
 
     Args:
@@ -65,16 +72,18 @@ def write_curve(folder: Path, curve: Curve | DistortionCurve, units: Units, amou
         curve: The curve.
         units: Unit of the table.
         amounts: Columns of the table that are amounts of information, and change with the unit.
+        more: Further columns of such amounts, one entry for each point, in nats.
     """
     from privfunnel.certificate import save_bundle
     from privfunnel.storage import PRIVATE, write_text
 
-    rows = curve.rows()
+    rows, more = curve.rows(), more or {}
     text = io.StringIO()
-    writer = csv.DictWriter(text, [*rows[0], "units"], lineterminator="\n")
+    writer = csv.DictWriter(text, [*rows[0], *more, "units"], lineterminator="\n")
     writer.writeheader()
-    for row in rows:
+    for i, row in enumerate(rows):
         told = {name: units.of(row[name]) for name in amounts if row[name] is not None}
+        told |= {name: units.of(float(column[i])) for name, column in more.items()}
         writer.writerow({**row, **told, "units": units.name})
     write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
     curve.save(folder / "curve.json")

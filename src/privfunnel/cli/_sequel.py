@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from privfunnel.cli._beyond import say_otherwise
 from privfunnel.cli._common import (
     Units,
     console,
@@ -78,6 +79,7 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
         return
     show(made, len(found.draws), units, source)
     _say_how(len(found.standing), tabular=opened.counts is not None)
+    say_otherwise(given, opened)
     tell_files(out, OWNED, [made.solution])
 
 

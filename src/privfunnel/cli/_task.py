@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from privfunnel.cli._beyond import say_otherwise
 from privfunnel.cli._common import (
     Units,
     can_draw,
@@ -112,6 +113,7 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         return
     show_point(solution, units=units, title=given["source"])  # type: ignore[arg-type]
     tell_instead(solution, opened.counts, units)  # type: ignore[arg-type]
+    say_otherwise(given, opened)
     tell_files(out, POINT_FILES, [solution])
 
 
@@ -212,13 +214,14 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
             )  # fmt: skip
         if folder is not None:
             write_curve(folder, curve, units, INFORMATION)
-            write_report(folder, curve, given["source"], _described(opened, given))
+            write_report(folder, curve, given["source"], {"view": given["view"], **_described(opened, given)})
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name))
     if given["as_json"]:
         say(json.dumps(curve.to_dict(), indent=1))
         return
     show_curve(curve, units=units, title=given["source"])
+    say_otherwise(given, opened)
     tell_files(out, CURVE_FILES, curve.solutions)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from privfunnel.cli import _task
+from privfunnel.cli._beyond import NODES, OTHERWISE, Rows, view_option
 from privfunnel.cli._common import (
     Renamed,
     Units,
@@ -17,19 +19,16 @@ from privfunnel.cli._common import (
     checked_threshold,
     console,
     guard_options,
-    independent_rows,
     open_source,
     output,
     parse_guards,
     parse_options,
     parse_quantity,
     progress_on_terminal,
-    say_view,
     solver_options,
     source_options,
     tell_files,
     units_option,
-    view_option,
 )
 from privfunnel.cli._distortion import cost_options, trace_curve
 from privfunnel.cli._funnels import CURVE_FILES, check_describing, write_curve, write_pictures, write_report
@@ -163,16 +162,16 @@ def command(
     at = _described(problem, describe, units)
     inner = points - 2 + refine  # the two ends need no solver
     with memory_limited(memory_limit), output(out, OWNED) as folder:
-        given = parse_options(options, restarts)
-        method = limited(solver, given, time_limit, inner)
+        given, rows = parse_options(options, restarts), Rows(source, opened, view, time_limit, points=inner)
+        method = limited(solver, given, rows.own_limit, inner)
         asked: dict[str, Any] = {"solver": method, "seed": seed}
         asked |= _guarded(guards, (solver, given), time_limit, inner)
         drawing = folder is not None and can_draw()  # told before the work, not after it
         with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
-            curve = trace(problem, points=points, refine=refine, progress=progress, **asked)
-        found = None
-        if view == "sample":
-            found = _beyond(independent_rows(source, opened), curve, method, seed)
+            with rows.timed():
+                curve = trace(problem, points=points, refine=refine, progress=progress, **asked)
+            same = partial(limited, solver, given, answers=inner)
+            found, said = _people(rows, curve, same, seed=seed, progress=progress)
         if folder is not None:
             described = None if at is None else solve(problem, disclosure=at, throw=False, **asked)
             others = {
@@ -181,23 +180,22 @@ def command(
             }
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name, title=source, population=found))
-            details = {"chosen": described, "others": others, "threshold": threshold}
+            details = {
+                "chosen": described, "others": others, "threshold": threshold, "population": found, "view": rows.taken,
+            }  # fmt: skip
             write_files(curve, folder, units=units, title=source, details=details)
-            if found is not None:
-                from privfunnel.storage import PRIVATE, write_json
-
-                write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
     if as_json:
         beyond = {} if found is None else {"population": found.to_dict()}
-        say(json.dumps(curve.to_dict() | beyond, indent=1))
+        say(json.dumps(curve.to_dict() | {"view": rows.taken} | beyond, indent=1))
     else:
         # These know the free disclosure anyway; for others it might cost more than their own work.
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         if found is not None:
-            show_population(found, units, opened.kind)
-        elif not guards and (said := say_view(view, opened)):
+            show_population(found, curve, units, opened.kind)
+        elif said:
             say(said)
         tell_files(out, OWNED, curve.solutions)
+    rows.end()
     if not curve.complete:
         say("interrupted: this is the part of the curve that was found", err=True)
         click.get_current_context().exit(130)
@@ -242,25 +240,61 @@ def _guarded(
     return guards | chosen(*solver, share, guarded=True)
 
 
-def _beyond(rows: Problem, curve: Curve, solver: Solver, seed: int) -> PopulationBand:
-    """What designs like those of the curve leak in the population."""
+def _people(
+    rows: Rows, curve: Curve, solver: Callable[[float | None], Solver], **how: Any
+) -> tuple[PopulationBand | None, str]:
+    """What designs like those of a curve leak in the population, or what to say in its place.
+
+    Args:
+        rows: The rows of the curve.
+        curve: The curve.
+        solver: Its solver, within so many seconds.
+        **how: Seed and listener.
+    """
     from privfunnel.audit import population_band
 
-    return population_band(rows, curve.disclosure, solver=solver, seed=seed)
+    if curve.threat is not None or not curve.complete:
+        return None, rows.without(OTHERWISE) if curve.complete else ""
+    return rows.beyond(
+        lambda part, again: population_band(
+            part, curve.disclosure, solver=solver(again.seconds), splits=again.splits, nodes=NODES, **how
+        )
+    )
 
 
-def show_population(found: PopulationBand, units: Units, pieces: str = "rows") -> None:
-    """Print what holds for people like these, point by point; ``pieces`` are what the designs were made of."""
+def show_population(found: PopulationBand, curve: Curve, units: Units, pieces: str = "rows") -> None:
+    """Print both numbers point by point: what leaks of these rows, and what of people like these.
+
+    Args:
+        found: What holds for people like these.
+        curve: What holds for these rows.
+        units: The unit.
+        pieces: What the designs were made of: rows, persons or clusters.
+    """
     from rich import box
     from rich.table import Table
 
-    title = f"People like these: designs on one half of {found.rows:,} {pieces}, judged by the other ({units.name})"
-    table = Table(title=title, box=box.SIMPLE_HEAD)
-    for name in ("disclosure", "leakage, estimated", f"at most, {100 * found.confidence:g} % confidence"):
+    table = Table(title=f"Leakage among these {pieces}, and among people like these ({units.name})",
+                  box=box.SIMPLE_HEAD)  # fmt: skip
+    proved = found.proved(curve.problem.leakage_ceiling)
+    some = bool(proved[found.disclosure > 0.0].any())
+    sure = f"{100 * found.confidence:g} % confidence"
+    for name in ("disclosure", f"these {pieces}", "people like these, estimated"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in zip(found.disclosure, found.leakage, found.upper, strict=True):
-        table.add_row(*(f"{units.of(float(value)):.4f}" for value in row))
-    console().print(table)
+    if some:
+        table.add_column(f"at most, {sure}", justify="right", no_wrap=True)
+    for i, solution in enumerate(curve.solutions):
+        most = [f"{units.of(found.upper[i]):.4f}" if proved[i] else "not proved"] if some else []
+        told = (found.disclosure[i], solution.leakage, found.leakage[i])
+        table.add_row(*(f"{units.of(float(value)):.4f}" for value in told), *most)
+    out = console()
+    out.print(table)
+    few = "" if some else f" They are too few to prove, with {sure}, that less leaks than X itself tells."
+    out.print(
+        f"People like these: designs on one half of the {found.rows:,} {pieces}, judged by the other half, in turn."
+        f"{few}",
+        soft_wrap=True,
+    )
 
 
 def write_files(
@@ -280,11 +314,16 @@ def write_files(
         folder: Where to.
         units: Unit of the table.
         title: What the curve is called.
-        details: Further fields of :class:`privfunnel.report.Report`.
+        details: Further fields of :class:`privfunnel.report.Report`; ``population`` goes into the table, too.
     """
     from privfunnel.ends import usual
+    from privfunnel.storage import PRIVATE, write_json
 
-    write_curve(folder, curve, units, INFORMATION if curve.unit else INFORMATION[:1])
+    found: PopulationBand | None = (details or {}).get("population")
+    more = {} if found is None else {"population_leakage": found.leakage, "population_upper": found.upper}
+    write_curve(folder, curve, units, INFORMATION if curve.unit else INFORMATION[:1], more)
+    if found is not None:
+        write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
     if usual(curve.threat):
         write_report(folder, curve, title, details or {})
 

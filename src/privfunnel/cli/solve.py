@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from privfunnel.cli import _task
+from privfunnel.cli._beyond import OTHERWISE, Again, Rows, view_option
 from privfunnel.cli._common import (
-    NamedProblem,
     Units,
     console,
     guard_options,
-    independent_rows,
     open_source,
     output,
     parse_confidence,
@@ -23,17 +24,16 @@ from privfunnel.cli._common import (
     parse_options,
     parse_quantity,
     progress_on_terminal,
-    say_view,
     solver_options,
     source_options,
     tell_files,
     units_option,
     unquoted,
-    view_option,
 )
 from privfunnel.cli._distortion import cost_options, solve_point
 from privfunnel.cli._funnels import POINT_FILES, share, write_point
 from privfunnel.cli._limits import chosen, limit_options, memory_limited
+from privfunnel.cli._noise import WITH_NOISE, tell_noise, with_noise
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.cli._sequel import design_next
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 #: Measures of leakage that have a unit; None is the default one.
 IN_NATS = (None, "mutual-information", "maximal-leakage")
+#: Said of ``--merge-outputs`` without what it takes.
+MERGING = (
+    "--merge-outputs is for what held-out rows prove at a disclosure: give --holdout and --disclosure too"
+)
 #: What ``--out`` may leave behind.
 OWNED = tuple(sorted((*POINT_FILES, "population.json")))
 
@@ -170,6 +174,8 @@ def command(
 
     if _other_funnel(click.get_current_context().params, reading):
         return
+    if merge_outputs and (holdout is None or disclosure is None):
+        raise InvalidInputError(MERGING)
     guards = parse_guards(known, published, guarantees, measure)
     budget = _budgets(leakage, units, measure)
     neither = disclosure is None and budget is None and bool(guarantees)
@@ -180,20 +186,17 @@ def command(
     opened, exact = open_source(source, units=units.name, **reading), None
     if design_epsilon is not None:
         parts = holdout is not None or view == "sample"
-        opened, exact = _with_noise(opened, design_epsilon, reading["bins"], parts=parts), opened.counts
+        opened, exact = with_noise(opened, design_epsilon, reading["bins"], parts=parts), opened.counts
     problem = opened.problem
     asked = guards | _wanted(problem, disclosure, budget, units, measure)
     guarded = bool(guards) or isinstance(budget, dict)
     if holdout is not None or view == "sample":
         _check_beyond(guarded=guarded, rows=holdout is None or opened.counts is not None)
-    if merge_outputs and (holdout is None or disclosure is None):
-        raise InvalidInputError(
-            "--merge-outputs is for what held-out rows prove at a disclosure: give --holdout and --disclosure too"
-        )
-    sure, found, beyond = parse_confidence(confidence), None, None
-    counts = opened.counts
+    sure, found, beyond, said = parse_confidence(confidence), None, None, ""
+    counts, rows = opened.counts, Rows(source, opened, view, time_limit)
     with memory_limited(memory_limit), output(out, OWNED) as folder:
-        method = chosen(solver, parse_options(options, restarts), time_limit, guarded=guarded)
+        given = parse_options(options, restarts)
+        method = chosen(solver, given, rows.own_limit, guarded=guarded)
         with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
             asked |= method | {"seed": seed, "progress": progress}
             if holdout is not None and counts is not None:
@@ -201,28 +204,32 @@ def command(
                     source, counts, holdout, sure, asked | {"merge": True} if merge_outputs else asked
                 )
             else:
-                solution = solve(problem, **asked)
-                if view == "sample":
-                    beyond = _cross_fitted(source, opened, sure, asked)
+                with rows.timed():
+                    solution = solve(problem, **asked)
+                left_out = OTHERWISE if guarded else "" if design_epsilon is None else WITH_NOISE
+                same = partial(chosen, solver, given, guarded=False)
+                beyond, said = _people(rows, sure, asked, same, left_out)
         if folder is not None:
             _write(folder, solution, counts, found or beyond)
     if as_json:
-        more = {} if found is None else {"holdout": found.to_dict()}
-        more |= {} if beyond is None else {"population": beyond.to_dict()}
-        say(json.dumps(solution.to_dict() | more, indent=1))
+        others = {"holdout": found, "population": beyond}
+        more = {name: each.to_dict() for name, each in others.items() if each is not None}
+        say(json.dumps(solution.to_dict() | {"view": rows.taken} | more, indent=1))
+        rows.end()
         return
     show(solution, units=units, title=source, counts=counts)
     if solution.problem.tasks is not None:
         say(_task.guess_words(solution))
     if counts is not None and solution.threat is None:
         _tell_instead(counts, solution.leakage)
-    _tell_beyond(found or beyond, units, say_view(view, opened))
+    _tell_beyond(found or beyond, units, said)
     if design_epsilon is not None and counts is not None and exact is not None:
-        _tell_noise(counts, solution, exact, method | {"seed": seed})
+        tell_noise(counts, solution, exact, method | {"seed": seed})
         if out is not None:
             say(f"Files are in {out}: made of the noisy counts alone, they may be published.")
         return
     tell_files(out, OWNED, [solution])
+    rows.end()
 
 
 def _other_funnel(given: dict[str, Any], reading: dict[str, Any]) -> bool:
@@ -310,47 +317,6 @@ def _write(
         write_json(folder / "population.json", beyond.to_dict(), mode=PRIVATE)
 
 
-#: Rules for bins that do not depend on the rows, besides edges.
-FIXED_BINS = ("year", "quarter", "month", "weekday")
-
-
-def _with_noise(opened: NamedProblem, epsilon: float, bins: dict[str, str], *, parts: bool) -> NamedProblem:
-    """What the user named, with noise on its counts; ``parts`` of the rows have no such design."""
-    from privfunnel.noise import private_counts
-
-    if parts:
-        raise InvalidInputError("--design-epsilon makes a design of all rows: leave --holdout and --view out")
-    if opened.counts is None:
-        raise InvalidInputError(
-            "--design-epsilon adds noise to the counts of rows: give a table of records, with --private and --public"
-        )
-    for column, rule in bins.items():
-        if rule not in FIXED_BINS and not rule.startswith("edges:"):
-            raise InvalidInputError(
-                f"--bin {column}={rule} depends on the rows, which noise on the counts does not hide: give the edges, "
-                f"e.g. {column}=edges:0,18,65,inf"
-            )
-    counts = private_counts(opened.counts, epsilon)
-    return NamedProblem(counts.problem(), counts)
-
-
-def _tell_noise(counts: Counts, solution: Solution, exact: Counts, asked: dict[str, Any]) -> None:
-    """Say what the noise cost: what the design does to the real rows, beside a design made for them."""
-    from privfunnel import solve
-    from privfunnel.audit.promise import channel_for
-    from privfunnel.mechanism import Mechanism
-
-    problem = exact.problem()
-    done = problem.evaluate(channel_for(Mechanism.from_solution(counts, solution), exact)[0])
-    best = solve(problem, disclosure=min(done.disclosure, problem.disclosure_ceiling), throw=False, **asked)
-    more = f" ({100 * (done.leakage / best.leakage - 1):+.1f} %)" if best.leakage > 1e-9 else ""
-    say(
-        f"Designed on counts with noise, ε = {counts.epsilon:g}; all of the above is about these. CONFIDENTIAL, what "
-        f"the noise cost: on the real rows the design keeps {done.disclosure:.6f} and leaks {done.leakage:.6f} nats; "
-        f"made for the exact counts it would leak {best.leakage:.6f}{more}."
-    )
-
-
 def _tell_beyond(found: Holdout | Population | None, units: Units, otherwise: str) -> None:
     """Say what other rows than those of the design prove, or what is left open."""
     from privfunnel.quantities import spoken_in
@@ -372,16 +338,35 @@ def _held_out(
     return found.counts, found.solution, found.holdout
 
 
-def _cross_fitted(source: str, opened: NamedProblem, confidence: float, asked: dict[str, Any]) -> Population:
-    """What designs made in this way leak in the population."""
+def _people(
+    rows: Rows,
+    confidence: float,
+    asked: dict[str, Any],
+    solver: Callable[[float | None], dict[str, Any]],
+    left_out: str,
+) -> tuple[Population | None, str]:
+    """What designs made in this way leak in the population, or what to say in its place.
+
+    Args:
+        rows: The rows of the design.
+        confidence: Of each bound.
+        asked: What was asked of the design.
+        solver: Its solver, within so many seconds.
+        left_out: Why nothing of the kind is found for such a design; empty where it is.
+    """
     from privfunnel import audit
 
-    again = {name: value for name, value in asked.items() if name != "progress"}
-    found = audit.cross_fitted(independent_rows(source, opened), confidence=confidence, **again)
-    weighted = opened.counts is not None and opened.counts.weights is not None
-    return replace(
-        found, persons=opened.kind == "persons", clusters=opened.kind == "clusters", weighted=weighted
-    )
+    if left_out:
+        return None, rows.without(left_out)
+    counts, kind = rows.opened.counts, rows.opened.kind
+    weighted = counts is not None and counts.weights is not None
+
+    def again(part: Problem, how: Again) -> Population:
+        how_asked = asked | solver(how.seconds)
+        found = audit.cross_fitted(part, confidence=confidence, splits=how.splits, **how_asked)
+        return replace(found, persons=kind == "persons", clusters=kind == "clusters", weighted=weighted)
+
+    return rows.beyond(again)
 
 
 def _tell_instead(counts: Counts, leakage: float) -> None:

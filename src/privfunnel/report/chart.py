@@ -56,6 +56,9 @@ class Picture:
         chosen: Disclosure and leakage of the chosen point, or None.
         others: Curves of other methods.
         units: What the axes are in, ``"bits"`` or ``"nats"``.
+        population: What is estimated for people like those of the table, as a polyline; empty where nothing is.
+        population_most: What is proved of them, likewise, where it is less than I(S;X), with ``confidence``.
+        confidence: Of each point of ``population_most``.
         guarded: Whether leakage is the largest of several attackers', or guarantees hold: the closed-form bounds are
             those of the plain funnel, and are not drawn.
         along: What the curve goes along, see :data:`ALONG`: the closed-form bounds are those of disclosure. Distortions
@@ -71,6 +74,9 @@ class Picture:
     chosen: tuple[float, float] | None = None
     others: Sequence[Series] = field(default_factory=tuple)
     units: str = "bits"
+    population: Line = ()
+    population_most: Line = ()
+    confidence: float = 0.95
     guarded: bool = False
     along: str = "disclosure"
 
@@ -160,6 +166,8 @@ def _drawing(picture: Picture, f: _Frame, label: str) -> str:
         *_axes(f, "largest leakage" if picture.guarded else "leakage I(S;Y)"),
         *_bounds(picture, f),
         *_others(picture, f),
+        *_population(picture, f),
+        *_free(picture, f),
         *_curve(picture, f),
     ]
     x, y = picture.chosen if picture.chosen is not None else (0.0, 0.0)
@@ -201,7 +209,7 @@ def _axes(f: _Frame, leakage: str) -> list[str]:
 
 
 def _bounds(picture: Picture, f: _Frame) -> list[str]:
-    """Draw what no funnel can be under, what none needs to be over, and what leaks nothing."""
+    """Draw what no funnel can be under and what none needs to be over."""
     top = (picture.disclosure_ceiling, picture.leakage_ceiling)
     knee = (min(picture.h_x_given_s, picture.disclosure_ceiling), 0.0)
     closed = [
@@ -215,17 +223,34 @@ def _bounds(picture: Picture, f: _Frame) -> list[str]:
         achieved = [*origin, *((m.disclosure, m.leakage) for m in picture.marks)]
         out.append(f'<path class="band" d="{f.path([*achieved, *reversed(list(picture.proved))])}Z"/>')
         out.append(f'<path class="proved" d="{f.path(picture.proved)}"/>')
-    free = picture.free_disclosure
-    if free is not None and free > 0.0:
-        x, base = f.x(free), f.height - f.bottom
-        anchor, offset = ("end", -6) if x > (f.left + f.width) / 2 else ("start", 6)
-        text = "free" if f.name == "narrow" else f"free up to {f.told(free):.3g} {f.units}"
-        out.append(
-            f'<g class="free"><line x1="{f.left}" x2="{x:.1f}" y1="{base}" y2="{base}"/>'
-            f'<line class="post" x1="{x:.1f}" x2="{x:.1f}" y1="{base}" y2="{base - 26}"/>'
-            f'<text x="{x + offset:.1f}" y="{base - 14}" text-anchor="{anchor}">{text}</text></g>'
-        )
     return out
+
+
+def _free(picture: Picture, f: _Frame) -> list[str]:
+    """Draw what leaks nothing."""
+    free = picture.free_disclosure
+    if free is None or free <= 0.0:
+        return []
+    x, base = f.x(free), f.height - f.bottom
+    anchor, offset = ("end", -6) if x > (f.left + f.width) / 2 else ("start", 6)
+    text = "free" if f.name == "narrow" else f"free up to {f.told(free):.3g} {f.units}"
+    return [
+        f'<g class="free"><line x1="{f.left}" x2="{x:.1f}" y1="{base}" y2="{base}"/>'
+        f'<line class="post" x1="{x:.1f}" x2="{x:.1f}" y1="{base}" y2="{base - 26}"/>'
+        f'<text x="{x + offset:.1f}" y="{base - 14}" text-anchor="{anchor}">{text}</text></g>'
+    ]
+
+
+def _population(picture: Picture, f: _Frame) -> list[str]:
+    """Draw what holds for people like those of the table, and the band between them and its rows."""
+    if not picture.population or not picture.marks:
+        return []
+    rows = [(0.0, 0.0), *((m.disclosure, m.leakage) for m in picture.marks)]
+    people = [(r, min(v, picture.leakage_ceiling)) for r, v in picture.population]
+    out = [f'<path class="people-band" d="{f.path([*rows, *reversed(people)])}Z"/>']
+    if picture.population_most:
+        out.append(f'<path class="people-most" d="{f.path(picture.population_most)}"/>')
+    return [*out, f'<path class="people" d="{f.path(people)}"/>']
 
 
 def _others(picture: Picture, f: _Frame) -> list[str]:
@@ -258,12 +283,19 @@ def _curve(picture: Picture, f: _Frame) -> list[str]:
 
 
 def _legend(picture: Picture) -> str:
-    entries = [("curve", "least leakage found")] if picture.marks else []
+    whose = "these rows: " if picture.population else ""
+    entries = [("curve", f"{whose}least leakage found")] if picture.marks else []
+    if picture.population and picture.marks:
+        only = "" if picture.population_most else ", nothing is proved"
+        entries.append(("people", f"people like them: estimated leakage{only}"))
+        if picture.population_most:
+            sure = f"{100 * picture.confidence:g} % confidence"
+            entries.append(("people-most", f"people like them: at most, {sure}"))
     if picture.proved and picture.marks:
         entries.append(("proved", "proved: no release leaks less"))
     if picture.bounded:
         entries.append(("possible", "between the closed-form bounds"))
     if picture.free_disclosure:
-        entries.append(("free", "leaks nothing"))
+        entries.append(("free", f"{whose}leaks nothing"))
     entries += [(f"other o{i % 5}", series.name) for i, series in enumerate(picture.others) if series.points]
     return "".join(f'<span><i class="key {cls}"></i>{escape(text)}</span>' for cls, text in entries)

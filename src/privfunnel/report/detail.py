@@ -13,6 +13,7 @@ from html import escape
 import numpy as np
 
 from privfunnel._version import __version__
+from privfunnel.audit import PopulationBand
 from privfunnel.curve import Curve, worst_attacker
 from privfunnel.measures import to_bits
 from privfunnel.report import parts, survival, view
@@ -29,13 +30,17 @@ FINEST_GAP = 1e-6
 
 
 def curve_section(
-    curve: Curve, chosen: Solution | None, others: Mapping[str, Curve | Line], say: Rounding
+    curve: Curve,
+    chosen: Solution | None,
+    others: Mapping[str, Curve | Line],
+    say: Rounding,
+    population: PopulationBand | None = None,
 ) -> str:
-    """Return the drawing of the curve, and in words what is free and what costs."""
+    """Return the drawing of the curve, and in words what is free, what costs, and what holds for people like these."""
     problem = curve.problem
     free = problem.free_disclosure if curve.threat is None else None
     series = [Series(name, line(other)) for name, other in others.items()]
-    drawn = view.picture(curve, free_disclosure=free, chosen=chosen, others=series)
+    drawn = view.picture(curve, free_disclosure=free, chosen=chosen, others=series, population=population)
     lead = (
         f"The public data holds {say.bits(problem.disclosure_ceiling)}. Released as it is, it leaks "
         f"{say.bits(problem.leakage_ceiling)} about the private data. "
@@ -47,10 +52,26 @@ def curve_section(
         lead += f"Up to {kept} of it can be released without leaking anything."
     else:
         lead += "No release that leaks nothing was found."
+    if population is not None:
+        lead += f" {_people(curve, population, say)}"
     return (
         f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(published(drawn, say))}'
         f'<p class="small quiet">{escape(note(curve))}</p></section>'
     )
+
+
+def _people(curve: Curve, found: PopulationBand, say: Rounding) -> str:
+    """Say what holds for people like those of the table: at the free limit, or at half of what X says."""
+    problem = curve.problem
+    at = problem.free_disclosure or 0.5 * problem.disclosure_ceiling
+    kept = say.percent(view.share(at, problem.disclosure_ceiling, 1.0))
+    told = (
+        f"About people like those of the table an estimated {say.bits(found.at(at)[0])} leaks where {kept} is kept, by "
+        "designs on one half of the rows, judged by the other."
+    )
+    if found.proved(problem.leakage_ceiling)[found.disclosure > 0.0].any():
+        return told
+    return f"{told} The rows are too few to prove a bound."
 
 
 def _guarded(curve: Curve, say: Rounding) -> str:
@@ -93,6 +114,8 @@ def published(drawn: Picture, say: Rounding) -> Picture:
         free_disclosure=None if drawn.free_disclosure is None else x(drawn.free_disclosure),
         chosen=None if drawn.chosen is None else (x(drawn.chosen[0]), y(drawn.chosen[1])),
         others=tuple(Series(series.name, along(series.points)) for series in drawn.others),
+        population=along(drawn.population),
+        population_most=tuple((x(r), y(v, "up")) for r, v in drawn.population_most),
     )
 
 
@@ -200,8 +223,8 @@ def _maps(release: Described, say: Rounding) -> str:
     return f'<div class="heats">{maps}</div>{parts.paragraphs(words if hidden else [])}'
 
 
-def points_section(curve: Curve, say: Rounding) -> str:
-    """Return the table of all points."""
+def points_section(curve: Curve, say: Rounding, population: PopulationBand | None = None) -> str:
+    """Return the table of all points, with what is estimated for people like those of the table."""
     problem = curve.problem
 
     def leaked(nats: float, to: Towards = "near") -> str:
@@ -212,12 +235,16 @@ def points_section(curve: Curve, say: Rounding) -> str:
             say.percent(view.share(s.disclosure, problem.disclosure_ceiling, 1.0)),
             leaked(s.leakage),
             leaked(s.lower_bound, "down"),
+            *([] if population is None else [leaked(population.at(s.disclosure)[0])]),
             view.status_text(s.status),
             *([] if curve.threat is None else [worst_attacker(s) if s.leakage > ZERO else ""]),
         )
         for s in curve.solutions
     ]
-    heads: tuple[str, ...] = ("#disclosure, of H(X)", "#leakage, of I(S;X)", "#proved at least", "status")
+    people = () if population is None else ("#people like them, estimated",)
+    heads: tuple[str, ...] = (
+        "#disclosure, of H(X)", "#leakage, of I(S;X)", "#proved at least", *people, "status",
+    )  # fmt: skip
     if curve.threat is not None:
         heads = (*heads, "to who knows")
     return f"<section><h2>Points</h2>{parts.table('', heads, rows)}</section>"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from privfunnel.audit import Audit, Interval, Persons, Population
 from privfunnel.audit.beyond import provable_attackers
-from privfunnel.population.views import view_of
+from privfunnel.population.views import View, view_of
 from privfunnel.publication import Policy
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import ZERO, Rounding
@@ -28,10 +28,33 @@ AS_A_SAMPLE = (
 )
 
 
-def taken_as(shape: tuple[int, int], rows: float | None, leakage_ceiling: float) -> str:
-    """Return what a table of K × M cells is taken as where no audit says more; ``leakage_ceiling`` in nats."""
-    small = view_of(None, shape, rows, leakage_ceiling) == "sample"
-    return AS_A_SAMPLE if small else AS_A_REGISTER
+#: The same where designs were made again on parts of the rows.
+AS_A_SAMPLE_SEEN = (
+    "The table is taken as a sample from a population: what is said here is about its rows, and beside it stands what "
+    "is estimated for people like them."
+)
+
+
+def taken_as(
+    shape: tuple[int, int],
+    rows: float | None,
+    leakage_ceiling: float,
+    view: View | None = None,
+    *,
+    seen: bool = False,
+) -> str:
+    """Return what a table is taken as where no audit says more.
+
+    Args:
+        shape: K and M.
+        rows: Rows, None where their number is not known.
+        leakage_ceiling: I(S;X) in nats.
+        view: What the table was said to be.
+        seen: Whether the report tells something about people like those of the table.
+    """
+    if view_of(view, shape, rows, leakage_ceiling) == "register":
+        return AS_A_REGISTER
+    return AS_A_SAMPLE_SEEN if seen else AS_A_SAMPLE
 
 
 def audit_section(audit: Audit, policy: Policy | None = None) -> Section:

@@ -11,10 +11,11 @@ from html import escape
 from importlib import resources
 
 from privfunnel._version import __version__
-from privfunnel.audit import Audit, Usefulness
+from privfunnel.audit import Audit, PopulationBand, Usefulness
 from privfunnel.curve import Curve
 from privfunnel.distortion import DistortionCurve
 from privfunnel.mechanism import Mechanism
+from privfunnel.population.views import View
 from privfunnel.publication import THRESHOLD, Policy
 from privfunnel.report import along, detail, front, parts
 from privfunnel.report.axes import Axis
@@ -50,6 +51,8 @@ class Report:
         private: The private symbols as attributes; read from the labels by default.
         public: The public symbols as attributes; read from the labels by default.
         others: Other methods' curves by name, drawn for comparison: a curve, or points (disclosure, leakage) in nats.
+        population: What holds for people like those of the table, drawn beside the curve.
+        view: What the table of a curve is taken as; by default a sample where its rows are few.
         audit: An audit of the release.
         alternatives: What else could be published: a name, disclosure and leakage in nats; what the audit found by
             default.
@@ -71,6 +74,8 @@ class Report:
     private: Axis | None = None
     public: Axis | None = None
     others: Mapping[str, Curve | Line] = field(default_factory=dict)
+    population: PopulationBand | None = None
+    view: View | None = None
     audit: Audit | None = None
     alternatives: Sequence[tuple[str, float, float]] = ()
     task_alternatives: Sequence[TaskAlternative] = ()
@@ -123,9 +128,10 @@ def _curve_sections(curve: AnyCurve, report: Report, say: Rounding) -> tuple[str
         return along.distortion_section(curve, report.chosen, say), along.distortion_points(curve, say)
     if isinstance(curve, TaskCurve):
         return along.utility_section(curve, report.chosen, say), along.utility_points(curve, say)
-    points = detail.points_section(curve, say)
+    people = report.population if say.detailed else None  # of few rows many numbers together tell too much
+    points = detail.points_section(curve, say, people)
     points += detail.others_section(curve, report.others, say) if report.others else ""
-    return detail.curve_section(curve, report.chosen, report.others, say), points
+    return detail.curve_section(curve, report.chosen, report.others, say, people), points
 
 
 def write(path: str | os.PathLike[str], found: AnyCurve | Mechanism, report: Report | None = None) -> None:
@@ -176,6 +182,7 @@ def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: 
         f'<header class="front"><h1>{escape(report.title)}</h1>'
         f'<p class="quiet">{what}{escape(_sizes(found, say))}.</p></header>'
     )
+    seen = report.population is not None and say.detailed
     if release is not None:
         tried = [] if report.audit is None else report.audit.instead
         found_instead = report.alternatives or [
@@ -183,7 +190,7 @@ def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: 
         ]
         if report.audit is None:
             shape = (release.p_sy.shape[0], len(release.p_x))
-            told = [taken_as(shape, release.rows, release.leakage_ceiling)]
+            told = [taken_as(shape, release.rows, release.leakage_ceiling, report.view, seen=seen)]
         else:
             told = population_words(report.audit, say) or [AS_A_REGISTER]
         instead = front.Instead(found_instead, report.task_alternatives)
@@ -194,7 +201,7 @@ def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: 
     public = report.public or Axis.parse(found.problem.x_labels, "public")
     none = "No point of the curve has been chosen: this report says what is possible, and approves nothing."
     problem = found.problem
-    told = [taken_as((problem.n_s, problem.n_x), problem.n, problem.leakage_ceiling)]
+    told = [taken_as((problem.n_s, problem.n_x), problem.n, problem.leakage_ceiling, report.view, seen=seen)]
     tasks = () if problem.tasks is None else problem.tasks.names
     page = f"{parts.paragraphs([none, *told])}{front.columns_section(private, public, tasks)}"
     return f'<section class="board">{head}{page}</section>'

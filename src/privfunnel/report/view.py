@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.audit import PopulationBand
 from privfunnel.curve import Curve
 from privfunnel.ends import closed_form
 from privfunnel.guessing import Guess
@@ -37,9 +38,10 @@ def picture(
     free_disclosure: float | None = None,
     chosen: Solution | None = None,
     others: Sequence[Series] = (),
+    population: PopulationBand | None = None,
     units: str = "bits",
 ) -> Picture:
-    """Collect what the chart draws of a curve."""
+    """Collect what the chart draws of a curve, and of people like those of its table where they were looked at."""
     problem = curve.problem
     return Picture(
         disclosure_ceiling=ceiling(curve),
@@ -55,6 +57,7 @@ def picture(
         units=units,
         guarded=curve.threat is not None,
         along=curve.along[0],
+        **({} if population is None else people_lines(population, problem.leakage_ceiling)),
     )
 
 
@@ -72,6 +75,23 @@ def free_utility(curve: TaskCurve) -> float:
     """Return the most utility of the curve's points that leak nothing, in nats."""
     told = zip(curve.utility, curve.leakage, strict=True)
     return max((float(kept) for kept, leaked in told if leaked <= ZERO), default=0.0)
+
+
+def people_lines(found: PopulationBand, leakage_ceiling: float) -> dict[str, Any]:
+    """Return what a picture draws of people like those of a table that tells so many nats."""
+
+    def line(leakage: Array, where: NDArray[np.bool_]) -> tuple[tuple[float, float], ...]:
+        return tuple(
+            (float(r), float(v)) for r, v in zip(found.disclosure[where], leakage[where], strict=True)
+        )
+
+    proved = found.proved(leakage_ceiling)
+    some = bool(proved[found.disclosure > 0.0].any())
+    return {
+        "population": line(found.leakage, np.ones_like(proved)),
+        "population_most": line(found.upper, proved) if some else (),
+        "confidence": found.confidence,
+    }
 
 
 def proved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
@@ -113,12 +133,14 @@ def curve_note(curve: Curve, units: str = "bits") -> str:
     )
 
 
-def curve_summary(curve: Curve, public: Axis, units: str = "bits") -> dict[str, Any]:
-    """Return the finished curve for the explorer's page."""
+def curve_summary(
+    curve: Curve, public: Axis, units: str = "bits", population: PopulationBand | None = None
+) -> dict[str, Any]:
+    """Return the finished curve for the explorer's page, with people like those of its table where they are known."""
     problem = curve.problem
     guarded = curve.threat is not None
     free = 0.0 if guarded else problem.free_disclosure
-    drawn = picture(curve, free_disclosure=None if guarded else free, units=units)
+    drawn = picture(curve, free_disclosure=None if guarded else free, population=population, units=units)
     groups = public.levels(0) if len(public.names) > 1 and len(public) > 24 else ()
     return {
         "figure": figure(drawn),
