@@ -26,20 +26,21 @@ from privfunnel.deep.methods.ppan import record_code
 from privfunnel.deep.tensors import torch
 from privfunnel.deep.trainer import Rows, Schedule, Trained, train
 
-#: The weight of the rate where it has a price.
+#: The weight of the rate where it has a price, and where it has next to none.
 RATE = 0.5
+FREE = {"complexity": 0.001}
 #: What is compared: label to method, options, and the code of rows (tables always have listed symbols).
 VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "vpaf": ("vpaf", {}, "gaussian"),
     "vpaf-laplace": ("vpaf", {}, "laplace"),
     "vpaf-discrete": ("vpaf", {}, "discrete"),
-    "club-p1": ("club", {"form": "P1"}, "gaussian"),
-    "club-p3": ("club", {"form": "P3", "fit_steps": 2}, "gaussian"),
-    "dvpf-upper": ("dvpf", {"bound": "upper"}, "gaussian"),
-    "dvpf-lower": ("dvpf", {"bound": "lower", "fit_steps": 2}, "gaussian"),
-    "dca": ("dca", {}, "gaussian"),
+    "club-p1": ("club", {"form": "P1", **FREE}, "gaussian"),
+    "club-p3": ("club", {"form": "P3", "fit_steps": 2, **FREE}, "gaussian"),
+    "dvpf-upper": ("dvpf", {"bound": "upper", **FREE}, "gaussian"),
+    "dvpf-lower": ("dvpf", {"bound": "lower", "fit_steps": 2, **FREE}, "gaussian"),
+    "dca": ("dca", {**FREE}, "gaussian"),
     "ppan": ("ppan", {}, "record"),
-    "alr": ("alr", {"fit_steps": 2}, "gaussian"),
+    "alr": ("alr", {"fit_steps": 2, **FREE}, "gaussian"),
     # With a small weight of the rate the noise of a code vanishes, and with it all privacy but an adversary's view of
     # it; here the rate has a price.
     "club-p3-rate": ("club", {"form": "P3", "fit_steps": 2, "complexity": RATE}, "rate"),

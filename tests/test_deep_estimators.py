@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +17,19 @@ pytest.importorskip("sklearn", reason="the estimators follow scikit-learn")
 
 import pandas as pd
 import torch
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from privfunnel import deep
 from privfunnel.deep import data
+from privfunnel.deep.audits import Audited, audited, explained
 from privfunnel.deep.columns import Columns
 from privfunnel.deep.estimator import DeepFunnel
 from privfunnel.deep.judge import density_bounds, judge
+from privfunnel.deep.layout import Layout
+from privfunnel.deep.methods import METHODS, Variables
 
 SHORT = deep.Schedule(epochs=2, batch_size=64, warm_up=0)
 ESTIMATORS = [deep.VPAF, deep.CLUB, deep.DVPF, deep.DCA, deep.PPAN, deep.ALR]
@@ -68,13 +73,39 @@ def test_saved_and_read_back_it_releases_the_same(code: str, tmp_path: Path) -> 
     assert (tmp_path / "model.safetensors").stat().st_mode & 0o077 == 0
 
 
+def test_defaults_are_those_of_the_methods_and_the_schedule_is_saved(tmp_path: Path) -> None:
+    for cls in ESTIMATORS:
+        given = {each.name: each.default for each in fields(METHODS[cls._method])}
+        assert {name: getattr(cls(), name) for name in cls._own} == {name: given[name] for name in cls._own}
+    frame, s = people()
+    deep.DVPF(hidden=(4,), schedule=SHORT, device="cpu").fit(frame, s).save(tmp_path / "a.safetensors")
+    assert deep.load(tmp_path / "a.safetensors").schedule == SHORT
+
+
+def test_a_game_has_a_price_on_the_rate_where_none_is_given() -> None:
+    layout = Variables(Layout(3), Layout(0, (2,)))
+    found = [METHODS["club"](variables=layout, form=form).rate_weight for form in ("P1", "P3")]
+    found += [METHODS["dvpf"](variables=layout, bound=bound).rate_weight for bound in ("upper", "lower")]
+    assert found == [0.001, 0.5, 0.001, 0.5]
+    assert METHODS["club"](variables=layout, form="P3", complexity=0.0).rate_weight == 0.0
+
+
+def test_without_a_schedule_there_are_about_as_many_steps_for_any_number_of_rows() -> None:
+    for rows in (2000, 8000):
+        assert deep.Schedule.of(rows).epochs * rows / 256 == pytest.approx(2000, rel=0.02)
+    assert (deep.Schedule.of(0).epochs, deep.Schedule.of(10**6).epochs) == (400, 40)
+
+
 def test_records_have_the_columns_and_values_of_the_table() -> None:
     frame, s = people()
+    frame["visits"] = np.arange(len(frame)) % 7
     model = deep.PPAN(strength=0.2, hidden=(4,), schedule=SHORT, device="cpu").fit(frame, s)
     released = pd.DataFrame(model.transform(frame), columns=model.get_feature_names_out())
     assert list(released.columns) == list(frame.columns)
     assert set(released["town"]) <= {"north", "south"}
     assert 0.0 < float(released["age"].astype(float).mean()) < 80.0
+    assert (released["visits"] == released["visits"].astype(int)).all()  # whole numbers stay whole
+    assert not (released["age"] == released["age"].astype(int)).all()
 
 
 def test_a_sweep_is_what_single_fits_are() -> None:
@@ -128,6 +159,18 @@ def test_the_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixtu
         (lambda frame, s: deep.VPAF(seed=2**64).fit(frame, s), "seeds="),
         (lambda frame, s: deep.VPAF(schedule={"epochs": 1}).fit(frame, s), "no schedule"),
         (lambda frame, s: deep.sweep(deep.VPAF(), frame, s, strengths=[]), "nothing to fit"),
+        (lambda frame, s: deep.VPAF().fit(frame, None), "s is missing"),
+        (lambda frame, s: deep.VPAF().fit(frame, np.zeros(80)), "single value"),
+        (lambda frame, s: deep.VPAF().fit(frame, s, task=s[:-1]), "for every row"),
+        (lambda frame, s: deep.VPAF().fit(sparse.csr_matrix(np.eye(80)), s), "toarray"),
+        (
+            lambda frame, s: deep.VPAF().fit(torch.utils.data.TensorDataset(torch.ones(80, 2)), s),
+            "from_torch",
+        ),
+        (lambda frame, s: data.from_frame(frame, "nothing"), "no column 'nothing'"),
+        (lambda frame, s: data.from_frame(frame, list(frame.columns)), "leave no columns"),
+        (lambda frame, s: explained(np.zeros((20, 2)), np.zeros((20, 2))), "too few to audit"),
+        (lambda frame, s: audited(Audited(np.zeros((9, 2)), np.zeros((9, 2)), None), s), "rows and s 80"),
         (
             lambda frame, s: deep.VPAF().fit(pd.DataFrame({"day": pd.date_range("2020", periods=80)}), s),
             "dates",
@@ -178,6 +221,41 @@ def test_attackers_find_what_is_there_and_nothing_where_there_is_nothing(told) -
     nothing = judge(codes, np.random.default_rng(9).permutation(s))
     assert nothing.best.accuracy.low < nothing.prior.high
     assert nothing.best.information.low < 0.0
+
+
+def test_private_numbers_are_judged_by_quarters_and_several_columns_together(told) -> None:  # type: ignore[no-untyped-def]
+    codes, _ = told
+    numbers = judge(codes[:300], codes[:300, 0])
+    assert numbers.prior.high < 0.5 < numbers.best.accuracy.low
+    both = judge(codes[:300], np.stack([codes[:300, 1] > 0, codes[:300, 0] > 0], axis=1))
+    assert both.prior.high < 0.5 < both.best.accuracy.low
+
+
+def test_an_audit_tells_what_is_hidden_and_what_is_kept() -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(400, 3)), columns=["a", "b", "c"])
+    frame["hidden"] = np.where(frame["a"] > 0.0, "yes", "no")
+    x, s, task = data.from_frame(frame, "hidden")
+    assert task is None
+    assert list(x.columns) == ["a", "b", "c"]
+    codes = x[["b", "c"]].to_numpy()  # one column of three is hidden, and S is in it
+    found = audited(Audited(codes, x.to_numpy(), (codes, np.full_like(codes, 9.0))), s)
+    assert found.rows.best.accuracy.low > 0.9
+    assert found.release.best.accuracy.high < 0.7
+    assert found.kept == pytest.approx(2.0 / 3.0, abs=0.1)
+    assert found.bounds is not None
+    assert 0.0 <= found.bounds.low <= found.bounds.high < 0.1  # noise nine times as large as the columns
+    assert "From the rows themselves" in found.words
+    assert explained(np.zeros((200, 1)), np.ones((200, 2))) == 1.0  # nothing to tell
+
+
+def test_an_audit_on_the_rows_of_fit_is_said_to_flatter() -> None:
+    frame, s = people()
+    model = deep.PPAN(hidden=(4,), schedule=SHORT, device="cpu").fit(frame, s)
+    with pytest.warns(GuaranteeWarning, match="flatters"):
+        found = model.audit(frame, s)
+    assert found.bounds is None
+    assert found.release.rows == len(frame)
 
 
 def test_symbols_and_records_can_be_attacked(told) -> None:  # type: ignore[no-untyped-def]

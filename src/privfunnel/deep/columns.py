@@ -28,12 +28,14 @@ class Column:
         values: The values of a category, in their order; None for a number.
         centre: Mean of a number.
         scale: Its standard deviation.
+        whole: Whether all of its values are whole numbers, as those of a released record are then.
     """
 
     name: str
     values: tuple[str, ...] | None = None
     centre: float = 0.0
     scale: float = 1.0
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Columns:
                 numbers = values.astype(np.float64)
                 _check_finite(name, numbers)
                 spread = float(numbers.std())
-                made.append(Column(name, None, float(numbers.mean()), spread if spread > 0.0 else 1.0))
+                whole = bool((numbers == np.rint(numbers)).all())
+                made.append(Column(name, None, float(numbers.mean()), spread if spread > 0.0 else 1.0, whole))
             else:
                 made.append(Column(name, tuple(sorted(set(_texts(values).tolist())))))
         if not made:
@@ -95,7 +98,8 @@ class Columns:
         at = 0
         for column in self.columns:
             if column.values is None:
-                made[column.name] = matrix[:, at] * column.scale + column.centre
+                numbers = matrix[:, at] * column.scale + column.centre
+                made[column.name] = np.rint(numbers) if column.whole else numbers
                 at += 1
             else:
                 place = matrix[:, at : at + len(column.values)].argmax(axis=1)
@@ -108,7 +112,7 @@ class Columns:
         return [
             {
                 "name": column.name, "values": None if column.values is None else list(column.values),
-                "centre": column.centre, "scale": column.scale,
+                "centre": column.centre, "scale": column.scale, "whole": column.whole,
             }
             for column in self.columns
         ]  # fmt: skip
@@ -123,10 +127,24 @@ class Columns:
                     None if each["values"] is None else tuple(map(str, each["values"])),
                     float(each["centre"]),
                     float(each["scale"]),
+                    bool(each.get("whole", False)),
                 )
                 for each in data
             )
         )
+
+
+def classes_of(table: Any) -> NDArray[np.int64]:
+    """One class a row, numbered, shape (rows,): categories as they are, numbers by quarters, columns taken together."""
+    found, parts = _named(table), []
+    for column in Columns.of(table, classes=True).columns:
+        values = found[column.name]
+        if column.values is None:
+            numbers = values.astype(np.float64)
+            parts.append(np.searchsorted(np.quantile(numbers, [0.25, 0.5, 0.75]), numbers))
+        else:
+            parts.append(np.searchsorted(np.array(column.values, dtype=str), _texts(values)))
+    return np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _named(table: Any) -> dict[str, NDArray[Any]]:

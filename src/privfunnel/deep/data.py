@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +58,30 @@ def from_codes(x: NDArray[Any], s: NDArray[Any], u: NDArray[Any] | None = None) 
     sizes = [tuple(int(k) + 1 for k in part.max(axis=0)) for part in columns]
     rows = Rows(*(one_hot(part, size) for part, size in zip(columns, sizes, strict=True)))
     return Dataset(rows, Variables(*(Layout(0, size) for size in sizes)))
+
+
+def from_frame(
+    frame: Any, private: str | Sequence[str], task: str | Sequence[str] | None = None
+) -> tuple[Any, Any, Any]:
+    """X, s and the task of one frame, for ``fit``: X has neither the private columns nor the task's.
+
+    Args:
+        frame: A frame of pandas or polars.
+        private: Names of what is private.
+        task: Names of what the release is for; the third result is None without.
+    """
+    hidden = [private] if isinstance(private, str) else list(private)
+    wanted = [] if task is None else [task] if isinstance(task, str) else list(task)
+    for name in [*hidden, *wanted]:
+        if name not in list(frame.columns):
+            known = ", ".join(map(str, frame.columns))
+            raise InvalidInputError(f"the frame has no column {name!r}: use some of {known}")
+    public = [name for name in frame.columns if name not in {*hidden, *wanted}]
+    if not public or not hidden:
+        raise InvalidInputError(
+            f"private={private!r} and task={task!r} leave no columns: give both sides some"
+        )
+    return frame[public], frame[hidden], frame[wanted] if wanted else None
 
 
 def from_torch(items: Any) -> tuple[Array, Array]:

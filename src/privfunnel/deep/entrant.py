@@ -27,16 +27,18 @@ from privfunnel.solvers.options import check_choice, check_seconds, check_whole
 from privfunnel.solvers.pool import Pool
 from privfunnel.solvers.sweep import Sweep
 
+#: On a table what a code tells is measured, not guessed, and its rate needs no price.
+_FREE = {"complexity": 0.001}
 #: The forms of the methods: method and options.
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "vpaf": ("vpaf", {}),
-    "club-p1": ("club", {"form": "P1"}),
-    "club-p3": ("club", {"form": "P3", "fit_steps": 2}),
-    "dvpf-upper": ("dvpf", {"bound": "upper"}),
-    "dvpf-lower": ("dvpf", {"bound": "lower", "fit_steps": 2}),
-    "dca": ("dca", {}),
+    "club-p1": ("club", {"form": "P1", **_FREE}),
+    "club-p3": ("club", {"form": "P3", "fit_steps": 2, **_FREE}),
+    "dvpf-upper": ("dvpf", {"bound": "upper", **_FREE}),
+    "dvpf-lower": ("dvpf", {"bound": "lower", "fit_steps": 2, **_FREE}),
+    "dca": ("dca", {**_FREE}),
     "ppan": ("ppan", {}),
-    "alr": ("alr", {"fit_steps": 2}),
+    "alr": ("alr", {"fit_steps": 2, **_FREE}),
 }
 _LEAKAGE_ABOVE = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 20.0, 60.0)
 _LEAKAGE_BELOW = (0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

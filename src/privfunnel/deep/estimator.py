@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.checks import check_seed, is_number
+from privfunnel.deep.audits import Audit, Audited, audited
 from privfunnel.deep.checkpoint import load_tensors, save_tensors
 from privfunnel.deep.codes import Code, DiscreteCode, GaussianCode, LaplaceCode, bounded
 from privfunnel.deep.columns import Columns
@@ -46,12 +48,12 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     ``fit(X, s)`` learns an encoder that tells much of X, or of a ``task``, and little of ``s``; ``transform(X)`` draws
     codes. How much an attacker learns from them is no part of the training and is not promised by it: see
-    :func:`privfunnel.deep.judge.judge`, on rows that were not fitted.
+    :meth:`audit`, on rows that were not fitted.
 
     Args:
         strength: Multiplier or budget, as the method says; None for its default.
         hidden: Widths of the inner layers.
-        schedule: How long and how fast to train.
+        schedule: How long and how fast to train; by default what suits the number of rows.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         seed: Fixes the training.
         random_state: For experiments only: makes the draws of ``transform`` reproducible.
@@ -98,7 +100,9 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             columns of ``fit`` for PPAN.
         """
         _validation.check_is_fitted(self)
-        matrix = self.columns_.matrix(_checked(self, X, reset=False))
+        return self._drawn(self.columns_.matrix(_checked(self, X, reset=False)))
+
+    def _drawn(self, matrix: NDArray[Any]) -> NDArray[Any]:
         uniforms = self._uniforms()
         parts = []
         for first in range(0, len(matrix), _ROWS):
@@ -126,6 +130,28 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             mean, spread = output.split(self.method_.code.size, dim=-1)
             return mean.numpy(), torch.exp(bounded(spread)).numpy()
 
+    def audit(self, X: Any, s: Any, *, seed: int = 0, most_rows: int = 4000) -> Audit:
+        """What a release of rows that were not fitted tells attackers, against what the rows themselves tell them.
+
+        Args:
+            X: Rows with the columns of ``fit``, at least 100.
+            s: What is private of them, as in ``fit``.
+            seed: Fixes the halves, the folds and the attackers.
+            most_rows: More rows than this are sampled.
+        """
+        _validation.check_is_fitted(self)
+        X = _checked(self, X, reset=False)
+        matrix = self.columns_.matrix(X)
+        if getattr(self, "digest_", None) == _digest(matrix):
+            warnings.warn(
+                "these are the rows of fit, and an audit on them flatters the release: give rows kept apart",
+                GuaranteeWarning,
+                stacklevel=2,
+            )
+        densities = self.posterior(X) if self.method_.code.kind == "gaussian" else None
+        codes = self._drawn(matrix)
+        return audited(Audited(codes, matrix, densities), s, seed=seed, most_rows=most_rows)
+
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """Names of the columns that ``transform`` gives."""
         _validation.check_is_fitted(self)
@@ -138,8 +164,8 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: AnyPath) -> None:
         """Write the fitted estimator to one safetensors file with a JSON header, for the user alone; no pickles."""
         _validation.check_is_fitted(self)
-        given = {name: value for name, value in self.get_params(deep=False).items() if name != "schedule"}
-        given["hidden"] = list(self.hidden)
+        given = {**self.get_params(deep=False), "hidden": list(self.hidden)}
+        given["schedule"] = None if self.schedule is None else asdict(self.schedule)
         about = {
             "estimator": type(self).__name__, "parameters": given, "method": self.method_.to_dict(),
             "columns": self.columns_.to_dict(), "order": list(self.order_), "features": self.n_features_in_,
@@ -178,7 +204,7 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, method: Method, done: Trained, number: int, columns: Columns, X: Any) -> None:
         self.method_, self.params_, self.columns_ = method, member(done.params, number), columns
-        self.order_ = _names_of(X)
+        self.order_, self.digest_ = _names_of(X), _digest(columns.matrix(X))
         self.trained_ = done._replace(
             params={},
             losses=done.losses[:, number],
@@ -191,7 +217,7 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"random_state={self.random_state!r} makes the draws predictable: for experiments only",
                 GuaranteeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return chosen_uniforms(self.random_state)
 
@@ -256,13 +282,14 @@ def sweep(
     X = _checked(fitted[0], X, reset=True)
     for other in fitted[1:]:
         _checked(other, X, reset=True)
-    _validation.check_consistent_length(X, s, *([] if task is None else [task]))
-    columns = [Columns.of(X), Columns.of(s, classes=True)] + (
-        [] if task is None else [Columns.of(task, classes=True)]
-    )
     tables = [X, s] + ([] if task is None else [task])
+    columns = [Columns.of(X), *(_labels(*each) for each in zip(("s", "task"), tables[1:], strict=False))]
     method = fitted[0]._build(Variables(*(each.layout for each in columns)))
     rows = Rows(*(each.matrix(table) for each, table in zip(columns, tables, strict=True)))
+    if any(len(part) != len(rows.x) for part in (rows.s, *([] if task is None else [rows.u]))):
+        raise InvalidInputError(
+            f"X has {len(rows.x)} rows and s {len(rows.s)}: give s, and a task, for every row"
+        )
     with watching(fitted[0].progress) as listener:
 
         def listen(news: News) -> None:
@@ -286,7 +313,10 @@ def load(path: AnyPath) -> DeepFunnel:
     tensors, about = load_tensors(path)
     try:
         cls: type[DeepFunnel] = getattr(estimators, str(about["estimator"]))
-        made = cls(**{**about["parameters"], "hidden": tuple(about["parameters"]["hidden"])})
+        given = {**about["parameters"], "hidden": tuple(about["parameters"]["hidden"])}
+        if given.get("schedule") is not None:
+            given["schedule"] = Schedule(**given["schedule"])
+        made = cls(**given)
         made.method_, made.params_ = method_from(about["method"]), tensors
         made.columns_, made.order_ = Columns.from_dict(about["columns"]), list(about["order"])
         made.n_features_in_ = int(about["features"])
@@ -301,6 +331,10 @@ def load(path: AnyPath) -> DeepFunnel:
 
 def _checked(estimator: DeepFunnel, X: Any, *, reset: bool) -> Any:
     """X as a frame or a flat array; its columns are remembered, or compared with those of ``fit``."""
+    if hasattr(X, "toarray"):
+        raise InvalidInputError("X is a sparse matrix: give X.toarray()")
+    if hasattr(X, "__getitem__") and type(X).__module__.startswith("torch.utils.data"):
+        raise InvalidInputError("X is a data set: give fit(*deep.data.from_torch(data_set))")
     if hasattr(X, "detach"):
         X = X.detach().cpu().numpy()
     if not hasattr(X, "columns"):
@@ -310,6 +344,21 @@ def _checked(estimator: DeepFunnel, X: Any, *, reset: bool) -> Any:
         if X.ndim < 2 or 0 in X.shape:
             raise InvalidInputError(f"X has shape {X.shape}: give (rows, columns), at least one of each")
     return _validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+def _labels(what: str, table: Any) -> Columns:
+    """The columns of what is private, or of the task."""
+    if table is None:
+        raise InvalidInputError(f"{what} is missing: give one or several columns")
+    found = Columns.of(table, classes=True)
+    if all(column.values is not None and len(column.values) == 1 for column in found.columns):
+        raise InvalidInputError(f"{what} has a single value in all rows: there is nothing to tell or to hide")
+    return found
+
+
+def _digest(matrix: NDArray[Any]) -> bytes:
+    """By which rows are known again."""
+    return hashlib.sha256(np.ascontiguousarray(matrix).tobytes()).digest()
 
 
 def _names_of(X: Any) -> list[str]:

@@ -14,7 +14,7 @@ __all__ = ["ALR", "CLUB", "DCA", "DVPF", "PPAN", "VPAF"]
 class VPAF(CodingFunnel):
     """The conditional privacy funnel of Rodríguez-Gálvez, Thobaben, Skoglund (2021); with a task, its fair form.
 
-    The strength is γ, the weight of what is told, 1 by default; below 1 nothing is worth its rate.
+    The strength is γ, the weight of what is told, 1.3 by default; at 1 nothing is worth its rate.
     """
 
     _method: ClassVar[str] = "vpaf"
@@ -24,13 +24,14 @@ class VPAF(CodingFunnel):
 class CLUB(CodingFunnel):
     """The complexity-leakage-utility bottleneck of Razeghi, Calmon, Gündüz, Voloshynovskiy (2023).
 
-    The strength is α, the weight of the leakage, 1 by default.
+    The strength is α, the weight of the leakage, 4 by default.
 
     Args:
         form: ``"P1"``, leakage bounded from above by reconstruction given S, or ``"P3"``, by a predictor of S.
-        complexity: β, the weight of the rate.
-        code_adversary: Weight of a discriminator on codes; 0 for none.
-        output_adversary: Weight of a discriminator on decoded rows; 0 for none.
+        complexity: β, the weight of the rate; 0.001 by default in P1, 0.5 in P3, where S is hidden from the predictor
+            alone if it is small.
+        code_adversary: Weight of a discriminator on codes, as a share of the rate's; 0 for none.
+        output_adversary: Weight of a discriminator on rows decoded from r(y); 0 for none.
         fit_steps: Steps of the adversaries for each step of the release.
     """
 
@@ -44,9 +45,9 @@ class CLUB(CodingFunnel):
     )
 
     form: str = "P1"
-    complexity: float = 0.001
-    code_adversary: float = 0.01
-    output_adversary: float = 0.01
+    complexity: float | None = None
+    code_adversary: float = 0.1
+    output_adversary: float = 0.1
     fit_steps: int = 1
 
 
@@ -54,11 +55,12 @@ class CLUB(CodingFunnel):
 class DVPF(CodingFunnel):
     """The deep variational privacy funnel of Razeghi, Rahimi, Marcel (2024).
 
-    The strength is α, the weight of the leakage, 1 by default.
+    The strength is α, the weight of the leakage, 4 by default.
 
     Args:
         bound: ``"upper"`` or ``"lower"``, which bound of the leakage is trained on.
-        complexity: A small weight of the rate.
+        complexity: The weight of the rate; 0.001 by default with the upper bound, 0.5 with the lower one, where S is
+            hidden from the predictor alone if it is small.
         fit_steps: Steps of the predictor for each step of the release, for the lower bound.
     """
 
@@ -66,7 +68,7 @@ class DVPF(CodingFunnel):
     _own: ClassVar[tuple[str, ...]] = ("bound", "complexity", "fit_steps")
 
     bound: str = "upper"
-    complexity: float = 0.001
+    complexity: float | None = None
     fit_steps: int = 1
 
 
@@ -74,17 +76,17 @@ class DVPF(CodingFunnel):
 class DCA(CodingFunnel):
     """The difference-of-convex method for samples of Huang, El Gamal (2024).
 
-    The strength is β, the weight of the leakage, 1 by default.
+    The strength is β, the weight of the leakage, 4 by default.
 
     Args:
-        complexity: A small weight of the rate.
+        complexity: The weight of the rate; with a small one S is hidden from the predictor alone.
         fit_steps: Steps of decoder and predictor for each step of the encoder.
     """
 
     _method: ClassVar[str] = "dca"
     _own: ClassVar[tuple[str, ...]] = ("complexity", "fit_steps")
 
-    complexity: float = 0.001
+    complexity: float = 0.5
     fit_steps: int = 2
 
 
@@ -92,7 +94,7 @@ class DCA(CodingFunnel):
 class PPAN(DeepFunnel):
     """Privacy-preserving adversarial networks of Tripathy, Wang, Ishwar (2019): records close to the true ones.
 
-    The strength is δ, the mean distortion that is allowed, 0.1 by default.
+    The strength is δ, the mean distortion that is allowed, 0.3 by default.
 
     Args:
         penalty: λ, the price of distortion beyond it, in nats.
@@ -113,14 +115,14 @@ class ALR(CodingFunnel):
     The strength is k, the leakage in nats that is allowed, 0.01 by default.
 
     Args:
-        penalty: λ, the price of leakage beyond it.
-        complexity: A small weight of the rate.
+        penalty: λ, the price of the square of the leakage beyond it.
+        complexity: The weight of the rate; with a small one S is hidden from the predictor alone.
         fit_steps: Steps of the predictor for each step of the release.
     """
 
     _method: ClassVar[str] = "alr"
     _own: ClassVar[tuple[str, ...]] = ("penalty", "complexity", "fit_steps")
 
-    penalty: float = 10.0
-    complexity: float = 0.001
+    penalty: float = 50.0
+    complexity: float = 0.5
     fit_steps: int = 1

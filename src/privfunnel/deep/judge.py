@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from privfunnel import measures
 from privfunnel.audit.estimates import Interval, proportion
 from privfunnel.checks import check_seed
+from privfunnel.deep.columns import classes_of
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
 
@@ -111,7 +112,8 @@ def judge(codes: ArrayLike, s: ArrayLike, *, seed: int = 0, most_rows: int = 10_
     Args:
         codes: Codes of rows that no method was fitted to, shape (n, columns); a single column of whole numbers is taken
             for symbols.
-        s: What is private, classes, shape (n,).
+        s: What is private, as in ``fit``: classes, numbers, which are cut into quarters, or several columns, which are
+            guessed together.
         seed: Fixes the halves, the folds and the attackers.
         most_rows: More rows than this are sampled.
 
@@ -119,12 +121,12 @@ def judge(codes: ArrayLike, s: ArrayLike, *, seed: int = 0, most_rows: int = 10_
         InvalidInputError: There are too few rows, or classes.
     """
     check_seed(seed)
-    y, names = _as_features(codes), np.asarray(s).reshape(-1)
-    if len(y) != len(names):
-        raise InvalidInputError(f"{len(y)} codes for {len(names)} private values: give one of each a row")
-    classes, target = np.unique(names, return_inverse=True)
+    y, target = as_features(codes), classes_of(s)
+    if len(y) != len(target):
+        raise InvalidInputError(f"{len(y)} codes for {len(target)} private values: give one of each a row")
+    classes = np.unique(target)
     rows = np.random.default_rng(seed).permutation(len(y))[:most_rows]
-    y, target = y[rows], target.reshape(-1)[rows]
+    y, target = y[rows], target[rows]
     half = len(y) // 2
     counts = np.bincount(target[:half], minlength=len(classes))
     if half < LEAST_ROWS or (counts >= 2 * FOLDS).sum() < 2:
@@ -138,7 +140,8 @@ def judge(codes: ArrayLike, s: ArrayLike, *, seed: int = 0, most_rows: int = 10_
     return Judgement(prior, tuple(found), len(y))
 
 
-def _as_features(codes: ArrayLike) -> Array:
+def as_features(codes: ArrayLike) -> Array:
+    """Codes as numbers, shape (rows, features): whole numbers in a single column and texts are symbols."""
     y = np.asarray(codes)
     if y.ndim == 1:
         y = y[:, None]
@@ -222,4 +225,6 @@ def density_bounds(mean: Array, deviation: Array, s: ArrayLike) -> Bounds:
         own = names == value
         inner = measures.mixture_entropy_bounds(mean[own], deviation[own])
         low_given, high_given = low_given + own.mean() * inner[0], high_given + own.mean() * inner[1]
-    return Bounds(max(low - high_given, 0.0), high - low_given)
+    # Nothing tells more of S than there is.
+    most = float(measures.entropy(np.unique(names, return_counts=True)[1] / len(names)))
+    return Bounds(min(max(low - high_given, 0.0), most), min(high - low_given, most))

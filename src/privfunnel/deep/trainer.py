@@ -64,6 +64,12 @@ class Schedule:
         if not is_number(self.held_out) or not 0.0 <= self.held_out < 1.0:
             raise InvalidInputError(f"held_out={self.held_out!r} is not a share: give a number in [0, 1)")
 
+    @classmethod
+    def of(cls, rows: int) -> Schedule:
+        """What is used where none is given: about 2000 steps, at least 40 and at most 400 passes, ever slower."""
+        epochs = min(max(2000 * 256 // max(rows, 1), 40), 400)
+        return cls(epochs=epochs, learning_rate=3e-3, last_rate=0.1, patience=max(epochs // 8, 10))
+
 
 class Rows(NamedTuple):
     """Rows to train on, as tensors or NumPy arrays of numbers.
@@ -147,7 +153,7 @@ def train(
         rows: What to train on.
         strengths: The method's multiplier or budget, one a member.
         seeds: One a member.
-        schedule: How long and how fast.
+        schedule: How long and how fast; :meth:`Schedule.of` the rows by default.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         keep: A file for checkpoints, written after each pass: a run that finds its own there goes on from it, and ends
             where an uninterrupted one would, bit for bit on a CPU.
@@ -158,7 +164,7 @@ def train(
         InvalidInputError: Arguments do not fit together, or the checkpoint is another run's.
         SolverError: A member's loss was never a number.
     """
-    schedule = Schedule() if schedule is None else schedule
+    schedule = Schedule.of(len(rows.x)) if schedule is None else schedule
     if not isinstance(schedule, Schedule):
         raise InvalidInputError(f"schedule={schedule!r} is no schedule: give deep.Schedule(epochs=…)")
     strengths, seeds = [float(value) for value in strengths], [int(seed) for seed in seeds]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privfunnel.deep.layers import Widths, apply
-from privfunnel.deep.methods.base import Batch, Method, Player
+from privfunnel.deep.methods.base import GAME_RATE, Batch, Method, Player
 from privfunnel.deep.randomness import Noise
 from privfunnel.deep.tensors import Params, Tensor, torch
 
@@ -28,7 +28,8 @@ class AdversarialRepresentation(Method):
 
     Attributes:
         penalty: λ, the price of the square of the leakage beyond the budget.
-        complexity: A small weight of the rate, which keeps codes from growing without bound.
+        complexity: The weight of the rate. With a small one the noise of a code vanishes, and what is hidden is hidden
+            from the predictor alone.
     """
 
     name: ClassVar[str] = "alr"
@@ -36,7 +37,7 @@ class AdversarialRepresentation(Method):
     default_strength: ClassVar[float] = 0.01
 
     penalty: float = 50.0
-    complexity: float = 0.001
+    complexity: float = GAME_RATE
 
     def networks(self) -> dict[str, Widths]:
         """Encoder, utility decoder and predictor."""

@@ -39,6 +39,11 @@ class Batch(NamedTuple):
         return values.mean(1) if self.weight is None else (values * self.weight).sum(1)
 
 
+#: The weight of the rate where none is given: a game needs a price on it, or the noise of a code vanishes and what is
+#: hidden is hidden from the predictor alone; an upper bound of the leakage has one.
+GAME_RATE, BOUND_RATE = 0.5, 0.001
+
+
 class Player(NamedTuple):
     """Networks that minimise a loss of their own, and how many steps they take when it is their turn."""
 
@@ -90,7 +95,9 @@ class Method(ABC):
         if not is_whole(self.fit_steps) or self.fit_steps < 1:
             raise InvalidInputError(f"fit_steps={self.fit_steps!r} is not usable: give a whole number ≥ 1")
         for name in ("complexity", "penalty", "code_adversary", "output_adversary"):
-            value = getattr(self, name, 0.0)
+            value = getattr(self, name, None)
+            if value is None:
+                continue
             if not is_number(value) or not 0.0 <= value < float("inf"):
                 raise InvalidInputError(f"{name}={value!r} is not a weight: give a number ≥ 0")
 

@@ -27,7 +27,7 @@ from typing import ClassVar
 
 from privfunnel.deep.codes import Draws
 from privfunnel.deep.layers import Widths, apply
-from privfunnel.deep.methods.base import Batch, Method, Player
+from privfunnel.deep.methods.base import BOUND_RATE, GAME_RATE, Batch, Method, Player
 from privfunnel.deep.randomness import OUTPUT, Noise
 from privfunnel.deep.tensors import Params, Tensor, torch
 from privfunnel.errors import InvalidInputError
@@ -41,16 +41,18 @@ class ComplexityLeakageUtility(Method):
 
     Attributes:
         form: ``"P1"``, leakage from above by reconstruction given S, or ``"P3"``, by a predictor of S.
-        complexity: β, the weight of the rate.
+        complexity: β, the weight of the rate; 0.001 by default in P1, which prices it by α already, and 0.5 in P3. With
+            a small one in P3 the noise of a code vanishes, and what is hidden is hidden from the predictor alone.
         code_adversary: Weight of the discriminator on codes, as a share of the rate's; 0 for none.
         output_adversary: Weight of the discriminator on rows decoded from r(y); 0 for none.
     """
 
     name: ClassVar[str] = "club"
     strength_words: ClassVar[str] = "α, the weight of the leakage"
+    default_strength: ClassVar[float] = 4.0
 
     form: str = "P1"
-    complexity: float = 0.001
+    complexity: float | None = None
     code_adversary: float = 0.1
     output_adversary: float = 0.1
 
@@ -58,6 +60,12 @@ class ComplexityLeakageUtility(Method):
         super().__post_init__()
         if self.form not in FORMS:
             raise InvalidInputError(f"form={self.form!r} is not known: use one of {', '.join(FORMS)}")
+
+    @property
+    def rate_weight(self) -> float:
+        """The weight of the rate."""
+        default = GAME_RATE if self.form == "P3" else BOUND_RATE
+        return default if self.complexity is None else self.complexity
 
     def networks(self) -> dict[str, Widths]:
         """Encoder, utility decoder, what bounds the leakage, and the discriminators that have a weight."""
@@ -87,12 +95,11 @@ class ComplexityLeakageUtility(Method):
         strength = batch.strength[:, None]
         if self.form == "P1":
             given = self._error_given_s(params, "conditional", draws, batch, (self.variables.x, batch.x))
-            price = (
-                self.complexity + strength
-            )  # of the rate, which the upper bound of the leakage has as well
+            # The upper bound of the leakage has the rate as well.
+            price = self.rate_weight + strength
             total = error + price * draws.rate + strength * given
         else:
-            price = self.complexity
+            price = self.rate_weight
             hidden = self._error(params, "predictor", draws, self.variables.s, batch.s)
             total = error + price * draws.rate - strength * hidden
         if self.code_adversary:

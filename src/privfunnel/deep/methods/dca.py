@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privfunnel.deep.layers import Widths
-from privfunnel.deep.methods.base import Batch, Method, Player
+from privfunnel.deep.methods.base import GAME_RATE, Batch, Method, Player
 from privfunnel.deep.randomness import Noise
 from privfunnel.deep.tensors import Params, Tensor
 
@@ -28,14 +28,16 @@ class DifferenceOfConvexFunnel(Method):
 
     Attributes:
         fit_steps: Steps of decoder and predictor for each step of the encoder.
-        complexity: A small weight of the rate, which keeps codes from growing without bound.
+        complexity: The weight of the rate. With a small one the noise of a code vanishes, and what is hidden is hidden
+            from the predictor alone.
     """
 
     name: ClassVar[str] = "dca"
     strength_words: ClassVar[str] = "β, the weight of the leakage"
+    default_strength: ClassVar[float] = 4.0
 
     fit_steps: int = 2
-    complexity: float = 0.001
+    complexity: float = GAME_RATE
 
     def networks(self) -> dict[str, Widths]:
         """Encoder, decoder and predictor."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privfunnel.deep.layers import Widths
-from privfunnel.deep.methods.base import Batch, Method, Player
+from privfunnel.deep.methods.base import BOUND_RATE, GAME_RATE, Batch, Method, Player
 from privfunnel.deep.randomness import Noise
 from privfunnel.deep.tensors import Params, Tensor
 from privfunnel.errors import InvalidInputError
@@ -31,19 +31,28 @@ class DeepVariationalFunnel(Method):
 
     Attributes:
         bound: ``"upper"`` or ``"lower"``.
-        complexity: A small weight of the rate, which keeps codes from growing without bound.
+        complexity: The weight of the rate; 0.001 by default with the upper bound, which prices it by α already, and 0.5
+            with the lower one. With a small one there the noise of a code vanishes, and what is hidden is hidden from
+            the predictor alone.
     """
 
     name: ClassVar[str] = "dvpf"
     strength_words: ClassVar[str] = "α, the weight of the leakage"
+    default_strength: ClassVar[float] = 4.0
 
     bound: str = "upper"
-    complexity: float = 0.001
+    complexity: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bound not in BOUNDS:
             raise InvalidInputError(f"bound={self.bound!r} is not known: use one of {', '.join(BOUNDS)}")
+
+    @property
+    def rate_weight(self) -> float:
+        """The weight of the rate."""
+        default = GAME_RATE if self.bound == "lower" else BOUND_RATE
+        return default if self.complexity is None else self.complexity
 
     def networks(self) -> dict[str, Widths]:
         """Encoder, decoder, and what bounds the leakage."""
@@ -69,4 +78,4 @@ class DeepVariationalFunnel(Method):
             leakage = draws.rate + given
         else:
             leakage = -self._error(params, "predictor", draws, self.variables.s, batch.s)
-        return batch.mean(total + self.complexity * draws.rate + batch.strength[:, None] * leakage)
+        return batch.mean(total + self.rate_weight * draws.rate + batch.strength[:, None] * leakage)

@@ -56,7 +56,7 @@ class AdversarialNetworks(Method):
 
     name: ClassVar[str] = "ppan"
     strength_words: ClassVar[str] = "δ, the distortion that is allowed"
-    default_strength: ClassVar[float] = 0.1
+    default_strength: ClassVar[float] = 0.3
 
     penalty: float = 3.0
     fit_steps: int = 3
