@@ -40,44 +40,51 @@ MOST_CHI_SQUARED = 60
 
 @dataclass(frozen=True)
 class Row:
-    """A reference: who, what it does, our name for it, and what is measured of it (the key of a measurement)."""
+    """A reference: who, what it does, our name for it, the key of its measurement, and its label in comparisons."""
 
     reference: str
     what: str
     name: str
     key: str
+    entrant: str
 
 
 ROWS = (
-    Row("Calmon, Fawaz 2012", "least I(S;Y) for a bounded distortion; convex", "`pf.distortion`", "distortion"),
-    Row("Makhdoumi, Salamatian, Fawaz, Médard 2014", "the privacy funnel; greedy merging of pairs", "`greedy`", "greedy"),
-    Row("Calmon, Makhdoumi, Médard 2015", "the most disclosure without leakage, a linear program", "`perfect`", "perfect"),
-    Row("du Pin Calmon et al. 2017", "principal inertia components, the spectrum of (S, X)", "`pf.inertia`", "inertia"),
+    Row("Calmon, Fawaz 2012", "least I(S;Y) for a bounded distortion; convex", "`pf.distortion`", "distortion", "distortion"),
+    Row("Makhdoumi, Salamatian, Fawaz, Médard 2014", "the privacy funnel; greedy merging of pairs", "`greedy`", "greedy", "greedy"),
+    Row("Calmon, Makhdoumi, Médard 2015", "the most disclosure without leakage, a linear program", "`perfect`", "perfect", "perfect"),
+    Row("du Pin Calmon et al. 2017", "principal inertia components, the spectrum of (S, X)", "`pf.inertia`", "inertia", "sdp"),
     Row("Asoodeh, Diaz, Alajaji, Linder 2019", "right guesses of X against right guesses of S, a linear program",
-        "`pf.guessing_funnel`", "guessing"),
-    Row("Bu, Wang, Wornell 2021", "the local approximation, a semidefinite program", "`sdp`", "sdp"),
-    Row("Bu, Wang, Wornell 2021, completed", "doubly nonnegative bound of the χ² funnel", "`pf.chi_squared_funnel`", "chi"),
+        "`pf.guessing_funnel`", "guessing", "guessing"),
+    Row("Bu, Wang, Wornell 2021", "the local approximation, a semidefinite program", "`sdp`", "sdp", "sdp"),
+    Row("Bu, Wang, Wornell 2021, completed", "doubly nonnegative bound of the χ² funnel", "`pf.chi_squared_funnel`", "chi", ""),
     Row("Blahut 1972; Tishby, Pereira, Bialek 1999", "the bottleneck by alternating steps for a multiplier",
-        '`pf.bottleneck`, `"blahut-arimoto"`', "blahut-arimoto"),
-    Row("Chen, Wu, Ye, Wu, Zhang, Wu 2024", "ABP: the bottleneck at a given rate", '`pf.bottleneck`, `"abp"`', "abp"),
-    Row("Chen et al. 2024, with proof", "ABP, improved until it is proved", "`pf.bottleneck.prove`", "proved"),
-    Row("Slonim, Tishby 1999", "the bottleneck by merging", '`pf.bottleneck`, `"agglomerative"`', "agglomerative"),
-    Row("Ding, Sadeghi 2019", "merging of subsets, a difference of submodular functions", "`submodular`", "submodular"),
-    Row("Huang, El Gamal, El Gamal 2022", "Douglas-Rachford splitting, as published", "`drs`", "drs-published"),
-    Row("the same, repaired", "with descent and a test of stationarity", "`drs-repaired`", "drs-repaired"),
-    Row("Huang, El Gamal 2024", "difference of convex functions, as published", "`dca`", "dca-published"),
-    Row("the same, repaired", "its convex subproblem solved", "`dca-repaired`", "dca-repaired"),
-    Row("the paper itself", "AEM, 30 starts", "`aem`", "aem"),
-    Row("this package", "column generation with exact pricing, proved", "`auto`", "auto"),
+        '`pf.bottleneck`, `"blahut-arimoto"`', "blahut-arimoto", "bottleneck-blahut-arimoto"),
+    Row("Chen, Wu, Ye, Wu, Zhang, Wu 2024", "ABP: the bottleneck at a given rate", '`pf.bottleneck`, `"abp"`', "abp", "bottleneck-abp"),
+    Row("Chen et al. 2024, with proof", "ABP, improved until it is proved", "`pf.bottleneck.prove`", "proved", "bottleneck-abp"),
+    Row("Slonim, Tishby 1999", "the bottleneck by merging", '`pf.bottleneck`, `"agglomerative"`', "agglomerative", "bottleneck-agglomerative"),
+    Row("Wu et al. 2023, after Blahut 1972", "rate distortion, the distortion funnel with S = X", "`pf.distortion`",
+        "rate-distortion", ""),
+    Row("Ding, Sadeghi 2019", "merging of subsets, a difference of submodular functions", "`submodular`", "submodular", "submodular"),
+    Row("Huang, El Gamal, El Gamal 2022", "Douglas-Rachford splitting, as published", "`drs`", "drs-published", "drs-published"),
+    Row("the same, repaired", "with descent and a test of stationarity", "`drs-repaired`", "drs-repaired", "drs-repaired"),
+    Row("Huang, El Gamal 2024", "difference of convex functions, as published", "`dca`", "dca-published", "dca-published"),
+    Row("the same, repaired", "its convex subproblem solved", "`dca-repaired`", "dca-repaired", "dca-repaired"),
+    Row("the paper itself", "AEM, 30 starts", "`aem`", "aem", "aem"),
+    Row("this package", "column generation with exact pricing, proved", "`auto`", "auto", "auto"),
 )  # fmt: skip
 
 #: References that are no method for a known distribution, and what there is of them.
 OTHERS = """Of the references that learn from samples instead of a known distribution, `pf.deep` has Tripathy, Wang and Ishwar 2019, Bertran et
 al. 2019, Rodríguez-Gálvez, Thobaben and Skoglund 2021, Razeghi et al. 2023 and 2024, and the part of Huang and El Gamal 2024
-for unknown distributions; Romanelli et al. 2019 and Kolchinsky, Tracey and Wolpert 2019 are not here. The transport methods
-for the LM rate and for rate distortion (Ye et al. 2022, Wu et al. 2023) are about problems without a private variable; rate
-distortion is `pf.distortion` with S = X. Gupta and Chen 2011 explain the EM algorithm, Blake 1998 is the source of the
-data."""
+for unknown distributions; Romanelli et al. 2019 and Kolchinsky, Tracey and Wolpert 2019 are not here. The LM rate (Ye et al.
+2022) is about a given code for a channel: it has neither a private variable nor a release to choose. Gupta and Chen 2011 explain
+the EM algorithm, Blake 1998 is the source of the data.
+
+*In comparisons* is the label under which `privfunnel compare` and [every method, side by side](comparison.md) have a method: a
+solver of the funnel, or one for another problem with what its channels disclose and leak. A bound has no channel, and where S = X
+nothing is private. The worst-case baselines beside them (`lip-…`: watchdog, merging, vertices, randomised response) are
+methods that the paper does not name."""
 
 Measurement = dict[str, Any]
 
@@ -130,11 +137,17 @@ def of_neighbours(problem: Problem) -> dict[str, Measurement]:
         points = [pf.distortion.solve(problem, distortion=share * free) for share in DISTORTIONS]
         return max(max(point.leakage - point.lower_bound, 0.0) for point in points) / problem.leakage_ceiling
 
+    def rate_distortion() -> float:
+        same = Problem(np.diag(problem.p_x))
+        free = pf.distortion.free_distortion(same)
+        points = [pf.distortion.solve(same, distortion=share * free) for share in DISTORTIONS]
+        return max(max(point.leakage - point.lower_bound, 0.0) for point in points) / same.leakage_ceiling
+
     def spectrum() -> None:
         pf.inertia.components(problem)
 
     found = {"guessing": timed(guessing), "perfect": timed(perfect), "distortion": timed(distortion)}
-    found["inertia"] = timed(spectrum)
+    found |= {"inertia": timed(spectrum), "rate-distortion": timed(rate_distortion)}
     if problem.n_x <= MOST_CHI_SQUARED and importlib.util.find_spec("clarabel") is not None:
 
         def relaxation() -> float:
@@ -195,14 +208,16 @@ def page(results: dict[str, dict[str, Measurement]], limit: float) -> str:
         f"- *Solvers of the funnel*: mean leakage above the proved bound at {POINTS - 2} disclosures, after time sharing, in percent of "
         "I(S;X).",
         f"- *The bottleneck*: mean relevance below the proved bound at {len(RATES)} rates, in percent of I(S;X), one start each.",
-        "- *Problems of their own* (distortion, zero leakage, guessing, χ²): what their own proof leaves open at most, in percent "
-        "of I(S;X), H(X), all guesses, χ²(S;X). The spectrum is exact and has its time alone.",
+        "- *Problems of their own* (distortion, zero leakage, guessing, χ², rate distortion): what their own proof leaves open at "
+        "most, in percent of I(S;X), H(X), all guesses, χ²(S;X), H(X). The spectrum is exact and has its time alone.",
         "- A dash: no answer within the limit, or more public symbols than the method takes.", "",
-        "| reference | what it does | name here | " + " | ".join(names) + " |", "|---" * (len(names) + 3) + "|",
+        "| reference | what it does | name here | in comparisons | " + " | ".join(names) + " |",
+        "|---" * (len(names) + 4) + "|",
     ]  # fmt: skip
     for row in ROWS:
         cells = [cell(results[name].get(row.key)) for name in names]
-        lines.append(f"| {row.reference} | {row.what} | {row.name} | " + " | ".join(cells) + " |")
+        entrant = f"`{row.entrant}`" if row.entrant else "–"
+        lines.append(f"| {row.reference} | {row.what} | {row.name} | {entrant} | " + " | ".join(cells) + " |")
     lines += ["", OTHERS, "", "[The funnel's neighbours](neighbours.md) and [the bottleneck](bottleneck.md) have the equations; "
               "[every method, side by side](comparison.md) compares the solvers of the funnel with more time."]  # fmt: skip
     return wrapped("\n".join(lines)) + "\n"

@@ -126,7 +126,9 @@ def section(name: str, result: Comparison) -> list[str]:
     lines.append(
         "| **proved ≥** | " + " | ".join(f"**{number(v)}**" for v in result.lower_bound.tolist()) + " |"
     )
-    silent = [f"`{e.label}` ({e.message.partition(': ')[2]})" for e in result.entries if not e.answered]
+    silent = [
+        f"`{e.label}` ({e.message.removeprefix(f'{e.name}: ')})" for e in result.entries if not e.answered
+    ]
     if silent:
         lines += ["", "No answer: " + "; ".join(silent) + "."]
     return [*lines, ""]
@@ -165,6 +167,8 @@ def fill(text: str, results: dict[str, Comparison]) -> str:
     def value(match: re.Match[str]) -> str:
         what, name, *rest = match[1].split()
         result = results[name]
+        if what == "ceiling":
+            return number(result.problem.leakage_ceiling)
         if what == "bound":
             return number(float(result.lower_bound[index(result, rest[0])]))
         entry = result[rest[0]]

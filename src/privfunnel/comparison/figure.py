@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Excesses below this many nats are drawn at it: a logarithmic axis has no 0.
 FLOOR = 1e-7
+#: Rows of a column of the legend, and what is in it beside the entrants.
+_LEGEND_ROWS, _OTHER_ROWS = 24, 4
 _LINES = ("-", "--", ":")
 
 
@@ -24,8 +26,10 @@ def draw(comparison: Comparison, *, units: str = "nats", title: str | None = Non
     matplotlib = need("matplotlib", extra="plots")
     unit = scale(units)
     with matplotlib.rc_context(STYLE):
+        rows = len(comparison.entries) + _OTHER_ROWS
+        columns = -(-rows // _LEGEND_ROWS)
         figure: Figure = need("matplotlib.figure", extra="plots").Figure(
-            figsize=(10.5, 4.4), layout="constrained"
+            figsize=(8.5 + 2.0 * columns, 4.4), layout="constrained"
         )
         plane, excess = figure.subplots(1, 2)
         bounds(plane, comparison.problem, unit)
@@ -53,7 +57,7 @@ def draw(comparison: Comparison, *, units: str = "nats", title: str | None = Non
         for ax in (plane, excess):
             ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
             ax.set_xlim(0.0, comparison.problem.disclosure_ceiling * unit)
-        figure.legend(loc="outside right upper", fontsize=8)
+        figure.legend(loc="outside right upper", fontsize=8, ncols=columns)
         if title:
             figure.suptitle(title)
     return figure
