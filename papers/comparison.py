@@ -201,6 +201,8 @@ def write(folder: Path) -> None:
     text = (Path(__file__).parent / "comparison.template.md").read_text(encoding="utf-8")
     parts = {
         "LIMIT": f"{limit:g}",
+        "NEIGHBOURS": "[neighbours](neighbours.md)",
+        "BIBLIOGRAPHY": "[the bibliography, runnable](bibliography.md)",
         "METHODS": "\n".join(f"| `{label}` | {words} |" for label, words in METHODS.items()),
         "RANKING": "\n".join(ranking(results)),
         "SECTIONS": "\n".join(
