@@ -62,7 +62,10 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         solver_options: Options of the solver; see :func:`privfunnel.solve`.
         output: ``"symbols"``, one column with the number of the released symbol; ``"onehot"``, one column a symbol; or
             ``"records"``, the public columns with values drawn from p(x|y).
-        unseen: What to do with values not seen in ``fit``: ``"error"``, ``"nearest"`` or ``"marginal"``.
+        unseen: What to do with values not seen in ``fit``: ``"error"``, ``"nearest"``, ``"marginal"``, or, with
+            classes, ``"class"``.
+        classes: ``"score:16"`` for 16 score classes, where X is too wide for its rows; see
+            :mod:`privfunnel.score_classes`.
         random_state: For experiments only: a whole number that makes the draws reproducible. Secure randomness of the
             operating system by default.
 
@@ -89,6 +92,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         solver_options: dict[str, Any] | None = None,
         output: str = "symbols",
         unseen: str = "error",
+        classes: str | None = None,
         random_state: int | None = None,
     ) -> None:
         """Keep the parameters; everything is checked in ``fit``."""
@@ -106,6 +110,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.solver_options = solver_options
         self.output = output
         self.unseen = unseen
+        self.classes = classes
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None) -> PrivacyFunnel:
@@ -165,6 +170,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             bins=self._bins(columns, {*private_names, *public_names}),
             max_levels=max(int(self.max_levels), 1),
             task=list(task),
+            classes=self.classes,
         )
         problem = counts.problem()
         asked = self._asked() | self._guards(names)

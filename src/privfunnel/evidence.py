@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
+from privfunnel.score_classes import ScoreClasses
 
 
 class Evidence:
@@ -26,6 +27,7 @@ class Evidence:
     squares: float | None
     epsilon: float | None
     part_of: str | None
+    scores: ScoreClasses | None
 
     @property
     def pieces(self) -> int | None:
@@ -78,6 +80,7 @@ class Evidence:
             **({} if self.weights is None else {"weights": self.weights}),
             **({} if self.epsilon is None else {"epsilon": self.epsilon}),
             **({} if self.part_of is None else {"part_of": self.part_of}),
+            **({} if self.scores is None else {"classes": self.scores.rule}),
         }
 
     def require_equal(self, what: str) -> None:

@@ -30,6 +30,7 @@ from privfunnel.lumping import ClassChannel
 from privfunnel.measures import Array
 from privfunnel.problem import Channel
 from privfunnel.provenance import Provenance
+from privfunnel.score_classes import ScoreClasses
 from privfunnel.solution import Solution
 from privfunnel.storage import Stored
 from privfunnel.tables import Counts
@@ -61,12 +62,13 @@ class Mechanism(Provenance, Stored):
         classes: The classes that a sparse channel was made of, where it was.
         outputs: The public symbol that each released symbol is, shape (N,), where records are released for records (a
             distortion funnel); None where records are drawn from p(x|y).
+        scores: The score classes that p(s|x) was taken from, where it was, and how a new public symbol is classed.
     """
 
     schema: ClassVar[str] = "privfunnel/mechanism"
     #: Version 1 holds the entries of an array, version 2 those of a sparse channel or its classes, version 3 says which
-    #: record each output is.
-    schema_version: ClassVar[int] = 3
+    #: record each output is, version 4 has score classes.
+    schema_version: ClassVar[int] = 4
     oldest_version: ClassVar[int | None] = 1
 
     s_alphabet: Alphabet
@@ -80,6 +82,7 @@ class Mechanism(Provenance, Stored):
     read: ReadOptions = field(default_factory=ReadOptions)
     classes: Classes | None = None
     outputs: Codes | None = None
+    scores: ScoreClasses | None = None
 
     @classmethod
     def from_solution(cls, counts: Counts, solution: Solution) -> Mechanism:
@@ -138,6 +141,7 @@ class Mechanism(Provenance, Stored):
             read=counts.read or ReadOptions(),
             classes=classes,
             outputs=released,
+            scores=counts.scores,
         )
 
     @cached_property
@@ -152,6 +156,7 @@ class Mechanism(Provenance, Stored):
             "p_x": self.p_x.tolist(),
             **stored_channel(self.channel, self.p_s_given_y, self.classes),
             **self._stored_outputs,
+            **self._stored_scores,
         }
         del drawn["p_s_given_y"]
         return hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
@@ -265,6 +270,40 @@ class Mechanism(Provenance, Stored):
         table[self.outputs, np.arange(self.n_y)] = 1.0
         return table
 
+    @cached_property
+    def class_given_y(self) -> Channel:
+        """p(t|y) of the score classes, shape (C, N), as dense as the channel.
+
+        Raises:
+            InvalidInputError: The mechanism has none.
+        """
+        if self.scores is None:
+            raise InvalidInputError("the mechanism was designed without score classes")
+        members = (np.ones(len(self.p_x)), (self.scores.of_x, np.arange(len(self.p_x))))
+        return sparse.csr_array(members, shape=(self.scores.n_classes, len(self.p_x))) @ self.p_x_given_y
+
+    @cached_property
+    def class_channel(self) -> Channel:
+        """p(y|t) of the score classes, Σ p(x|t) p(y|x), shape (C, N), as dense as the channel."""
+        shares = self.p_y * self.class_given_y if not self.sparse else self.class_given_y.multiply(self.p_y)
+        total = np.asarray(shares.sum(axis=1))
+        return (
+            shares / total[:, None]
+            if not self.sparse
+            else sparse.csr_array(shares.multiply(1.0 / total[:, None]))
+        )
+
+    @cached_property
+    def class_symbols(self) -> Codes:
+        """The class symbol of each released one, shape (N,), from 0 on: symbols with the same p(t|y) share one.
+
+        All that a symbol says about the class. What it says about the private columns beyond that, because members of a
+        class differ, no count of the classes shows.
+        """
+        given_y = self.class_given_y
+        dense = given_y if not self.sparse else given_y.toarray()
+        return np.unique(np.round(dense, 6), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
     @property
     def p_sy(self) -> Array:
         """p(s, y), shape (K, N)."""
@@ -297,7 +336,7 @@ class Mechanism(Provenance, Stored):
         claims.check_values((*self.private, *self.public))
         return {
             **self.heading(),
-            "version": 3 if self.outputs is not None else 2 if self.sparse else 1,
+            "version": self._version,
             "units": "nats",
             "promise": dict(self.promise),
             "guesses": [{name: getattr(guess, name) for name in GUESSES} for guess in self.guesses],
@@ -310,11 +349,22 @@ class Mechanism(Provenance, Stored):
             "p_x": self.p_x.tolist(),
             **stored_channel(self.channel, self.p_s_given_y, self.classes),
             **self._stored_outputs,
+            **self._stored_scores,
         }
+
+    @property
+    def _version(self) -> int:
+        if self.scores is not None:
+            return 4
+        return 3 if self.outputs is not None else 2 if self.sparse else 1
 
     @property
     def _stored_outputs(self) -> dict[str, Any]:
         return {} if self.outputs is None else {"records": self.outputs.tolist()}
+
+    @property
+    def _stored_scores(self) -> dict[str, Any]:
+        return {} if self.scores is None else {"sparse": self.sparse, "scores": self.scores.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Any) -> Mechanism:
@@ -328,11 +378,12 @@ class Mechanism(Provenance, Stored):
                 tuple(Column.from_dict(column) for column in data[role]) for role in ("private", "public")
             )
             x_codes = codes(data["x_codes"])
+            x_alphabet, s_codes = Alphabet(public, x_codes), codes(data["s_codes"])
             p_x = np.asarray(data["p_x"], dtype=np.float64)
             channel, p_s_given_y, classes = read_channel(data, p_x, len(x_codes))
             found = cls(
-                s_alphabet=Alphabet(private, codes(data["s_codes"])),
-                x_alphabet=Alphabet(public, x_codes),
+                s_alphabet=Alphabet(private, s_codes),
+                x_alphabet=x_alphabet,
                 channel=channel,
                 p_x=p_x,
                 p_s_given_y=p_s_given_y,
@@ -341,7 +392,8 @@ class Mechanism(Provenance, Stored):
                 provenance=dict(data["provenance"]),
                 read=ReadOptions.from_dict(data.get("read", {})),
                 classes=classes,
-                outputs=codes(data["records"]) if data["version"] == 3 else None,
+                outputs=codes(data["records"]) if data["version"] == 3 or "records" in data else None,
+                scores=_scores(data, x_alphabet, len(s_codes)),
             )
             found._check()
             return found
@@ -361,6 +413,11 @@ def symbol_names(number: int) -> tuple[str, ...]:
     """``y0``, ``y1``, and so on: names of released symbols, with as many digits as needed to sort."""
     width = len(str(number - 1))
     return tuple(f"y{j:0{width}d}" for j in range(number))
+
+
+def _scores(data: Mapping[str, Any], x_alphabet: Alphabet, n_s: int) -> ScoreClasses | None:
+    """The score classes of a file, if it has any."""
+    return ScoreClasses.from_dict(data["scores"], x_alphabet, n_s) if data["version"] == 4 else None
 
 
 def _guess(attribute: str, before: float, after: float, original: float) -> Guess:

@@ -42,8 +42,8 @@ def private_counts(counts: Counts, epsilon: float, source: random.Random = SECUR
         source: Random whole numbers; anything but the operating system's voids the promise and is for tests.
 
     Raises:
-        InvalidInputError: ε is not positive, people have several rows or weights, there are too many combinations, or
-            nothing is left.
+        InvalidInputError: ε is not positive, people have several rows or weights, the counts have score classes, there
+            are too many combinations, or nothing is left.
     """
     rate = as_fraction(epsilon)
     if counts.person is not None:
@@ -51,6 +51,10 @@ def private_counts(counts: Counts, epsilon: float, source: random.Random = SECUR
             f"the design cannot be private where people have several rows ({counts.person!r}): keep one row a person"
         )
     counts.require_equal("noise for a private design")
+    if counts.scores is not None:
+        raise InvalidInputError(
+            "score classes are made of the exact rows, so that noise would not hide them: leave one of the two out"
+        )
     s, x = (_all_symbols(alphabet) for alphabet in (counts.s_alphabet, counts.x_alphabet))
     if len(s) * len(x) > MOST_CELLS:
         raise InvalidInputError(

@@ -40,6 +40,7 @@ from privfunnel.measures import Array, entropy
 from privfunnel.population.views import small_sample
 from privfunnel.problem import Problem
 from privfunnel.quantities import asked_unit
+from privfunnel.score_classes import ScoreClasses, parse_classes, score_classes
 from privfunnel.sizes import Size as Size
 from privfunnel.sizes import size_of
 from privfunnel.task_tables import TaskCounts, as_tasks, task_counts, task_weights
@@ -68,6 +69,7 @@ class Counts(Evidence):
         weights: The column that says how many people each row stands for, if one was named, and ``cell_weight`` what
             the weights of each cell add up to, ``squares`` their squares in all.
         tasks: The columns that the release is for, with their counts.
+        scores: Classes of public symbols, where p(s|x) is taken from them instead of counted for each symbol.
     """
 
     s_alphabet: Alphabet
@@ -88,6 +90,7 @@ class Counts(Evidence):
     tasks: tuple[TaskCounts, ...] = ()
     cluster: str | None = None
     clusters: int | None = None
+    scores: ScoreClasses | None = None
 
     @property
     def cell_share(self) -> Array:
@@ -197,10 +200,39 @@ class Counts(Evidence):
         return cards.grid(title, ("column", "role", "kind", "categories"), rows)
 
     def table(self) -> NDArray[np.float64]:
-        """The counts as a dense (K, M) array; with weights, theirs, scaled to add up to ``n``."""
+        """The counts as a dense (K, M) array; with weights, theirs, scaled to add up to ``n``.
+
+        With score classes the rows of each public symbol are divided among the private ones as those of its class are.
+        """
+        if self.scores is not None:
+            return self.scores.smoothed(
+                np.bincount(self.cell_x, self.cell_share, self.n_x).astype(np.float64)
+            )
         dense = np.zeros((self.n_s, self.n_x))
         dense[self.cell_s, self.cell_x] = self.cell_share
         return dense
+
+    def scored(self, classes: str, seed: int = 0) -> Counts:
+        """The same rows with score classes, see :mod:`privfunnel.score_classes`.
+
+        Args:
+            classes: ``"score:16"`` for about 16 of them.
+            seed: Fixes the classes.
+
+        Raises:
+            InvalidInputError: The classes cannot be made, or the counts have tasks.
+            MissingExtraError: scikit-learn is not installed.
+        """
+        size, plain = parse_classes(classes), replace(self, scores=None)
+        if size > self.n_rows:
+            raise InvalidInputError(
+                f"{self.n_rows} rows cannot fill {size} classes: ask for fewer, e.g. score:2"
+            )
+        if self.tasks:
+            raise InvalidInputError(
+                "score classes hide the private columns and know nothing of a task: leave out the task or the classes"
+            )
+        return replace(plain, scores=score_classes(self.x_alphabet, plain.table(), size, seed))
 
     def problem(self, *, max_memory: float = MAX_MEMORY) -> Problem:
         """The funnel problem of these counts.
@@ -219,7 +251,7 @@ class Counts(Evidence):
                 f"the problem is too large to solve ({size}): column {worst.name!r} with {worst.n_values} values "
                 f"causes most of it; {_remedy(worst)}, drop it, or raise the limit on memory"
             )
-        n = None if self.weights is None else float(self.n)
+        n = None if self.weights is None and self.scores is None else float(self.n)
         columns: dict[str, Any] = {
             "public_columns": self.x_alphabet.column_labels,
             "private_columns": self.s_alphabet.column_labels,
@@ -246,6 +278,8 @@ class More(TypedDict, total=False):
     cluster: str | None
     max_levels: int
     max_cells: int
+    classes: str | None
+    seed: int
 
 
 def count(
@@ -281,8 +315,9 @@ def count(
         task: Names of the columns that the release is for (U), each a task of its own; a mapping from names to weights
             where some count more than others. They are not released.
         **more: ``cluster``, the column that says which rows were sampled together, such as the household;
-            ``max_levels``, the most different values of a number that is not binned; and ``max_cells``, the most
-            combinations to bring back from the engine.
+            ``max_levels``, the most different values of a number that is not binned; ``max_cells``, the most
+            combinations to bring back from the engine; and ``classes``, ``"score:16"`` for 16 score classes where the
+            table is too wide for its rows (:mod:`privfunnel.score_classes`), with their ``seed``.
 
     Returns:
         The labelled counts; where nulls (and NaN) are a category, it is apart from the texts ``""`` and ``"null"``.
@@ -298,6 +333,9 @@ def count(
             outputs such rows can guarantee.
     """
     cluster, most = _more(more)
+    classes = more.get("classes")
+    if classes is not None:
+        parse_classes(classes)
     roles = {"private": _names(private, "private"), "public": _names(public, "public")}
     tasks = task_weights(task)
     rules = {name: binning.parse(name, spec) for name, spec in (bins or {}).items()}
@@ -345,6 +383,8 @@ def count(
         warnings.warn(words, IdentifierWarning, stacklevel=2)
     counts = replace(counts, read=known, missing=missing, dropped=dropped)
     counts = replace(counts, person=person, persons=persons, cluster=cluster, clusters=clusters)
+    if classes is not None:
+        counts = counts.scored(classes, more.get("seed", 0))
     _warn_if_small(counts)
     return counts
 
@@ -367,7 +407,7 @@ def _more(given: More) -> tuple[str | None, dict[str, int]]:
     for name, value in given.items():
         if name not in More.__annotations__:
             raise TypeError(f"count() got an unexpected keyword argument {name!r}")
-        if isinstance(value, int):
+        if isinstance(value, int) and name in limits:
             limits[name] = value
     return given.get("cluster"), limits
 
@@ -435,7 +475,10 @@ def _warn_if_small(counts: Counts) -> None:
     share = counts.cell_share
     s, x = (np.bincount(cells, weights=share) for cells in (counts.cell_s, counts.cell_x))
     information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(share / counts.n))
+    n_x = counts.n_x
+    if counts.scores is not None:
+        n_x, information = counts.scores.n_classes, counts.scores.told
     unit, kind = asked_unit() or "nats", "persons" if counts.clusters is None else "clusters"
     pieces = None if counts.pieces is None else (counts.pieces, kind)
-    if said := small_sample(s.astype(np.float64), counts.n_x, information, pieces=pieces, unit=unit):
+    if said := small_sample(s.astype(np.float64), n_x, information, pieces=pieces, unit=unit):
         warnings.warn(said, SmallSampleWarning, stacklevel=3)

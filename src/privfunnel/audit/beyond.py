@@ -28,6 +28,7 @@ from privfunnel.population.bounds import (
 from privfunnel.problem import Channel
 from privfunnel.quantities import amount, spoken_unit, told
 from privfunnel.release.sampler import Cumulative
+from privfunnel.score_classes import ScoreClasses
 from privfunnel.tables import Counts
 
 #: Entries of the table (x, y) up to which a lower bound of the disclosure is computed.
@@ -62,6 +63,7 @@ class Population:
         largest_lift: The largest log 1/p(s) of the rows, which no lift exceeds: a bound above it says nothing.
         informed: What attackers who know public columns learn, at most, all of them at once; the largest first. Nothing
             where the public symbols have no columns.
+        classes: The number of score classes of the design, where it has any: the bounds are then of the class symbol.
     """
 
     rows: int
@@ -82,6 +84,7 @@ class Population:
     weighted: bool = False
     largest_lift: float = math.inf
     informed: tuple[InformedBound, ...] = ()
+    classes: int | None = None
 
     @property
     def proves_little(self) -> bool:
@@ -95,6 +98,10 @@ class Population:
         clusters = people.cluster is not None
         persons, weighted = bool(people.column) and not clusters, people.weight is not None
         return dataclasses.replace(self, persons=persons, clusters=clusters, weighted=weighted)
+
+    def of_classes(self, scores: ScoreClasses | None) -> Population:
+        """The same where what was released is the class symbol of a design with score classes."""
+        return self if scores is None else dataclasses.replace(self, classes=scores.n_classes)
 
     def words(self) -> list[str]:
         """The bounds as sentences."""
@@ -271,14 +278,26 @@ def _mean(found: Sequence[Interval]) -> Interval:
 def words(found: Population) -> list[str]:
     """The bounds as sentences."""
     if found.designs > 1:
-        return [_cross_fitted(found), *_this_one(found), *_informed(found), _outputs(found)]
+        return [_cross_fitted(found), *_classes(found), *_this_one(found), *_informed(found), _outputs(found)]
     sure = f"with {100 * found.confidence:g} % confidence"
     return [
         f"In the population that these {found.rows:,} {_pieces(found, alone=True)} come from, {sure}, the release "
         f"leaks {_leaks(found)}{_kept(found)}; {_lift(found)}; the best guess is right at most "
         f"{100 * found.guess:.1f} % of the time.",
+        *_classes(found),
         *_informed(found),
         _outputs(found),
+    ]
+
+
+def _classes(found: Population) -> list[str]:
+    """What bounds of class symbols are about."""
+    if found.classes is None:
+        return []
+    return [
+        f"This is about the symbol of the {found.classes} score classes. Records and decoys show members of them, and "
+        "tell more as far as members of one class differ, which the trained attackers of an audit of the released "
+        "file look for; a new row is released as a member of its class is."
     ]
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from privfunnel.audit import beyond
 from privfunnel.audit.beyond import Population
+from privfunnel.audit.held_out import some_rows
 from privfunnel.audit.persons import PersonRows
-from privfunnel.audit.promise import channel_for
+from privfunnel.audit.promise import channel_for, telling
 from privfunnel.channels import is_sparse
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
@@ -20,7 +21,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.population.bounds import population_worst_case
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.robust import population_worst_lift
-from privfunnel.population.views import View
+from privfunnel.population.views import View, view_of
 from privfunnel.problem import Channel, Problem
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
@@ -58,6 +59,7 @@ def cross_fitted(
     folds: int = FOLDS,
     splits: int = 1,
     seed: int = 0,
+    classes: str | None = None,
     **options: Any,
 ) -> Population:
     """What designs made in this way leak in the population that the rows come from.
@@ -77,6 +79,8 @@ def cross_fitted(
         folds: Number of parts, 2 at least.
         splits: Number of random splits; more make the estimate steadier, the bounds are those of the first.
         seed: Fixes splits, designs and releases.
+        classes: Score classes of the designs, such as ``"score:16"``, made anew for each; those of the counts by
+            default. The bounds are then of the class symbol, and there is one split.
         **options: Options of the solver.
 
     Raises:
@@ -89,6 +93,10 @@ def cross_fitted(
         "seed": seed,
         **options,
     }
+    if classes is None and isinstance(counts, Counts) and counts.scores is not None:
+        classes = counts.scores.rule
+    if classes is not None:
+        return _in_classes(counts, classes, asked, confidence, folds)
     judges = [judge for _, judge in judged(counts, confidence=confidence, folds=folds, **asked)]
     rng = np.random.default_rng((seed, 1))  # apart from the first split's, which draws releases too
     further = [
@@ -132,6 +140,34 @@ def _designed(
     return design.restore(solution.channel), solution.leakage
 
 
+def _in_classes(
+    counts: Problem | Counts, classes: str, asked: dict[str, Any], confidence: float, folds: int
+) -> Population:
+    """:func:`cross_fitted` with score classes, which every design makes of its own rows."""
+    miss = checked_confidence(confidence)
+    if not isinstance(counts, Counts):
+        raise InvalidInputError("score classes are made of a table's rows: give its counts, not a problem")
+    counts.require_equal("designing again on parts of the rows")
+    if not 2 <= folds <= counts.n:
+        raise InvalidInputError(
+            f"{folds!r} parts of {counts.n} rows cannot be made: give 2 or more, each with a row"
+        )
+    seed: int = asked["seed"]
+    rng = np.random.default_rng(seed)
+    found, used = [], None
+    for part in parts(counts.cell_n.astype(np.float64), folds, rng):
+        design = some_rows(counts, counts.cell_n - part).scored(classes, seed)
+        rest, problem = some_rows(counts, part), design.problem()
+        wanted = asked["disclosure"]
+        wanted = None if wanted is None else min(wanted, problem.disclosure_ceiling)
+        solution = solve(problem, **(asked | {"disclosure": wanted, "throw": False}))
+        mechanism = Mechanism.from_solution(design, solution)
+        channel, used = telling(mechanism, channel_for(mechanism, rest)[0]), mechanism.scores
+        bounded = beyond.judge(rest, channel, rng, 1.0 - miss / folds, problem.leakage_ceiling, counts)
+        found.append(beyond.Judged(bounded, beyond.estimate(rest.table(), channel), solution.leakage))
+    return beyond.average(found, confidence).of_classes(used)
+
+
 def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tuple[Problem, Array]]:
     """For each part of the rows the problem of all the others, and the part: counts of shape (K, M).
 
@@ -146,6 +182,25 @@ def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tupl
             f"{folds!r} parts of {table.sum():g} rows cannot be made: give 2 or more, each with a row"
         )
     return [(Problem(table - part), part) for part in parts(table, folds, rng)]
+
+
+def seen_as(
+    designed: Mechanism | None, asked: View | None, shape: tuple[int, int], n: float, ceiling: float
+) -> View:
+    """The view of a table, as :func:`~privfunnel.population.views.view_of`: with score classes always a sample.
+
+    Raises:
+        InvalidInputError: A register is asked for, whose p(s|x) is counted, not estimated.
+    """
+    view = view_of(asked, shape, n, ceiling)
+    if designed is None or designed.scores is None:
+        return view
+    if asked == "register":
+        raise InvalidInputError(
+            "score classes estimate what a wide table says of the people behind it, and a register has no others: "
+            "design without --classes, or leave --view register out"
+        )
+    return "sample"
 
 
 class Asked(NamedTuple):
@@ -176,7 +231,7 @@ def of_design(
         return None
     # So many symbols that a table of them would be large are far more than any rows could say something about.
     splits = affordable_splits(counts.size.seconds)
-    if asked.view is None and (designed.sparse or not splits):
+    if asked.view is None and designed.scores is None and (designed.sparse or not splits):
         return None
     solver = designed.provenance.get("solver")
     if solver not in registry.names():
@@ -188,7 +243,11 @@ def of_design(
         else {"disclosure": designed.disclosure if requested is None else requested}
     )
     made: dict[str, Any] = {"solver": solver, "splits": max(splits, 1), "seed": asked.seed}
+    if designed.scores is not None:
+        made["classes"] = designed.scores.rule
     found = cross_fitted(counts, **wanted, **made, confidence=asked.confidence)
+    if designed.scores is not None:
+        return found.resting_on(people)
     channel = channel_for(designed, counts)[0]
     cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
     most = population_worst_case(counts.table(), channel, asked.confidence, cells=cells).upper

@@ -26,9 +26,10 @@ from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
 from privfunnel.guessing import exposures
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
+from privfunnel.mechanism import Mechanism, symbol_names
 from privfunnel.population.intervals import checked_confidence
-from privfunnel.population.views import View, view_of
+from privfunnel.population.views import View
+from privfunnel.problem import Channel
 from privfunnel.tables import Counts
 
 
@@ -102,16 +103,18 @@ def table(
     if together != ALONE or (counts.weights is not None and view != "register"):
         people = rows_of(original, counts, together.person, read, cluster=together.cluster)
     channel, _ = promise.channel_for(designed, counts)
-    p_sx = counts.table() / counts.n
+    p_sx = promise.as_designed(designed, counts).table() / counts.n
     grouped = None if together == ALONE else people
     drawn = _resampled(counts, grouped, bootstrap, rng)
     p_x = p_sx.sum(axis=0)
-    p_sy, p_xy = p_sx @ channel, joint(p_x, channel)
+    told = promise.telling(designed, channel)
+    p_sy, p_xy = promise.said(designed, counts, told), joint(p_x, channel)
+    y_labels = designed.y_labels if designed.scores is None else symbol_names(told.shape[1])
     tables = split(counts.s_alphabet, (p_sy, ()))
     checked = promise.recount(designed, counts, drawn, grouped)
     ceiling = float(measures.mutual_information(p_sx))
     alone = independent(counts, people, rng)
-    seen_as = view_of(view, p_sx.shape, alone.n, ceiling)
+    seen_as = cross_fit.seen_as(designed, view, p_sx.shape, alone.n, ceiling)
     return Audit(
         rows=counts.n,
         n_y=designed.n_y,
@@ -126,31 +129,45 @@ def table(
             split(counts.s_alphabet, (p_sx, ())),
             {},
         ),
-        symbols=findings.symbols((p_sy, ()), designed.y_labels, counts.s_labels),
+        symbols=findings.symbols((p_sy, ()), y_labels, counts.s_labels),
         recount=checked,
         exact=True,
         mechanism_known=True,
         exposures=exposures(counts.s_alphabet, p_sy, counts.n),
         columns=findings.preserved(counts.x_alphabet, p_xy),
         instead=instead(counts.x_alphabet, p_sx, float(measures.mutual_information(p_sy))),
-        informed=informed(counts.x_alphabet, p_sx, channel),
-        board=board(
-            p_xy,
-            p_sy,
-            counts.n if people is None else people.persons,
-            (designed.y_labels, counts.s_labels),
-        ),
+        informed=informed(counts.x_alphabet, p_sx, channel if checked.same_table else told),
+        board=board(p_xy, p_sy, counts.n if people is None else people.persons, (y_labels, counts.s_labels)),
         view=seen_as,
         population=(
             cross_fit.of_design(designed, alone, people, Asked(view, seen_as, confidence, seed))
             if checked.same_table
-            else None
-            if checked.overlaps or alone.weights is not None
-            else beyond.judge(alone, channel, rng, confidence, ceiling).resting_on(people)
+            else _elsewhere(designed, checked, alone, people, (told, rng, confidence, ceiling))
         ),
         persons=persons_of(people) if people is not None and people.column else None,
         clusters=None if people is None else people.clusters,
     )
+
+
+def _elsewhere(
+    designed: Mechanism,
+    checked: promise.Recount,
+    alone: Counts,
+    people: PersonRows | None,
+    judging: tuple[Channel, np.random.Generator, float, float],
+) -> beyond.Population | None:
+    """What a table says about the population that the mechanism was not designed on; None where rows may be shared.
+
+    Args:
+        designed: The mechanism.
+        checked: Whether the table has rows of the design.
+        alone: Its rows, or one of each person or cluster.
+        people: These.
+        judging: What is released, the draws, the confidence and I(S;X), as :func:`~.beyond.judge` takes them.
+    """
+    if checked.overlaps or alone.weights is not None:
+        return None
+    return beyond.judge(alone, *judging).resting_on(people).of_classes(designed.scores)
 
 
 def _resampled(

@@ -77,7 +77,8 @@ def guaranteed(
 
     Rows of one cell are alike to every count, so the split is drawn cell by cell (a hypergeometric draw has the same
     law as splitting rows). Public values that the design rows do not have are released from p(y). Bins come from all
-    rows. The held-out rows are released once, and the bounds are of what was released.
+    rows. The held-out rows are released once, and the bounds are of what was released; of a design with score classes,
+    which are made of the design rows alone, they are of the class symbol.
 
     Args:
         counts: Counts of the whole table.
@@ -103,6 +104,8 @@ def guaranteed(
     design, rest = (
         split_rows(counts, share, rng) if people is None else _split_pieces(counts, people, share, rng)
     )
+    if counts.scores is not None:
+        design = design.scored(counts.scores.rule, seed)
     design = replace(design, part_of=counts.fingerprint)
     problem = design.problem()
     if disclosure is not None:
@@ -121,7 +124,9 @@ def guaranteed(
         held_out_rows=rest.n,
         promised_disclosure=solution.disclosure,
         promised_leakage=solution.leakage,
-        population=beyond.judge(rest, channel, rng, confidence, ceiling, counts).resting_on(people),
+        population=beyond.judge(rest, promise.telling(mechanism, channel), rng, confidence, ceiling, counts)
+        .resting_on(people)
+        .of_classes(mechanism.scores),
         new_rows=int(rest.table()[:, new].sum()),
         design_persons=design.persons,
         design_clusters=design.clusters,
@@ -141,7 +146,7 @@ def split_rows(counts: Counts, share: float, rng: np.random.Generator) -> tuple[
             f"a share of {share!r} leaves no rows on one side: give a number between 0 and 1"
         )
     picked = rng.multivariate_hypergeometric(counts.cell_n, counts.n - held_out, method="marginals")
-    return _part(counts, picked), _part(counts, counts.cell_n - picked)
+    return some_rows(counts, picked), some_rows(counts, counts.cell_n - picked)
 
 
 def _split_pieces(
@@ -166,7 +171,7 @@ def _split_pieces(
         raise InvalidInputError("no held-out row is kept in proportion to its weight: hold more rows out")
     weight = None if people.weight is None else people.weight[parts[0]]
     design, rest = (
-        _part(some, some.cell_n)
+        some_rows(some, some.cell_n)
         for some in (
             counted(counts, people.s[rows], people.x[rows], heavy)
             for rows, heavy in zip(parts, (weight, None), strict=True)
@@ -180,7 +185,8 @@ def _split_pieces(
     return design, rest
 
 
-def _part(counts: Counts, n: Any) -> Counts:
+def some_rows(counts: Counts, n: Any) -> Counts:
+    """Counts of so many rows of each cell, with the symbols that occur in them."""
     some = n > 0
     s, cell_s = np.unique(counts.cell_s[some], return_inverse=True)
     x, cell_x = np.unique(counts.cell_x[some], return_inverse=True)

@@ -349,6 +349,7 @@ def counted(counts: Counts, s: Codes, x: Codes, weight: Array | None = None) -> 
         cell_s=cells // counts.n_x,
         cell_x=cells % counts.n_x,
         cell_n=n.astype(np.int64),
+        scores=None,
         weights=None if weight is None else counts.weights,
         cell_weight=None if weight is None else np.bincount(place.reshape(-1), weight).astype(np.float64),
         squares=None if weight is None else float((weight**2).sum()),

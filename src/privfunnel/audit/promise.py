@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -72,11 +72,17 @@ def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[
     """The mechanism's channel for the symbols of other counts, and which of them it does not know.
 
     Returns:
-        p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, p(y|a) where columns are published, and
-        their mask; as dense as the channel.
+        p(y|x) of shape (M of the counts, N), with p(y) for unknown symbols, p(y|a) where columns are published, p(y|t)
+        of their score class where the design has classes, and their mask; as dense as the channel.
     """
     places = mechanism.x_alphabet.places(counts.x_alphabet)
     new = places < 0
+    if mechanism.scores is not None and not mechanism.published:
+        classes = mechanism.scores.of_alphabet(counts.x_alphabet, mechanism.x_alphabet, places)
+        at = np.where(new, len(mechanism.p_x) + classes, places)
+        if mechanism.sparse:
+            return sparse.vstack([mechanism.channel, mechanism.class_channel]).tocsr()[at], new
+        return np.vstack([mechanism.channel, mechanism.class_channel])[at], new
     if mechanism.sparse:
         stacked = sparse.vstack([mechanism.channel, sparse.csr_array(mechanism.p_y[None, :])]).tocsr()
         return stacked[np.where(new, len(mechanism.p_x), places)], new
@@ -86,6 +92,38 @@ def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[
         silent = strata.drawn(mechanism, strata.locate(counts.x_alphabet))
     channel = np.where(new[:, None], silent, mechanism.channel[np.where(new, 0, places)])
     return np.asarray(channel, dtype=np.float64), new
+
+
+def telling(mechanism: Mechanism, channel: Channel) -> Channel:
+    """The channel by which leakage is counted on rows: p(y|x) or, of a design with score classes, of its class symbols.
+
+    Symbols of such a design show single records, of which most occur once or twice: counts of them say nothing.
+    """
+    if mechanism.scores is None:
+        return channel
+    symbols = mechanism.class_symbols
+    places = (np.ones(len(symbols)), (np.arange(len(symbols)), symbols))
+    merged = channel @ sparse.csr_array(places, shape=(len(symbols), int(symbols.max()) + 1))
+    return merged.toarray() if is_sparse(merged) else np.asarray(merged)
+
+
+def as_designed(mechanism: Mechanism | None, counts: Counts) -> Counts:
+    """The counts with the score classes of a mechanism, where it has any: p(s|x) is then that of the class."""
+    if mechanism is None or mechanism.scores is None:
+        return counts
+    found = mechanism.scores.counted(counts.x_alphabet, mechanism.x_alphabet, counts.table())
+    return replace(counts, scores=found)
+
+
+def said(mechanism: Mechanism, counts: Counts, told: Channel) -> Array:
+    """p(s, y) of a table for the channel of :func:`telling`: counted, or as the classes promise for their own table."""
+    if _designed_on(mechanism, counts):
+        counts = as_designed(mechanism, counts)
+    return np.asarray(counts.table() / counts.n @ told)
+
+
+def _designed_on(mechanism: Mechanism, counts: Counts) -> bool:
+    return bool(mechanism.provenance.get("data") == counts.fingerprint)
 
 
 def recount(
@@ -102,9 +140,10 @@ def recount(
     channel, new = channel_for(mechanism, counts)
     p_sx = counts.table() / counts.n
     disclosure = float(measures.mutual_information(joint(p_sx.sum(axis=0), channel)))
-    found = exact_information(p_sx @ channel, [draw @ channel for draw in drawn])
+    told = telling(mechanism, channel)
+    found = exact_information(said(mechanism, counts, told), [draw @ told for draw in drawn])
     leakage = found.plug_in
-    same = mechanism.provenance.get("data") == counts.fingerprint
+    same = _designed_on(mechanism, counts)
     agree = max(abs(disclosure - mechanism.disclosure), abs(leakage - mechanism.leakage)) <= AGREEMENT
     # The claim was itself counted on a sample; the spread of a difference of two grows with the rows of both.
     design_rows, n = float(mechanism.provenance.get("rows", 0)), counts.n
@@ -182,7 +221,7 @@ def draws(
         found.append(Interval(value, float(low), float(high)))
     surprise, p_value = _surprise(np.array([observed, *drawn]))
     agrees = impossible == 0 and p_value > ALARM
-    p_sx = counts.table() / counts.n
+    p_sx = as_designed(mechanism, counts).table() / counts.n
     promised = _informations(counts, p_sx @ channel, joint(p_sx.sum(axis=0), channel))
     bias = {name: float(np.mean([each[name] for each in told])) - value for name, value in promised.items()}
     return Draws(found[0], found[1], impossible, found[2], surprise, p_value, agrees), bias

@@ -31,14 +31,16 @@ from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
-from privfunnel.mechanism import Mechanism
+from privfunnel.mechanism import Mechanism, symbol_names
 from privfunnel.population.intervals import checked_confidence
-from privfunnel.population.views import View, view_of
+from privfunnel.population.views import View
 from privfunnel.problem import Channel
 from privfunnel.release import order as orders
+from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.fidelity import Fidelity, numbers_of, numeric_columns
 from privfunnel.release.options import DEFAULT_THRESHOLD
 from privfunnel.release.order import Order
+from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.writer import is_ours_with_semicolons
 from privfunnel.storage import AnyPath
 from privfunnel.tables import Counts
@@ -106,7 +108,7 @@ def release(
     p_sx, drawn = found.original
     checked = None if mechanism is None else promise.recount(mechanism, counts, drawn, sample.people)
     ceiling = float(measures.mutual_information(p_sx))
-    view = view_of(work.view, p_sx.shape, sample.evidence, ceiling)
+    view = cross_fit.seen_as(mechanism, work.view, p_sx.shape, sample.evidence, ceiling)
     return Audit(
         rows=sample.n,
         n_y=len(sample.y_alphabet),
@@ -121,7 +123,7 @@ def release(
             split(counts.s_alphabet, found.original if mechanism is None else (p_sx, ())),
             attacks,
         ),
-        symbols=findings.symbols(found.worst, sample.y_labels, counts.s_labels),
+        symbols=findings.symbols(found.worst, found.labels or sample.y_labels, counts.s_labels),
         recount=checked,
         draws=found.check,
         mechanism_known=found.agrees,
@@ -153,7 +155,7 @@ def _board(mechanism: Mechanism | None, found: _Estimates, sample: Sample, count
         return None
     people = counts.n if sample.people is None else sample.people.persons
     channel, _ = promise.channel_for(mechanism, counts)
-    p_sx = counts.table() / counts.n
+    p_sx = promise.as_designed(mechanism, counts).table() / counts.n
     labels = (mechanism.y_labels, counts.s_labels)
     records = len(sample.y_alphabet) != mechanism.n_y or sample.y_labels != mechanism.y_labels
     return board(joint(p_sx.sum(axis=0), channel), p_sx @ channel, people, labels, records=records)
@@ -207,7 +209,13 @@ def _population(
         return cross_fit.of_design(mechanism, independent(sample.counts, people, rng), people, asked)
     if checked.overlaps:
         return None
-    ceiling = float(measures.mutual_information(sample.counts.table() / sample.counts.n))
+    seen = promise.as_designed(mechanism, sample.counts).table() / sample.counts.n
+    ceiling = float(measures.mutual_information(seen))
+    if mechanism.scores is not None:
+        rows = independent(sample.matched, people, rng)
+        channel = promise.telling(mechanism, promise.channel_for(mechanism, rows)[0])
+        found = beyond.judge(rows, channel, rng, work.confidence, ceiling)
+        return found.resting_on(people).of_classes(mechanism.scores)
     known: tuple[InformedBound, ...] = ()
     if agrees:  # what is proved of the mechanism holds for its release
         drawn = beyond.released(
@@ -341,6 +349,7 @@ class _Estimates:
         kept: p(x, y) likewise.
         check: Whether they are, where there is a mechanism.
         bias: By how much the informations of the rows are expected to be too high, where that is known.
+        labels: Of class symbols, where ``rows`` and ``worst`` are about these.
     """
 
     original: Resampled
@@ -349,6 +358,7 @@ class _Estimates:
     kept: Channel
     check: Draws | None = None
     bias: Mapping[str, float] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -359,7 +369,7 @@ class _Estimates:
 def _estimates(
     mechanism: Mechanism | None, counts: Counts, sample: Sample, bootstrap: int, rng: np.random.Generator
 ) -> _Estimates:
-    p_sx = counts.table() / counts.n
+    p_sx = promise.as_designed(mechanism, counts).table() / counts.n
     drawn = evidence.resample(sample, "sx", bootstrap, rng)
     rows: Resampled = (sample.sy / sample.n, evidence.resample(sample, "sy", bootstrap, rng))
     p_xy = sample.xy / sample.n
@@ -369,5 +379,23 @@ def _estimates(
     if not check.agrees:  # a mechanism says nothing about rows that it did not draw, nor about their bias
         return _Estimates((p_sx, drawn), rows, rows, p_xy, check)
     channel = promise.channel_of(mechanism, sample)
-    exact = joint(p_sx.sum(axis=0), channel)
-    return _Estimates((p_sx, drawn), rows, (p_sx @ channel, ()), exact, check, bias)
+    exact, worst = joint(p_sx.sum(axis=0), channel), p_sx @ channel
+    merge = _class_symbols(mechanism, sample)
+    if merge is None:
+        return _Estimates((p_sx, drawn), rows, (worst, ()), exact, check, bias)
+    rows = (rows[0] @ merge, [each @ merge for each in rows[1]])
+    kept = {promise.DISCLOSURE: bias[promise.DISCLOSURE]}
+    labels = symbol_names(merge.shape[1])
+    return _Estimates((p_sx, drawn), rows, (worst @ merge, ()), exact, check, kept, labels)
+
+
+def _class_symbols(mechanism: Mechanism, sample: Sample) -> measures.Array | None:
+    """Which class symbol each released one belongs to, 0-1 of shape (N, class symbols).
+
+    None without score classes, and for records, which may belong to several.
+    """
+    y = sample.y_alphabet
+    if mechanism.scores is None or isinstance(y, RecordAlphabet):
+        return None
+    of_y = mechanism.class_symbols[y.first] if isinstance(y, DecoyAlphabet) else mechanism.class_symbols
+    return np.asarray(np.eye(int(mechanism.class_symbols.max()) + 1)[of_y])

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from privfunnel.cli._screen import say
-from privfunnel.errors import PrivFunnelError
+from privfunnel.errors import InvalidInputError, PrivFunnelError
 
 if TYPE_CHECKING:
     from privfunnel.cli._source import NamedProblem
     from privfunnel.population.views import View
     from privfunnel.problem import Problem
+    from privfunnel.tables import Counts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Found = TypeVar("Found")
@@ -27,6 +28,11 @@ Found = TypeVar("Found")
 PROBABILITIES = "The table holds probabilities, not rows: it is taken as the population itself."
 #: Said of releases for a task, with a distortion, after others, or against who knows something.
 OTHERWISE = "What holds for people like these is found for plain releases only: audit this one with other people's rows"
+#: Said of score classes of a table that is taken as the population.
+REGISTER_CLASSES = (
+    "score classes estimate what a wide table says of the people behind it, and a register has no others: leave "
+    "--classes or --view register out"
+)
 #: Of how many points of a curve splits after the first make designs.
 NODES = 6
 #: Share of a time limit that designs on parts of the rows have at least, where they were asked for.
@@ -80,11 +86,20 @@ class Rows:
         return self.opened.problem.n if pieces is None else pieces
 
     @property
+    def scored(self) -> bool:
+        """Whether the design has score classes."""
+        return self.opened.counts is not None and self.opened.counts.scores is not None
+
+    @property
     def taken(self) -> View:
         """What the table is taken as."""
         from privfunnel.population.views import view_of
 
         problem = self.opened.problem
+        if self.scored:
+            if self.view == "register":
+                raise InvalidInputError(REGISTER_CLASSES)
+            return "sample"
         return view_of(self.view, (problem.n_s, problem.n_x), self.n, problem.leakage_ceiling)
 
     @property
@@ -119,16 +134,20 @@ class Rows:
         yield
         self.seconds, self.work = monotonic() - begun, process_time() - worked
 
-    def independent(self) -> Problem:
-        """The problem of rows that are equal draws: all, one of each person or cluster, or some by their weights."""
+    def independent(self) -> Problem | Counts:
+        """The problem of rows that are equal draws: all, one of each person or cluster, or some by their weights.
+
+        For score classes, which each design makes of its own rows, the counts.
+        """
         counts = self.opened.counts
         if counts is None or not counts.unequal:
-            return self.opened.problem
+            return counts if self.scored and counts is not None else self.opened.problem
         import numpy as np
 
         from privfunnel.audit.persons import independent, rows_of
 
-        return independent(counts, rows_of(self.source, counts), np.random.default_rng(0)).problem()
+        found = independent(counts, rows_of(self.source, counts), np.random.default_rng(0))
+        return found if self.scored else found.problem()
 
     def without(self, why: str) -> str:
         """Say whom the numbers are about where nothing is found out about others; empty where there are none."""
@@ -137,12 +156,14 @@ class Rows:
         if self.taken == "register":
             return ""
         problem = self.opened.problem
+        if self.scored:
+            return f"These numbers are what the score classes promise for the {self.n:.0f} {self.opened.kind}. {why}."
         return (
             f"These numbers are about the {self.n:.0f} {self.opened.kind}, few for {problem.n_s} × {problem.n_x} "
             f"cells. {why}; --view register says that there are no others."
         )
 
-    def beyond(self, design: Callable[[Problem, Again], Found]) -> tuple[Found | None, str]:
+    def beyond(self, design: Callable[[Problem | Counts, Again], Found]) -> tuple[Found | None, str]:
         """What designs on parts of the rows leak in the population, where the table is a sample.
 
         Nothing that nobody asked for is expected to take longer than a few seconds, fails, or takes more time than the
@@ -179,6 +200,10 @@ class Rows:
             return None
         if self.taken == "register":
             return self.without("")
+        if self.scored:
+            return self.without(
+                "What rows show that had no part in a design is said by solve --view sample or --holdout"
+            )
         counts = self.opened.problem.counts if self.opened.counts is None else self.opened.counts.n
         if counts is None or (self.n or 0.0) < FOLDS:
             return self.without("What holds for people like these takes the rows themselves, or their counts")

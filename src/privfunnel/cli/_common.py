@@ -138,6 +138,9 @@ def source_options(function: Function) -> Function:
         click.option("--task", multiple=True, metavar="COLUMN[=WEIGHT]", callback=_tasks,
                      help="Column that the release is for, which should still be predicted well from it; of several, "
                           "the utilities are added up by weight, 1 by default."),
+        click.option("--classes", metavar="score:NUMBER",
+                     help="For tables too wide to count: take p(s|x) from so many classes of a cross-fitted score, "
+                          "e.g. score:16."),
         text_file_options,
         click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
                      help="Packaged tables: add 1e-3 to every probability, or to every count."),

@@ -78,8 +78,8 @@ def open_source(
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
         **text: How to read a text file of records, as :func:`read_options` takes it; ``person``, ``cluster`` and
-            ``weights``, columns that say what a row is; ``task``, columns that the release is for; and ``units``, the
-            unit of what is said about few rows, ``"nats"`` by default.
+            ``weights``, columns that say what a row is; ``task``, columns that the release is for; ``classes``, score
+            classes; and ``units``, the unit of what is said about few rows, ``"nats"`` by default.
 
     Raises:
         InvalidInputError: It cannot be found, read or used.
@@ -88,7 +88,7 @@ def open_source(
     from privfunnel.engines.texts import clip
 
     units = text.pop("units", "nats")
-    rows = {name: text.pop(name, None) for name in ("person", "cluster", "weights", "task")}
+    rows = {name: text.pop(name, None) for name in ("person", "cluster", "weights", "task", "classes")}
     records = {
         "--private": private,
         "--public": public,
@@ -162,13 +162,15 @@ def _load_problem(path: Path) -> Problem:
 
 
 def tell_rows(counts: Counts) -> None:
-    """Say on stderr how many rows were left out for a missing value, and what weighted ones are worth."""
+    """Say on stderr how many rows were left out, what weighted ones are worth, and what score classes there are."""
     if counts.weights is not None:
         say(
             f"Weighted by {counts.weights!r}, {counts.n_rows:,} rows are worth {counts.n:,} equal ones "
             f"(design effect {counts.design_effect:.2f}).",
             err=True,
         )
+    if counts.scores is not None:
+        say(f"{counts.scores.words}.", err=True)
     if counts.dropped:
         # Rows of weight 0 were not counted, so that with weights the number of all rows is not known.
         of = f" of {counts.n_rows + counts.dropped:,}" if counts.weights is None else ""

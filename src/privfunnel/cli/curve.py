@@ -159,6 +159,10 @@ def command(
         registry.get(name)  # an unknown name is told before the work, not after it
     opened = open_source(source, units=units.name, **reading)
     problem = opened.problem
+    if view == "sample" and opened.counts is not None and opened.counts.scores is not None:
+        raise InvalidInputError(
+            "a curve with --classes has no --view sample: leave it out, and ask solve for a point with --view sample"
+        )
     at = _described(problem, describe, units)
     inner = points - 2 + refine  # the two ends need no solver
     with memory_limited(memory_limit), output(out, OWNED) as folder:

@@ -360,9 +360,10 @@ def _people(
         return None, rows.without(left_out)
     counts, kind = rows.opened.counts, rows.opened.kind
     weighted = counts is not None and counts.weights is not None
+    classes = {} if counts is None or counts.scores is None else {"classes": counts.scores.rule}
 
-    def again(part: Problem, how: Again) -> Population:
-        how_asked = asked | solver(how.seconds)
+    def again(part: Problem | Counts, how: Again) -> Population:
+        how_asked = asked | solver(how.seconds) | classes
         found = audit.cross_fitted(part, confidence=confidence, splits=how.splits, **how_asked)
         return replace(found, persons=kind == "persons", clusters=kind == "clusters", weighted=weighted)
 

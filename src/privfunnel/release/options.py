@@ -18,7 +18,7 @@ NUMBERS = ("mean", "midpoint", "draw", "interval")
 #: The same by the names of version 0.1.
 BINNED = {"midpoint": "midpoint", "uniform": "draw", "label": "interval"}
 #: What is done with a row whose values were not seen at design time.
-UNSEEN_RULES = ("error", "nearest", "marginal", "drop")
+UNSEEN_RULES = ("error", "nearest", "class", "marginal", "drop")
 
 #: How a CSV is written: commas and decimal points; as spreadsheets read it where commas are decimal signs, with
 #: semicolons, decimal commas and a mark of UTF-8; or whichever of them the table itself is closer to.

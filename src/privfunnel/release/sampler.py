@@ -132,21 +132,29 @@ class Sampler:
     Args:
         mechanism: The mechanism.
         unseen: What to do with a value or combination that did not occur at design time: ``"error"``; ``"nearest"``,
-            the designed symbol with the fewest differing columns (numbers outside the bins: the end bin);
+            the designed symbol with the fewest differing columns (numbers outside the bins: the end bin); ``"class"``,
+            drawn as a member of its score class is, where the design has score classes;
             ``"marginal"``, draw from p(y), which says nothing about the row; ``"drop"``, leave the row out. Published
             columns stay as they are: the nearest symbol agrees on them where one does, and p(y|a) takes p(y)'s place.
 
     Raises:
-        InvalidInputError: The rule is unknown.
+        InvalidInputError: The rule is unknown, or for score classes that the mechanism has not.
     """
 
     def __init__(self, mechanism: Mechanism, unseen: str = "error") -> None:
         """Build the tables."""
         if unseen not in UNSEEN_RULES:
             raise InvalidInputError(f"unseen={unseen!r} is unknown: use one of {', '.join(UNSEEN_RULES)}")
+        self.scores = mechanism.scores
+        if unseen == "class" and (self.scores is None or mechanism.published):
+            raise InvalidInputError(
+                "unseen='class' is for designs with score classes and without published columns: use nearest, marginal "
+                "or drop"
+            )
         self.x_alphabet, self.p_x = mechanism.x_alphabet, mechanism.p_x
         self.unseen, self.n_x, self.n_y = unseen, len(mechanism.p_x), mechanism.n_y
-        # More rows than there are symbols: p(y), for rows that are to say nothing, and p(y|a) of every stratum.
+        # More rows than there are symbols: p(y), for rows that are to say nothing, and p(y|a) of every stratum, or
+        # p(y|t) of every class.
         self.strata = Strata.of(mechanism) if mechanism.published else None
         marginal = mechanism.p_y[None, :]
         if self.strata is not None:
@@ -154,7 +162,8 @@ class Sampler:
         rows: Any = np.vstack
         if mechanism.sparse:
             rows = sparse.vstack
-        self.drawer = drawer(rows([mechanism.channel, marginal]))
+        classes = [mechanism.class_channel] if unseen == "class" else []
+        self.drawer = drawer(rows([mechanism.channel, marginal, *classes]))
         self.recognise = self.x_alphabet.recogniser()
         self._nearest: dict[tuple[int, ...], int] = {}
 
@@ -192,7 +201,8 @@ class Sampler:
                 kept, x = ~new, x[~new]
             else:
                 own = [code[new] for code in codes]
-                x[new] = self._silent(own) if self.unseen == "marginal" else self._closest(own)
+                by_rule = {"marginal": self._silent, "class": self._in_class, "nearest": self._closest}
+                x[new] = by_rule[self.unseen](own)
         return x, kept
 
     def released(self, x: Indices, uniforms: Uniforms, tally: Tally) -> Indices:
@@ -218,9 +228,8 @@ class Sampler:
         return causes
 
     def _complaint(self, batch: Any, codes: list[Indices], row: int, before: int) -> str:
-        remedy = (
-            "map it with --unseen nearest or marginal, drop such rows with --unseen drop, or design again"
-        )
+        map_it = "nearest or marginal" if self.scores is None else "class or marginal"
+        remedy = f"map it with --unseen {map_it}, drop such rows with --unseen drop, or design again"
         for column, code in zip(self.x_alphabet.columns, codes, strict=True):
             if code[row] < 0:
                 value = batch.column(batch.schema.get_field_index(column.name))[row].as_py()
@@ -238,6 +247,11 @@ class Sampler:
         if self.strata is None:
             return np.full(len(codes[0]), self.n_x)
         return self.n_x + 1 + self.strata.recognise(codes)  # −1, a value that is new, gives p(y)
+
+    def _in_class(self, codes: list[Indices]) -> Indices:
+        """Which row of the drawer draws as the score class of each new row does."""
+        assert self.scores is not None
+        return self.n_x + 1 + self.scores.classify(np.stack(codes, axis=1), self.x_alphabet.columns)
 
     def _closest(self, codes: list[Indices]) -> Indices:
         rows, where = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
