@@ -140,6 +140,44 @@ def test_an_awkward_upload(open_page: Any) -> None:
     assert page.locator("#command").text_content().startswith("# with mechanism.json")
 
 
+def test_a_release_for_a_task(open_page: Any, tmp_path: Path) -> None:
+    rng, lines = np.random.default_rng(2), ["sex,age,town,paid"]
+    for _ in range(800):
+        sex, age = rng.integers(0, 2), rng.integers(0, 2)
+        town = "abc"[(sex + age + rng.integers(0, 2)) % 3]
+        lines.append(f"{'fm'[sex]},{age},{town},{int(rng.random() < 0.1 + 0.4 * age + 0.3 * sex)}")
+    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    page = open_page()
+    page.locator("#file").set_input_files(tmp_path / "people.csv")
+    for column, role in (("sex", "Private"), ("age", "Public"), ("town", "Public")):
+        page.locator(f'.column[data-column="{column}"]').get_by_text(role).click()
+    page.wait_for_selector("#curve:not([data-locked])")
+    assert page.locator("#guards").is_visible()
+    # What is private cannot be what the release is for, and the page says so.
+    page.get_by_label("The release is for").select_option("sex")
+    page.locator("#size", has_text="is private and a task").wait_for()
+    page.get_by_label("The release is for").select_option("paid")
+    page.wait_for_selector("#curve:not([data-locked])")
+    assert "about paid" in page.locator("#curve-about").inner_text()
+    assert page.locator("#guards").is_hidden()
+    draw(page)
+    assert "utility I(U;Y), bits" in page.locator("#chart svg.wide").text_content()
+    keep(page, "95")
+    shown = figures(page)
+    assert next(iter(shown)) == "Kept of paid"
+    assert "95.0 % of what the public columns tell about paid" in page.locator("#in-words").inner_text()
+    assert page.locator("#useful tbody tr th").all_inner_texts() == ["paid"]
+    page.wait_for_selector("#instead:not(.busy) tbody tr:nth-child(3)")
+    leaked = [float(each.split()[0]) for each in page.locator("#instead td.num").all_inner_texts()]
+    assert leaked[0] == pytest.approx(float(shown["Leaked"].split()[0]), abs=1e-9)
+    assert min(leaked[1:]) > leaked[0]
+    mechanism = pf.mechanism.Mechanism.load(download(page, "mechanism.json"))
+    assert mechanism.task == ("paid",)
+    assert mechanism.utility is not None
+    assert to_bits(mechanism.utility[0]) == pytest.approx(float(shown["Kept of paid"].split()[0]), abs=6e-4)
+    assert "--utility" in page.locator("#command").text_content()
+
+
 def test_files_can_be_dropped_and_may_be_parquet(open_page: Any, tmp_path: Path) -> None:
     page = open_page()
     page.evaluate(

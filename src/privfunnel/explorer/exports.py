@@ -12,7 +12,7 @@ from privfunnel import audit
 from privfunnel.certificate import save_bundle
 from privfunnel.channels import entries_of
 from privfunnel.curve import Curve
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InvalidInputError, MissingExtraError
 from privfunnel.explorer import reading, recipes, release_files
 from privfunnel.explorer.recipes import Grid
 from privfunnel.explorer.workspace import Setting
@@ -24,6 +24,8 @@ from privfunnel.solution import Solution
 from privfunnel.storage import write_text
 
 FOLDER = "exports"
+#: Most rows that the models of a report are trained on and judged by: somebody is waiting.
+MODEL_ROWS = 5_000
 
 PUBLISH = "publish"
 CONFIDENTIAL = "keep confidential"
@@ -107,6 +109,7 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 private=setting.private_axis,
                 public=setting.public_axis,
                 audit=audit.table(setting.source, mechanism, read=reading.options(setting.reading)),
+                **_for_task(setting, mechanism),
                 table=shlex.join(recipes.table_arguments(setting)),
                 command=recipes.command_line(setting, curve, solution, exact=False),
             ),
@@ -114,6 +117,18 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
     elif not all((place / file).exists() for file in release_files.FILES):
         release_files.write(setting.source, mechanism, place, reading.options(setting.reading))
     return target
+
+
+def _for_task(setting: Setting, mechanism: Mechanism) -> dict[str, Any]:
+    """What the report says of a task: what the release is good for, and what else is as good."""
+    if not setting.task:
+        return {}
+    read = reading.options(setting.reading)
+    try:
+        found = audit.for_task(setting.source, mechanism, read=read, rows=MODEL_ROWS)
+    except MissingExtraError:  # models are an extra; what would be as good needs none
+        found = audit.for_task(setting.source, mechanism, read=read, rows=0)
+    return {"task_alternatives": found.instead, "usefulness": (*found.tasks, *found.private)}
 
 
 def _key(setting: Setting, mechanism: Mechanism) -> str:

@@ -9,6 +9,7 @@ from privfunnel.curve import Curve
 from privfunnel.explorer import guards, reading
 from privfunnel.explorer.workspace import Setting
 from privfunnel.measures import nats_per
+from privfunnel.report import view
 from privfunnel.solution import Solution
 
 #: How many disclosures are evenly spaced from the free limit on, and which ones lie beside them, in nats.
@@ -34,9 +35,9 @@ def command_line(
     """
     design = "design/mechanism.json"
     lines = []
-    names = (*setting.private, *setting.public)
+    names = (*setting.private, *setting.public, *([setting.task] if setting.task else []))
     awkward = any("," in name or name != name.strip() for name in names) or any(
-        "=" in name for name in setting.bins
+        "=" in name for name in (*setting.bins, setting.task)
     )
     if awkward or not reading.sayable(setting.reading):
         design = "mechanism.json"
@@ -44,11 +45,13 @@ def command_line(
     else:
         solve = ["privfunnel", "solve", *table_arguments(setting)]
         solve += [
-            "--disclosure",
-            f"{solution.disclosure / nats_per(units)!r} {units}" if exact else _share(solution),
+            f"--{curve.along[0]}",
+            f"{view.place(curve, solution) / nats_per(units)!r} {units}"
+            if exact
+            else _share(curve, solution),
             *guards.arguments(curve),
             "--solver",
-            "auto" if curve.threat is not None else curve.solver,
+            "auto" if curve.threat is not None or setting.task else curve.solver,
             "--seed",
             str(curve.seed),
         ]
@@ -60,9 +63,9 @@ def command_line(
     return "\n".join(lines)
 
 
-def _share(solution: Solution) -> str:
-    """Return the disclosure as a share of H(X), rounded."""
-    return f"{100.0 * solution.disclosure / (solution.problem.disclosure_ceiling or 1.0):.1f}%"
+def _share(curve: Curve, solution: Solution) -> str:
+    """Return the disclosure as a share of H(X), or the utility as one of I(U;X), rounded."""
+    return f"{100.0 * view.place(curve, solution) / (view.ceiling(curve) or 1.0):.1f}%"
 
 
 def table_arguments(setting: Setting) -> list[str]:
@@ -96,16 +99,19 @@ def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> st
     read = f"\n        read={reading.literal(setting.reading)}," if setting.reading else ""
     rows = "".join(f"\n        {name}={value!r}," for name, value in setting.rows.items())
     again = f", read={reading.literal(setting.reading)}" if setting.reading else ""
-    traced = (
-        f"""even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})
-    disclosures = [0.0, *even{further}]
-    curve = pf.trace(problem, disclosures=disclosures, solver={curve.solver!r}, seed={curve.seed})"""
-        if curve.threat is None
-        else f"""guards = {guards.of_curve(curve)!r}
+    if setting.task:
+        traced = (
+            f"""curve = pf.trace(problem, along="utility", utilities={list(extra)!r}, seed={curve.seed})"""
+        )
+    elif curve.threat is not None:
+        traced = f"""guards = {guards.of_curve(curve)!r}
     disclosures = {list(extra)!r}
     curve = pf.trace(problem, disclosures=disclosures, gap={curve.target_gap!r}, throw=False, **guards)"""
-    )
-    numpy = "import numpy as np\n\n" if curve.threat is None else ""
+    else:
+        traced = f"""even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})
+    disclosures = [0.0, *even{further}]
+    curve = pf.trace(problem, disclosures=disclosures, solver={curve.solver!r}, seed={curve.seed})"""
+    numpy = "import numpy as np\n\n" if curve.threat is None and not setting.task else ""
     return f'''"""Release the table at the point chosen in the explorer."""
 
 {numpy}import privfunnel as pf
@@ -124,7 +130,7 @@ def main() -> None:
     )
     problem = counts.problem()
     {traced}
-    solution = curve.at({solution.disclosure!r})  # nats
+    solution = curve.at({view.place(curve, solution)!r})  # nats
     mechanism = Mechanism.from_solution(counts, solution)
     mechanism.save("mechanism.json")
     pf.release.write(TABLE, mechanism, {released_name(setting)!r}, form="records"{again})

@@ -99,7 +99,7 @@ class Session:
             if folder != keep and folder not in self._uploading:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    async def ask(self, task: str, **arguments: Any) -> Any:
+    async def ask(self, task: str, /, **arguments: Any) -> Any:
         """Run a short task and return its answer; how far it is stands in :attr:`news` meanwhile."""
         self.news = {}
         try:

@@ -7,20 +7,32 @@ processes that share the session's folder: what one needs from the other lies th
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from privfunnel import alternatives
-from privfunnel.amounts import check_disclosure
+from privfunnel.amounts import check_disclosure, check_utility
 from privfunnel.audit.informed import informed
 from privfunnel.checks import is_whole
 from privfunnel.curve import Curve
 from privfunnel.engines import Cut, open_table
 from privfunnel.errors import InvalidInputError, PrivFunnelWarning
-from privfunnel.explorer import binning, describe, examples, exports, guards, profile, reading, wording
+from privfunnel.explorer import (
+    binning,
+    describe,
+    examples,
+    exports,
+    guards,
+    profile,
+    purpose,
+    reading,
+    wording,
+)
+from privfunnel.explorer.news import Listener, tell
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
 from privfunnel.guarded_tracing import USELESS, GuardedPartialCurve
@@ -30,12 +42,12 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.report import chart, view
 from privfunnel.solution import FEASIBILITY, Solution
 from privfunnel.solvers import registry
-from privfunnel.solvers.base import Progress
 from privfunnel.solving import end_of_curve
 from privfunnel.tables import Counts, count
+from privfunnel.task_curve import PartialTaskCurve
+from privfunnel.task_solution import TaskSolution
 from privfunnel.tracing import PartialCurve, assemble, tracing
 
-NEWS_SECONDS = 0.1  # between two reports of progress, however often the solver has news
 SEED = 0
 MOST_KNOWING = 6  # readers who know a column that the page lists
 
@@ -57,15 +69,15 @@ def inspect(
     read: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Look at a table: how it is read, columns, types, distinct values, histograms and the first rows."""
-    _tell(workspace, 0, 0, f"Opening {name}")
+    tell(workspace, 0, 0, f"Opening {name}")
     asked, shown = reading.found_out(path, read or {})
     with open_table(path, reading.options(asked)) as table:
-        _tell(workspace, 0, 0, "Counting the rows")
+        tell(workspace, 0, 0, "Counting the rows")
         rows = table.n_rows()
         if rows == 0:
             raise InvalidInputError(f"{name} has no rows: choose a table with data")
         preview = profile.preview(table)
-        columns = profile.columns(table, lambda *news: _tell(workspace, *news))
+        columns = profile.columns(table, lambda *news: tell(workspace, *news))
     workspace.drop("setting", "found", "curve", "warnings")
     workspace.put("source", (path, name, asked))
     exports.clear(workspace.folder)
@@ -91,7 +103,7 @@ def roles(
         private: Names of the private columns.
         public: Names of the public columns.
         bins: How columns are cut, see :mod:`.binning`.
-        **rows: What is said of the rows, ``ROWS``; empty texts where nothing is.
+        **rows: What is said of the table besides, ``ROWS``; empty texts where nothing is.
     """
     loaded: tuple[str, str, dict[str, Any]] | None = workspace.get("source")
     if loaded is None:
@@ -177,9 +189,12 @@ def trace(
     if not is_whole(points) or not 2 <= points <= 200:
         raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
     registry.get(solver)  # an unknown name is told before the work
+    if workspace.setting().task:
+        purpose.check(solver, guarded)
+        return _trace_task(workspace, points, at, refine=refine)
     if guarded or (refine and isinstance(workspace.get("found"), GuardedPartialCurve)):
         return _trace_guarded(workspace, points, guarded or {}, at, refine=refine)
-    _say(workspace, "looking for what leaks nothing")
+    tell(workspace, 0, 0, "looking for what leaks nothing")
     free = problem.free_disclosure
     shown: list[Solution] = []
     bends = 0
@@ -195,9 +210,9 @@ def trace(
         before = Found((), even, (), solver, False)
         new = before.wanted(problem)
     found = replace(before, solver=solver)
-    _say(workspace, "starting the solver")
+    tell(workspace, 0, 0, "starting the solver")
     steps = tracing(
-        problem, disclosures=new, refine=bends, solver=solver, seed=SEED, progress=_Listener(workspace)
+        problem, disclosures=new, refine=bends, solver=solver, seed=SEED, progress=Listener(workspace)
     )
     for partial in steps:
         found = replace(
@@ -219,8 +234,8 @@ def _trace_guarded(
     workspace: Workspace, points: int, asked: dict[str, list[str]], at: float | None, *, refine: bool
 ) -> dict[str, Any]:
     """The same of a curve with guards, half as many points: each takes longer."""
-    problem, listener = workspace.setting().problem, _Listener(workspace)
-    _say(workspace, "starting the solver")
+    problem, listener = workspace.setting().problem, Listener(workspace)
+    tell(workspace, 0, 0, "starting the solver")
     if refine:
         before: GuardedPartialCurve = workspace.get("found")
         curve = before.curve()
@@ -239,6 +254,30 @@ def _trace_guarded(
         if not partial.complete or refine:
             shown = [s for s in partial.answers if s.status not in USELESS]
             workspace.emit(_point(partial, shown, None, total, workspace.units))
+    curve_of(workspace)
+    return {}
+
+
+def _trace_task(workspace: Workspace, points: int, at: float | None, *, refine: bool) -> dict[str, Any]:
+    """The same of a curve along the utility of a task; ``at`` is a utility in nats."""
+    problem, listener = workspace.setting().problem, Listener(workspace)
+    tell(workspace, 0, 0, "looking for what leaks nothing")
+    if refine:
+        curve = curve_of(workspace)
+        before: PartialTaskCurve = workspace.get("found")
+        new = _between(curve, max(points // 4, 3)) if at is None else [check_utility(problem, at)]
+        total, steps = len(before.points) + len(new), purpose.further(before, new, listener)
+    else:
+        workspace.drop("found", "curve")
+        total, steps = points + 1, purpose.following(problem, points, SEED, listener)
+    for partial in steps:
+        workspace.put("found", partial)
+        if not partial.complete or refine:
+            curve, done = partial.curve(), len(partial.points)
+            newest = curve.solutions[-1]
+            drawn = view.picture(curve, free_disclosure=view.free_utility(curve), units=workspace.units)
+            news = {"leakage": newest.leakage, "gap": newest.gap, "figure": chart.figure(drawn)}
+            workspace.emit({"kind": "point", "done": done, "total": max(total, done), **news})
     curve_of(workspace)
     return {}
 
@@ -270,30 +309,9 @@ def _point(
     }
 
 
-class _Listener:
-    """Passes a solver's news on, not more often than a person can read."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._last = -math.inf
-
-    def __call__(self, news: Progress) -> None:
-        if time.monotonic() - self._last >= NEWS_SECONDS:
-            self._last = time.monotonic()
-            self._workspace.emit({"kind": "progress", **vars(news)})
-
-
-def _say(workspace: Workspace, message: str) -> None:
-    _tell(workspace, 0, 0, message)
-
-
-def _tell(workspace: Workspace, done: int, total: int, message: str) -> None:
-    workspace.emit({"kind": "progress", **vars(Progress(done=done, total=total, message=message))})
-
-
 def _between(curve: Curve, number: int) -> list[float]:
     """Return the middles of the intervals where the distance between what is achieved and what is proved is largest."""
-    ends = curve.disclosure
+    ends = np.array([view.place(curve, solution) for solution in curve.solutions])
     middles = [float(middle) for middle in (ends[:-1] + ends[1:]) / 2.0]
     return sorted(sorted(middles, key=lambda middle: -curve.at(middle).gap)[:number])
 
@@ -304,17 +322,18 @@ def curve_of(workspace: Workspace) -> Curve:
     Raises:
         InvalidInputError: Nothing has been found yet.
     """
-    found: Found | GuardedPartialCurve | None = workspace.get("found")
+    found: Found | GuardedPartialCurve | PartialTaskCurve | None = workspace.get("found")
     if found is None:
         raise InvalidInputError("no point of the curve has been found yet: draw the curve first")
     stored = workspace.get("curve")
-    if isinstance(found, GuardedPartialCurve):
-        state = len(found.answers), found.complete
+    if isinstance(found, GuardedPartialCurve | PartialTaskCurve):
+        held = found.points if isinstance(found, PartialTaskCurve) else found.answers
+        state = len(held), found.complete
         if stored is None or stored[0] != state:
             stored = state, found.curve()
             workspace.put("curve", stored)
-        guarded: Curve = stored[1]
-        return guarded
+        whole: Curve = stored[1]
+        return whole
     if stored is None or stored[0] != len(found.answers):
         chosen = registry.get(found.solver)
         problem = workspace.setting().problem
@@ -329,8 +348,13 @@ def curve_of(workspace: Workspace) -> Curve:
 
 
 def grid_of(workspace: Workspace) -> tuple[int, tuple[float, ...]]:
-    """Return how the curve's disclosures were chosen: how many evenly spaced, and which ones beside them."""
-    found: Found | GuardedPartialCurve = workspace.get("found")
+    """Return how the curve's disclosures were chosen: how many evenly spaced, and which ones beside them.
+
+    Of a task's curve, its utilities.
+    """
+    found: Found | GuardedPartialCurve | PartialTaskCurve = workspace.get("found")
+    if isinstance(found, PartialTaskCurve):
+        return 0, purpose.utilities_of(found)
     if isinstance(found, GuardedPartialCurve):
         return 0, found.wanted
     return found.points, found.extra
@@ -356,7 +380,7 @@ def point(
     width: int = 520,
     group: str = "",
 ) -> dict[str, Any]:
-    """Describe the curve at a disclosure or within a leakage budget, in nats."""
+    """Describe the curve at a disclosure, or a utility where it goes along one, or within a leakage budget; nats."""
     setting, curve = workspace.setting(), curve_of(workspace)
     solution = chosen(curve, disclosure, leakage)
     large = describe.too_large(solution)
@@ -370,6 +394,9 @@ def point(
             group=group,
             units=workspace.units,
         ),
+        "at": view.place(curve, solution),
+        "at_share": view.share(view.place(curve, solution), view.ceiling(curve), 1.0),
+        **purpose.described(solution),
         "people": [
             *guards.words(solution, workspace.units),
             *describe.people(solution, setting.counts.s_alphabet, setting.counts.n),
@@ -387,19 +414,27 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
 
     Returns:
         What dropping columns and coarser categories keep where they leak no more (``others``), beside the point's own
-        ``share`` of H(X), and what readers learn who know public columns already (``known``), in nats.
+        ``share`` of H(X); of a release for a ``task`` what they leak where they are as good for it, beside its own
+        ``leakage``. And what readers learn who know public columns already (``known``), in nats.
     """
     setting = workspace.setting()
     solution = chosen(curve_of(workspace), disclosure, None)
     counts, problem = setting.counts, setting.problem
-    found = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, solution.leakage)
+    if isinstance(solution, TaskSolution):
+        others = purpose.instead(solution, counts)
+    else:
+        found = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, solution.leakage)
+        others = [each.to_dict() for each in found]
     knowing = informed(counts.x_alphabet, problem.p_sx, solution.channel)
     one = [each for each in knowing if each.columns in setting.public]
     more = [each for each in knowing if each.columns not in setting.public]
     return {
         "share": describe.share_kept(solution),
         "columns": len(setting.public),
-        "others": [each.to_dict() for each in found],
+        "task": setting.task,
+        "leakage": solution.leakage,
+        "leakage_ceiling": problem.leakage_ceiling,
+        "others": others,
         "known": [
             {
                 "columns": "nothing",
@@ -412,7 +447,7 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
 
 
 def chosen(curve: Curve, disclosure: float | None, leakage: float | None) -> Solution:
-    """Return the curve's solution at a disclosure, or the one that spends a leakage budget, in nats."""
+    """Return the curve's solution at a place along it, or the one that spends a leakage budget, in nats."""
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("choose a point by disclosure or by leakage: give exactly one")
     if disclosure is None:

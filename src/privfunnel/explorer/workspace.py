@@ -20,8 +20,8 @@ from privfunnel.solution import Answer
 from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts
 
-#: What may be said of the rows of a table.
-ROWS = ("person", "cluster", "weights", "missing")
+#: What may be said of a table besides its private and public columns.
+ROWS = ("person", "cluster", "weights", "missing", "task")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Setting:
         cluster: Column that says which rows were sampled together; ``weights`` how many people a row stands for; empty
             where there is none.
         missing: What becomes of rows without a value; empty for the default.
+        task: Column that the release is for; empty where it is to tell as much as it can.
     """
 
     source: str
@@ -55,10 +56,11 @@ class Setting:
     cluster: str = ""
     weights: str = ""
     missing: str = ""
+    task: str = ""
 
     @property
     def rows(self) -> dict[str, str]:
-        """What was said of the rows, as keywords of :func:`privfunnel.tables.count`."""
+        """What was said of the table besides, as keywords of :func:`privfunnel.tables.count`."""
         said = {name: getattr(self, name) for name in ROWS}
         return {name: value for name, value in said.items() if value}
 

@@ -139,18 +139,20 @@ def curve_summary(
     """Return the finished curve for the explorer's page, with people like those of its table where they are known."""
     problem = curve.problem
     guarded = curve.threat is not None
-    free = 0.0 if guarded else problem.free_disclosure
+    plain = 0.0 if guarded or isinstance(curve, TaskCurve) else problem.free_disclosure
+    free = free_utility(curve) if isinstance(curve, TaskCurve) else plain
+    end = ceiling(curve)
     drawn = picture(curve, free_disclosure=None if guarded else free, population=population, units=units)
     groups = public.levels(0) if len(public.names) > 1 and len(public) > 24 else ()
     return {
         "figure": figure(drawn),
         "note": curve_note(curve, units),
-        "disclosure_ceiling": problem.disclosure_ceiling,
+        "along": curve.along[0],
+        "task": " and ".join(problem.tasks.names) if problem.tasks is not None else "",
+        "disclosure_ceiling": end,
         "leakage_ceiling": problem.leakage_ceiling,
         "free_disclosure": free,
-        "suggested": min(
-            free if free > 0.0 else 0.5 * problem.disclosure_ceiling, float(curve.disclosure[-1])
-        ),
+        "suggested": min(free if free > 0.0 else 0.5 * end, place(curve, curve.solutions[-1])),
         "group_name": public.names[0],
         "groups": list(groups),
     }

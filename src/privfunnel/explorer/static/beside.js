@@ -30,12 +30,18 @@ function show(found) {
     el("tr", {}, el("th", { scope: "row" }, reader.columns), el("td", { class: "num" }, el("b", {}, amount(reader.leakage, 4))),
       el("td", { class: "num" }, amount(reader.ceiling, 4)),
       el("td", { class: "wide" }, bar([["gain", 0, reader.leakage / most]], [reader.ceiling / most]))))));
-  const rows = [["this release", found.share, "every public column, values drawn"], ...found.others.map((other) =>
-    [other.method, other.share, done(other.done, found.columns),
+  $("instead-about").textContent = found.task
+    ? `What dropping columns, or coarser categories, leak at least if they are to be as good for ${found.task} as this release.`
+    : "The most that dropping columns, or coarser categories, keep of what the public columns say, if they may leak no more than this release.";
+  const value = (each) => (found.task ? each.leakage : each.share);
+  const told = (each) => (found.task ? amount(each, 4) : percent(each));
+  const whole = (found.task && found.leakage_ceiling) || 1;
+  const rows = [["this release", value(found), "every public column, values drawn"], ...found.others.map((other) =>
+    [other.method, value(other), done(other.done, found.columns),
       other.exact ? "" : ` (the best of ${other.tried.toLocaleString("en")} that were tried)`])];
-  $("instead").replaceChildren(head(["", "kept", "", "how"]), el("tbody", {}, ...rows.map(([name, share, how, tried = ""], i) =>
-    el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "num" }, el("b", {}, percent(share))),
-      el("td", { class: "wide" }, bar([[i ? "other" : "fill", 0, share]])), el("td", {}, how + tried)))));
+  $("instead").replaceChildren(head(["", found.task ? "leaked" : "kept", "", "how"]), el("tbody", {}, ...rows.map(([name, each, how, tried = ""], i) =>
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "num" }, el("b", {}, told(each))),
+      el("td", { class: "wide" }, bar([[i ? "other" : "fill", 0, each / whole]])), el("td", {}, how + tried)))));
 }
 
 function done(changes, columns) {

@@ -19,8 +19,12 @@ export function setUp(hello, callbacks) {
   });
 }
 
-// Which of the public columns attackers may know, or everyone does.
-export function offer(names) {
+// What the curve is about, and which of the public columns attackers may know, or everyone does.
+export function offer(names, task) {
+  $("curve-about").textContent = task
+    ? `For every share of what the public columns tell about ${task}, the least that must leak about what is private.`
+    : "For every amount of useful information, the least that must leak about what is private.";
+  $("guards").hidden = Boolean(task); // a release for a task is designed against a reader who knows nothing
   const chosen = Object.fromEntries(guardSelects().map((select) => [select.dataset.column, select.value]));
   $("guard-columns").replaceChildren(...names.map((name) => {
     const select = el("select", { "data-column": name },
@@ -78,7 +82,7 @@ export async function start(task, options = {}) {
   $("progress").removeAttribute("value");
   $("progress-text").textContent = "Starting…";
   try {
-    const asked = task === "trace" ? { guarded: guarded() } : {};
+    const asked = task === "trace" && !$("guards").hidden ? { guarded: guarded() } : {};
     await api.post(task, { points: Number($("points").value), solver: $("solver").value, ...asked, ...options });
   } catch (error) {
     busy(false);

@@ -72,6 +72,7 @@ export function begin(summary) {
   ceiling = { disclosure: summary.disclosure_ceiling, leakage: summary.leakage_ceiling, free: summary.free_disclosure };
   $("go-free").hidden = !(ceiling.free > 0);
   $("budget").max = ceiling.leakage / natsPerUnit();
+  $("keep-about").textContent = summary.along === "utility" ? ` about ${summary.task}` : "";
   const groups = summary.groups;
   $("group-row").hidden = groups.length < 2;
   $("group").replaceChildren(new Option("all combinations", ""), ...groups.map((g) => new Option(`${summary.group_name}: ${g}`, g)));
@@ -117,23 +118,26 @@ function show(found) {
   complain(null);
   refuse("keep", true);
   refuse("budget", true);
-  chosen = found.disclosure;
+  chosen = found.at;
   follow(chosen);
   const chart = curve.current();
-  if (chart) chart.mark(found.disclosure, found.leakage);
+  if (chart) chart.mark(found.at, found.leakage);
   if (!("typing" in $("budget").dataset)) $("budget").value = (found.leakage / natsPerUnit()).toFixed(4);
   $("figures").replaceChildren(...[
+    ...(found.task ? [[`Kept of ${found.task.name}`, amount(found.task.utility), `${percent(found.task.share)} of I(U;X)`]] : []),
     ["Disclosed", amount(found.disclosure), `${percent(found.disclosure_share)} of H(X)`],
     ["Leaked", amount(found.leakage, 4), `${percent(found.leakage_share)} of I(S;X)`],
-    ["No release leaks less than", amount(found.lower_bound, 4), found.bound_source],
+    [found.task ? `No release as good for ${found.task.name} leaks less than` : "No release leaks less than", amount(found.lower_bound, 4), found.bound_source],
     ["Gap", amount(found.gap, 6), found.advice],
   ].flatMap(([name, value, more]) => [el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)))]));
   $("sharpen").hidden = found.status === "optimal";
   unlock("meaning");
   unlock("export");
-  $("in-words").textContent = found.words;
+  $("in-words").textContent = found.task ? `${found.task.words} ${found.words}` : found.words;
   $("people").replaceChildren(...found.people.map((sentence) => el("li", {}, sentence)));
-  guesses(found.guesses);
+  guesses("guesses", found.guesses);
+  $("useful-part").hidden = !found.useful.length;
+  guesses("useful", found.useful);
   kept(found.kept);
   $("worst").replaceChildren(head(["", "value", "in words"]), el("tbody", {}, ...found.worst.map((row) =>
     el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, row.value), el("td", {}, row.words)))));
@@ -147,12 +151,12 @@ function show(found) {
   showClasses();
   samples(found);
   exports(found);
-  beside.follow(found.disclosure);
+  beside.follow(found.at);
   say(found.words);
 }
 
-function guesses(rows) {
-  $("guesses").replaceChildren(head(["", "without", "with release", "original", ""]), el("tbody", {}, ...rows.map((row) =>
+function guesses(id, rows) {
+  $(id).replaceChildren(head(["", "without", "with release", "original", ""]), el("tbody", {}, ...rows.map((row) =>
     el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, percent(row.before)),
       el("td", { class: "num" }, el("b", {}, percent(row.after))), el("td", { class: "num" }, percent(row.original)),
       el("td", { class: "wide" }, bar([["prior", 0, row.before], ["gain", row.before, row.after]], [row.original]))))));
@@ -189,8 +193,9 @@ async function fetchIt(event) {
 }
 
 function exports(found) {
-  const query = new URLSearchParams({ disclosure: String(found.disclosure) });
-  $("export-point").textContent = `${percent(found.disclosure_share)} kept, ${amount(found.leakage, 4)} leaked`;
+  const query = new URLSearchParams({ disclosure: String(found.at) });
+  const of = found.task ? ` of ${found.task.name}` : "";
+  $("export-point").textContent = `${percent(found.at_share)}${of} kept, ${amount(found.leakage, 4)} leaked`;
   keepingFocus($("downloads"), () => document.querySelectorAll("#downloads ul").forEach((list) =>
     list.replaceChildren(...found.downloads.filter((file) => file.group === list.dataset.group).map((file) =>
       el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name, onclick: fetchIt },

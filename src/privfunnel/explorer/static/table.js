@@ -3,7 +3,7 @@ import { $, api, complain, el, latest, lock, say, seconds, unlock } from "./dom.
 import * as bins from "./bins.js";
 import * as reading from "./reading.js";
 
-const ROWS = ["person", "cluster", "weights", "missing"]; // what may be said of the rows
+const ROWS = ["person", "cluster", "weights", "missing", "task"]; // what may be said of the table besides
 
 let columns = [];
 let onReset = () => {};
@@ -132,6 +132,7 @@ function show(table) {
   $("cluster").replaceChildren(new Option("every row alone", ""), ...columns.map((column) => new Option(`rows with the same ${column.name}`, column.name)));
   $("weights").replaceChildren(new Option("one person", ""), ...columns.filter((column) => ["integer", "number"].includes(column.type)).map((column) => new Option(`as many people as ${column.name} says`, column.name)));
   $("missing").value = "";
+  $("task").replaceChildren(new Option("anything: it tells as much as it can", ""), ...columns.map((column) => new Option(`predicting ${column.name}`, column.name)));
   reading.show(again ? table.reading : reading.NOTHING, columns);
   unlock("roles");
   say(`${table.name} loaded: ${rows} rows, ${columns.length} columns.`);
@@ -159,7 +160,7 @@ function readRoles() {
     const role = document.querySelector(`input[name="role-${i}"]:checked`).value;
     if (role === "private" || role === "both") roles.private.push(column.name);
     if (role === "public" || role === "both") roles.public.push(column.name);
-    const rule = bins.chosen(column, i, role !== "ignore");
+    const rule = bins.chosen(column, i, role !== "ignore" || column.name === roles.task);
     if (rule) roles.bins[column.name] = rule;
   });
   return roles;
@@ -201,6 +202,6 @@ const count = latest(200, async (current, roles) => {
     el("b", {}, `${problem.n_s} private × ${problem.n_x} public combinations`), ` from ${problem.rows.toLocaleString("en")} rows${problem.persons ? ` about ${problem.persons.toLocaleString("en")} persons` : ""}${problem.clusters ? ` in ${problem.clusters.toLocaleString("en")} clusters` : ""}${problem.n < problem.rows ? `, worth ${problem.n.toLocaleString("en")} equal ones` : ""}${problem.dropped ? `; ${problem.dropped.toLocaleString("en")} with missing values are left out` : ""}. `,
     problem.estimate, el("span", { id: "warnings" }));
   warn(problem.warnings);
-  onRoles(roles.public);
+  onRoles(roles.public, roles.task);
   unlock("curve");
 });
