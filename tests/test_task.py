@@ -14,6 +14,7 @@ from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.barrier import Program, minimise
 from privfunnel.solvers.task.cells import Cells, cells_of, classes
+from privfunnel.solvers.task.relaxation import Images, relaxed
 from privfunnel.task_curve import TaskCurve
 from privfunnel.task_solution import TaskSolution
 
@@ -63,7 +64,8 @@ def test_points_keep_what_was_asked_and_are_proved(curve: TaskCurve, small: pf.P
 @pytest.mark.parametrize(("seed", "n_s", "n_u"), [(1, 2, 2), (2, 3, 2), (3, 2, 3)])
 def test_no_random_channel_beats_the_bound(seed: int, n_s: int, n_u: int) -> None:
     problem = random_problem(seed, n_s, n_u)
-    solution = pf.solve(problem, utility="95%", time_limit=2.0, throw=False)
+    solution = pf.solve(problem, utility="95%")
+    assert solution.gap <= GAP
     line = solution.certificate
     assert isinstance(line, TaskCertificate)
     for channel in random_channels(problem, 300, seed):
@@ -80,29 +82,36 @@ def test_deterministic_channels_never_beat_the_optimum(small: pf.Problem, curve:
     assert below  # some come near, so that the comparison says something
 
 
-def test_a_grid_of_posteriors_gives_the_same_optimum() -> None:
+@pytest.mark.parametrize("kind", ["two values", "three values", "two tasks"])
+def test_a_grid_of_posteriors_gives_the_same_optimum(kind: str) -> None:
     # A linear program over all posteriors of three symbols on a fine grid: an independent method from above.
     from scipy.optimize import linprog
 
-    problem = random_problem(7, n_x=3)
+    problem = random_problem(
+        7, n_s=3 if kind == "three values" else 2, n_u=3 if kind == "three values" else 2, n_x=3
+    )
+    if kind == "two tasks":
+        rows = [each.required_tasks().rows * problem.p_x for each in (problem, random_problem(8, n_x=3))]
+        problem = pf.Problem(problem.p_sx, p_ux={"a": rows[0], "b": rows[1]}, task_weights={"b": 0.5})
     n = 60
     grid = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)], dtype=float) / n
 
     def minus_entropy(rows: np.ndarray) -> np.ndarray:
         t = grid @ rows.T
-        return np.where(t > 0, t * np.log(np.where(t > 0, t, 1.0)), 0.0).sum(axis=1)
+        return np.where(t > 0, t * np.log(np.where(t > 0, t, 1.0)), 0.0)
 
     tasks = problem.required_tasks()
     wanted = 0.6 * tasks.ceiling
     found = linprog(
-        minus_entropy(problem.p_s_given_x),
-        A_ub=-minus_entropy(tasks.rows)[None],
+        minus_entropy(problem.p_s_given_x).sum(axis=1),
+        A_ub=-(minus_entropy(tasks.rows) @ tasks.weights)[None],
         b_ub=[tasks.h_u - wanted],
         A_eq=grid.T,
         b_eq=problem.p_x,
     )
     by_grid = problem.h_s + found.fun
     solution = pf.solve(problem, utility=wanted)
+    assert solution.status is pf.Status.OPTIMAL
     assert solution.lower_bound <= by_grid + 1e-9
     # The grid loses at most the curvature within a cell of it, 1/(8 n² t) or so for each distribution.
     assert solution.leakage == pytest.approx(by_grid, abs=2e-3)
@@ -159,10 +168,49 @@ def test_several_tasks_are_kept_together() -> None:
     second = other.required_tasks().rows * p_x
     first = one.required_tasks().rows * p_x
     problem = pf.Problem(one.p_sx, p_ux={"a": first, "b": second}, task_weights={"b": 0.5})
-    solution = pf.solve(problem, utility="60%", time_limit=2.0, throw=False)
+    solution = pf.solve(problem, utility="60%")
     assert solution.utility >= 0.6 * problem.utility_ceiling - 1e-9
     assert solution.lower_bound <= solution.leakage
-    assert solution.gap <= 2e-3
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.gap <= GAP
+
+
+@pytest.mark.parametrize("n_s", [2, 4])
+def test_four_values_are_proved_with_and_without_leakage(n_s: int) -> None:
+    problem = random_problem(21, n_s=n_s, n_u=4, n_x=9)
+    free = pf.solve(problem, leakage=0)
+    assert free.status is pf.Status.OPTIMAL
+    assert free.leakage <= 1e-9
+    assert free.utility <= free.utility_upper_bound <= free.utility + GAP
+    near = pf.solve(problem, utility="99%")
+    assert near.status is pf.Status.OPTIMAL
+    assert near.utility >= 0.99 * problem.utility_ceiling - 1e-9
+    assert near.leakage <= pf.solve(problem, utility="100%").leakage
+
+
+def test_relaxations_are_solved_on_boxes_with_and_without_leakage() -> None:
+    # Three cells: all posteriors on a grid, those in the box are candidates.
+    rng = np.random.default_rng(4)
+    told, kept, costs = rng.dirichlet([1, 1], size=3), rng.dirichlet([1, 1, 1], size=3), rng.random((1, 3))
+    n = 400
+    grid = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)], dtype=float) / n
+    middle = kept.mean(axis=0)[None]
+    low, high = middle - 0.05, middle + 0.05
+    inside = np.all((grid @ kept >= low) & (grid @ kept <= high), axis=1)
+    t = grid @ told
+    values = np.where(inside, (t * np.log(t)).sum(axis=1) + grid @ costs[0], np.inf)
+    for p_s in (None, told.mean(axis=0)):
+        if p_s is not None:
+            near = np.abs(t - p_s).max(axis=1) <= 1.0 / n
+            values = np.where(inside & near, grid @ costs[0], np.inf)
+        made = relaxed(Images(told, kept, p_s), costs, low, high, 1e-9)
+        w = made.posteriors[0]
+        assert np.all((w @ kept >= low - 1e-6) & (w @ kept <= high + 1e-6))
+        image = w @ told
+        value = w @ costs[0] + (0.0 if p_s is not None else (image * np.log(image)).sum())
+        assert value == pytest.approx(values.min(), abs=5.0 / n)
+        if p_s is not None:
+            np.testing.assert_allclose(image, p_s, atol=1e-6)
 
 
 def test_symbols_that_are_alike_change_nothing(small: pf.Problem) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import privfunnel as pf
 from privfunnel.certificate import load_bundle, save_bundle
-from privfunnel.certificate.task import Partition, TaskCertificate, chords, empty, tighten
+from privfunnel.certificate.task import Partition, TaskCertificate, chords, empty, least_tilted, tighten
 from privfunnel.errors import CertificateError
 
 P_X = np.array([0.3, 0.2, 0.25, 0.25])
@@ -73,6 +73,61 @@ def test_any_multipliers_prove_something_true(line: TaskCertificate) -> None:
         for n_y in (2, 4):
             point = PROBLEM.evaluate(rng.dirichlet(np.full(n_y, 0.2), size=4))
             assert point.leakage >= made.lower_bound(point.utility)
+
+
+THREE = np.array([[0.2, 0.3, 0.1, 0.6], [0.1, 0.5, 0.7, 0.2], [0.7, 0.2, 0.2, 0.2]])
+TERNARY = pf.Problem(np.stack([1 - S, S]) * P_X, p_ux=THREE * P_X)
+
+
+@pytest.fixture(scope="module")
+def tilted() -> TaskCertificate:
+    found = pf.solve(TERNARY, utility="90%").certificate
+    assert isinstance(found, TaskCertificate)
+    assert found.tilts is not None
+    return found
+
+
+def test_any_tilts_prove_something_true(tilted: TaskCertificate) -> None:
+    rng = np.random.default_rng(5)
+    assert tilted.tilts is not None
+    for size in (0.1, 1.0, 30.0):
+        q = tilted.q + rng.normal(size=tilted.q.shape) * size
+        tilts = tilted.tilts + rng.normal(size=tilted.tilts.shape) * size
+        made = TaskCertificate.build(TERNARY, tilted.partition, q, tilted.slope, tilts=tilts)
+        made.verify(TERNARY)
+        for _ in range(20):
+            point = TERNARY.evaluate(rng.dirichlet(np.full(4, 0.2), size=4))
+            assert point.leakage >= made.lower_bound(point.utility)
+            assert point.leakage >= tilted.lower_bound(point.utility)
+
+
+def test_least_tilted_is_below_every_value_in_the_box() -> None:
+    rng = np.random.default_rng(6)
+    blocks, weights = (slice(0, 3), slice(3, 5)), np.array([1.0, 1.0, 1.0, 0.5, 0.5])
+    v = np.concatenate([rng.dirichlet(np.ones(3), 300), rng.dirichlet(np.ones(2), 300)], axis=1)
+    low, high = np.maximum(v - 0.2 * rng.random(v.shape), 0.0), np.minimum(v + 0.2 * rng.random(v.shape), 1.0)
+    tilts = rng.normal(size=v.shape) * 3.0
+    least = least_tilted(low, high, weights, tilts, blocks)
+    value = (tilts * v).sum(axis=1) - (v * np.log(np.maximum(v, 1e-300))) @ weights
+    assert np.all(least <= value)
+    at_point = least_tilted(v, v, weights, tilts, blocks)
+    np.testing.assert_allclose(at_point, value, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["tilts", "fewer", "nan", "none"])
+def test_forged_tilts_do_not_verify(tilted: TaskCertificate, kind: str, tmp_path: Path) -> None:
+    assert tilted.tilts is not None
+    tilted.save(tmp_path / "c.npz")
+    (again,) = load_bundle(tmp_path / "c.npz")
+    assert again.verify(TERNARY) == tilted.intercept
+    changed = {
+        "tilts": tilted.tilts + np.array([0.1, -0.1, 0.0]),
+        "fewer": tilted.tilts[:-1],
+        "nan": np.where(np.arange(tilted.tilts.size).reshape(tilted.tilts.shape) == 4, np.nan, tilted.tilts),
+        "none": None,
+    }[kind]
+    with pytest.raises(CertificateError):
+        replace(tilted, tilts=changed).verify(TERNARY)
 
 
 def test_without_leakage_no_channel_keeps_more(zero: TaskCertificate) -> None:

@@ -202,6 +202,7 @@ def _task(certificate: TaskCertificate, c: int) -> dict[str, Any]:
         f"{c}.split": tree.split,
         f"{c}.first": tree.first,
         f"{c}.q": certificate.q,
+        **({} if certificate.tilts is None else {f"{c}.tilts": certificate.tilts}),
     }
 
 
@@ -219,6 +220,7 @@ def _read_task(data: Archive, c: int) -> TaskCertificate:
             data[f"{c}.first"].astype(np.int32),
         ),
         q=data[f"{c}.q"].astype(np.float64),
+        tilts=data[f"{c}.tilts"].astype(np.float64) if f"{c}.tilts" in data else None,
     )
 
 

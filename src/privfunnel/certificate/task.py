@@ -10,8 +10,10 @@ bracket is at least min_x [P_x·q + μ Σ_d ω_d (α_d + β_d Q_dx) − a_x], an
     a_x = min over boxes of f_box(x),    f_box(x) = P_x·q + μ Σ_d ω_d (α_d + β_d Q_dx)
 
 it is at least 0 on all boxes together: one pass over the symbols proves L(R) ≥ H(S) + Σ_x p_x a_x − μ (Σ ω H(U) − R),
-and no price has to be stored. Of releases without leakage, Pw = p(s), the q are free: f_box(x) = (P_x − p(s))·q +
-Σ ω (α + β Q_x) proves that their utility is at most Σ ω H(U) − Σ_x p_x a_x.
+and no price has to be stored. A box may have a tilt γ as well: with k at most the least of γ·v + μ G(v) on the box (its
+chords', with Σ_d v_d = 1 in each task) f_box(x) = P_x·q − γ·Q_x + k will do, too; with the slopes of the chords, turned
+around, for γ it is the function above. Of releases without leakage, Pw = p(s), the q are free: f_box(x) = (P_x −
+p(s))·q + Σ ω (α + β Q_x) proves that their utility is at most Σ ω H(U) − Σ_x p_x a_x.
 """
 
 from __future__ import annotations
@@ -112,6 +114,30 @@ def chords(low: Array, high: Array) -> tuple[Array, Array]:
     return alpha - 4.0 * _EPS * (1.0 + np.abs(beta)) - _SLACK * (1.0 + np.abs(beta)), beta
 
 
+def least_tilted(low: Array, high: Array, weights: Array, tilts: Array, blocks: tuple[slice, ...]) -> Array:
+    """At most the least of Σ_d (γ_d v_d − ω_d v_d log v_d) on each box (n, D), tasks' probabilities summing to 1.
+
+    On chords that is a linear program with one row for each task, Σ_d v_d = 1, and the multiplier of that row is one of
+    the costs; any gives a bound.
+
+    Args:
+        low: Lower ends of the boxes.
+        high: Upper ends.
+        weights: ω, shape (D,).
+        tilts: γ, shape (n, D).
+        blocks: Rows of each task.
+    """
+    alpha, beta = chords(low, high)
+    costs = beta * weights + tilts
+    total = alpha @ weights
+    for block in blocks:
+        c, ends = costs[:, block], (low[:, None, block], high[:, None, block])
+        apart = c[:, None, :] - c[:, :, None]  # (n, the multiplier's, D)
+        sums = np.minimum(apart * ends[0], apart * ends[1]).sum(axis=2) + c
+        total = total + sums.max(axis=1)
+    return np.asarray(total - 4.0 * _SLACK * np.abs(costs).sum(axis=1))
+
+
 def empty(low: Array, high: Array, blocks: tuple[slice, ...]) -> NDArray[np.bool_]:
     """Which boxes (n, D) hold no p(u|y): an interval is empty, or no probabilities in them sum to 1."""
     found = np.any(low > high + _SLACK, axis=1)
@@ -132,6 +158,7 @@ class TaskCertificate:
         intercept: The line at R = 0.
         partition: Boxes of p(u|y).
         q: Multipliers of the leaves, in their order, shape (leaves, K).
+        tilts: γ of the leaves, shape (leaves, D); None where they are those of the chords.
     """
 
     fingerprint: str
@@ -141,6 +168,7 @@ class TaskCertificate:
     intercept: float
     partition: Partition
     q: Array
+    tilts: Array | None = None
     _verified: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __repr__(self) -> str:
@@ -160,13 +188,21 @@ class TaskCertificate:
 
     @classmethod
     def build(
-        cls, problem: Problem, partition: Partition, q: Array, slope: float, *, zero: bool = False
+        cls,
+        problem: Problem,
+        partition: Partition,
+        q: Array,
+        slope: float,
+        *,
+        tilts: Array | None = None,
+        zero: bool = False,
     ) -> TaskCertificate:
         """The certificate of these multipliers; claims nothing that :meth:`verify` would not compute from them."""
         tasks = problem.required_tasks()
         made = cls(
             fingerprint=problem.fingerprint, task_fingerprint=tasks.fingerprint, zero=zero, slope=float(slope),
             intercept=0.0, partition=partition, q=np.array(q, dtype=np.float64),
+            tilts=None if tilts is None else np.array(tilts, dtype=np.float64),
         )  # fmt: skip
         return replace(made, intercept=made.line(problem) - _RESERVE)
 
@@ -242,9 +278,13 @@ class TaskCertificate:
         some = ~empty(low, high, tasks.blocks)
         if not some.any():
             raise CertificateError("the certificate's boxes are all empty: it is damaged")
-        alpha, beta = chords(low[some], high[some])
         weights = self.slope * tasks.weights
-        constant = alpha @ weights
+        if self.tilts is None:
+            alpha, beta = chords(low[some], high[some])
+            constant, of_kept = alpha @ weights, beta * weights
+        else:
+            tilts = self.tilts[some]
+            constant, of_kept = least_tilted(low[some], high[some], weights, tilts, tasks.blocks), -tilts
         q = self.q[some]
         if self.zero:
             constant = (
@@ -258,7 +298,7 @@ class TaskCertificate:
                 - np.log(np.exp(q - most).sum(axis=1, keepdims=True))
                 - 8.0 * _EPS * (1.0 + np.abs(q))
             )
-        return q.T, (beta * weights).T, constant
+        return q.T, of_kept.T, constant
 
     def _check_shapes(self, problem: Problem) -> None:
         """Raise CertificateError where the arrays are not those of a certificate of this problem."""
@@ -266,12 +306,15 @@ class TaskCertificate:
         n = tree.n_nodes
         sound = n > 0 and tree.variable.shape == tree.split.shape == tree.first.shape == (n,)
         sound = sound and self.q.shape == (int((tree.variable < 0).sum()), problem.n_s)
+        if self.tilts is not None:
+            sound = sound and self.tilts.shape == (self.q.shape[0], tasks.rows.shape[0])
         sound = sound and bool(np.all(tree.variable >= -1) and np.all(tree.variable < tasks.rows.shape[0]))
         if not sound:
             raise CertificateError(
                 "the certificate's boxes and multipliers do not fit the problem: it is damaged"
             )
-        numbers = np.concatenate([[self.slope, self.intercept], self.q.reshape(-1), tree.split])
+        tilts = np.zeros(0) if self.tilts is None else self.tilts.reshape(-1)
+        numbers = np.concatenate([[self.slope, self.intercept], self.q.reshape(-1), tree.split, tilts])
         if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0):
             raise CertificateError("the certificate's slope, line or multipliers are not usable numbers")
         if self.zero and self.slope != 1.0:
@@ -283,7 +326,8 @@ class TaskCertificate:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
         head = (self.fingerprint, self.task_fingerprint, self.zero, self.slope, self.intercept)
         tree = self.partition
-        return digest_of(head, [tree.variable, tree.split, tree.first, self.q])
+        tilts = [] if self.tilts is None else [self.tilts]
+        return digest_of(head, [tree.variable, tree.split, tree.first, self.q, *tilts])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate as one ``.npz`` file; :func:`~privfunnel.certificate.load_bundle` reads it."""

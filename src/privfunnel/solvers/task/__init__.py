@@ -95,18 +95,18 @@ class TaskFunnel:
     ) -> TaskAnswer:
         """Most utility within a leakage budget in nats, 0 < leakage.
 
-        A proved line meets the budget at a utility that none exceeds; there another line is proved, and so on.
+        A proved line meets the budget at a utility that none exceeds; near there another line is proved, and so on.
         """
         started = time.perf_counter()
         work = self._work(problem, progress)
         most, slope, proof = work.tasks.ceiling, 1.0, None
-        least = work.freely
+        _ = work.freely  # the curve begins there
         for _ in range(MOST_ROUNDS):
             reached = work.within(leakage)
             # A line of slope μ turns missing utility into leakage.
             if (most - reached) * slope <= self.gap or work.deadline.passed():
                 break
-            work.at((max(reached, least) + most) / 2.0 if proof is None else (reached + 3.0 * most) / 4.0)
+            work.at(work.meeting(leakage, most) if proof is None else (reached + 3.0 * most) / 4.0)
             for line in work.lines:
                 if line.most_utility(leakage) < most:
                     most, slope, proof = line.most_utility(leakage), line.slope, line

@@ -56,12 +56,14 @@ class Outcome(NamedTuple):
         slope: μ, leakage per utility; 1 where there is no limit.
         multipliers: q, shape (J, K): log p(s|j), or the multipliers of T_j = p(s) r_j.
         steps: Newton steps taken.
+        last_slope: μ where the method ended; ``slope`` and ``multipliers`` are those of its best bound.
     """
 
     mass: Array
     slope: float
     multipliers: Array
     steps: int
+    last_slope: float
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def minimise(program: Program, tolerance: float, deadline: Deadline) -> Outcome:
         bound = float(program.p @ values.min(axis=1))
         bound -= 0.0 if program.limit is None else at.slope * program.limit
         if bound >= best:
-            best, kept = bound, Outcome(at.mass, at.slope, q, steps)
+            best, kept = bound, Outcome(at.mass, at.slope, q, steps, at.slope)
         if at.gap <= tolerance or deadline.passed():
             break
         newer = _newton(program, at, values)
@@ -116,7 +118,7 @@ def minimise(program: Program, tolerance: float, deadline: Deadline) -> Outcome:
             break
         at = newer
     assert kept is not None  # the first iterate has a bound
-    return kept._replace(mass=at.mass, steps=steps)
+    return kept._replace(mass=at.mass, steps=steps, last_slope=at.slope)
 
 
 def _start(program: Program) -> _Iterate:

@@ -6,26 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.certificate.task import Partition, chords, empty, tighten
+from privfunnel.certificate.task import Partition, chords, empty
 from privfunnel.measures import Array
 from privfunnel.solvers.task.barrier import Outcome
 from privfunnel.solvers.task.cells import Cells
+from privfunnel.solvers.task.growing import GrowingTree, angles, chord_gaps, middles
 from privfunnel.utility import Utility
 
 #: Labels are kept away from 0, where logarithms end.
 LEAST = 1e-9
-#: Neighbours that multipliers are interpolated from, where labels do not lie on a line.
-NEIGHBOURS = 4
 
 
 def on_a_line(tasks: Utility) -> bool:
     """Whether p(u|y) has one dimension: one task with two symbols."""
     return tasks.rows.shape[0] == 2 and len(tasks.tasks) == 1
-
-
-def angles(probabilities: Array) -> Array:
-    """Arcsin √v: equal steps of it are equally hard to tell apart."""
-    return np.asarray(np.arcsin(np.sqrt(np.clip(probabilities, 0.0, 1.0))))
 
 
 def first_labels(cells: Cells, count: int) -> Array:
@@ -34,24 +28,20 @@ def first_labels(cells: Cells, count: int) -> Array:
     if on_a_line(tasks):
         ends = angles(tasks.rows[1])
         v = np.sin(np.linspace(float(ends.min()), float(ends.max()), count)) ** 2
-        return _clipped(np.stack([1.0 - v, v], axis=1))
-    return _clipped(_spread(cells, cells.kept[:0], count))
+        return clipped(np.stack([1.0 - v, v], axis=1))
+    return clipped(_spread(cells, count))
 
 
-def more_labels(cells: Cells, used: Array, count: int) -> Array:
-    """The labels that outputs have moved to, and further ones, ``count`` in all at most."""
-    if on_a_line(cells.tasks):
-        return first_labels(cells, count)
-    return _clipped(np.concatenate([used, _spread(cells, used, count - used.shape[0])]))
+def starts(cells: Cells, used: Array, turn: int) -> Array:
+    """Where a local search for better labels begins: labels in use, mixtures of cells, cells' own p(u|c)."""
+    mixed = np.random.default_rng(turn).dirichlet(np.full(cells.n, 0.3), size=60) @ cells.kept
+    return np.concatenate([used, mixed, cells.kept])
 
 
-def _spread(cells: Cells, used: Array, count: int) -> Array:
+def _spread(cells: Cells, count: int) -> Array:
     """Cells' own p(u|c), each as far as possible from all before it; likely cells count as farther away."""
     points = np.sqrt(cells.kept)
-    if used.shape[0]:
-        away = np.min([((points - row) ** 2).sum(axis=1) for row in np.sqrt(used)], axis=0)
-    else:
-        away = ((points - np.sqrt(cells.p @ cells.kept)) ** 2).sum(axis=1)
+    away = ((points - np.sqrt(cells.p @ cells.kept)) ** 2).sum(axis=1)
     chosen: list[int] = []
     for _ in range(max(min(count, cells.n), 0)):
         best = int(np.argmax(away * cells.p ** (1.0 / 3.0)))
@@ -64,7 +54,8 @@ def _spread(cells: Cells, used: Array, count: int) -> Array:
     return np.concatenate([cells.kept[chosen], more @ cells.kept])
 
 
-def _clipped(labels: Array) -> Array:
+def clipped(labels: Array) -> Array:
+    """Labels kept away from 0."""
     return np.clip(labels, LEAST, 1.0)
 
 
@@ -74,29 +65,18 @@ def losses(tasks: Utility, kept: Array, labels: Array) -> Array:
 
 
 class Multipliers:
-    """Multipliers q as a function of p(u|y), interpolated between labels."""
+    """Multipliers q as a function of p(u|y) where that is one number, interpolated between labels."""
 
-    def __init__(self, tasks: Utility, labels: Array, outcome: Outcome, *, zero: bool) -> None:
+    def __init__(self, labels: Array, outcome: Outcome, *, zero: bool) -> None:
         self.zero = zero
-        self.values = outcome.multipliers if zero else np.exp(outcome.multipliers)
-        self.line = on_a_line(tasks)
-        if self.line:
-            order = np.argsort(labels[:, 1])
-            self.places, self.values = angles(labels[order, 1]), self.values[order]
-        else:
-            self.places = np.sqrt(labels)
+        values = outcome.multipliers if zero else np.exp(outcome.multipliers)
+        order = np.argsort(labels[:, 1])
+        self.places, self.values = angles(labels[order, 1]), values[order]
 
     def at(self, values: Array) -> Array:
-        """Q at values of p(u|y), (n, D), shape (n, K)."""
-        if self.line:
-            wanted = angles(values[:, 1])
-            made = np.stack([np.interp(wanted, self.places, column) for column in self.values.T], axis=1)
-        else:
-            away = ((np.sqrt(values)[:, None, :] - self.places[None]) ** 2).sum(axis=2) + 1e-12
-            near = np.argsort(away, axis=1)[:, :NEIGHBOURS]
-            weight = 1.0 / np.take_along_axis(away, near, 1)
-            weight /= weight.sum(axis=1, keepdims=True)
-            made = (self.values[near] * weight[:, :, None]).sum(axis=1)
+        """Q at values of p(u|y), (n, 2), shape (n, K)."""
+        wanted = angles(values[:, 1])
+        made = np.stack([np.interp(wanted, self.places, column) for column in self.values.T], axis=1)
         return made if self.zero else measures.safe_log(np.maximum(made, measures.TINY))
 
 
@@ -105,15 +85,14 @@ class Boxes:
 
     def __init__(self, cells: Cells, multipliers: Multipliers, slope: float) -> None:
         self.cells, self.tasks, self.multipliers, self.slope = cells, cells.tasks, multipliers, slope
-        rows = self.tasks.rows
-        self.low, self.high = rows.min(axis=1)[None], rows.max(axis=1)[None]
-        self.variable, self.split, self.first = [-1], [0.0], [0]
+        self.tree = GrowingTree(self.tasks)
+        self.low, self.high = self.tree.root
         self.node = np.zeros(1, dtype=np.intp)  # of each leaf
         self.q = multipliers.at(self._middle(self.low, self.high))
         self.values = self._values(self.low, self.high, self.q)
 
     def _middle(self, low: Array, high: Array) -> Array:
-        middle = np.sin((angles(low) + angles(high)) / 2.0) ** 2
+        middle = middles(low, high)
         for block in self.tasks.blocks:
             middle[:, block] /= np.maximum(middle[:, block].sum(axis=1, keepdims=True), measures.TINY)
         return middle
@@ -134,7 +113,7 @@ class Boxes:
         while self.node.size < most:
             best = self.values.argmin(axis=1)
             weight = np.bincount(best, self.cells.p, self.node.size)
-            gaps = self.slope * self.tasks.weights * _chord_gaps(self.low, self.high)
+            gaps = self.slope * self.tasks.weights * chord_gaps(self.low, self.high)
             loss = weight * gaps.sum(axis=1)
             if loss.sum() <= target:
                 return
@@ -145,23 +124,7 @@ class Boxes:
             self._cut(cut, gaps[cut].argmax(axis=1))
 
     def _cut(self, cut: NDArray[np.intp], axis: NDArray[np.intp]) -> None:
-        low, high = self.low[cut], self.high[cut]
-        at = np.sin((angles(low) + angles(high)) / 2.0)[np.arange(cut.size), axis] ** 2
-        lows, highs = np.repeat(low, 2, axis=0), np.repeat(high, 2, axis=0)
-        index = np.arange(cut.size)
-        highs[2 * index, axis], lows[2 * index + 1, axis] = at, at
-        tighten(lows, highs, self.tasks.blocks)
-        nodes = len(self.variable) + np.arange(2 * cut.size)
-        for i, leaf in enumerate(cut):
-            node = int(self.node[leaf])
-            self.variable[node], self.split[node], self.first[node] = (
-                int(axis[i]),
-                float(at[i]),
-                int(nodes[2 * i]),
-            )
-        self.variable += [-1] * nodes.size
-        self.split += [0.0] * nodes.size
-        self.first += [0] * nodes.size
+        nodes, lows, highs = self.tree.cut(self.node[cut], self.low[cut], self.high[cut], axis)
         q = self.multipliers.at(self._middle(lows, highs))
         values = self._values(lows, highs, q)
         left = np.setdiff1d(np.arange(self.node.size), cut)
@@ -179,16 +142,4 @@ class Boxes:
 
     def proof(self) -> tuple[Partition, Array]:
         """The partition and the multipliers of its leaves, in their order."""
-        tree = Partition(
-            np.array(self.variable, dtype=np.int32),
-            np.array(self.split),
-            np.array(self.first, dtype=np.int32),
-        )
-        return tree, self.q[np.argsort(self.node)]
-
-
-def _chord_gaps(low: Array, high: Array) -> Array:
-    """By how much −v log v exceeds its chord at most, elementwise."""
-    alpha, beta = chords(low, high)
-    v = np.clip(np.exp(-1.0 - beta), low, high)
-    return np.asarray(np.maximum(-measures.xlogx(v) - alpha - beta * v, 0.0))
+        return self.tree.partition(), self.q[np.argsort(self.node)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from privfunnel import channels
+from privfunnel import channels, measures
 from privfunnel.certificate.task import TaskCertificate
 from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
@@ -18,7 +19,16 @@ from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task.barrier import Outcome, Program, minimise
 from privfunnel.solvers.task.cells import Cells, alike, cells_of
-from privfunnel.solvers.task.labels import Boxes, Multipliers, first_labels, losses, more_labels
+from privfunnel.solvers.task.cover import Cover
+from privfunnel.solvers.task.labels import (
+    Boxes,
+    Multipliers,
+    clipped,
+    first_labels,
+    losses,
+    on_a_line,
+    starts,
+)
 
 #: Labels of the first program, and how many times more each further one has.
 FIRST_LABELS, MORE_LABELS = 32, 4
@@ -35,6 +45,16 @@ NEGLIGIBLE = 1e-9
 #: Entries of a channel below this are left out; on large tables, whose channels have an entry for each symbol, more of
 #: what an interior point leaves behind.
 LEAST_ENTRY, LEAST_ENTRY_LARGE = 1e-10, 1e-5
+#: With more cells than this labels along a line are tried first where p(u|y) has one dimension.
+FEW_CELLS = 100
+#: Labels of the first program where they are put where they are of use, programs at most, and new labels for each.
+FIRST_PLACES, MOST_TURNS, NEW_PLACES = 64, 40, 40
+#: To which share of the gap those are solved: their prices have to be good, too.
+PRECISION = 0.02
+#: Every so many programs prices are tested with boxes even where a local search still beats them.
+TESTED_EVERY = 8
+#: Labels of outputs that are likelier than this are kept for the next program.
+OCCURS = 1e-6
 #: A channel's utility may fall short of the program's by rounding: aim so much higher, in nats.
 AIM = 2e-9
 
@@ -95,6 +115,7 @@ class Work:
         self.pool: list[Found] = []
         self.lines: list[TaskCertificate] = []
         self.steps, self.cell_loss = 0, 0.0
+        self.used = self.cells.kept[:0]
         if self.problem.n_x > LARGE:  # a channel has an entry for each symbol and output
             self.outputs = min(self.outputs, OUTPUTS_LARGE)
 
@@ -107,12 +128,13 @@ class Work:
     def free(self) -> tuple[Found, TaskCertificate]:
         """The most utility that is found without leakage, and the proof that there is hardly any more."""
         best, proof = None, None
-        for labels in self._levels(None):
-            outcome = self._program(labels, None)
-            found, line = self._channel(outcome), self._proof(labels, outcome, zero=True)
+        for found, line in self._rounds(None):
             best = found if best is None or found.utility > best.utility else best
-            proof = line if proof is None or line.most_utility(0.0) < proof.most_utility(0.0) else proof
+            if line is not None and (proof is None or line.most_utility(0.0) < proof.most_utility(0.0)):
+                proof = line
             self._tell(0.0, best.utility, f"{best.utility:.6f} nats of utility without leakage")
+            if proof is None:
+                continue
             if proof.most_utility(0.0) - best.utility <= self.gap or self.deadline.passed():
                 break
         assert best is not None
@@ -137,22 +159,93 @@ class Work:
 
     def at(self, utility: float) -> None:
         """Find channels around a utility in nats and prove a line there, until they are within the gap."""
-        excess = 0.0
-        for labels in self._levels(utility):
-            aim = utility - excess + AIM
-            most = float(self.cells.p @ losses(self.tasks, self.cells.kept, labels).min(axis=1))
-            aim = min(aim, 0.99 * (self.tasks.h_u - most))  # so few labels may not be able to keep so much
-            outcome = self._program(labels, self.tasks.h_u - aim)
-            found = self._channel(outcome)
+        for found, line in self._rounds(utility):
             self.pool.append(found)
-            if labels.shape[0] >= LABELS_PROVED or self.problem.n_x <= LARGE or self.deadline.passed(0.3):
-                self.lines.append(self._proof(labels, outcome, zero=False))
+            if line is not None:
+                self.lines.append(line)
             value, bound = self.value(utility), self.bound(utility)
             self._tell(value, bound, f"utility {utility:.4f}")
             if value - bound <= self.gap or self.deadline.passed(self._begun):
                 return
+
+    def _rounds(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
+        """Better and better channels and proofs at a utility in nats, None for the most without leakage."""
+        if on_a_line(self.tasks) and self.cells.n > FEW_CELLS:
+            yield from self._by_levels(utility)
+        if self.problem.n_x <= LARGE or not on_a_line(self.tasks):
+            yield from self._by_places(utility)
+
+    def _by_levels(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
+        """With labels all over, more and more of them."""
+        excess = 0.0
+        for labels in self._levels():
+            aim = None if utility is None else self._aim(labels, utility - excess + AIM)
+            outcome = self._program(labels, aim)
+            found, line = self._channel(outcome), None
+            few = labels.shape[0] < LABELS_PROVED and self.problem.n_x > LARGE
+            if aim is None or not few or self.deadline.passed(0.3):
+                line = self._proof(labels, outcome, zero=aim is None)
+            yield found, line
             # The tangents promise less than is kept, and four times as many do so by a sixteenth.
-            excess = max(found.utility - aim, 0.0) / MORE_LABELS**2
+            excess = 0.0 if aim is None else max(found.utility - aim, 0.0) / MORE_LABELS**2
+
+    def _by_places(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
+        """With labels where they are found to be of use: where posteriors beat the prices of the last program."""
+        zero = utility is None
+        spread = first_labels(self.cells, min(FIRST_PLACES, self.outputs))
+        labels = clipped(np.concatenate([self.used, spread]))[: self.outputs]
+        for turn in range(MOST_TURNS):
+            aim = None if utility is None else self._aim(labels, utility + AIM)
+            outcome = self._program(labels, aim, PRECISION)
+            found, line = self._channel(outcome), None
+            cover = Cover(self.cells, *self._prices(labels, outcome, zero=zero), zero=zero)
+            tips = cover.local(starts(self.cells, self.used, turn))
+            late = self.deadline.passed(0.4)
+            if tips.brackets.min() > -self.gap / 4.0 or late or turn % TESTED_EVERY == TESTED_EVERY - 1:
+                cover.close(0.45 * self.gap, self.deadline, patient=late)
+                line = self._covered(cover)
+                tips = tips.joined(cover.tips)
+            yield found, line
+            labels = clipped(np.concatenate([self.used, tips.worst(-self.gap / 10.0, NEW_PLACES)]))
+            if utility is not None and self._aim(labels, utility) < utility:
+                labels = np.concatenate([labels, spread])
+            labels = labels[: self.outputs]
+            if line is not None and self._coarse:
+                self.cells = self.cells.refined(min(2 * self.cells.n, MOST_CELLS))
+
+    def _prices(self, labels: Array, outcome: Outcome, *, zero: bool) -> tuple[Array, float]:
+        """Prices of the cells, (C,), and the slope of a program: what a cell costs where its mass is, on average.
+
+        Where it would be cheaper still is found out afterwards; outputs that hardly occur are not to be believed.
+        """
+        table, cells = losses(self.tasks, self.cells.kept, labels), self.cells
+        if zero:
+            told = cells.told - cells.p @ cells.told
+            return (outcome.slope * table + told @ outcome.multipliers.T).min(axis=1), outcome.slope
+        mass = np.maximum(outcome.mass, 0.0)
+        images = np.maximum(mass.T @ cells.told, measures.TINY)
+        q = measures.safe_log(images / images.sum(axis=1, keepdims=True))
+        costs = outcome.last_slope * table + cells.told @ q.T
+        return np.asarray((mass * costs).sum(axis=1) / mass.sum(axis=1)), outcome.last_slope
+
+    def _covered(self, cover: Cover) -> TaskCertificate:
+        """The certificate of boxes that were closed."""
+        (tree, q, tilts), slope = cover.proof(), cover.slope
+        made = TaskCertificate.build(self.problem, tree, q, slope, tilts=tilts, zero=cover.zero)
+        h_s = 0.0 if cover.zero else self.problem.h_s
+        self.cell_loss = h_s + cover.bound - slope * self.tasks.h_u - made.intercept
+        return made
+
+    def _aim(self, labels: Array, utility: float) -> float:
+        """The utility, or somewhat less than so few labels can keep."""
+        least = float(self.cells.p @ losses(self.tasks, self.cells.kept, labels).min(axis=1))
+        near = 1.0 - min(utility / self.tasks.ceiling, 1.0)
+        return min(utility, max(0.99, 1.0 - near / 2.0) * (self.tasks.h_u - least))
+
+    @property
+    def _coarse(self) -> bool:
+        """Whether it is cells that a proof loses by, and there may be more of them."""
+        return self.cells.n >= FIRST_CELLS // 2 and self.cell_loss > self.gap / 4.0
 
     @property
     def _begun(self) -> float:
@@ -187,6 +280,18 @@ class Work:
         width = envelope.disclosure[right] - envelope.disclosure[left]
         return float(max(envelope.disclosure[left] + share * width - AIM, 0.0))
 
+    def meeting(self, leakage: float, most: float) -> float:
+        """Where the curve seems to meet a leakage in nats, at a utility of ``most`` at most.
+
+        Leakage grows with the square of utility at first, so that its root is interpolated between what was found.
+        """
+        envelope = self._envelope
+        right = int(np.flatnonzero(envelope.leakage > leakage)[0])
+        x, y = envelope.disclosure[right - 1 : right + 1], np.sqrt(np.maximum(envelope.leakage, 0.0))
+        share = (np.sqrt(leakage) - y[right - 1]) / (y[right] - y[right - 1])
+        # Not where a point was found already, and not beyond what is proved.
+        return float(min(x[0] + np.clip(share, 0.02, 0.98) * (x[1] - x[0]), most))
+
     def channel(self, utility: float) -> Any:
         """A channel (M, N) that has it."""
         envelope, found = self._envelope, self._candidates
@@ -216,22 +321,24 @@ class Work:
         points = [(0.0, 0.0) if each is None else (each.utility, each.leakage) for each in self._candidates]
         return Envelope.of(points)
 
-    def _levels(self, utility: float | None) -> Any:
+    def _levels(self) -> Iterator[Array]:
         """Sets of labels, each larger than the one before; cells are refined with them where that could matter."""
-        count, used = FIRST_LABELS, None
+        count = FIRST_LABELS
         while True:
             count = min(count, self.outputs)
-            yield first_labels(self.cells, count) if used is None else more_labels(self.cells, used, count)
+            yield first_labels(self.cells, count)
             if count >= self.outputs:
                 return
-            used, count = self.used, count * (MORE_LABELS if count < 100 else 2)
-            if self.cells.n >= FIRST_CELLS // 2 and self.cell_loss > self.gap / 4.0:
+            count *= MORE_LABELS if count < 100 else 2
+            if self._coarse:
                 self.cells = self.cells.refined(min(2 * self.cells.n, MOST_CELLS))
 
-    def _program(self, labels: Array, limit: float | None) -> Outcome:
+    def _program(self, labels: Array, utility: float | None, precision: float = 0.1) -> Outcome:
+        """The program of labels at a utility in nats (None: the most without leakage), solved to a share of the gap."""
         table = losses(self.tasks, self.cells.kept, labels)
+        limit = None if utility is None else self.tasks.h_u - utility
         outcome = minimise(
-            Program(self.cells.p, self.cells.told, table, limit), self.gap / 10.0, self.deadline
+            Program(self.cells.p, self.cells.told, table, limit), precision * self.gap, self.deadline
         )
         self.steps += outcome.steps
         return outcome
@@ -247,12 +354,12 @@ class Work:
         share /= share.sum(axis=1, keepdims=True)
         cells = self.cells
         r = cells.p @ share
-        self.used = ((cells.kept * cells.p[:, None]).T @ share / r).T
+        self.used = ((cells.kept * cells.p[:, None]).T @ share / r).T[r > OCCURS]
         return Found(cells, share, cells.utility(share), cells.leakage(share))
 
     def _proof(self, labels: Array, outcome: Outcome, *, zero: bool) -> TaskCertificate:
         """A certificate of the program's multipliers, with as many boxes as are of use."""
-        boxes = Boxes(self.cells, Multipliers(self.tasks, labels, outcome, zero=zero), outcome.slope)
+        boxes = Boxes(self.cells, Multipliers(labels, outcome, zero=zero), outcome.slope)
         boxes.refine(self.gap / 10.0, MOST_BOXES)
         tree, q = boxes.proof()
         made = TaskCertificate.build(self.problem, tree, q, outcome.slope, zero=zero)
