@@ -7,6 +7,7 @@ judged by a model that has not seen it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,10 +21,13 @@ from privfunnel.audit.estimates import Interval
 from privfunnel.audit.promise import channel_for
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.task_alternatives import TaskAlternative, instead_for_task
+
+#: Values of a column without bins: as the audit of the same table takes them.
+MOST_LEVELS = 10_000
 
 
 @dataclass(frozen=True)
@@ -175,10 +179,14 @@ def _counted(
     if not weights:
         raise InvalidInputError("the mechanism was designed for no task: name columns to predict, task=[…]")
     bins = mechanism.bins | {name: cut for name, cut in mechanism.task_bins.items() if name in weights}
-    return tables.count(
-        source, private=mechanism.private_names, public=mechanism.public_names, bins=bins, task=weights,
-        missing=mechanism.missing, read=mechanism.read_options(read),
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        # The audit says by itself whom its rows speak for; columns that name people were told of at the design.
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        warnings.simplefilter("ignore", IdentifierWarning)
+        return tables.count(
+            source, private=mechanism.private_names, public=mechanism.public_names, bins=bins, task=weights,
+            missing=mechanism.missing, read=mechanism.read_options(read), max_levels=MOST_LEVELS,
+        )  # fmt: skip
 
 
 def _models(
