@@ -313,6 +313,11 @@ def test_the_exposed_are_told_as_people(traced: Workspace) -> None:
     assert told[0].startswith("For ")
     assert " of 299 people the chance of " in told[0]
     assert told[-1].startswith("All this is about the 299 rows of the table, which are few for its cells.")
+    estimated = traced.get("band").at(ceiling)[0] / math.log(2)
+    assert f"For people like these the release leaks an estimated {estimated:.3f} bits; " in told[-1]
+    figure = tasks.summary(traced)["figure"]
+    assert 'class="people-band"' in figure
+    assert "people like them: estimated leakage, nothing is proved" in figure
     assert tasks.point(traced, disclosure=0.0)["people"] == []
 
 

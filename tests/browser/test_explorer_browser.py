@@ -43,6 +43,16 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
         assert float(circles.nth(i).get_attribute("data-l")) == pytest.approx(solution.leakage, abs=2e-6)
     assert "11 of 11 points proved optimal" in page.locator("#curve-note").inner_text()
 
+    # Beside it is what is estimated for people like these, in colours for light and dark.
+    people = page.locator("#chart svg.wide path.people")
+    assert people.count() == page.locator("#chart svg.wide path.people-band").count() == 1
+    assert "people like them: estimated leakage" in page.locator("#chart figcaption").inner_text()
+    colours = set()
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        colours.add(people.evaluate("line => getComputedStyle(line).stroke"))
+    assert len(colours - {"none"}) == 2
+
     # It begins at the free limit, which leaks nothing.
     free = curve.problem.free_disclosure
     shown = figures(page)

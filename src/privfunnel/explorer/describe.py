@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.audit import PopulationBand
 from privfunnel.channels import is_sparse
 from privfunnel.engines import Alphabet
 from privfunnel.guessing import exposures
@@ -38,8 +39,8 @@ def people(solution: Solution, private: Alphabet, rows: int) -> list[str]:
     return [each.words for each in found if each.notable][:MOST_PEOPLE]
 
 
-def beyond(solution: Solution, counts: Counts, units: str) -> list[str]:
-    """Say whom the numbers of a point are about where the rows are few, and what they prove about people like them.
+def beyond(solution: Solution, counts: Counts, units: str, found: PopulationBand | None = None) -> list[str]:
+    """Say whom the numbers of a point are about where the rows are few, and what they say about people like them.
 
     What is proved is for every mechanism at once, since this one was designed on all rows; the report tries again on
     parts of them.
@@ -48,23 +49,27 @@ def beyond(solution: Solution, counts: Counts, units: str) -> list[str]:
         solution: The point.
         counts: The rows it was designed on.
         units: What amounts are told in, ``"bits"`` or ``"nats"``.
+        found: What is estimated for people like them, along the curve.
     """
-    problem = solution.problem
+    problem, unit = solution.problem, measures.nats_per(units)
     pieces = counts.n if counts.pieces is None else counts.pieces
     if solution.channel.shape[1] == 1:
         return []  # nothing is released, about nobody
     if view_of(None, (problem.n_s, problem.n_x), pieces, problem.leakage_ceiling) == "register":
         return []
     whose = "rows" if counts.pieces is None else "persons" if counts.clusters is None else "clusters"
-    more = "the report says how much it may be, or that so few cannot tell"
+    leaks, more = "leaks more:", "the report says how much it may be, or that so few cannot tell"
+    if found is not None:
+        leaks = f"leaks an estimated {found.at(solution.disclosure)[0] / unit:.3f} {units};"
+        more = "the report says what is proved, or that so few prove nothing"
     if not counts.unequal and not is_sparse(solution.channel):
         most = population_worst_case(counts.table(), solution.channel).upper
         if most < problem.leakage_ceiling:
-            told = f"{most / measures.nats_per(units):.3f} {units}"
+            told = f"{most / unit:.3f} {units}"
             more = f"with 95 % confidence at most {told}, if its columns have no other values there"
     return [
         f"All this is about the {pieces:,.0f} {whose} of the table, which are few for its cells. For people like these "
-        f"the release leaks more: {more}."
+        f"the release {leaks} {more}."
     ]
 
 

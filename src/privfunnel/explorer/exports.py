@@ -6,9 +6,10 @@ import hashlib
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from privfunnel import audit
+from privfunnel.audit import PopulationBand
 from privfunnel.certificate import save_bundle
 from privfunnel.channels import entries_of
 from privfunnel.curve import Curve
@@ -74,7 +75,16 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
-def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> Path:
+class Exported(NamedTuple):
+    """What is taken home: a point of a curve, the curve's grid, and what holds for people like those of the table."""
+
+    curve: Curve
+    solution: Solution
+    grid: Grid
+    population: PopulationBand | None = None
+
+
+def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
     """Write one of the downloads into a folder and return its path.
 
     A table is drawn once for a point: its formats share the draw, and asking again gives the same file, since every
@@ -85,6 +95,7 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
     """
     if name not in DOWNLOADS:
         raise InvalidInputError(f"there is no export {name!r}: choose one of {', '.join(DOWNLOADS)}")
+    curve, solution, grid, population = found
     mechanism = Mechanism.from_solution(setting.counts, solution)
     place = folder / FOLDER / _key(setting, mechanism)
     place.mkdir(parents=True, exist_ok=True)
@@ -108,6 +119,7 @@ def write(name: str, folder: Path, setting: Setting, curve: Curve, solution: Sol
                 chosen=solution,
                 private=setting.private_axis,
                 public=setting.public_axis,
+                population=population,
                 audit=audit.table(setting.source, mechanism, read=reading.options(setting.reading)),
                 **_for_task(setting, mechanism),
                 table=shlex.join(recipes.table_arguments(setting)),

@@ -7,6 +7,7 @@ processes that share the session's folder: what one needs from the other lies th
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +28,7 @@ from privfunnel.explorer import (
     examples,
     exports,
     guards,
+    people,
     profile,
     purpose,
     reading,
@@ -78,7 +80,7 @@ def inspect(
             raise InvalidInputError(f"{name} has no rows: choose a table with data")
         preview = profile.preview(table)
         columns = profile.columns(table, lambda *news: tell(workspace, *news))
-    workspace.drop("setting", "found", "curve", "warnings")
+    workspace.drop("setting", "found", "curve", "band", "warnings")
     workspace.put("source", (path, name, asked))
     exports.clear(workspace.folder)
     suggested = {c["name"]: rule for c in columns if (rule := binning.suggested(c)) is not None}
@@ -122,7 +124,7 @@ def roles(
             **said,
         )
         problem = counts.problem()
-    workspace.drop("found", "curve")
+    workspace.drop("found", "curve", "band")
     told = [str(w.message) for w in caught if issubclass(w.category, PrivFunnelWarning)]
     workspace.put("warnings", told)
     workspace.put(
@@ -195,6 +197,7 @@ def trace(
     if guarded or (refine and isinstance(workspace.get("found"), GuardedPartialCurve)):
         return _trace_guarded(workspace, points, guarded or {}, at, refine=refine)
     tell(workspace, 0, 0, "looking for what leaks nothing")
+    begun = time.process_time()
     free = problem.free_disclosure
     shown: list[Solution] = []
     bends = 0
@@ -204,7 +207,7 @@ def trace(
         new = _between(curve, max(points // 4, 3)) if at is None else [check_disclosure(problem, at)]
         shown += curve.solutions
     else:
-        workspace.drop("found", "curve")
+        workspace.drop("found", "curve", "band")
         even = max(points - points // 2, 2)
         bends = points - even if problem.disclosure_ceiling > free + FEASIBILITY else 0
         before = Found((), even, (), solver, False)
@@ -225,8 +228,12 @@ def trace(
         if not partial.complete:
             shown.append(partial.newest)
             total = sum(end_of_curve(problem, r) is None for r in new) + bends
-            workspace.emit(_point(partial, shown, free, total, workspace.units))
+            workspace.emit(_point(partial, shown, free, total, workspace))
     curve_of(workspace)
+    if not refine:
+        tell(workspace, 0, 0, "looking for what holds for people like these")
+        work = time.process_time() - begun
+        workspace.put("band", people.band(workspace.setting(), solver, SEED, work, Listener(workspace)))
     return {}
 
 
@@ -246,14 +253,14 @@ def _trace_guarded(
         )
         total, steps = len(before.answers) + len(new), guards.further(before, new, listener)
     else:
-        workspace.drop("found", "curve")
+        workspace.drop("found", "curve", "band")
         total = max(points // 2, 3)
         steps = guards.following(problem, asked, total, SEED, listener)
     for partial in steps:
         workspace.put("found", partial)
         if not partial.complete or refine:
             shown = [s for s in partial.answers if s.status not in USELESS]
-            workspace.emit(_point(partial, shown, None, total, workspace.units))
+            workspace.emit(_point(partial, shown, None, total, workspace))
     curve_of(workspace)
     return {}
 
@@ -268,7 +275,7 @@ def _trace_task(workspace: Workspace, points: int, at: float | None, *, refine: 
         new = _between(curve, max(points // 4, 3)) if at is None else [check_utility(problem, at)]
         total, steps = len(before.points) + len(new), purpose.further(before, new, listener)
     else:
-        workspace.drop("found", "curve")
+        workspace.drop("found", "curve", "band")
         total, steps = points + 1, purpose.following(problem, points, SEED, listener)
     for partial in steps:
         workspace.put("found", partial)
@@ -287,7 +294,7 @@ def _point(
     shown: list[Solution],
     free: float | None,
     total: int,
-    units: str,
+    workspace: Workspace,
 ) -> Event:
     """The news of a point, with the drawing of all that is known: the points as they were found."""
     newest, done = partial.newest, len(partial.answers)
@@ -305,7 +312,11 @@ def _point(
         "total": max(total, done),
         "leakage": newest.leakage,
         "gap": newest.gap,
-        "figure": chart.figure(view.picture(sketch, free_disclosure=free, units=units)),
+        "figure": chart.figure(
+            view.picture(
+                sketch, free_disclosure=free, population=workspace.get("band"), units=workspace.units
+            )
+        ),
     }
 
 
@@ -370,7 +381,7 @@ def units(workspace: Workspace, units: str) -> dict[str, Any]:
 def summary(workspace: Workspace) -> dict[str, Any]:
     """Return the finished curve as the page shows it."""
     setting, curve = workspace.setting(), curve_of(workspace)
-    return view.curve_summary(curve, setting.public_axis, workspace.units)
+    return view.curve_summary(curve, setting.public_axis, workspace.units, workspace.get("band"))
 
 
 def point(
@@ -400,7 +411,7 @@ def point(
         "people": [
             *guards.words(solution, workspace.units),
             *describe.people(solution, setting.counts.s_alphabet, setting.counts.n),
-            *describe.beyond(solution, setting.counts, workspace.units),
+            *describe.beyond(solution, setting.counts, workspace.units, workspace.get("band")),
         ],
         "classes": describe.classes(solution, public) if large else [],
         "names": list(public.names),
@@ -459,11 +470,10 @@ def chosen(curve: Curve, disclosure: float | None, leakage: float | None) -> Sol
 def export(workspace: Workspace, name: str, disclosure: float) -> str:
     """Write one of the files of a chosen point into the folder and return its path."""
     setting, curve = workspace.setting(), curve_of(workspace)
-    return str(
-        exports.write(
-            name, workspace.folder, setting, curve, chosen(curve, disclosure, None), grid_of(workspace)
-        )
+    found = exports.Exported(
+        curve, chosen(curve, disclosure, None), grid_of(workspace), workspace.get("band")
     )
+    return str(exports.write(name, workspace.folder, setting, found))
 
 
 TASKS: dict[str, Callable[..., Any]] = {

@@ -1,0 +1,46 @@
+"""What holds for people like those of the table, beside its curve: where its rows are few, and that takes seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privfunnel.audit import PopulationBand, independent, population_band, rows_of
+from privfunnel.audit.cross_fit import AFFORDABLE, FOLDS, affordable_splits
+from privfunnel.errors import PrivFunnelError
+from privfunnel.explorer import reading
+from privfunnel.explorer.workspace import Setting
+from privfunnel.population.views import view_of
+from privfunnel.solvers.base import Listener
+
+#: Points of the line, besides 0.
+POINTS = 6
+
+
+def band(setting: Setting, solver: str, seed: int, work: float, progress: Listener) -> PopulationBand | None:
+    """Design again on parts of the rows, and say what such designs leak in the population.
+
+    Args:
+        setting: The counted table.
+        solver: The curve's solver.
+        seed: The curve's seed.
+        work: Seconds of the processor that the curve took.
+        progress: Called with news.
+
+    Returns:
+        What was found; None where the rows are not few, or it would take long, or no design could be made.
+    """
+    problem, counts = setting.problem, setting.counts
+    pieces = counts.n if counts.pieces is None else counts.pieces
+    few = view_of(None, (problem.n_s, problem.n_x), pieces, problem.leakage_ceiling) == "sample"
+    splits = affordable_splits(POINTS * counts.size.seconds) if few and pieces >= FOLDS else 0
+    if not splits or FOLDS * work > AFFORDABLE:
+        return None
+    free = min(problem.free_disclosure, problem.disclosure_ceiling)
+    at = np.unique([0.0, *np.linspace(free, problem.disclosure_ceiling, POINTS)])
+    read = reading.options(setting.reading)
+    try:
+        people = rows_of(setting.source, counts, read=read) if counts.unequal else None
+        rows = independent(counts, people, np.random.default_rng(0)).problem()
+        return population_band(rows, at, solver=solver, splits=splits, seed=seed, progress=progress)
+    except PrivFunnelError:
+        return None  # nobody asked for it, and the curve is there
