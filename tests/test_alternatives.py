@@ -200,6 +200,17 @@ def test_dropping_for_a_task_leaks_least_of_all_subsets_that_are_as_good(seed: i
     )
 
 
+def test_coarsening_that_is_cut_short_is_no_worse_than_dropping(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = counted([4, 4, 4], 2)
+    problem = with_task(counts, 2)
+    monkeypatch.setattr(alternatives, "MOST_EXAMINED", 8)
+    drop, coarse = instead_for_task(problem, 0.05 * problem.utility_ceiling, counts.x_alphabet)
+    assert drop.exact
+    assert not coarse.exact
+    assert coarse.leakage <= drop.leakage
+    assert "as far as was searched" in coarse.words()
+
+
 def test_alternatives_for_no_task_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="has no task"):
         instead_for_task(counted([2, 2], 0).problem(), 0.1)

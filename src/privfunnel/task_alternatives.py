@@ -6,7 +6,7 @@ leaks least; :mod:`privfunnel.alternatives` has the ladders of coarser and coars
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from privfunnel.alternatives import COARSENING, DROPPING, Lattice, alphabet_of, merged
@@ -78,7 +78,10 @@ def instead_for_task(
         InvalidInputError: The problem has no task.
     """
     public = alphabet_of(problem) if public is None else public
-    return _best(problem, utility, public, DROPPING), _best(problem, utility, public, COARSENING)
+    drop, coarse = (_best(problem, utility, public, kind) for kind in (DROPPING, COARSENING))
+    if not coarse.exact and drop.leakage < coarse.leakage:  # to drop is to coarsen, too
+        coarse = replace(drop, method=COARSENING, exact=False, tried=drop.tried + coarse.tried)
+    return drop, coarse
 
 
 def _best(problem: Problem, utility: float, public: Alphabet, method: str) -> TaskAlternative:
