@@ -195,3 +195,16 @@ def test_a_search_hands_its_state_over_without_running_python(
     made = exploring.advance(pricing, float(proved.weights.sum()), state, 0.02, 3)
     assert type(made) is type(made[0]) is type(made[1]) is tuple
     assert frontier.Frontier(*made[1]).promise.shape == state.frontier.promise.shape
+
+
+def test_a_search_that_is_cut_short_claims_no_more_than_it_proves(
+    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+) -> None:
+    """Boxes that hold a posterior below the cutoff are left as they are: their bounds count, too."""
+    for nodes in (90, 200, 1000):
+        explored = exploring.search(pricing, float(proved.weights.sum()), stacked.caps, 0.05, nodes, NEVER)
+        assert len(explored.found)
+        assert not explored.complete
+        proof = explored.tree.proof(explored.least - branching.MARGIN, stacked, proved.weights)
+        case = Case(prices=proved.prices, slope=proved.slope, proof=proof)
+        check(stacked.columns, [case], images=stacked)

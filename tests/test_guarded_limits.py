@@ -15,10 +15,10 @@ import pytest
 import privfunnel as pf
 from funnels import toy
 from helpers_cli import run
-from privfunnel import guarantees, measures, tables
+from privfunnel import guarantees, instances, measures, tables
 from privfunnel.audit import words
 from privfunnel.audit.promise import recount
-from privfunnel.certificate import load_bundle
+from privfunnel.certificate import Certificate, load_bundle
 from privfunnel.cli import _limits
 from privfunnel.errors import SolverError
 from privfunnel.guarding import guarded_solver
@@ -153,3 +153,35 @@ def test_verify_speaks_of_disclosure_where_that_is_bounded(tmp_path: Path) -> No
     assert "with lip=1 for every output" in " ".join(told.output.split())
     in_json = json.loads(run("verify", proof, "heart-failure", "--disclosure", "50%", "--json").output)
     assert in_json[0]["lower_bound"] is None
+
+
+@pytest.mark.parametrize("asked", [{"disclosure": "66%"}, {"leakage": "5%"}])
+def test_the_plain_funnel_s_proof_counts_where_its_release_tells_nobody_more(asked: dict[str, str]) -> None:
+    census = instances.load("census-income")
+    solution = pf.solve(census, known=["age"], time_limit=60, **asked)  # type: ignore[arg-type]
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.gap <= 1e-6
+    assert solution.leakages["age"] <= solution.leakage
+    assert isinstance(solution.certificate, Certificate)
+    solution.certificate.verify(census)
+
+
+def test_a_wide_table_is_bounded_by_its_plain_funnel() -> None:
+    rng = np.random.default_rng(3)
+    columns = {"a": rng.integers(0, 2, 80).tolist()}
+    problem = pf.Problem(rng.integers(1, 40, size=(2, 80)), public_columns=columns)
+    plain = pf.solve(problem, disclosure="97%")
+    guarded = pf.solve(problem, disclosure="97%", known=["a"], throw=False, time_limit=0.5)
+    assert guarded.lower_bound >= plain.lower_bound - 1e-6
+    assert guarded.leakage >= guarded.lower_bound
+    free = pf.solve(problem, leakage=0, known=["a"], throw=False, time_limit=0.5)
+    assert free.disclosure_upper_bound is not None
+    assert free.disclosure <= free.disclosure_upper_bound <= problem.free_disclosure + 1e-3
+    assert max(free.leakages.values()) <= 1e-9
+    # What tells nothing keeps every guarantee about beliefs; what tells something need not.
+    kept = pf.solve(problem, disclosure="50%", guarantees=["lip=0.5"])
+    assert kept.status is pf.Status.OPTIMAL
+    assert kept.leakage <= 1e-9
+    strict = pf.solve(problem, leakage=0.02, guarantees=["lip=0.01"], throw=False, time_limit=0.5)
+    assert strict.guaranteed["lip=0.01"] <= 0.01 + 1e-9
+    assert strict.disclosure <= plain.disclosure

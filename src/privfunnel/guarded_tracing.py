@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from privfunnel.amounts import check_disclosure
-from privfunnel.certificate import GuardedCertificate
+from privfunnel.certificate import Certificate, GuardedCertificate
 from privfunnel.curve import AchievedPoints, Curve, strengthened
 from privfunnel.ends import Ends
 from privfunnel.errors import InvalidInputError
@@ -87,7 +87,9 @@ class GuardedPartialCurve:
         """The curve of everything found: where the run is not complete, up to the largest disclosure reached."""
         reached = max((s.disclosure for s in self.answers), default=0.0)
         wanted = [r for r in self.wanted if self.complete or r <= reached + FEASIBILITY]
-        proofs = [s.certificate for s in self.found if isinstance(s.certificate, GuardedCertificate)]
+        proofs = [
+            s.certificate for s in self.found if isinstance(s.certificate, GuardedCertificate | Certificate)
+        ]
         gap = self.solver.gap
         return Curve(
             problem=self.problem,
@@ -101,7 +103,7 @@ class GuardedPartialCurve:
             limit=self.limit,
         )
 
-    def _point(self, disclosure: float, proofs: Sequence[GuardedCertificate]) -> Solution:
+    def _point(self, disclosure: float, proofs: Sequence[GuardedCertificate | Certificate]) -> Solution:
         """The best release found for a disclosure, with the best bound that is proved there."""
         found = self._release(disclosure)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.certificate import GuardedCertificate
+from privfunnel.certificate import Certificate, GuardedCertificate
 from privfunnel.errors import InvalidInputError, SolverError
+from privfunnel.floors import SHARE, Floor, plain_floor
 from privfunnel.guarantees import MET
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
@@ -75,19 +77,17 @@ def solve_guarded(
     try:
         disclosure = None if asked[0] is None else check_disclosure(problem, asked[0])
         leakage = None if asked[1] is None else check_budget(problem, asked[1], threat.measure)
-        answer = _end(problem, threat, disclosure, leakage)
+        wanted, floor = (disclosure, leakage), None
+        answer, started = _end(problem, threat, disclosure, leakage), time.perf_counter()
         if answer is None:
-            answer = solver.answer(
-                problem,
-                threat,
-                disclosure=disclosure,
-                leakage=leakage,
-                seed=seed,
-                progress=progress,
-                pool=pool,
-            )
+            floor = plain_floor(problem, threat, wanted, (solver.gap, solver.time_limit), seed)
+            answer = _enough(problem, threat, floor, wanted, solver.gap)
+        if answer is None:
+            spent = min(time.perf_counter() - started, SHARE * solver.time_limit)
+            hurried = dataclasses.replace(solver, time_limit=solver.time_limit - spent)
+            answer = _searched(problem, threat, hurried, wanted, (seed, progress), pool, floor)
         channel = answer.channel
-        return judge_guarded(problem, threat, answer, solver.gap, (disclosure, leakage), seed)
+        return judge_guarded(problem, threat, answer, solver.gap, wanted, seed, floor)
     except FAILURES as error:
         if throw:
             raise
@@ -113,6 +113,61 @@ def _end(
     return None
 
 
+def _enough(
+    problem: Problem,
+    threat: Threat,
+    floor: Floor | None,
+    asked: tuple[float | None, float | None],
+    gap: float,
+) -> GuardedAnswer | None:
+    """The plain funnel's release where it is good enough against everybody, and its bound says that none is better."""
+    if floor is None or (threat.guarantees and threat.excess(problem, floor.channel) > MET):
+        return None
+    (disclosure, leakage), kept = asked, problem.evaluate(floor.channel).disclosure
+    told = threat.leakages(problem, floor.channel)
+    if disclosure is not None:
+        lower = max(floor.lower_bound(disclosure), float(problem.lower_bound(disclosure)))
+        good = kept >= disclosure - FEASIBILITY and max(told.values()) - lower <= gap
+    else:
+        most = min(floor.most_disclosure(float(leakage or 0.0)), problem.disclosure_ceiling)
+        good = threat.overspent(told, leakage) <= FEASIBILITY and most - kept <= gap
+    if not good:
+        return None
+    return GuardedAnswer(
+        channel=floor.channel, status=Status.OPTIMAL, slope=floor.slope, message="the plain funnel's release"
+    )
+
+
+def _searched(
+    problem: Problem,
+    threat: Threat,
+    solver: Guarded,
+    asked: tuple[float | None, float | None],
+    run: tuple[int, Listener | None],
+    pool: Array | None,
+    floor: Floor | None,
+) -> GuardedAnswer:
+    """What the search finds, from the posteriors of ``pool`` on, no further than what the plain funnel proves."""
+    disclosure, leakage = asked
+    least = -math.inf
+    if floor is not None:
+        most = floor.most_disclosure(float(leakage or 0.0))
+        least = problem.disclosure_ceiling - most if disclosure is None else floor.lower_bound(disclosure)
+    if floor is not None and not threat.guarantees:  # which say what posteriors are allowed
+        own = floor.posteriors(problem)
+        pool = own if pool is None else np.concatenate([pool, own])
+    return solver.answer(
+        problem,
+        threat,
+        disclosure=disclosure,
+        leakage=leakage,
+        seed=run[0],
+        progress=run[1],
+        pool=pool,
+        least=least,
+    )
+
+
 def judge_guarded(
     problem: Problem,
     threat: Threat,
@@ -120,6 +175,7 @@ def judge_guarded(
     gap: float,
     asked: tuple[float | None, float | None],
     seed: int,
+    floor: Floor | None = None,
 ) -> Solution:
     """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
 
@@ -130,19 +186,30 @@ def judge_guarded(
         gap: The gap in nats at which an answer is proved optimal.
         asked: The disclosure and the leakage that were asked for, in nats; None for what was not.
         seed: Seed of the run.
+        floor: What the plain funnel says of it, verified, where it was asked.
     """
     requested, budget = asked
     channel = problem.check_channel(answer.channel)
     leakages = threat.leakages(problem, channel)
     point = problem.evaluate(channel)._replace(leakage=max(leakages.values()))
-    leakage, certificate = point.leakage, answer.certificate
+    leakage = point.leakage
+    certificate: GuardedCertificate | Certificate | None = answer.certificate
     lower, source, upper = _closed(problem, threat, asked)
-    if certificate is not None:
+    if answer.certificate is not None:
+        certificate = answer.certificate
         certificate.verify(problem)
         _check_against(certificate, point)
         upper = min(upper, certificate.most_disclosure(0.0 if budget is None else budget))
         bound = certificate.lower_bound(point.disclosure if requested is None else requested)
         lower, source = (bound, "certificate") if bound > lower else (lower, source)
+    if floor is not None and floor.certificate is not None:
+        most = floor.most_disclosure(0.0 if budget is None else budget)
+        bound = floor.lower_bound(point.disclosure if requested is None else requested)
+        if (bound > lower) if requested is not None else (most < upper):
+            lower, source, certificate = max(bound, lower), "certificate", floor.certificate
+        upper = min(upper, most)
+        if requested is not None and bound > leakage + FEASIBILITY:
+            raise SolverError(_wrong(bound, leakage))
     if requested is not None and requested >= problem.disclosure_ceiling - ROUNDING:
         lower, source = leakage, "closed form"
     met = threat.excess(problem, channel) <= MET if threat.guarantees else True
@@ -206,15 +273,16 @@ def _check_against(certificate: GuardedCertificate, point: Point) -> None:
     slack = FEASIBILITY if exact else INEXACT
     bound, most = certificate.lower_bound(point.disclosure), certificate.most_disclosure(point.leakage)
     if exact and bound > point.leakage + slack:
-        raise SolverError(
-            f"the bound {bound!r} (certificate) exceeds the leakage {point.leakage!r} of a real channel: please report "
-            "this"
-        )
+        raise SolverError(_wrong(bound, point.leakage))
     if certificate.bounds_disclosure and point.disclosure > most + slack:
         raise SolverError(
             f"the disclosure {point.disclosure!r} of a real channel exceeds the bound {most!r} (certificate): please "
             "report this"
         )
+
+
+def _wrong(bound: float, leakage: float) -> str:
+    return f"the bound {bound!r} (certificate) exceeds the leakage {leakage!r} of a real channel: please report this"
 
 
 def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]:

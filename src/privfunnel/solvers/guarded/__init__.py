@@ -62,10 +62,12 @@ class Guarded:
         seed: int = 0,
         progress: Listener | None = None,
         pool: Array | None = None,
+        least: float = -math.inf,
     ) -> GuardedAnswer:
         """Least leakage at a disclosure, most disclosure within a leakage, or with neither within what the threat says.
 
-        The search begins with the posteriors of ``pool``, (n, M), too: those of other points of the same curve.
+        The search begins with the posteriors of ``pool``, (n, M), too: those of other points of the same curve, or of
+        the plain funnel. It ends near ``least``, which the program's value is known to be no less than, in nats.
 
         Raises:
             InfeasibleError: The guarantees do not allow that much disclosure.
@@ -83,7 +85,7 @@ class Guarded:
         master = Master(problem, threat, disclosure=aim, limits=averages if limited else None)
         if aim is not None and threat.guarantees:
             self._make_room(search, master, aim)
-        enough = _closed(problem, threat, aim, leakage) + ENOUGH * self.gap
+        enough = max(_closed(problem, threat, aim, leakage), least) + ENOUGH * self.gap
         outcome = search.close(master, self.gap, progress, enough=enough)
         total = float(outcome.duals.weights.sum())
         return GuardedAnswer(

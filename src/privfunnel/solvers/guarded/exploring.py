@@ -56,7 +56,7 @@ class State(NamedTuple):
     """A search under way: tree, open boxes, scratch arrays and posteriors found, and how many there are of each.
 
     ``n_nodes`` of the tree and ``height`` rows of the frontier are in use; ``opened`` boxes were, ``last`` are to
-    be at most.
+    be at most. ``left`` is the lowest bound of those that were left as they are, since they hold a posterior found.
     """
 
     tree: Tree
@@ -68,10 +68,11 @@ class State(NamedTuple):
     height: int
     opened: int
     last: int
+    left: float
 
 
-#: What :func:`advance` gives: tree, frontier, then ``n_found``, …, ``last`` of a :class:`State`.
-Advanced = tuple[tuple[Any, ...], tuple[Any, ...], int, int, int, int, int]
+#: What :func:`advance` gives: tree, frontier, then ``n_found``, …, ``left`` of a :class:`State`.
+Advanced = tuple[tuple[Any, ...], tuple[Any, ...], int, int, int, int, int, float]
 
 
 @compiled
@@ -190,7 +191,7 @@ def begin(pricing: Pricing, caps: Array, node_limit: int) -> State:
     frontier = new_frontier(FIRST_OPEN, n_x)
     push(frontier, 0, 0, -np.inf, Box(np.zeros(n_x), caps), np.full(n_x, 1.0 / n_x))
     work = new_work(n_x, size, starts.size - 1)
-    return State(tree, frontier, work, np.zeros((MOST_FOUND, n_x)), 0, 1, 1, 0, node_limit)
+    return State(tree, frontier, work, np.zeros((MOST_FOUND, n_x)), 0, 1, 1, 0, node_limit, np.inf)
 
 
 @compiled
@@ -201,7 +202,7 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
     in the meantime would strike inside numba and crash it. The other arrays are written to.
     """
     n_x, slope = pricing.prices.size, pricing.slope
-    tree, frontier, work, found, n_found, n_nodes, height, opened, last = state
+    tree, frontier, work, found, n_found, n_nodes, height, opened, last, left = state
     box = Box(np.zeros(n_x), np.zeros(n_x))
     point, candidate = np.zeros(n_x), np.zeros(n_x)
     pause = min(opened + boxes, last)
@@ -225,8 +226,10 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
                 n_found += 1
                 if n_found == MOST_FOUND:
                     last = opened
+                    left = min(left, bound)
                     break
             if opened > PATIENCE:
+                left = min(left, bound)
                 continue
         # Make it smaller by the checker's rules; a box that becomes empty is settled too.
         before = total_width(box)
@@ -246,7 +249,7 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         children = open_children(tree, frontier, node, n_nodes, height, bound, box, point)
         height += children
         n_nodes += children
-    return tree[:], frontier[:], n_found, n_nodes, height, opened, last
+    return tree[:], frontier[:], n_found, n_nodes, height, opened, last, left
 
 
 def search(
@@ -265,10 +268,13 @@ def search(
     state = begin(pricing, caps, node_limit)
     pace = Pace(FIRST_WORK // pricing.prices.size**2)
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
-        tree, frontier, *numbers = advance(pricing, total, state, cutoff, pace.size)
-        state = State(Tree(*tree), Frontier(*frontier), state.work, state.found, *numbers)
+        tree, frontier, n_found, n_nodes, height, opened, last, left = advance(
+            pricing, total, state, cutoff, pace.size
+        )
+        made = (Tree(*tree), Frontier(*frontier), state.work, state.found)
+        state = State(*made, n_found, n_nodes, height, opened, last, left)
     waiting = state.frontier.order[: state.height]
-    least = min(cutoff, float(state.frontier.promise[waiting].min(initial=np.inf)))
+    least = min(cutoff, float(state.left), float(state.frontier.promise[waiting].min(initial=np.inf)))
     complete = state.height == 0 and state.n_found == 0
     found = np.array(state.found[: state.n_found])
     return Explored(CompiledTree(kept(state.tree, state.n_nodes)), least, found, int(state.opened), complete)

@@ -18,7 +18,7 @@ from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.guarded.branching import MARGIN, AnyTree, Bracket, Explored, explore, value
 from privfunnel.solvers.guarded.exploring import explore_compiled, is_for
 from privfunnel.solvers.guarded.master import Duals, Master
-from privfunnel.solvers.guarded.pool import first_posteriors
+from privfunnel.solvers.guarded.pool import PRIVATE, first_posteriors
 from privfunnel.solvers.guarded.pricing import candidates
 from privfunnel.solvers.guarded.relaxation import Relaxation
 from privfunnel.solvers.posteriors.assembly import channel_of_posteriors
@@ -90,7 +90,16 @@ class Search:
             self._lift(number, first_posteriors(stratum, relaxation, self.threat, self.zero, deadline))
             for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True))
         ]
-        return np.concatenate([*made, self.pool])
+        return np.concatenate([*made, self._allowed()])
+
+    def _allowed(self) -> Array:
+        """The posteriors found before, without those that tell something where nothing may leak."""
+        if not self.zero:
+            return self.pool
+        if len(self.relaxations) > 1:
+            return self.pool[:0]
+        rows, goal = self.relaxations[0].equations
+        return np.asarray(self.pool[np.abs(self.pool @ rows.T - goal).max(axis=1) <= PRIVATE])
 
     def close(
         self,

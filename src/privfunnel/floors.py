@@ -1,0 +1,104 @@
+"""What the plain funnel says of a guarded one: a bound that holds for it, and a release to begin with.
+
+Unless columns are published, who knows nothing is among the attackers, and guarantees only take releases away: no
+guarded release leaks less than the plain funnel's least leakage. Its proof takes a second on tables where a guarded
+search over boxes of all posteriors comes nowhere, and where its release tells the other attackers no more, the guarded
+funnel is solved with it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from privfunnel import channels
+from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.certificate import Certificate
+from privfunnel.lumping import LUMPED_BEYOND, ClassChannel, chosen_lumping
+from privfunnel.measures import Array
+from privfunnel.problem import Channel, Problem
+from privfunnel.solution import FAILURES
+from privfunnel.solvers.auto import Auto
+from privfunnel.threats import Threat
+
+#: Tables with more public symbols than this have their plain funnel solved first; on smaller ones a search is quick.
+SEARCHED_UP_TO = LUMPED_BEYOND
+#: The share of the time limit that this may take.
+SHARE = 0.2
+#: Within a budget its gap is of leakage and the guarded one's of disclosure: this share of it is asked for.
+FINER = 0.3
+#: Outputs of its release whose posteriors a search begins with.
+MOST_POSTERIORS = 2000
+
+
+class Floor(NamedTuple):
+    """A solved point of the plain funnel.
+
+    Attributes:
+        certificate: Its proof, verified; None where a closed form decides it.
+        channel: Its release p(y|x), shape (M, N).
+        slope: dL/dR there, where it is known.
+    """
+
+    certificate: Certificate | None
+    channel: Channel
+    slope: float | None
+
+    def lower_bound(self, disclosure: float) -> float:
+        """What every release with this disclosure leaks at least, in nats."""
+        return 0.0 if self.certificate is None else self.certificate.lower_bound(disclosure)
+
+    def most_disclosure(self, budget: float) -> float:
+        """What a release discloses at most that leaks no more than ``budget``, in nats; ∞ for no bound."""
+        if self.certificate is None or self.certificate.slope <= 0.0:
+            return math.inf
+        return (budget - self.certificate.lower_bound(0.0)) / self.certificate.slope
+
+    def posteriors(self, problem: Problem) -> Array:
+        """p(x|y) of its release, shape (n, M); none where there are too many."""
+        if self.channel.shape[1] > MOST_POSTERIORS:
+            return np.zeros((0, problem.n_x))
+        joint = channels.joint(problem.p_x, self.channel)
+        table = np.asarray(joint.toarray() if channels.is_sparse(joint) else joint).T
+        sums = table.sum(axis=1, keepdims=True)
+        return np.asarray((table / np.where(sums > 0.0, sums, 1.0))[sums[:, 0] > 0.0])
+
+
+def plain_floor(
+    problem: Problem,
+    threat: Threat,
+    asked: tuple[float | None, float | None],
+    limits: tuple[float, float],
+    seed: int,
+) -> Floor | None:
+    """The plain funnel's answer to what is asked of a guarded one; None where it says nothing, or is not worth it.
+
+    Args:
+        problem: The problem.
+        threat: What the release is guarded against.
+        asked: Least disclosure, and what may leak, in nats; None for what was not asked for.
+        limits: The gap in nats, and the time limit in seconds, of the guarded search.
+        seed: Fixes all randomness.
+    """
+    usual = threat.measure == DEFAULT_MEASURE and threat.published is None and not threat.attributes
+    if not usual or problem.n_x <= SEARCHED_UP_TO or asked == (None, None):
+        return None
+    disclosure, leakage = asked
+    lumping = chosen_lumping(problem, None)
+    gap = limits[0] if disclosure is not None else FINER * limits[0]
+    solver = Auto(gap=gap, time_limit=SHARE * limits[1])
+    try:
+        if disclosure is not None:
+            answer = solver.solve(lumping.lumped, lumping.inner(disclosure), seed=seed)
+        else:
+            answer = solver.solve_leakage(lumping.lumped, float(leakage or 0.0), seed=seed)
+        proof = answer.certificate
+        if proof is not None:
+            proof = proof if lumping.trivial else proof.on_members(problem, lumping.cells)
+            proof.verify(problem)
+        channel = answer.channel if lumping.trivial else ClassChannel(lumping, answer.channel).table
+        return Floor(proof, channel, answer.slope)
+    except FAILURES:
+        return None  # the guarded search does without
