@@ -168,7 +168,13 @@ def test_the_command_says_what_the_noise_cost_and_what_may_be_published(tmp_path
     assert "Designed on counts with noise, ε = 1" in done.stdout
     assert "CONFIDENTIAL, what the noise cost" in done.stdout
     assert "they may be published" in done.stdout
-    told = run("audit", tmp_path / "t.csv", "--mechanism", tmp_path / "design" / "mechanism.json").stdout
+    audited = ("audit", tmp_path / "t.csv", "--mechanism", tmp_path / "design" / "mechanism.json")
+    told = run(*audited, "--out", tmp_path / "report.html").stdout
+    front, _, section = (tmp_path / "report.html").read_text().partition("Who is exposed most")
+    for part in (front, section):
+        assert "designed on counts with noise (ε = 1): it and its codebook are differentially private" in part
+        assert "What the noise cost: on the rows themselves the release leaks " in part
+    assert "Counted again on the rows without noise, the promise " in section
     assert "designed on counts with noise (ε = 1), for which it is differentially private" in told
     assert_one_line_error(run(*asked, "--bin", "age=quantiles:3"), "depends on the rows")
     edges = ("--bin", "age=edges:0,30,60,90")

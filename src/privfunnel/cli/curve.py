@@ -40,6 +40,7 @@ from privfunnel.release.options import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from privfunnel.audit import PopulationBand
+    from privfunnel.cli._source import NamedProblem
     from privfunnel.curve import Curve
     from privfunnel.problem import Problem
     from privfunnel.solvers.base import Solver
@@ -195,7 +196,7 @@ def command(
         # These know the free disclosure anyway; for others it might cost more than their own work.
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         if found is not None:
-            show_population(found, curve, units, opened.kind)
+            show_population(found, curve, units, opened)
         elif said:
             say(said)
         tell_files(out, OWNED, curve.solutions)
@@ -266,24 +267,24 @@ def _people(
     )
 
 
-def show_population(found: PopulationBand, curve: Curve, units: Units, pieces: str = "rows") -> None:
+def show_population(found: PopulationBand, curve: Curve, units: Units, opened: NamedProblem) -> None:
     """Print both numbers point by point: what leaks of these rows, and what of people like these.
 
     Args:
         found: What holds for people like these.
         curve: What holds for these rows.
         units: The unit.
-        pieces: What the designs were made of: rows, persons or clusters.
+        opened: The table.
     """
     from rich import box
     from rich.table import Table
 
-    table = Table(title=f"Leakage among these {pieces}, and among people like these ({units.name})",
-                  box=box.SIMPLE_HEAD)  # fmt: skip
+    title = f"Leakage among these rows, and among people like these ({units.name})"
+    table = Table(title=title, box=box.SIMPLE_HEAD)
     proved = found.proved(curve.problem.leakage_ceiling)
     some = bool(proved[found.disclosure > 0.0].any())
     sure = f"{100 * found.confidence:g} % confidence"
-    for name in ("disclosure", f"these {pieces}", "people like these, estimated"):
+    for name in ("disclosure", "these rows", "people like these, estimated"):
         table.add_column(name, justify="right", no_wrap=True)
     if some:
         table.add_column(f"at most, {sure}", justify="right", no_wrap=True)
@@ -293,10 +294,11 @@ def show_population(found: PopulationBand, curve: Curve, units: Units, pieces: s
         table.add_row(*(f"{units.of(float(value)):.4f}" for value in told), *most)
     out = console()
     out.print(table)
+    weighted = opened.counts is not None and opened.counts.weights is not None
+    pieces = f"{found.rows:,} {opened.kind}{', kept in proportion to their weights' if weighted else ''}"
     few = "" if some else f" They are too few to prove, with {sure}, that less leaks than X itself tells."
     out.print(
-        f"People like these: designs on one half of the {found.rows:,} {pieces}, judged by the other half, in turn."
-        f"{few}",
+        f"People like these: designs on one half of the {pieces}, judged by the other half, in turn.{few}",
         soft_wrap=True,
     )
 

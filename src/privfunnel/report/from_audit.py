@@ -171,14 +171,33 @@ def _verdicts(audit: Audit, say: Rounding) -> list[str]:
     words = [f"The audit rests on {say.count(audit.rows)} rows{people}."] if audit.rows else []
     if audit.persons is not None:
         words += _persons(audit.persons, say)
-    return [*words, *_checks(audit), *population_words(audit, say)]
+    return [*words, *noise_words(audit, say), *_checks(audit), *population_words(audit, say)]
+
+
+def noise_words(audit: Audit, say: Rounding) -> list[str]:
+    """Return that a mechanism was designed on counts with noise, and what the noise cost."""
+    found = audit.recount
+    if found is None or found.epsilon is None:
+        return []
+    words = [
+        f"The mechanism was designed on counts with noise (ε = {found.epsilon:g}): it and its codebook are "
+        "differentially private."
+    ]
+    if say.detailed:
+        words.append(
+            f"What the noise cost: on the rows themselves the release leaks {say.bits(found.leakage)} and keeps "
+            f"{say.bits(found.disclosure)}, where the counts with noise promised {say.bits(found.claimed_leakage)} and "
+            f"{say.bits(found.claimed_disclosure)}."
+        )
+    return words
 
 
 def _checks(audit: Audit) -> list[str]:
     """Return what was checked and how it came out, without any number."""
     words = []
     if audit.recount is not None:
-        told = "the table it was designed on" if audit.recount.same_table else "another table"
+        other = "another table" if audit.recount.epsilon is None else "the rows without noise"
+        told = "the table it was designed on" if audit.recount.same_table else other
         kept = "holds" if audit.recount.holds else "DOES NOT HOLD"
         words.append(f"Counted again on {told}, the promise {kept}.")
     if audit.draws is not None:

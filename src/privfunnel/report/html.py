@@ -21,7 +21,7 @@ from privfunnel.report import along, detail, front, parts
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
-from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, population_words, taken_as
+from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, noise_words, population_words, taken_as
 from privfunnel.report.parts import Section
 from privfunnel.report.questions import questions_section
 from privfunnel.report.rounding import Rounding
@@ -192,7 +192,10 @@ def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: 
             shape = (release.p_sy.shape[0], len(release.p_x))
             told = [taken_as(shape, release.rows, release.leakage_ceiling, report.view, seen=seen)]
         else:
-            told = population_words(report.audit, say) or [AS_A_REGISTER]
+            told = [
+                *noise_words(report.audit, say),
+                *(population_words(report.audit, say) or [AS_A_REGISTER]),
+            ]
         instead = front.Instead(found_instead, report.task_alternatives)
         page = front.board(release, say, form=report.form, instead=instead, beyond=told)
         return f'<section class="board">{head}{page}{front.signatures(report.contact)}</section>'
