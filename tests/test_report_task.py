@@ -125,6 +125,12 @@ def test_records_for_records_are_told_as_such(counts: Counts, tmp_path: Path) ->
     chosen = pf.distortion.solve(counts, distortion=0.2)
     text = report.render(curve, report.Report(chosen=chosen))
     assert "distortion E d(X,Y)<" in text
+    # What is drawn as proved lies nowhere above what is proved, though places are rounded.
+    say, high = Rounding(counts.n), Rounding(counts.n).information(curve.problem.leakage_ceiling)
+    drawn = report.along.distortion_picture(curve, None, say).proved
+    assert len(drawn) > 10
+    for place, bound in drawn:
+        assert bound <= curve.proved(place) / curve.problem.leakage_ceiling * high + 1e-12
     seen = told(text)
     assert "Records are released for records" in seen
     assert "No release of records that changes them as little can leak less" in seen

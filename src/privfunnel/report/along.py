@@ -65,6 +65,27 @@ def utility_points(curve: TaskCurve, say: Rounding) -> str:
 
 def distortion_section(curve: DistortionCurve, chosen: Solution | None, say: Rounding) -> str:
     """Return the drawing of the least leakage for every distortion, and in words what it costs to leak nothing."""
+    ceiling = curve.problem.leakage_ceiling
+    lead = f"Released as they are, the records leak {say.bits(ceiling)} about the private data. "
+    last = curve.solutions[-1]
+    most = f"{say.percent(view.share(last.leakage, ceiling, 0.0), 'up')} of that at most"
+    leaked = "nothing" if last.leakage <= ZERO else most
+    lead += f"Changed by {_cost(curve, last.distortion, say)} on average, they leak {leaked}."
+    worst = max((s.gap for s in curve.solutions), default=0.0)
+    note = (
+        f"Distortion: {curve.costs.words}. {detail.proved_words(curve.status)}; no point is more than "
+        f"{detail.above(worst)} bits above what is proved possible. Numbers are rounded, to protect the people behind "
+        "them."
+    )
+    picture = figure(distortion_picture(curve, chosen, say))
+    return (
+        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{picture}'
+        f'<p class="small quiet">{escape(note)}</p></section>'
+    )
+
+
+def distortion_picture(curve: DistortionCurve, chosen: Solution | None, say: Rounding) -> Picture:
+    """Return what the chart of a distortion funnel draws, with every number rounded: a drawing can be measured."""
     at = chosen if isinstance(chosen, DistortionSolution) else None
     ceiling = curve.problem.leakage_ceiling
     drawn = Picture(
@@ -78,21 +99,7 @@ def distortion_section(curve: DistortionCurve, chosen: Solution | None, say: Rou
         chosen=None if at is None else (at.distortion, at.leakage),
         along="distortion",
     )
-    lead = f"Released as they are, the records leak {say.bits(ceiling)} about the private data. "
-    last = curve.solutions[-1]
-    most = f"{say.percent(view.share(last.leakage, ceiling, 0.0), 'up')} of that at most"
-    leaked = "nothing" if last.leakage <= ZERO else most
-    lead += f"Changed by {_cost(curve, last.distortion, say)} on average, they leak {leaked}."
-    worst = max((s.gap for s in curve.solutions), default=0.0)
-    note = (
-        f"Distortion: {curve.costs.words}. {detail.proved_words(curve.status)}; no point is more than "
-        f"{detail.above(worst)} bits above what is proved possible. Numbers are rounded, to protect the people behind "
-        "them."
-    )
-    return (
-        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(_published(drawn, curve, say))}'
-        f'<p class="small quiet">{escape(note)}</p></section>'
-    )
+    return _published(drawn, curve, say)
 
 
 def distortion_points(curve: DistortionCurve, say: Rounding) -> str:
@@ -146,6 +153,7 @@ def _published(drawn: Picture, curve: DistortionCurve, say: Rounding) -> Picture
         marks=tuple(
             Mark(x(m.disclosure), y(m.leakage), y(m.lower_bound, "down"), m.status) for m in drawn.marks
         ),
-        proved=tuple((x(d), y(v, "down")) for d, v in drawn.proved),
+        # The bound of the rounded place itself: moved to the right, one of a falling curve would claim too much.
+        proved=tuple((d, y(curve.proved(d), "down")) for d in sorted({x(d) for d, _ in drawn.proved})),
         chosen=None if drawn.chosen is None else (x(drawn.chosen[0]), y(drawn.chosen[1])),
     )
