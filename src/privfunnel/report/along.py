@@ -93,7 +93,8 @@ def distortion_picture(curve: DistortionCurve, chosen: Solution | None, say: Rou
         leakage_ceiling=ceiling,
         h_x_given_s=0.0,
         marks=tuple(
-            Mark(s.distortion, s.leakage, s.lower_bound, view.status_text(s.status)) for s in curve.solutions
+            Mark(s.distortion, s.leakage, _bound(curve, s, say), view.status_text(s.status))
+            for s in curve.solutions
         ),
         proved=_proved(curve),
         chosen=None if at is None else (at.distortion, at.leakage),
@@ -109,7 +110,7 @@ def distortion_points(curve: DistortionCurve, say: Rounding) -> str:
         (
             _cost(curve, s.distortion, say),
             say.percent(view.share(s.leakage, ceiling, 0.0)),
-            say.percent(view.share(s.lower_bound, ceiling, 0.0), "down"),
+            say.percent(view.share(_bound(curve, s, say), ceiling, 0.0), "down"),
             say.percent(view.share(s.disclosure, curve.problem.disclosure_ceiling, 1.0)),
             view.status_text(s.status),
         )
@@ -120,9 +121,17 @@ def distortion_points(curve: DistortionCurve, say: Rounding) -> str:
 
 
 def _rounded(curve: DistortionCurve, distortion: float, say: Rounding) -> float:
-    """A mean cost in steps that are worth as many rows at the largest cost as those of a share."""
+    """A mean cost in steps that are worth as many rows at the largest cost as those of a share.
+
+    Rounded up: a release that changes less is one of those that change so much.
+    """
     scale = curve.costs.scale
-    return scale * say.share(distortion / scale)
+    return scale * say.share(distortion / scale, "up")
+
+
+def _bound(curve: DistortionCurve, solution: DistortionSolution, say: Rounding) -> float:
+    """What is proved at the distortion that is told of a point, in nats: less than at its own."""
+    return min(solution.lower_bound, curve.proved(_rounded(curve, solution.distortion, say)))
 
 
 def _cost(curve: DistortionCurve, distortion: float, say: Rounding) -> str:
