@@ -166,6 +166,26 @@ def test_designs_on_samples_can_be_rehearsed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_score_funnel_can_be_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the judge is that of deep funnels, which need PyTorch")
+    pytest.importorskip("sklearn", reason="scores and attackers need scikit-learn")
+    import deep_score
+
+    from privfunnel import score_model
+
+    monkeypatch.setattr(score_model, "STAGES", 16)
+    monkeypatch.setattr(sys, "argv", ["deep_score.py", "--quick", "--out", str(tmp_path)])
+    deep_score.main()
+    text = (tmp_path / "score-funnel.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| income |")]
+    assert [int(row[1]) for row in rows] == list(deep_score.SIZES)
+    for _, _, lost, told, symbol, _, bound in rows:
+        assert 0.0 < float(lost) <= 1.0
+        assert float(symbol) < 0.5 * float(told)
+        assert float(symbol) <= float(bound.rstrip(" |"))
+
+
+@pytest.mark.slow
 def test_the_deep_methods_can_be_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="deep funnels need PyTorch")
     pytest.importorskip("sklearn", reason="attackers are scikit-learn's")

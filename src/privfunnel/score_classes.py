@@ -103,11 +103,18 @@ class ScoreClasses:
 
     def classify(self, codes: Codes, columns: Sequence[Column]) -> Codes:
         """Classes of rows of categories, shape (rows, A); negative codes are unknown values."""
+        return _placed(self._score(codes, columns), self.edges, self.centres)
+
+    def estimate(self, codes: Codes, columns: Sequence[Column]) -> Array:
+        """The score itself, p̂(s|x) of rows of categories, shape (rows, K): what who has the models believes."""
+        return np.asarray(np.exp(_log_shares(self._score(codes, columns))))
+
+    def _score(self, codes: Codes, columns: Sequence[Column]) -> Array:
         score = np.zeros((len(codes), len(self.table)))
         part = _parts(codes, len(self.models), self.seed)
         for fold, model in enumerate(self.models):
             score[part == fold] = model.score(codes[part == fold], columns)
-        return _placed(score, self.edges, self.centres)
+        return score
 
     def of_alphabet(self, alphabet: Alphabet, known: Alphabet, places: Codes) -> Codes:
         """Classes of the symbols of another alphabet of the same columns.
