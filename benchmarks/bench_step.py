@@ -17,7 +17,7 @@ from numba import njit
 from benchmarks import harness
 from privfunnel import instances
 from privfunnel.measures import Array, safe_log
-from privfunnel.solvers.aem import arrays, kernel_accelerated, kernel_math, kernel_plain
+from privfunnel.solvers.aem import arrays, kernel_accelerated, kernel_math, kernel_plain, kernel_root
 from privfunnel.solvers.aem.backends import StepState
 from privfunnel.solvers.aem.kernel_groups import KernelTables
 from privfunnel.solvers.aem.numba_backend import NumbaBackend
@@ -174,7 +174,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     }
     library = floor(repeats)
     fastest = {name: min(values.values()) for name, values in library.items()}
-    evaluations = _evaluations(tables, log_u, target, steps)
+    evaluations, renewals = _evaluations(tables, log_u, target, steps)
     logs = (problem.n_s * n_y + n_y + problem.n_x) / entries
     lowest = evaluations * fastest["exp"] + logs * fastest["log"]
     return {
@@ -182,7 +182,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
         "problem": "census-income, raw counts",
         "n_s": problem.n_s, "n_x": problem.n_x, "n_y": n_y, "runs": runs, "steps": steps, "repeats": repeats,
         "ns_an_entry": per_entry,
-        "evaluations_a_step": {"kernel": evaluations, "printed": counts["evaluations"]},
+        "evaluations_a_step": {"kernel": evaluations, "renewals": renewals, "printed": counts["evaluations"]},
         "wall_seconds": wall,
         "two_thread_speedup": wall["one"] / wall["two"],
         "library_ns": library,
@@ -196,22 +196,28 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _evaluations(tables: Tables, log_u: Array, target: Array, steps: int) -> float:
-    """Evaluations of G per step, counted on the interpreted twins of the compiled loops."""
-    count = 0
-    evaluate, root = kernel_plain.evaluate, kernel_plain.root
+def _evaluations(tables: Tables, log_u: Array, target: Array, steps: int) -> tuple[float, float]:
+    """Evaluations of G per step, and those without exponentials, counted on interpreted twins of the compiled loops."""
+    count = {"evaluate": 0, "renew": 0}
+    kept = {name: getattr(kernel_root, name) for name in ("evaluate", "renew", "moved", "root")}
 
-    def counting(*arguments: Any) -> Any:
-        nonlocal count
-        count += 1
-        return evaluate(*arguments)
+    def counting(name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            count[name] += 1
+            return kept[name](*arguments)
 
-    kernel_plain.evaluate, kernel_plain.root = counting, root.py_func
+        return call
+
+    for name in count:
+        setattr(kernel_root, name, counting(name))
+    kernel_root.moved, kernel_plain.root = kept["moved"].py_func, kept["root"].py_func
     try:
         kernel_plain.run.py_func(KernelTables.of(tables), log_u[0].copy(), 0.05, float(target[0]), steps, 0.0)
     finally:
-        kernel_plain.evaluate, kernel_plain.root = evaluate, root
-    return count / steps
+        for name, function in kept.items():
+            setattr(kernel_root, name, function)
+        kernel_plain.root = kept["root"]
+    return sum(count.values()) / steps, count["renew"] / steps
 
 
 def main() -> None:

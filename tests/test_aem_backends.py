@@ -18,6 +18,7 @@ from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
 from privfunnel.solvers.aem import AEM, arrays, backends, numba_backend, starts
 from privfunnel.solvers.aem.backends import StepState, make_backend
+from privfunnel.solvers.aem.kernel_groups import Exponents, Rows
 from privfunnel.solvers.aem.numba_backend import NumbaBackend
 from privfunnel.solvers.aem.numpy_backend import NumpyBackend
 from privfunnel.solvers.aem.schedule import KEPT_AT_R, KEPT_TO_THE_END, kept, level_steps
@@ -28,11 +29,11 @@ HEART = instances.load("heart-failure", perturbation="probabilities")
 
 
 @pytest.fixture(scope="module")
-def kernels() -> tuple[ModuleType, ModuleType, ModuleType]:
+def kernels() -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
     pytest.importorskip("numba", reason="the compiled backend needs the extra 'fast'")
-    from privfunnel.solvers.aem import kernel_accelerated, kernel_math, kernel_plain
+    from privfunnel.solvers.aem import kernel_accelerated, kernel_math, kernel_plain, kernel_root
 
-    return kernel_math, kernel_plain, kernel_accelerated
+    return kernel_math, kernel_root, kernel_plain, kernel_accelerated
 
 
 def interpret(monkeypatch: pytest.MonkeyPatch, modules: tuple[ModuleType, ...]) -> None:
@@ -186,6 +187,45 @@ def test_compiled_functions_do_what_their_python_says(
     assert np.allclose(fast[0].leakage, fast[1].leakage, atol=1e-12)
     assert np.abs(np.exp(plain[0]) - np.exp(plain[1])).max() < 1e-12
     assert np.abs(np.exp(accelerated[0][0]) - np.exp(accelerated[1][0])).max() < 1e-12
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_weights_are_renewed_without_exponentials(
+    kernels: tuple[ModuleType, ...], monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    """As evaluated at the new λ, to rounding, or said not to hold; zeros stay zero whatever log w is there."""
+    kernel = kernels[1]
+    if not compiled:
+        interpret(monkeypatch, kernels)
+    rng = np.random.default_rng(5)
+    log_w = (
+        -rng.gamma(2.0, 3.0, size=(6, 9)) - 20.0 * np.arange(6)[:, None]
+    )  # rare symbols: far down, row by row
+    base = -rng.gamma(2.0, 3.0, size=(6, 9))
+    log_w[2, 3] = base[2, 3] = ZERO
+    p_x = rng.dirichlet(np.ones(6))
+    exponents = Exponents(base, log_w)
+
+    def rows() -> Rows:
+        return Rows(np.empty((6, 9)), np.empty(6), np.zeros(6), np.empty(6), np.empty(6))
+
+    for change, good in ((1e-9, True), (-1e-4, True), (2e-3, True), (0.3, False)):
+        there, here = rows(), rows()
+        expected = kernel.evaluate(exponents, there, p_x, 0.4 + change)
+        kernel.evaluate(exponents, here, p_x, 0.4)
+        *found, holds = kernel.renew(exponents, here, p_x, change)
+        assert holds == good
+        if good:
+            assert found[:2] == pytest.approx(expected[:2], rel=1e-12)
+            assert found[2] == pytest.approx(
+                expected[2], abs=100 * np.finfo(float).eps * 130.0**3
+            )  # it cancels
+            shares = [made.weight / made.total[:, None] for made in (here, there)]
+            np.testing.assert_allclose(shares[0], shares[1], rtol=1e-10, atol=1e-16)
+            np.testing.assert_allclose(
+                here.top + np.log(here.total), there.top + np.log(there.total), rtol=1e-13
+            )
+            assert here.weight[2, 3] == 0.0
 
 
 def test_the_search_for_a_root_moves_alike_everywhere(kernels: tuple[ModuleType, ...]) -> None:

@@ -14,7 +14,8 @@ from privfunnel.measures import TINY, Array
 from privfunnel.solvers.aem.backends import Progressed
 from privfunnel.solvers.aem.kernel_groups import KernelTables, Outputs, Rows
 from privfunnel.solvers.aem.kernel_math import SUMS, exp_
-from privfunnel.solvers.aem.kernel_plain import FEWEST, HIGH, MOST, find_outputs, root, subtract
+from privfunnel.solvers.aem.kernel_plain import find_outputs, subtract
+from privfunnel.solvers.aem.kernel_root import FEWEST, HIGH, MOST, root
 from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFETY
 from privfunnel.solvers.aem.state import CUT, ZERO
 from privfunnel.solvers.jit import compiled

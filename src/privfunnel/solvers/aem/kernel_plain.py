@@ -4,8 +4,7 @@ Equations (1) to (5) are those of :mod:`privfunnel.solvers.aem.state`, arranged 
 
 - no logarithm of an entry is ever taken: log u is the state, and its new value is the exponent less the row's
   constant;
-- an evaluation of G(λ) is one pass over the rows (exponential, four sums): the number that keeps the exponentials in
-  range is the row's log-sum of the evaluation before, and only where that fails the row's true maximum;
+- λ is found in few passes over the rows (:mod:`.kernel_root`);
 - p(s, y) is accumulated over the nonzeros of p(s|x) alone, four rows at a time where they have them at the same places.
 
 Sums may be reordered by the compiler, always in the same way: the result of a run depends on nothing but its own input.
@@ -18,139 +17,14 @@ import numpy as np
 
 from privfunnel.measures import Array
 from privfunnel.solvers.aem.backends import Progressed
-from privfunnel.solvers.aem.kernel_groups import (
-    AnyExponents,
-    Exponents,
-    KernelTables,
-    Nonzeros,
-    Outputs,
-    Rows,
-)
-from privfunnel.solvers.aem.kernel_math import EXACT, SUMS, exp_, log_
-from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO
+from privfunnel.solvers.aem.kernel_groups import Exponents, KernelTables, Nonzeros, Outputs, Rows
+from privfunnel.solvers.aem.kernel_math import EXACT, SUMS, log_
+from privfunnel.solvers.aem.kernel_root import root
+from privfunnel.solvers.aem.state import ZERO
 from privfunnel.solvers.jit import compiled
 
 #: The residual costs a pass over the rows: it is computed in one step out of this many.
 STEPS_PER_RESIDUAL = 8
-#: A row whose weights add up to less than FEWEST or more than MOST was shifted by the wrong amount; HIGH keeps its
-#: exponentials finite until that is seen.
-FEWEST = 1.0e-100
-MOST = 1.0e100
-HIGH = 600.0
-
-
-@compiled(fastmath=SUMS, nogil=True)
-def evaluate(exponents: AnyExponents, rows: Rows, p_x: Array, slope: float) -> tuple[float, float, float]:
-    """The update (1) at λ = ``slope``: fills ``rows.weight`` and ``rows.total``.
-
-    ``rows.top`` is on entry a guess of each row's constant, on exit what was used.
-
-    Returns:
-        Σ_ij u_ij(λ) log w_ij of (3) and its first two derivatives in λ: mean, variance and third central moment of
-        log w.
-    """
-    base, log_w = exponents.base, exponents.log_w
-    weight, total, top, _, _ = rows
-    n_x, n_y = base.shape
-    value = 0.0
-    gain = 0.0
-    bend = 0.0
-    for i in range(n_x):
-        zeroth = 0.0
-        first = 0.0
-        second = 0.0
-        third = 0.0
-        for attempt in range(2):
-            guess = top[i]
-            zeroth = 0.0
-            first = 0.0
-            second = 0.0
-            third = 0.0
-            for j in range(n_y):
-                w = log_w[i, j]
-                d = (base[i, j] + slope * w) - guess
-                d = d if d < HIGH else HIGH
-                e = exp_(d if d > CUT else CUT)
-                e = e if d > CUT else 0.0
-                weight[i, j] = e
-                zeroth += e
-                ew = e * w
-                first += ew
-                eww = ew * w
-                second += eww
-                third += eww * w
-            if attempt or FEWEST < zeroth < MOST:
-                break
-            highest = base[i, 0] + slope * log_w[i, 0]
-            for j in range(n_y):
-                x = base[i, j] + slope * log_w[i, j]
-                highest = x if x > highest else highest
-            top[i] = highest
-        total[i] = zeroth
-        mean = first / zeroth
-        square = second / zeroth
-        spread = square - mean * mean
-        value += p_x[i] * mean
-        gain += p_x[i] * (spread if spread > 0.0 else 0.0)
-        bend += p_x[i] * (third / zeroth - mean * (3.0 * square - 2.0 * mean * mean))
-    return value, gain, bend
-
-
-@compiled(nogil=True, forceinline=True)
-def root(exponents: AnyExponents, rows: Rows, p_x: Array, slope: float, target: float, slack: float) -> float:
-    """λ with 0 ≤ G(λ) ≤ ``slack``, or −1 if there is none: equation (4), from λ = ``slope``.
-
-    ``rows`` is left as evaluated at that λ. Scalar twin of :func:`privfunnel.solvers.aem.arrays.root`.
-    """
-    low = -1.0
-    high = np.inf
-    best = -1.0
-    at = -1.0
-    trial = max(slope, 0.0)
-    for _ in range(ROOT_EVALUATIONS):
-        value, gain, bend = evaluate(exponents, rows, p_x, trial)
-        value -= target
-        at = trial
-        if value >= 0.0:
-            best = trial
-            high = trial
-            if value <= slack or trial == 0.0:
-                break
-        else:
-            low = trial
-        value -= 0.5 * slack
-        following = next_slope(trial, value, halley(value, gain, bend), low, high)
-        if following == trial or following > SLOPE_LIMIT:
-            break
-        trial = following
-    if best >= 0.0 and at != best:
-        evaluate(exponents, rows, p_x, best)
-    return best
-
-
-@compiled(nogil=True)
-def halley(value: float, gain: float, bend: float) -> float:
-    """Scalar twin of :func:`privfunnel.solvers.aem.arrays.halley`."""
-    slope = gain - 0.5 * value * bend / gain if gain > 0.0 else gain
-    return slope if 0.5 * gain < slope < 2.0 * gain else gain
-
-
-@compiled(nogil=True)
-def next_slope(trial: float, value: float, gain: float, low: float, high: float) -> float:
-    """Scalar twin of :func:`privfunnel.solvers.aem.arrays.next_slope`."""
-    newton = trial - value / gain if gain > 0.0 else trial
-    bounded = high < np.inf
-    if gain > 0.0 and low < newton < high and (bounded or newton < 4.0 * trial + 4.0):
-        chosen = newton
-    elif bounded:
-        chosen = 0.5 * (max(low, 0.0) + high)
-    else:
-        chosen = 2.0 * trial + 1.0
-    if low < 0.0 and (chosen <= 0.0 or (gain > 0.0 and newton <= 0.0)):
-        chosen = 0.0
-    if chosen <= low or chosen >= high:
-        return trial
-    return chosen
 
 
 @compiled(nogil=True)

@@ -24,7 +24,7 @@ is, up to a constant for each x, the gradient g_xy of :func:`privfunnel.kkt.kkt_
 is that residual to first order, at no extra logarithm.
 
 Each family of backends has these formulas once, and its docstrings name them: :mod:`~privfunnel.solvers.aem.arrays`
-(NumPy and PyTorch; the reference), :mod:`~privfunnel.solvers.aem.kernel_plain` with
+(NumPy and PyTorch; the reference), :mod:`~privfunnel.solvers.aem.kernel_root` and ``kernel_plain`` with
 :mod:`~privfunnel.solvers.aem.kernel_accelerated` (numba), and :mod:`~privfunnel.solvers.aem.kernel_fused` (CUDA).
 
 Zeros. The update is multiplicative: an entry that is 0 stays 0. Such entries carry ``log_u = ZERO``. An entry whose
