@@ -63,9 +63,8 @@ class Version:
 
     def close(self) -> None:
         """End the process."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+        with self.process:  # closes both pipes, and waits
+            pass
 
 
 def compare(before: Version, after: Version, case: str, repeats: int) -> dict[str, Any]:
