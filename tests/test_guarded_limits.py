@@ -8,9 +8,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from highspy import HighsModelStatus
 
 import privfunnel as pf
 from funnels import toy
@@ -28,6 +30,7 @@ from privfunnel.solvers import registry
 from privfunnel.solvers.deadline import Limits, cpu_clock
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
 from privfunnel.solvers.guarded.search import Search
+from privfunnel.solvers.posteriors.lp import run_until
 from privfunnel.threats import Threat
 
 
@@ -72,6 +75,18 @@ def test_a_time_limit_is_kept(guards: dict[str, Any]) -> None:
         solution = pf.solve(problem, known=known, time_limit=0.5, throw=False, **guards)
         assert time.thread_time() - started <= 1.2 * 0.5 + 1.0
     assert solution.status is pf.Status.TIME_LIMIT
+
+
+@pytest.mark.parametrize(("late", "runs"), [(False, 3), (True, 1)])
+def test_a_program_goes_on_until_the_deadline_itself_has_passed(late: bool, runs: int) -> None:
+    """The clock of the linear programs is another one, and ended some a moment too early."""
+    deadline = Mock(**{"left.return_value": 0.5, "passed.return_value": late})
+    ended = HighsModelStatus.kTimeLimit
+    lp = Mock(**{"getRunTime.return_value": 2.0})
+    lp.getModelStatus.side_effect = [ended, ended, HighsModelStatus.kOptimal]
+    run_until(lp, deadline)
+    assert lp.run.call_count == runs
+    lp.setOptionValue.assert_called_with("time_limit", 2.5)
 
 
 def test_a_time_limit_that_is_named_counts_though_it_is_the_plain_solver_s_own() -> None:

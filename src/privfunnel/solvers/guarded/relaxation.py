@@ -20,7 +20,7 @@ from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import TINY, Array, entropy
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.boxes import Box
-from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, limit_runs, new_model
+from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model, run_until
 
 #: What violating a row of W costs, rows being scaled to a largest entry of 1.
 PENALTY = 1e4
@@ -221,13 +221,12 @@ class Relaxation:
             self._forget()
         self._lp.changeColsCost(self.n_x, self._every, cost)
         self._lp.changeColsBounds(self.n_x, self._every, box.lower, box.upper)
-        limit_runs(self._lp, self.deadline)
-        self._lp.run()
+        run_until(self._lp, self.deadline)
         if not is_optimal(self._lp):
             if self.deadline.passed():
                 return None
             self._lp.clearSolver()
-            self._lp.run()
+            run_until(self._lp, self.deadline)
             if not is_optimal(self._lp):
                 return None
         solution = self._lp.getSolution()

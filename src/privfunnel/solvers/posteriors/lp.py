@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import highspy
@@ -48,10 +47,17 @@ def new_model(*, primal: bool = False) -> Any:
     return lp
 
 
-def limit_runs(lp: Any, deadline: Deadline) -> None:
-    """Let the next runs of the model end at a deadline; HiGHS counts the seconds of all runs of a model together."""
-    if math.isfinite(deadline.seconds):
+def run_until(lp: Any, deadline: Deadline) -> None:
+    """Run the model to its end or to a deadline.
+
+    HiGHS counts the seconds of all runs of a model together, and by the clock on the wall: where the deadline is in CPU
+    time, or the two clocks differ by a moment, it goes on from where it was.
+    """
+    while True:
         lp.setOptionValue("time_limit", lp.getRunTime() + max(deadline.left(), SHORTEST_RUN))
+        lp.run()
+        if lp.getModelStatus() != highspy.HighsModelStatus.kTimeLimit or deadline.passed():
+            return
 
 
 def run_robustly(lp: Any, deadline: Deadline = NEVER) -> bool:
@@ -71,11 +77,10 @@ def run_robustly(lp: Any, deadline: Deadline = NEVER) -> bool:
             return False
         if attempt:
             lp.clearSolver()
-        limit_runs(lp, deadline)
         before = {name: lp.getOptionValue(name)[1] for name in options}
         for name, value in options.items():
             lp.setOptionValue(name, value)
-        lp.run()
+        run_until(lp, deadline)
         done = is_optimal(lp)
         for name, value in before.items():
             lp.setOptionValue(name, value)
