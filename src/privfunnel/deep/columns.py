@@ -15,6 +15,10 @@ from privfunnel.measures import Array
 
 #: A private or useful number with more values than this is a number, not a category.
 MOST_CLASSES = 20
+#: More values than this are no category: names and identifiers tell who somebody is, and nothing can be learnt of them.
+MOST_VALUES = 2000
+#: Numbers beyond this have no variance that a computer can hold.
+_HUGE = 1e150
 #: What stands for a missing category.
 MISSING = "(missing)"
 
@@ -62,7 +66,13 @@ class Columns:
                 whole = bool((numbers == np.rint(numbers)).all())
                 made.append(Column(name, None, float(numbers.mean()), spread if spread > 0.0 else 1.0, whole))
             else:
-                made.append(Column(name, tuple(sorted(set(_texts(values).tolist())))))
+                found = sorted(set(_texts(values).tolist()))
+                if len(found) > MOST_VALUES:
+                    raise InvalidInputError(
+                        f"the column {name!r} has {len(found)} values that are no numbers: leave identifiers out, or "
+                        f"join values to at most {MOST_VALUES}"
+                    )
+                made.append(Column(name, tuple(found)))
         if not made:
             raise InvalidInputError("the table has no columns: give at least one")
         return cls(tuple(sorted(made, key=lambda column: column.values is not None)))
@@ -173,6 +183,8 @@ def _is_number(values: NDArray[Any], classes: bool) -> bool:
         raise InvalidInputError(
             "a column holds dates or durations: give years or days, as numbers or as texts"
         )
+    if values.dtype.kind == "c":
+        raise InvalidInputError("a column holds complex numbers: give their parts as two columns")
     if values.dtype.kind == "O":  # a mixed array: numbers if all of them are
         try:
             values = values.astype(np.float64)
@@ -193,9 +205,9 @@ def _as_numbers(name: str, values: NDArray[Any]) -> Array:
 
 
 def _check_finite(name: str, numbers: Array) -> None:
-    if not np.isfinite(numbers).all():
+    if not (np.abs(numbers) < _HUGE).all():
         raise InvalidInputError(
-            f"the column {name!r} has missing or infinite numbers: fill or drop them first"
+            f"the column {name!r} has missing, infinite or huge numbers: fill, drop or scale them first"
         )
 
 

@@ -70,6 +70,10 @@ def from_frame(
         private: Names of what is private.
         task: Names of what the release is for; the third result is None without.
     """
+    if not hasattr(frame, "columns"):
+        raise InvalidInputError(
+            f"a {type(frame).__name__} is no frame: give fit the columns of X and of s as they are"
+        )
     hidden = [private] if isinstance(private, str) else list(private)
     wanted = [] if task is None else [task] if isinstance(task, str) else list(task)
     for name in [*hidden, *wanted]:

@@ -337,6 +337,8 @@ def _checked(estimator: DeepFunnel, X: Any, *, reset: bool) -> Any:
         raise InvalidInputError("X is a data set: give fit(*deep.data.from_torch(data_set))")
     if hasattr(X, "detach"):
         X = X.detach().cpu().numpy()
+    if hasattr(X, "columns") and not len(X):
+        raise InvalidInputError("X has no rows: give at least one")
     if not hasattr(X, "columns"):
         X = np.asarray(X)
         if X.ndim > 2:
