@@ -67,10 +67,12 @@ def test_the_audit_of_a_design_for_a_task_says_so(mechanism: Mechanism, tmp_path
         "500",
         "--json",
     ]
-    for name, told in (("people.csv", True), ("without.csv", False)):
+    rows().assign(income=range(2000)).to_csv(tmp_path / "other.csv", index=False)
+    for name, told in (("people.csv", True), ("without.csv", False), ("other.csv", False)):
         found = CliRunner().invoke(main, ["audit", str(tmp_path / name), *basic])
         assert found.exit_code == 0, found.output
         assert ("tasks" in json.loads(found.stdout)) is told
+        assert ("nothing is said of the task" in found.stderr) is (name == "other.csv")
 
 
 def test_in_a_pipeline_the_target_is_the_task() -> None:

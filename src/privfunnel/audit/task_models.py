@@ -26,9 +26,6 @@ from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.task_alternatives import TaskAlternative, instead_for_task
 
-#: Values of a column without bins: as the audit of the same table takes them.
-MOST_LEVELS = 10_000
-
 
 @dataclass(frozen=True)
 class Usefulness:
@@ -185,7 +182,7 @@ def _counted(
         warnings.simplefilter("ignore", IdentifierWarning)
         return tables.count(
             source, private=mechanism.private_names, public=mechanism.public_names, bins=bins, task=weights,
-            missing=mechanism.missing, read=mechanism.read_options(read), max_levels=MOST_LEVELS,
+            missing=mechanism.missing, read=mechanism.read_options(read),
         )  # fmt: skip
 
 
