@@ -175,6 +175,18 @@ def test_several_tasks_are_kept_together() -> None:
     assert solution.gap <= GAP
 
 
+def test_weights_count_by_their_ratio() -> None:
+    first, second = (random_problem(seed).required_tasks().rows for seed in (5, 6))
+    problem = random_problem(5)
+    tables = {"a": first * problem.p_x, "b": second * problem.p_x}
+    one = pf.solve(pf.Problem(problem.p_sx, p_ux=tables, task_weights={"b": 0.5}), utility="60%")
+    many = pf.Problem(problem.p_sx, p_ux=tables, task_weights={"a": 2000.0, "b": 1000.0})
+    thousand = pf.solve(many, utility="60%")
+    assert thousand.status is pf.Status.OPTIMAL
+    assert thousand.leakage == pytest.approx(one.leakage, abs=GAP)
+    assert pf.solve(many, leakage=0, time_limit=5.0).leakage <= 1e-9
+
+
 @pytest.mark.parametrize("n_s", [2, 4])
 def test_four_values_are_proved_with_and_without_leakage(n_s: int) -> None:
     problem = random_problem(21, n_s=n_s, n_u=4, n_x=9)

@@ -25,7 +25,7 @@ from privfunnel.solvers.task.relaxation import Images, relaxed
 TOGETHER = 18_000
 #: Boxes that a partition may have, and times cells.
 MOST_BOXES, MOST_ENTRIES = 40_000, 24_000_000
-#: Boxes after which twice as many should lose less by this factor, or there is no use in more.
+#: Boxes after which twice as many should lose less by this factor, or, near the target, there is no use in more.
 FIRST_BOXES, WORTHWHILE = 2_500, 0.9
 #: Gap to which relaxations are solved, in nats.
 SOLVED = 3e-7
@@ -208,7 +208,8 @@ class Cover:
             size = len(self.tree.variable)
             full = size > most or not chosen.size or deadline.passed()
             if size >= 2 * before[0]:
-                full, before = full or loss > WORTHWHILE * before[1], (size, loss)
+                full = full or WORTHWHILE * before[1] < loss <= 3.0 * target
+                before = (size, loss)
             beaten = really > target or loss - really <= target / 20.0
             if loss <= target or full or (beaten and not patient):
                 self.done.append(boxes)

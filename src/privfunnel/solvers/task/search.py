@@ -49,6 +49,8 @@ LEAST_ENTRY, LEAST_ENTRY_LARGE = 1e-10, 1e-5
 FEW_CELLS = 100
 #: Labels of the first program where they are put where they are of use, programs at most, and new labels for each.
 FIRST_PLACES, MOST_TURNS, NEW_PLACES = 64, 40, 40
+#: How many times more labels there may be with more cells.
+MOST_WIDE = 4
 #: To which share of the gap those are solved: their prices have to be good, too.
 PRECISION = 0.02
 #: Every so many programs prices are tested with boxes even where a local search still beats them.
@@ -192,7 +194,8 @@ class Work:
     def _by_places(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
         """With labels where they are found to be of use: where posteriors beat the prices of the last program."""
         zero = utility is None
-        spread = first_labels(self.cells, min(FIRST_PLACES, self.outputs))
+        wide = min(max(self.cells.n // FEW_CELLS, 1), MOST_WIDE)  # many cells take many outputs
+        spread = first_labels(self.cells, min(wide * FIRST_PLACES, self.outputs))
         labels = clipped(np.concatenate([self.used, spread]))[: self.outputs]
         for turn in range(MOST_TURNS):
             aim = None if utility is None else self._aim(labels, utility + AIM)
@@ -206,7 +209,7 @@ class Work:
                 line = self._covered(cover)
                 tips = tips.joined(cover.tips)
             yield found, line
-            labels = clipped(np.concatenate([self.used, tips.worst(-self.gap / 10.0, NEW_PLACES)]))
+            labels = clipped(np.concatenate([self.used, tips.worst(-self.gap / 10.0, wide * NEW_PLACES)]))
             if utility is not None and self._aim(labels, utility) < utility:
                 labels = np.concatenate([labels, spread])
             labels = labels[: self.outputs]
@@ -335,11 +338,16 @@ class Work:
 
     def _program(self, labels: Array, utility: float | None, precision: float = 0.1) -> Outcome:
         """The program of labels at a utility in nats (None: the most without leakage), solved to a share of the gap."""
-        table = losses(self.tasks, self.cells.kept, labels)
-        limit = None if utility is None else self.tasks.h_u - utility
-        outcome = minimise(
-            Program(self.cells.p, self.cells.told, table, limit), precision * self.gap, self.deadline
-        )
+        # In units of the largest weight, so that multipliers have the size that the method expects.
+        scale = float(self.tasks.weights.max())
+        table = losses(self.tasks, self.cells.kept, labels) / scale
+        limit = None if utility is None else (self.tasks.h_u - utility) / scale
+        tolerance = precision * self.gap / (scale if limit is None else 1.0)
+        outcome = minimise(Program(self.cells.p, self.cells.told, table, limit), tolerance, self.deadline)
+        if limit is None:
+            outcome = outcome._replace(multipliers=outcome.multipliers * scale)
+        else:
+            outcome = outcome._replace(slope=outcome.slope / scale, last_slope=outcome.last_slope / scale)
         self.steps += outcome.steps
         return outcome
 
