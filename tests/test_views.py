@@ -351,6 +351,8 @@ def test_counts_are_rows(tmp_path: Path) -> None:
     asked = ("--disclosure", "80%", "--solver", "greedy")
     assert f"one half of the {table.sum()} rows" in run("solve", tmp_path / "counts.csv", *asked).stdout
     assert "The table holds probabilities" in run("solve", tmp_path / "probabilities.csv", *asked).stdout
+    (tmp_path / "tiny.csv").write_text(",a,b\ns,9,1\nt,1,8\n")
+    assert "few for 2 × 2 cells. So few say nothing" in run("solve", tmp_path / "tiny.csv", *asked).stdout
     refused = run("solve", tmp_path / "probabilities.csv", *asked, "--view", "sample")
     assert_one_line_error(refused, "give a table of counts")
 

@@ -30,6 +30,8 @@ from privfunnel.tables import Counts
 
 #: Parts of the rows. Two leave most rows to judge a design, and make it from fewer than the real one, which is prudent.
 FOLDS = 2
+#: Rows below which designs on parts of them, with a few rows each, say nothing about anybody.
+LEAST_ROWS = 20
 #: Random splits of few rows: the luck of one of them shows in an estimate.
 SPLITS = 4
 #: Seconds that designing again may be expected to take where nobody asked for it.

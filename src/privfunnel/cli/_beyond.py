@@ -194,7 +194,7 @@ class Rows:
 
     def _left_out(self) -> str | None:
         """Why nothing is found out about people like these; None where it is."""
-        from privfunnel.audit.cross_fit import AFFORDABLE, FOLDS
+        from privfunnel.audit.cross_fit import AFFORDABLE, FOLDS, LEAST_ROWS
 
         if self.view == "sample":
             return None
@@ -205,8 +205,10 @@ class Rows:
                 "What rows show that had no part in a design is said by solve --view sample or --holdout"
             )
         counts = self.opened.problem.counts if self.opened.counts is None else self.opened.counts.n
-        if counts is None or (self.n or 0.0) < FOLDS:
+        if counts is None:
             return self.without("What holds for people like these takes the rows themselves, or their counts")
+        if (self.n or 0.0) < LEAST_ROWS:
+            return self.without("So few say nothing about people like these")
         longer = FOLDS * self.seconds
         late = self.time_limit is not None and self.seconds + longer > self.time_limit
         if late or not self.splits or FOLDS * self.work > AFFORDABLE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from privfunnel.audit import PopulationBand, independent, population_band, rows_of
-from privfunnel.audit.cross_fit import AFFORDABLE, FOLDS, affordable_splits
+from privfunnel.audit.cross_fit import AFFORDABLE, FOLDS, LEAST_ROWS, affordable_splits
 from privfunnel.errors import PrivFunnelError
 from privfunnel.explorer import reading
 from privfunnel.explorer.workspace import Setting
@@ -32,7 +32,7 @@ def band(setting: Setting, solver: str, seed: int, work: float, progress: Listen
     problem, counts = setting.problem, setting.counts
     pieces = counts.n if counts.pieces is None else counts.pieces
     few = view_of(None, (problem.n_s, problem.n_x), pieces, problem.leakage_ceiling) == "sample"
-    splits = affordable_splits(POINTS * counts.size.seconds) if few and pieces >= FOLDS else 0
+    splits = affordable_splits(POINTS * counts.size.seconds) if few and pieces >= LEAST_ROWS else 0
     if not splits or FOLDS * work > AFFORDABLE:
         return None
     free = min(problem.free_disclosure, problem.disclosure_ceiling)
