@@ -23,6 +23,8 @@ from privfunnel.solvers.task.search import Work
 
 #: Newton steps towards a leakage budget along proved lines; each squares the error.
 MOST_ROUNDS = 12
+#: A point of a curve may take so many times the time that is left for each.
+FAIR_SHARES = 3.0
 
 
 TaskAnswer = ProvedAnswer[TaskCertificate]
@@ -59,8 +61,11 @@ class TaskFunnel:
     ) -> Iterator[TaskAnswer]:
         """Answers at utilities in nats, in the order given."""
         work = self._work(problem, progress)
+        whole = work.deadline
         for i, utility in enumerate(utilities):
             started, before = time.perf_counter(), work.steps
+            # A point that is hard to prove leaves time for those after it.
+            work.deadline = Deadline(whole.left() * min(1.0, FAIR_SHARES / (len(utilities) - i)))
             work.reach(utility)
             gap = work.value(utility) - work.bound(utility)
             yield TaskAnswer(
