@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,6 +115,7 @@ def test_the_funnel_keeps_what_dropping_columns_would_throw_away() -> None:
     assert coarse.share < 0.9
     assert set(drop.done) == {"a", "b"}
     assert drop.words.startswith("By dropping columns one would keep 1")
+    assert " keep 0.0 % of" in replace(drop, disclosure=-1e-17).words
     assert json.loads(json.dumps(drop.to_dict()))["done"] == {"a": "dropped", "b": "dropped"}
 
 

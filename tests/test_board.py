@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ def test_every_answer_has_a_number_a_proof_and_what_it_assumes(designed: Mechani
     assert found.board is not None
     assert found.board.people == len(ROWS)
     assert f"1 in {int(1 / found.board.singled_out)}" in asked[0].answer
+    alone = replace(found, board=replace(found.board, singled_out=0.8))
+    assert "with probability 80 %, by a symbol" in questions(alone)[0].answer
     assert all("counted from the mechanism" in each.proof for each in asked)
     assert "of the target nothing or what is named here" in asked[2].assumes
     assert len(words(found)) == 3

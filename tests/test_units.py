@@ -30,6 +30,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_sentences_are_in_bits_unless_told_otherwise() -> None:
     assert quantities.told(math.log(2.0)) == "1.0000 bits"
+    assert quantities.told(-1e-17) == "0.0000 bits"
+    assert quantities.amount(-0.4, 0) == "-1"
+    assert quantities.amount(math.inf) == "inf"
     with quantities.spoken_in("nats"):
         assert quantities.told(0.5, 2) == "0.50 nats"
         assert quantities.spoken_unit() == "nats"

@@ -69,7 +69,7 @@ class Alternative:
     @property
     def share(self) -> float:
         """Share of H(X) that is kept; 1 where there is nothing to keep."""
-        return self.disclosure / self.ceiling if self.ceiling > 0.0 else 1.0
+        return max(self.disclosure, 0.0) / self.ceiling if self.ceiling > 0.0 else 1.0
 
     @property
     def words(self) -> str:

@@ -42,8 +42,8 @@ def asked_unit() -> str | None:
 
 
 def amount(nats: float, digits: int = 4) -> str:
-    """An amount of information in the unit of sentences, without its name: ``0.0123``."""
-    return f"{nats / nats_per(spoken_unit()):.{digits}f}"
+    """An amount of information in the unit of sentences, without its name: ``0.0123``; what rounds to −0 is 0."""
+    return f"{round(float(nats) / nats_per(spoken_unit()), digits) + 0.0:.{digits}f}"
 
 
 def told(nats: float, digits: int = 4) -> str:

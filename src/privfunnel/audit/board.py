@@ -179,9 +179,10 @@ def words(found: Audit) -> list[str]:
 
 def _singling_out(found: Audit, numbers: Board) -> Question:
     k = math.floor(1.0 / numbers.singled_out + 1e-9)
+    among = f" (1 in {k:,})" if k > 1 else ""
     answer = (
-        f"at worst a released row is one certain person's with probability {_percent(numbers.singled_out)} "
-        f"(1 in {k:,}), by a symbol that {_percent(numbers.singled_out_share)} of the rows get; without the release 1 "
+        f"at worst a released row is one certain person's with probability {_percent(numbers.singled_out)}"
+        f"{among}, by a symbol that {_percent(numbers.singled_out_share)} of the rows get; without the release 1 "
         f"in {numbers.people:,}."
     )
     asked = [text for text in _guaranteed(found) if text.startswith("k=")]
