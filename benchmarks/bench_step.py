@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from benchmarks import harness
+from benchmarks.counting import counting
 from privfunnel import instances
 from privfunnel.measures import Array, safe_log
 from privfunnel.solvers.aem import arrays, kernel_accelerated, kernel_math, kernel_plain, kernel_root
@@ -197,27 +198,11 @@ def run(*, quick: bool = False) -> dict[str, Any]:
 
 
 def _evaluations(tables: Tables, log_u: Array, target: Array, steps: int) -> tuple[float, float]:
-    """Evaluations of G per step, and those without exponentials, counted on interpreted twins of the compiled loops."""
-    count = {"evaluate": 0, "renew": 0}
-    kept = {name: getattr(kernel_root, name) for name in ("evaluate", "renew", "moved", "root")}
-
-    def counting(name: str) -> Any:
-        def call(*arguments: Any) -> Any:
-            count[name] += 1
-            return kept[name](*arguments)
-
-        return call
-
-    for name in count:
-        setattr(kernel_root, name, counting(name))
-    kernel_root.moved, kernel_plain.root = kept["moved"].py_func, kept["root"].py_func
-    try:
+    """Evaluations of G per step, and those without exponentials."""
+    parts = [(kernel_root, "evaluate"), (kernel_root, "renew")]
+    with counting(parts, [(kernel_root, "moved"), (kernel_plain, "root")]) as count:
         kernel_plain.run.py_func(KernelTables.of(tables), log_u[0].copy(), 0.05, float(target[0]), steps, 0.0)
-    finally:
-        for name, function in kept.items():
-            setattr(kernel_root, name, function)
-        kernel_plain.root = kept["root"]
-    return sum(count.values()) / steps, count["renew"] / steps
+    return (count["evaluate"] + count["renew"]) / steps, count["renew"] / steps
 
 
 def main() -> None:

@@ -14,12 +14,14 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from privfunnel import instances, solve
 from privfunnel.problem import Problem
+
+Key = TypeVar("Key")
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -40,21 +42,25 @@ def warm_up(solver: str, options: Mapping[str, Any]) -> None:
 
 
 def interleaved(
-    works: Mapping[str, Callable[[], Any]], repeats: int, clock: Callable[[], float] = time.process_time
-) -> dict[str, float]:
-    """Median seconds of each piece of work, taken in turns so that a slow minute of the machine hits all alike.
+    works: Mapping[Key, Callable[[], Any]],
+    repeats: int,
+    clock: Callable[[], float] = time.process_time,
+    of: Callable[[list[float]], float] = statistics.median,
+) -> dict[Key, float]:
+    """Seconds of each piece of work, taken in turns so that a slow minute of the machine hits all alike.
 
-    CPU time by default: on a machine that others use as well the wall clock measures them, not us.
+    CPU time by default: on a machine that others use as well the wall clock measures them, not us. The median of the
+    repeats by default; ``of=min`` where neighbours disturb even the CPU time of short loops, by way of the caches.
     """
     for work in works.values():
         work()  # compile, fill caches
-    taken: dict[str, list[float]] = {name: [] for name in works}
+    taken: dict[Key, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
         for name, work in works.items():
             begin = clock()
             work()
             taken[name].append(clock() - begin)
-    return {name: statistics.median(values) for name, values in taken.items()}
+    return {name: of(values) for name, values in taken.items()}
 
 
 def machine() -> dict[str, Any]:

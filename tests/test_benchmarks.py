@@ -51,6 +51,15 @@ def test_a_missed_aim_is_said() -> None:
     assert "**missed** at 1,000,000 rows (1.30×)" in page.tables(stored)
 
 
+def test_a_step_far_from_its_exponentials_is_said_to_miss_its_aim() -> None:
+    stored = harness.load("parts")
+    assert stored is not None
+    exponentials = stored["times"]["plain"]["moved"] * stored["ns_an_entry"]["exponentials"]
+    for factor, said in ((1.9, "met, at 1.90 times"), (2.1, "missed, at 2.10 times")):
+        stored["ns_an_entry"]["plain step"] = factor * exponentials
+        assert said in page.SECTIONS["parts"](stored)
+
+
 def test_a_busy_machine_is_said() -> None:
     stored = harness.load("tables")
     assert stored is not None
