@@ -18,6 +18,7 @@ import platform
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -129,7 +130,13 @@ def steps(
             run = arrays.accelerated_step(batch, run, target, 0.0)
 
     accelerated()
+    used = count_accelerated_evaluations(batch, run, target)
     accelerated_seconds, _ = timed(device, accelerated)
+    kernels = {"plain": profile(device, work, count), "accelerated": profile(device, accelerated, count)}
+    # Momentum adds a table to read, one to write, and an exponential.
+    accelerated_floor = entries * max(
+        (2.0 * used + 7.0) * 8.0 / ceilings["copy_bytes_per_s"], (used + 1.0) / ceilings["exp_per_s"]
+    )
     floor = max(passes * 8.0 * entries / ceilings["copy_bytes_per_s"], each * entries / ceilings["exp_per_s"])
     peak = torch.cuda.max_memory_allocated(device) if device.startswith("cuda") else 0
     return {
@@ -138,7 +145,8 @@ def steps(
         "seconds_a_step": seconds / count, "evaluations_a_step": each, "floor_seconds": floor,
         "seconds_an_accelerated_step": accelerated_seconds / count,
         "share_of_limit": floor * count / seconds, "ns_an_entry": 1e9 * seconds / count / entries,
-        "peak_bytes": int(peak),
+        "peak_bytes": int(peak), "accelerated_evaluations": used, "accelerated_floor_seconds": accelerated_floor,
+        "kernel_seconds_a_step": kernels,
     }  # fmt: skip
 
 
@@ -158,6 +166,36 @@ def count_evaluations(batch: Any, points: Any, u: Any, slope: Any, target: Any) 
     finally:
         arrays.evaluate = plain
     return count
+
+
+def count_accelerated_evaluations(batch: Any, run: Any, target: Any, steps: int = 5) -> float:
+    """Evaluations of G in an accelerated step from here, mean of all runs: one whose λ stays is done."""
+    moved: list[float] = []
+    before: Any = None
+
+    def counting(batch: Any, base: Any, log_w: Any, trial: Any, target: Any) -> Any:
+        nonlocal before
+        moved.append(1.0 if before is None else float((trial != before).double().mean()))
+        before = trial
+        return plain(batch, base, log_w, trial, target)
+
+    plain = arrays.evaluate
+    with mock.patch.object(arrays, "evaluate", counting):
+        for _ in range(steps):
+            before = None
+            run = arrays.accelerated_step(dataclasses.replace(batch, fused=None), run, target, 0.0)
+    return sum(moved) / steps
+
+
+def profile(device: str, work: Any, count: int) -> dict[str, float]:
+    """Seconds that the device works on each kernel in one of ``count`` steps, by PyTorch's profiler; none on a CPU."""
+    if not device.startswith("cuda"):
+        return {}
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        work()
+        synchronise(device)
+    taken = {event.key: 1e-6 * event.self_device_time_total / count for event in found.key_averages()}
+    return {name: seconds for name, seconds in taken.items() if seconds > 0.0}
 
 
 def agreement(device: str) -> float:
@@ -236,7 +274,7 @@ def main() -> None:
         for fused in (False, True)
     ]
     for row in result["steps"]:
-        print({key: round(value, 6) for key, value in row.items()}, flush=True)
+        print(row, flush=True)
     save()
     if not options.quick:
         solver = AEM(device=options.device, restarts=8, max_steps=100)
