@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privfunnel.audit.estimates import Interval, proportion
 from privfunnel.audit.persons import share_by_person
+from privfunnel.audit.ranking import ranking
 from privfunnel.errors import need
-from privfunnel.guessing import ranking_auc
 from privfunnel.measures import Array
 
 FOLDS = 5
@@ -29,6 +29,7 @@ class Attack:
             ``original`` on the original data.
         auc: How well the one trained on the release ranks rows (0.5 is chance), the mean over the values; of a rare
             value the share of right guesses says nothing. ``auc_original`` likewise, from the original data.
+        auc_interval: The 95 % interval of ``auc``; ``auc_original_interval`` of the other.
     """
 
     prior: Interval
@@ -36,13 +37,20 @@ class Attack:
     original: Interval | None
     auc: float = 0.5
     auc_original: float | None = None
+    auc_interval: Interval | None = None
+    auc_original_interval: Interval | None = None
 
 
 class Score(NamedTuple):
-    """Cross-validated share of right guesses with a Wilson interval, and the mean AUC over the classes."""
+    """Cross-validated share of right guesses with a Wilson interval, and the mean AUC over the classes with its own."""
 
     accuracy: Interval
-    auc: float
+    ranking: Interval
+
+    @property
+    def auc(self) -> float:
+        """The AUC alone."""
+        return self.ranking.value
 
 
 def sample_rows(
@@ -118,9 +126,8 @@ def score_rows(
         found = model.predict_proba(x[test])
         right[test] = model.classes_[found.argmax(axis=1)] == y[test]
         chances[np.ix_(test, np.searchsorted(classes, model.classes_))] = found
-    ranked = [ranking_auc(y == value, y != value, chances[:, j]) for j, value in enumerate(classes)]
     share = proportion(int(right.sum()), len(y)) if persons is None else share_by_person(right, persons)
-    return Score(share, float(np.mean(ranked)))
+    return Score(share, ranking(np.searchsorted(classes, y), chances, persons))
 
 
 def booster(y: NDArray[np.int64], categories: list[int], seed: int) -> Any:

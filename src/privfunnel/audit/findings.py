@@ -132,6 +132,8 @@ def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, At
             original=original.accuracy,
             auc=release.auc,
             auc_original=original.auc,
+            auc_interval=release.ranking,
+            auc_original_interval=original.ranking,
         )
     return found
 
@@ -153,6 +155,8 @@ def _attack_by_person(
         original=original.accuracy,
         auc=release.auc,
         auc_original=original.auc,
+        auc_interval=release.ranking,
+        auc_original_interval=original.ranking,
     )
 
 

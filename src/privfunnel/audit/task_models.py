@@ -19,6 +19,7 @@ from privfunnel import tables
 from privfunnel.audit.attacker import score
 from privfunnel.audit.estimates import Interval
 from privfunnel.audit.promise import channel_for
+from privfunnel.audit.ranking import auc_words
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
@@ -37,6 +38,7 @@ class Usefulness:
         release: Of a model trained on released symbols, with its 95 % interval.
         original: Of one trained on the public columns themselves.
         auc: How well the first ranks rows (0.5 is chance), the mean over the values; ``auc_original`` the second.
+        auc_interval: The 95 % interval of ``auc``; ``auc_original_interval`` of the other.
     """
 
     column: str
@@ -45,14 +47,17 @@ class Usefulness:
     original: Interval
     auc: float
     auc_original: float
+    auc_interval: Interval | None = None
+    auc_original_interval: Interval | None = None
 
     @property
     def words(self) -> str:
         """The finding as a sentence."""
         return (
             f"A model of {self.column} trained on the release is right for {_percent(self.release)} of other rows and "
-            f"ranks them with AUC {self.auc:.3f}; one trained on the public columns for {_percent(self.original)}, AUC "
-            f"{self.auc_original:.3f}; the most frequent value for {100 * self.prior:.1f} %."
+            f"ranks them with AUC {auc_words(self.auc, self.auc_interval)}; one trained on the public columns for "
+            f"{_percent(self.original)}, AUC {auc_words(self.auc_original, self.auc_original_interval)}; the most "
+            f"frequent value for {100 * self.prior:.1f} %."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +164,7 @@ def attackers(audit: Audit) -> tuple[Usefulness, ...]:
     return tuple(
         Usefulness(
             each.name, each.attack.prior.value, each.attack.release, each.attack.original, each.attack.auc,
-            each.attack.auc_original,
+            each.attack.auc_original, each.attack.auc_interval, each.attack.auc_original_interval,
         )
         for each in audit.attributes
         if each.attack is not None
@@ -198,7 +203,9 @@ def _models(
     from_y = score(by_y, place, classes, size=rows, rng=rng)
     from_x = score(by_x, counts.x_codes.astype(np.int64), classes, size=rows, rng=rng)
     prior = float(by_x.sum(axis=1).max() / by_x.sum())
-    return Usefulness(name, prior, from_y.accuracy, from_x.accuracy, from_y.auc, from_x.auc)
+    return Usefulness(
+        name, prior, from_y.accuracy, from_x.accuracy, from_y.auc, from_x.auc, from_y.ranking, from_x.ranking
+    )
 
 
 def _drawn(by_x: Array, channel: Any, rng: np.random.Generator) -> Array:

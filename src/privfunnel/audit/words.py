@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from privfunnel.audit import beyond, informed, voting
+from privfunnel.audit.ranking import auc_words
 from privfunnel.quantities import amount, told
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ def _guess(attribute: Attribute) -> str:
     learnt = (
         ""
         if attack.original is None or attack.auc_original is None
-        else f", one trained on the original data {_percent(attack.original)} (AUC {attack.auc_original:.3f})"
+        else f", one trained on the original data {_percent(attack.original)} (AUC "
+        f"{auc_words(attack.auc_original, attack.auc_original_interval)})"
     )
-    ends = f"95 % interval {100 * attack.release.low:.1f} to {100 * attack.release.high:.1f}; AUC {attack.auc:.3f}"
+    ends = f"95 % interval {100 * attack.release.low:.1f} to {100 * attack.release.high:.1f}; AUC "
+    ends += auc_words(attack.auc, attack.auc_interval)
     trained = (
         f"on rows it has not seen, one trained on the release is right {_percent(attack.release)} ({ends})"
     )

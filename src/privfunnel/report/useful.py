@@ -26,21 +26,25 @@ def usefulness_section(found: Sequence[Usefulness], private: Sequence[str], say:
             say.percent(each.prior),
             _interval(each.release, say),
             _interval(each.original, say),
-            f"{say.share(each.auc):.3g}",
-            f"{say.share(each.auc_original):.3g}",
+            _ranked(each.auc, each.auc_interval, say),
+            _ranked(each.auc_original, each.auc_original_interval, say),
         )
         for each in found
     ]
     heads = ("predicted column", "model", "#most frequent value", "#trained on the release",
              "#on the public columns", "#AUC, release", "#AUC, public columns")  # fmt: skip
-    caption = (
-        "Right answers on rows that the model has not seen, with 95 % intervals; an AUC of 0.5 is chance."
-    )
+    caption = "Right answers and AUC on rows that the model has not seen, with 95 % intervals; an AUC of 0.5 is chance."
     words = [
         "For each row a symbol was drawn by the mechanism. A good release leaves a model of the task close to one of "
         "the public columns, and a model of a private column close to its most frequent value."
     ]
     return Section(title="What it is good for", words=words, tables=[(caption, heads, rows)])
+
+
+def _ranked(auc: float, ends: Interval | None, say: Rounding) -> str:
+    """An AUC, with its interval where there is one."""
+    value = f"{say.share(auc):.3g}"
+    return value if ends is None else f"{value} ({say.share(ends.low):.3g} to {say.share(ends.high):.3g})"
 
 
 def _interval(share: Interval, say: Rounding) -> str:
