@@ -6,7 +6,8 @@ Run by hand on a machine with a CUDA device and PyTorch (numba is not needed)::
 
 writes DIR/gpu.json; copy it to benchmarks/results/gpu.json, and where numba is installed add how far the answers are
 from those of the compiled CPU code with ``python benchmarks/bench_gpu.py --compare benchmarks/results/gpu.json``.
-``--device torch --quick`` rehearses it without a GPU.
+``--device torch --quick`` rehearses it without a GPU. A run whose kernels the page is to show is kept as
+benchmarks/results/gpu_profile.json.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ def steps(
     accelerated()
     used = count_accelerated_evaluations(batch, run, target)
     accelerated_seconds, _ = timed(device, accelerated)
-    kernels = {"plain": profile(device, work, count), "accelerated": profile(device, accelerated, count)}
+    works = {"plain": work, "accelerated": accelerated} if batch.fused is not None else {}
+    kernels = {kind: profile(device, steps_, count) for kind, steps_ in works.items()}
     # Momentum adds a table to read, one to write, and an exponential.
     accelerated_floor = entries * max(
         (2.0 * used + 7.0) * 8.0 / ceilings["copy_bytes_per_s"], (used + 1.0) / ceilings["exp_per_s"]
@@ -188,9 +190,7 @@ def count_accelerated_evaluations(batch: Any, run: Any, target: Any, steps: int 
 
 
 def profile(device: str, work: Any, count: int) -> dict[str, float]:
-    """Seconds that the device works on each kernel in one of ``count`` steps, by PyTorch's profiler; none on a CPU."""
-    if not device.startswith("cuda"):
-        return {}
+    """Seconds that the device works on each kernel in one of ``count`` steps, by PyTorch's profiler."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         work()
         synchronise(device)
