@@ -208,6 +208,7 @@ def test_nothing_is_claimed_about_a_population_from_design_rows(table: Any, mech
         assert each.leakage.low == each.leakage.high == each.leakage.plug_in
         assert each.after.low == each.after.high
     assert any("About the population nothing is claimed" in line for line in found.words())
+    assert any("or, for a plain release, designing again" in line for line in found.words())
     assert not any("in the population behind it" in line for line in found.words())
 
 

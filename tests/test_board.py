@@ -13,10 +13,11 @@ from scipy import sparse
 
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
-from privfunnel import audit, measures, tables
+from privfunnel import audit, measures, release, tables
 from privfunnel.audit.board import board, questions, words
 from privfunnel.ledger import Ledger
 from privfunnel.mechanism import Mechanism
+from privfunnel.quantities import amount
 from privfunnel.report import Report, render
 
 pd = pytest.importorskip("pandas")
@@ -90,6 +91,20 @@ def test_every_answer_has_a_number_a_proof_and_what_it_assumes(designed: Mechani
     assert "of the target nothing or what is named here" in asked[2].assumes
     assert len(words(found)) == 3
     assert json.loads(json.dumps(found.to_dict()))["board"]["people"] == len(ROWS)
+
+
+@pytest.mark.filterwarnings("ignore::privfunnel.errors.GuaranteeWarning")
+@pytest.mark.parametrize("form", ["symbols", "decoys", "records"])
+def test_only_records_are_said_to_be_drawn_anew(form: str, designed: Mechanism) -> None:
+    released = release.frame(ROWS, designed, form=form, seed=2, keep_order=True)
+    found = audit.release(
+        ROWS, released, mechanism=designed, bootstrap=20, permutations=0, attacker_rows=0, view="register"
+    )
+    assert ("drawn anew" in questions(found)[0].proof) is (form == "records")
+    if (
+        form != "records"
+    ):  # whoever knows nothing learns what the mechanism tells, as those who know something do
+        assert any(f"who knows nothing learns {amount(designed.leakage)}." in line for line in found.words())
 
 
 def test_a_guarantee_is_named_where_it_answers() -> None:

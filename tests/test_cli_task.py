@@ -59,7 +59,11 @@ def test_a_release_of_the_design_needs_the_public_columns_alone(table: Path, tmp
     public = pd.read_csv(table)[["age", "town"]]
     public.to_csv(tmp_path / "public.csv", index=False)
     mechanism = tmp_path / "design" / "mechanism.json"
-    run("release", tmp_path / "public.csv", "--mechanism", mechanism, "-o", tmp_path / "released.csv")
+    said = run("release", tmp_path / "public.csv", "--mechanism", mechanism, "-o", tmp_path / "released.csv")
+    designed = Mechanism.load(mechanism).provenance["task"]
+    share = 100.0 * designed["utility"] / designed["utility_ceiling"]
+    assert "Designed for: income, of which the symbols tell " in said
+    assert f"bits, {share:.1f} % of what the public columns tell." in said.replace("\n", " ")
     assert len(pd.read_csv(tmp_path / "released.csv")) == len(public)
 
 

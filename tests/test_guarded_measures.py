@@ -278,6 +278,8 @@ def test_the_command_line_measures_otherwise(tmp_path: Path) -> None:
     assert "by maximal-leakage" in told.output
     solution = pf.Solution.load(tmp_path / "design" / "solution.json")
     assert f"{solution.leakage / np.log(2):.9f}" in told.output
+    usual = solution.problem.evaluate(solution.channel).leakage
+    assert f"mutual information I(S;Y)   {usual / np.log(2):.9f}" in told.output
     checked = run("verify", tmp_path / "design" / "certificate.npz", "heart-failure")
     assert checked.exit_code == 0, checked.output
     assert "exp(leakage" in checked.output

@@ -96,6 +96,8 @@ def test_separated_thousands_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidInputError, match=r"'x' .*separated thousands, such as '1\.001': remove them"):
         tables.count(path, private="s", public="x")
+    with pytest.raises(InvalidInputError, match="it has separated thousands, remove the separators"):
+        tables.count(path, private="s", public="x", bins={"x": "quantiles:3"})
 
 
 @pytest.mark.parametrize(

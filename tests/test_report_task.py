@@ -115,6 +115,8 @@ def test_the_audit_of_a_task_tells_models_and_what_else_is_as_good(mechanism: Me
     say = Rounding(mechanism.rows)
     hours = found.tasks[0].release
     assert "What it is good for" in seen
+    assert mechanism.promise["bound_source"] == "certificate"
+    assert "privfunnel verify certificate.npz solution.json" in seen
     assert f"hours the task&#x27;s {say.percent(found.tasks[0].prior)} {say.percent(hours.value)}" in seen
     assert "sex private: an attacker&#x27;s" in seen
     assert audit.for_task(rows(), mechanism, rows=0).tasks == ()

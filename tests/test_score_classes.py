@@ -17,7 +17,8 @@ import pytest
 
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
-from privfunnel import audit, measures, release, score_model, tables
+from privfunnel import audit, measures, release, report, score_model, tables
+from privfunnel.audit.board import questions
 from privfunnel.engines.categories import ABOVE, BELOW, UNSEEN
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, MissingExtraError, SmallSampleWarning
 from privfunnel.mechanism import Mechanism
@@ -217,6 +218,13 @@ def test_the_audit_checks_the_promise_of_the_classes_and_takes_the_table_as_a_sa
     assert own.leakage.plug_in < 1e-9
     assert own.population is not None
     assert own.population.classes == 6
+    # Nothing leaks by the shares of the classes; of the rows' own values that is not said.
+    assert counted(table, None).problem().evaluate(mechanism.channel).leakage > 0.01
+    assert any("takes each row to have the shares of its score class" in line for line in own.words())
+    assert "shares of the score classes" in questions(own)[2].proof
+    page = report.render(mechanism, report.Report(audit=own))
+    assert "is put into one of 6 score classes" in page
+    assert "as frequent among people of any private value" not in page
     other = audit.table(wide(200, 5), mechanism)
     assert other.recount is not None
     assert other.recount.new_rows > 50

@@ -233,7 +233,8 @@ def _inference(found: Audit, numbers: Board) -> Question:
         f"The attacker knows the frequencies of the table, of the target {target}, and has {release}. All this is "
         "about the people in the table; of people like them the audit speaks where it names its view."
     )
-    return Question("Inference", "; ".join(parts) + ".", _counted(numbers) + held, assumes)
+    classes = None if found.population is None else found.population.classes
+    return Question("Inference", "; ".join(parts) + ".", _counted(numbers, classes) + held, assumes)
 
 
 def _all_draws(found: Together) -> str:
@@ -247,7 +248,11 @@ def _all_draws(found: Together) -> str:
     )
 
 
-def _counted(numbers: Board) -> str:
+def _counted(numbers: Board, classes: int | None = None) -> str:
+    if classes:
+        return (
+            "counted from the mechanism and the shares of the score classes, from which single rows differ."
+        )
     drawn = " Released records are drawn anew from the symbols, and tell no more." if numbers.records else ""
     return f"counted from the mechanism and the table, exactly: no estimate.{drawn}"
 

@@ -157,7 +157,8 @@ def _board(mechanism: Mechanism | None, found: _Estimates, sample: Sample, count
     channel, _ = promise.channel_for(mechanism, counts)
     p_sx = promise.as_designed(mechanism, counts).table() / counts.n
     labels = (mechanism.y_labels, counts.s_labels)
-    records = len(sample.y_alphabet) != mechanism.n_y or sample.y_labels != mechanism.y_labels
+    # Decoys are symbols with all that they say, and records that are released for records are symbols, too.
+    records = isinstance(sample.y_alphabet, RecordAlphabet) and mechanism.outputs is None
     return board(joint(p_sx.sum(axis=0), channel), p_sx @ channel, people, labels, records=records)
 
 

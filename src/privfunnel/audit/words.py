@@ -28,6 +28,12 @@ SAMPLE = (
     "designed on."
 )
 
+#: The same of a design with score classes.
+SAMPLE_OF_CLASSES = (
+    "The table is taken as a sample from a population: what is said above, trained attackers aside, takes each row to "
+    "have the shares of its score class. The rows' own values differ from these, by chance at least."
+)
+
 
 def of_audit(found: Audit) -> list[str]:
     """All findings, most important first."""
@@ -148,7 +154,13 @@ def _worst(found: Audit) -> list[str]:
 
 
 def _informed(found: Audit) -> list[str]:
-    return informed.words(found.informed, _best(found.leakage, found.exact))
+    alone = _best(found.leakage, found.exact)
+    if (
+        found.mechanism_known and math.fsum(each.share for each in found.symbols) > 1.0 - 1e-9
+    ):  # all are listed
+        # As the others' are: what the mechanism tells, not what these draws of it seem to.
+        alone = math.fsum(each.share * each.information.value for each in found.symbols)
+    return informed.words(found.informed, alone)
 
 
 def _checks(found: Audit) -> list[str]:
@@ -182,10 +194,13 @@ def _population(found: Audit) -> list[str]:
     if found.view == "register":
         return [REGISTER]
     if found.population is not None:
-        return [SAMPLE, *beyond.words(found.population)]
+        return [
+            SAMPLE if not found.population.classes else SAMPLE_OF_CLASSES,
+            *beyond.words(found.population),
+        ]
     return [
-        f"{SAMPLE} About the population nothing is claimed: that takes designing again on parts of the rows (--view "
-        "sample), rows held out from the design (--holdout 0.3), or another table."
+        f"{SAMPLE} About the population nothing is claimed: that takes another table or, for a plain release, "
+        "designing again on parts of the rows (--view sample) or rows held out from the design (--holdout 0.3)."
     ]
 
 

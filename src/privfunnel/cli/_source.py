@@ -164,9 +164,12 @@ def _load_problem(path: Path) -> Problem:
 def tell_rows(counts: Counts) -> None:
     """Say on stderr how many rows were left out, what weighted ones are worth, and what score classes there are."""
     if counts.weights is not None:
+        # Fewer than the design effect leaves, where heavy rows stand for more people than there are rows of them.
+        few = ", and no share of the people counts for more rows than it has"
+        fewer = counts.n + 1.0 < counts.n_rows / counts.design_effect
         say(
             f"Weighted by {counts.weights!r}, {counts.n_rows:,} rows are worth {counts.n:,} equal ones "
-            f"(design effect {counts.design_effect:.2f}).",
+            f"(design effect {counts.design_effect:.2f}{few if fewer else ''}).",
             err=True,
         )
     if counts.scores is not None:

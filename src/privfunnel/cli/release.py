@@ -253,6 +253,12 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
         say(f"Published as counted: {names}{codebook}; whoever reads the release knows it of every row.")
     leakages, guaranteed = designed_for(mechanism)
     designed = [f"{text} for every output" for text in guaranteed]
+    if (task := mechanism.provenance.get("task")) is not None:
+        share = 100.0 * task["utility"] / task["utility_ceiling"] if task["utility_ceiling"] else 100.0
+        designed.append(
+            f"{' and '.join(task['columns'])}, of which the symbols tell {told(task['utility'])}, {share:.1f} % of "
+            "what the public columns tell"
+        )
     designed += [
         f"{told(each)} to who knows {known}" for known, each in leakages.items() if len(leakages) > 1
     ]

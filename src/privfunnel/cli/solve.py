@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from privfunnel.problem import Problem
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
+    from privfunnel.threats import Threat
 
 #: Measures of leakage that have a unit; None is the default one.
 IN_NATS = (None, "mutual-information", "maximal-leakage")
@@ -413,17 +414,8 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     table.add_row(name, leaked(solution.leakage), share(solution.leakage, problem.leakage_ceiling, "I(S;X)")
                   if usual or solution.threat is None else f"by {solution.threat.measure}")  # fmt: skip
     if solution.threat is not None:
-        for known, leakage in solution.leakages.items():
-            table.add_row(
-                f"  {'about' if solution.threat.attributes else 'to who knows'} {known}", leaked(leakage), ""
-            )
-        if solution.threat.attributes:
-            told = problem.evaluate(solution.channel, measure=solution.threat.measure).leakage
-            table.add_row("  about all of them together", leaked(told), "has no budget")
-        if solution.threat.published is not None:
-            table.add_row(
-                "told by what is published", f"{units.of(solution.published_leakage):.9f}", "I(S;A)"
-            )
+        for row in _told(solution, solution.threat, leaked, units):
+            table.add_row(*row)
     sought = solution.seeks_disclosure
     if not sought:
         table.add_row("proved lower bound", leaked(solution.lower_bound), solution.bound_source)
@@ -451,3 +443,22 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     said = view.column_words(kept, meaning)
     if said:
         out.print(said)
+
+
+def _told(
+    solution: Solution, threat: Threat, leaked: Callable[[float], str], units: Units
+) -> Iterator[tuple[str, str, str]]:
+    """Rows of what a guarded release tells each attacker, about each column, and by the usual measure."""
+    problem = solution.problem
+    for known, leakage in solution.leakages.items():
+        yield f"  {'about' if threat.attributes else 'to who knows'} {known}", leaked(leakage), ""
+    if threat.attributes:
+        told = problem.evaluate(solution.channel, measure=threat.measure).leakage
+        yield "  about all of them together", leaked(told), "has no budget"
+    if threat.published is not None:
+        yield "told by what is published", f"{units.of(solution.published_leakage):.9f}", "I(S;A)"
+    if threat.measure != "mutual-information":  # a release may tell much that another measure does not count
+        told = problem.evaluate(solution.channel).leakage
+        yield (
+            "mutual information I(S;Y)", f"{units.of(told):.9f}", share(told, problem.leakage_ceiling, "I(S;X)"),
+        )  # fmt: skip

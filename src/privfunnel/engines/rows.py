@@ -83,7 +83,8 @@ def check_weights(
         )
     if table.kinds[weights] not in {"integer", "number"}:
         raise InvalidInputError(
-            f"column {weights!r} of {table.name} is {table.kinds[weights]}: weights are numbers, name their column"
+            f"column {weights!r} of {table.name} is {table.kinds[weights]}: weights are numbers, "
+            f"{table.number_advice(weights) or 'name their column'}"
         )
     found = table.weighing(weights)
     if found.unusable:

@@ -22,7 +22,7 @@ from privfunnel.engines import bins as binning
 from privfunnel.engines import cutting
 from privfunnel.engines.bins import Bins, Cut, Rule, Top
 from privfunnel.engines.calendar import Part
-from privfunnel.engines.dialect import decimal_commas
+from privfunnel.engines.dialect import decimal_commas, grouped_numbers
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
@@ -320,10 +320,16 @@ class Source(ABC):
     def _other_bins(self, name: str) -> str:
         if self.dated(name):
             return "bin it by 'year', 'quarter', 'month', 'weekday' or 'age@2020-01-01'"
-        values = [value for value in self.some_values(name, EXAMPLE_VALUES) if isinstance(value, str)]
-        if values and decimal_commas([value.strip() for value in values]):
+        return self.number_advice(name) or "clean it, mark the odd text as null, or group it with 'top:10'"
+
+    def number_advice(self, name: str) -> str:
+        """Why a column of texts is not one of numbers, and what to do, where decimal or thousands signs are why."""
+        values = [v.strip() for v in self.some_values(name, EXAMPLE_VALUES) if isinstance(v, str)]
+        if values and decimal_commas(values):
             return "it has decimal commas (--decimal ,)"
-        return "clean it, mark the odd text as null, or group it with 'top:10'"
+        if values and grouped_numbers(values):
+            return "it has separated thousands, remove the separators in the file"
+        return ""
 
     def _odd(self, name: str) -> str:
         """A text value of a column that was meant to hold numbers, in words."""

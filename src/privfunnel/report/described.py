@@ -44,6 +44,7 @@ class Described:
             them: all of the above is then about records, but for ``lower_bound`` and ``channel``; None otherwise.
         aim: What it was designed to keep where that is not disclosure: a task, or records.
         outputs: The public symbol that each output is, shape (N,), where records are released for records.
+        classes: How many score classes p(s|x) was taken from; 0 where it was counted.
     """
 
     private: Axis
@@ -62,6 +63,7 @@ class Described:
     guarded: str = ""
     aim: Aim | None = None
     outputs: Codes | None = None
+    classes: int = 0
 
     @classmethod
     def of_solution(cls, solution: Solution, private: Axis | None, public: Axis | None) -> Described:
@@ -114,6 +116,7 @@ class Described:
             guarded=str(mechanism.provenance.get("guarded", "")),
             aim=aim_of_mechanism(mechanism),
             outputs=mechanism.outputs,
+            classes=0 if mechanism.scores is None else mechanism.scores.n_classes,
         )
 
     @classmethod

@@ -272,11 +272,24 @@ def others_section(curve: Curve, others: Mapping[str, Curve | Line], say: Roundi
     )
 
 
-def verify_section(certified: bool, table: str) -> str:
-    """Return how whoever holds the table checks the bounds."""
+def verify_section(certified: bool, table: str, *, designed: bool = False) -> str:
+    """Return how whoever holds the table checks the bounds.
+
+    Args:
+        certified: Whether certificates prove them.
+        table: What they are checked against, as the command line takes it; the file that goes with them by default.
+        designed: Whether the report is of a mechanism, whose one certificate was written with the design.
+    """
+    proofs, problem = (
+        ("certificate.npz", "solution.json")
+        if certified and designed
+        else ("certificates.npz", "problem.json")
+    )
+    writes = ", which <code>privfunnel solve --out</code> writes with the design,"
     how = (
         "A certificate is a list of dual prices and boxes; checking it is plain arithmetic and needs neither the "
-        "solver nor an optimiser. The file <code>certificates.npz</code> is checked against the table with:"
+        "solver nor an optimiser. The file "
+        f"<code>{proofs}</code>{writes if designed else ''} is checked against the table with:"
         if certified
         else "The bounds here are closed forms: they follow from the table alone. For certificates, trace the curve "
         "with the default solver and check their file against the table with:"
@@ -284,7 +297,7 @@ def verify_section(certified: bool, table: str) -> str:
     return (
         "<section><h2>How to verify</h2><p>Leakage and disclosure follow from the table and the channel by the "
         f"definition of mutual information. Each lower bound is proved for the whole curve. {how}</p>"
-        f"<pre>privfunnel verify certificates.npz {escape(table or 'problem.json')}</pre>"
+        f"<pre>privfunnel verify {proofs} {escape(table or problem)}</pre>"
         "<p>The table and the certificates are confidential, so that the steward, or somebody whom the steward trusts "
         "with the table, has to do this. Without the table nobody can.</p></section>"
     )

@@ -65,7 +65,7 @@ def board(
         f"{escape(form)}, drawn at random by a fixed rule that looks at the public columns only. "
         "The private columns are not published."
     )
-    designed = []
+    designed = [] if not release.classes else [_by_classes(release.classes)]
     if release.aim is not None:
         designed.append(release.aim.words(numbers, redrawn=release.symbols is not None))
     if release.symbols is not None:
@@ -84,6 +84,15 @@ def board(
         f"{parts.points(NOT_PROMISED)}"
         f"<h2>Who is exposed most</h2>{_exposed(release, numbers)}"
         f"<h2>What was possible instead</h2>{_instead(release, numbers, instead)}"
+    )
+
+
+def _by_classes(classes: int) -> str:
+    """What numbers about private columns mean where p(s|x) is that of a score class."""
+    return (
+        f"Each combination of public values is put into one of {classes} score classes, and what is said here about "
+        "the private columns takes it to have the shares of its class. As far as combinations of one class differ, and "
+        "on the rows of the table they do by chance, the release tells more."
     )
 
 
@@ -118,6 +127,8 @@ def _brief(release: Described, numbers: Rounding, what: str, designed: Sequence[
 
 def _promise(release: Described, numbers: Rounding) -> str:
     private = " and ".join(release.private.names)
+    if release.leakage <= ZERO and release.classes:
+        return f"By the shares of the score classes, a reader who knows nothing else learns nothing about {private}."
     if release.leakage <= ZERO:
         return (
             f"Of all the people in the table, a reader who knows nothing else learns nothing about {private}: each "

@@ -39,6 +39,9 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-
 #: What stands for a row where nothing else is said.
 FORM = "values of the same columns"
 
+#: Sources of a mechanism's bound that need no certificate, or left none.
+UNCERTIFIED = (None, "zero", "closed form")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -117,8 +120,16 @@ def render(found: AnyCurve | Mechanism, report: Report | None = None) -> str:
             body.append(parts.section(survival_section(report.audit.fidelity, say, report.audit.models)))
         body.append(parts.section(audit_section(report.audit, say.policy)))
     body += [parts.section(section) for section in report.sections]
-    certified = curve is not None and any(s.certificate is not None for s in curve.solutions)
-    body += [detail.verify_section(certified, report.table), _provenance(found, report, say)]
+    certified = (
+        any(s.certificate is not None for s in found.solutions)
+        if not isinstance(found, Mechanism)
+        else found.promise.get("bound_source") not in UNCERTIFIED
+    )
+    designed = isinstance(found, Mechanism)
+    body += [
+        detail.verify_section(certified, report.table, designed=designed),
+        _provenance(found, report, say),
+    ]
     return _page(report.title, body)
 
 

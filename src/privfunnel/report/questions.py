@@ -16,6 +16,8 @@ from privfunnel.report.rounding import UNTOLD, ZERO, Rounding
 FEW = f"{UNTOLD}: a symbol that very few rows get decides it; the steward's audit has it"
 
 COUNTED = "Counted from the mechanism and the table, without estimates; rounded up here."
+#: The same of private values that are taken from score classes.
+BY_CLASSES = "Counted from the mechanism and the shares of the score classes; rounded up here."
 
 
 def questions_section(release: Described, audit: Audit | None, say: Rounding) -> Section | None:
@@ -31,7 +33,7 @@ def questions_section(release: Described, audit: Audit | None, say: Rounding) ->
         ("Singling out: can a row be told to be one person's?", _singled_out(numbers, say), COUNTED, everybody),
         ("Linkability: can rows be matched with a list of names?", _linked(numbers, audit, say), COUNTED, everybody),
         ("Inference: what is learnt about private values?", _inferred(release, numbers, audit, say),
-         COUNTED + _bound(release, say), _assumed(audit)),
+         (BY_CLASSES if release.classes else COUNTED) + _bound(release, say), _assumed(audit)),
     ]  # fmt: skip
     heads = ("question", "answer", "proof", "what it assumes")
     words = [

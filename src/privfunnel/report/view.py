@@ -282,6 +282,7 @@ def worst_case(
     factor = math.exp(meaning.maximal_leakage)
     lift = numbers.of(p_y).factor(meaning.max_lift)
     epsilon = meaning.epsilon
+    changeless = meaning.max_lift < 1.0 + ZERO
     told_epsilon = numbers.of(meaning.rarest).log_factor(epsilon if epsilon > ZERO else 0.0)
     return [
         {
@@ -301,10 +302,10 @@ def worst_case(
         },
         {
             "name": "Largest lift",
-            "value": lift if lift == UNTOLD else f"× {lift}",
+            "value": "× 1" if changeless else lift if lift == UNTOLD else f"× {lift}",
             "words": (
                 "no symbol changes any belief"
-                if meaning.max_lift < 1.0 + ZERO
+                if changeless
                 else "a symbol that very few rows get decides it"
                 if lift == UNTOLD
                 else f"one symbol, released {numbers.percent(p_y)} of the time, makes {who} that much more likely"
