@@ -130,6 +130,34 @@ def test_utility_can_be_free_and_that_is_proved() -> None:
     assert pf.solve(problem, utility=solution.utility_upper_bound + 1e-2).lower_bound > 0.0
 
 
+def test_nothing_leaks_about_a_rare_private_symbol_either() -> None:
+    rare, task = np.array([0.002, 0.001, 0.0005]), np.array([0.9, 0.2, 0.5])
+    tables = [np.stack([each, 1.0 - each]) / 3.0 for each in (rare, task)]
+    problem = pf.Problem(tables[0], p_ux=tables[1])
+    found = pf.solve(problem, leakage=0.0, gap=1e-3)
+    # Posteriors with p(s|y) = p(s) lie between these two.
+    ends = np.array([[1 / 6, 5 / 6, 0.0], [4 / 9, 0.0, 5 / 9]]).T
+    channel = ends * np.linalg.lstsq(ends, problem.p_x, rcond=None)[0] / problem.p_x[:, None]
+    best = problem.evaluate(channel)
+    assert best.leakage < 1e-15
+    assert isinstance(found, TaskSolution)
+    assert found.status is pf.Status.OPTIMAL
+    assert found.leakage <= 1e-9
+    assert best.utility is not None
+    assert best.utility - 1e-3 <= found.utility <= best.utility + 1e-8
+    assert found.utility_upper_bound is not None
+    assert found.utility_upper_bound >= best.utility
+    # The proof is as good in other units, however large its numbers are.
+    heavy, proof = pf.Problem(tables[0], p_ux=tables[1], task_weights={"task": 1e9}), found.certificate
+    assert isinstance(proof, TaskCertificate)
+    assert proof.tilts is not None
+    scaled = TaskCertificate.build(
+        heavy, proof.partition, 1e9 * proof.q, 1.0, tilts=1e9 * proof.tilts, zero=True
+    )
+    scaled.verify(heavy)
+    assert scaled.most_utility(0.0) == pytest.approx(1e9 * proof.most_utility(0.0), rel=1e-6)
+
+
 def test_a_budget_buys_the_utility_that_costs_it(small: pf.Problem, curve: TaskCurve) -> None:
     budget = float(curve.leakage[3])
     solution = pf.solve(small, leakage=budget)

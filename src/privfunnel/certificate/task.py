@@ -314,8 +314,11 @@ class TaskCertificate:
                 "the certificate's boxes and multipliers do not fit the problem: it is damaged"
             )
         tilts = np.zeros(0) if self.tilts is None else self.tilts.reshape(-1)
-        numbers = np.concatenate([[self.slope, self.intercept], self.q.reshape(-1), tree.split, tilts])
-        if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0):
+        numbers = np.concatenate([[self.intercept], self.q.reshape(-1), tree.split, tilts])
+        # A slope is per utility, and all numbers are utility where nothing leaks: in units of the largest weight.
+        unit = float(tasks.weights.max())
+        most = LARGEST * max(unit, 1.0) if self.zero else LARGEST
+        if not (np.all(np.abs(numbers) <= most) and 0.0 <= self.slope * min(unit, 1.0) <= LARGEST):
             raise CertificateError("the certificate's slope, line or multipliers are not usable numbers")
         if self.zero and self.slope != 1.0:
             raise CertificateError(

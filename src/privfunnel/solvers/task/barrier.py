@@ -23,7 +23,7 @@ from privfunnel import measures
 from privfunnel.measures import Array
 from privfunnel.solvers.deadline import Deadline
 
-#: κ, larger than any multiplier that is wanted.
+#: κ, larger than any multiplier that is wanted; a private symbol that is rare or hardly varies may take more.
 ELASTIC = 20.0
 #: How far a step goes towards the boundary.
 TO_BOUNDARY = 0.9
@@ -40,12 +40,14 @@ class Program(NamedTuple):
         told: p(s|c), shape (C, K).
         losses: ℓ, shape (C, J).
         limit: What the losses may sum to; None to minimise them without leakage.
+        elastic: κ, where there is no limit.
     """
 
     p: Array
     told: Array
     losses: Array
     limit: float | None
+    elastic: float = ELASTIC
 
 
 class Outcome(NamedTuple):
@@ -91,10 +93,9 @@ class _Iterate:
         """The iterate a step of this length further."""
         return _Iterate(*(getattr(self, name) + length * getattr(step, name) for name in _FIELDS))
 
-    @property
-    def gap(self) -> float:
+    def gap(self, elastic: float) -> float:
         """The sum of all complementarities, in nats."""
-        rows = (self.below * (ELASTIC - self.eta)).sum() + (self.above * (ELASTIC + self.eta)).sum()
+        rows = (self.below * (elastic - self.eta)).sum() + (self.above * (elastic + self.eta)).sum()
         return float((self.mass * self.reduced).sum() + rows + self.spare * self.slope)
 
 
@@ -111,7 +112,7 @@ def minimise(program: Program, tolerance: float, deadline: Deadline) -> Outcome:
         bound -= 0.0 if program.limit is None else at.slope * program.limit
         if bound >= best:
             best, kept = bound, Outcome(at.mass, at.slope, q, steps, at.slope)
-        if at.gap <= tolerance or deadline.passed():
+        if at.gap(program.elastic) <= tolerance or deadline.passed():
             break
         newer = _newton(program, at, values)
         if newer is None:
@@ -176,7 +177,8 @@ class _System:
         matrix[: j * k, : j * k] = -(spread.T @ spread)
         own = np.einsum("cj,cjk,cjl->jkl", self.inverse, moments, moments, optimize=True)
         if program.limit is None:
-            self.weight = 1.0 / (at.below / (ELASTIC - at.eta) + at.above / (ELASTIC + at.eta))
+            under, over = program.elastic - at.eta, program.elastic + at.eta
+            self.weight = 1.0 / (at.below / under + at.above / over)
             self.outside = images[:, :k] - offset[:, :k] * totals[:, None] + at.below - at.above
             own += np.eye(k) / self.weight[:, :, None]
         else:
@@ -219,7 +221,7 @@ class _System:
         below = above = eta = at.eta
         spare = slope = 0.0
         if program.limit is None:
-            under, over = ELASTIC - at.eta, ELASTIC + at.eta
+            under, over = program.elastic - at.eta, program.elastic + at.eta
             for_below, for_above = centre - at.below * under, centre - at.above * over
             if ahead is not None:
                 for_below, for_above = (
@@ -252,23 +254,24 @@ def _newton(program: Program, at: _Iterate, values: Array) -> _Iterate | None:
         with np.errstate(all="ignore"):
             system = _System(program, at, values)
             first = system.solve(0.0, None)
-            reached = at.moved(first, _length(at, first)).gap / at.gap
+            gap = at.gap(program.elastic)
+            reached = at.moved(first, _length(program, at, first)).gap(program.elastic) / gap
             count = at.mass.shape[1] * (1 + 2 * at.eta.shape[1]) + 1
-            centre = min(max(reached**2, LEAST_CENTRING), MOST_CENTRING) * at.gap / count
+            centre = min(max(reached**2, LEAST_CENTRING), MOST_CENTRING) * gap / count
             step = system.solve(centre, first)
     except (linalg.LinAlgError, ValueError):
         return None
     if not (np.isfinite(step.mass).all() and np.isfinite(step.reduced).all() and np.isfinite(step.eta).all()):
         return None
-    return at.moved(step, TO_BOUNDARY * _length(at, step))
+    return at.moved(step, TO_BOUNDARY * _length(program, at, step))
 
 
-def _length(at: _Iterate, step: _Iterate) -> float:
+def _length(program: Program, at: _Iterate, step: _Iterate) -> float:
     """The longest step, at most 1, that keeps everything non-negative."""
     longest = 1.0
     pairs = [
         (at.mass, step.mass), (at.reduced, step.reduced), (at.below, step.below), (at.above, step.above),
-        (ELASTIC - at.eta, -step.eta), (ELASTIC + at.eta, step.eta),
+        (program.elastic - at.eta, -step.eta), (program.elastic + at.eta, step.eta),
         (np.array([at.spare, at.slope]), np.array([step.spare, step.slope])),
     ]  # fmt: skip
     for value, change in pairs:

@@ -17,7 +17,7 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.task.barrier import Outcome, Program, minimise
+from privfunnel.solvers.task.barrier import ELASTIC, Outcome, Program, minimise
 from privfunnel.solvers.task.cells import Cells, alike, cells_of
 from privfunnel.solvers.task.cover import Cover
 from privfunnel.solvers.task.labels import (
@@ -57,6 +57,10 @@ PRECISION = 0.02
 TESTED_EVERY = 8
 #: Labels of outputs that are likelier than this are kept for the next program.
 OCCURS = 1e-6
+#: Leakage in nats that counts as none.
+NOTHING = 5e-10
+#: Where a program without leakage has more, and multipliers of this share of κ, κ grows by this factor, up to here.
+AT_LIMIT, MORE_ELASTIC, MOST_ELASTIC = 0.9, 10.0, 1e5
 #: A channel's utility may fall short of the program's by rounding: aim so much higher, in nats.
 AIM = 2e-9
 
@@ -116,7 +120,7 @@ class Work:
         self.cells = cells_of(self.problem, FIRST_CELLS)
         self.pool: list[Found] = []
         self.lines: list[TaskCertificate] = []
-        self.steps, self.cell_loss = 0, 0.0
+        self.steps, self.cell_loss, self.elastic = 0, 0.0, ELASTIC
         self.used = self.cells.kept[:0]
         if self.problem.n_x > LARGE:  # a channel has an entry for each symbol and output
             self.outputs = min(self.outputs, OUTPUTS_LARGE)
@@ -129,9 +133,11 @@ class Work:
     @cached_property
     def free(self) -> tuple[Found, TaskCertificate]:
         """The most utility that is found without leakage, and the proof that there is hardly any more."""
-        best, proof = None, None
+        best, proof = Found(self.cells, np.ones((self.cells.n, 1)), 0.0, 0.0), None
+        fullest = best
         for found, line in self._rounds(None):
-            best = found if best is None or found.utility > best.utility else best
+            fullest = found if found.utility > fullest.utility else fullest
+            best = found if found.leakage <= NOTHING and found.utility > best.utility else best
             if line is not None and (proof is None or line.most_utility(0.0) < proof.most_utility(0.0)):
                 proof = line
             self._tell(0.0, best.utility, f"{best.utility:.6f} nats of utility without leakage")
@@ -139,9 +145,8 @@ class Work:
                 continue
             if proof.most_utility(0.0) - best.utility <= self.gap or self.deadline.passed():
                 break
-        assert best is not None
         assert proof is not None
-        self.pool.append(best)
+        self.pool += [best] if best is fullest else [best, fullest]
         return best, proof
 
     @cached_property
@@ -149,7 +154,7 @@ class Work:
         """Utility that is quickly found to cost no leakage, in nats; nearly all of what is free."""
         found = self._channel(self._program(first_labels(self.cells, min(FIRST_LABELS, self.outputs)), None))
         self.pool.append(found)
-        return found.utility
+        return found.utility if found.leakage <= NOTHING else 0.0
 
     def reach(self, utility: float) -> None:
         """Find and prove what there is at a utility in nats, unless it is known already."""
@@ -343,13 +348,21 @@ class Work:
         table = losses(self.tasks, self.cells.kept, labels) / scale
         limit = None if utility is None else (self.tasks.h_u - utility) / scale
         tolerance = precision * self.gap / (scale if limit is None else 1.0)
-        outcome = minimise(Program(self.cells.p, self.cells.told, table, limit), tolerance, self.deadline)
-        if limit is None:
-            outcome = outcome._replace(multipliers=outcome.multipliers * scale)
-        else:
-            outcome = outcome._replace(slope=outcome.slope / scale, last_slope=outcome.last_slope / scale)
+        program = Program(self.cells.p, self.cells.told, table, limit, self.elastic)
+        outcome = minimise(program, tolerance, self.deadline)
         self.steps += outcome.steps
-        return outcome
+        if limit is not None:
+            return outcome._replace(slope=outcome.slope / scale, last_slope=outcome.last_slope / scale)
+        while self._held_back(outcome) and not self.deadline.passed():
+            self.elastic *= MORE_ELASTIC
+            outcome = minimise(program._replace(elastic=self.elastic), tolerance, self.deadline)
+            self.steps += outcome.steps
+        return outcome._replace(multipliers=outcome.multipliers * scale)
+
+    def _held_back(self, outcome: Outcome) -> bool:
+        """Whether a program without leakage leaks because κ is too small: as where a private symbol is rare."""
+        limited = np.abs(outcome.multipliers).max(initial=0.0) > AT_LIMIT * self.elastic
+        return bool(limited and self.elastic < MOST_ELASTIC and self._channel(outcome).leakage > NOTHING)
 
     def _channel(self, outcome: Outcome) -> Found:
         """The channel of a program's masses, without outputs that hardly occur."""
