@@ -275,6 +275,13 @@ def test_columns_are_ordered_along_the_diagonal() -> None:
     assert posterior[:, heat.column_order(posterior, order)].tolist() == np.eye(6).tolist()
 
 
+def test_noise_of_floating_point_makes_no_step() -> None:
+    """A guess that is right for 79 % before and after must not be told as 78 and 80 %."""
+    told = {Rounding(400).percent(0.79 + noise) for noise in (-1e-14, 0.0, 1e-14)}
+    assert len(told) == 1
+    assert Rounding(400).percent(0.79 - 1e-6) != Rounding(400).percent(0.79 + 1e-6)
+
+
 def test_a_worst_case_that_few_rows_decide_is_not_told() -> None:
     """Rounded up to what five of three rows could change, ε would be in the tens: true, and of no use to a reader."""
     assert Rounding(1000).log_factor(0.9) == "0.9"
@@ -290,3 +297,7 @@ def test_a_worst_case_that_few_rows_decide_is_not_told() -> None:
     last = rows["Local information privacy ε"]
     assert last["value"] == "not told"
     assert "few rows" in last["words"]
+    silent = meaning.explain(problem, np.ones((3, 1)), private, public)
+    assert {row["name"]: row for row in worst_case(silent, private, Rounding(1000))}["Largest lift"][
+        "value"
+    ] == "× 1"

@@ -20,6 +20,7 @@ from privfunnel.errors import InvalidInputError, SmallSampleWarning, SolverError
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.views import expected_bias, view_of
 from privfunnel.report import audit_section
+from privfunnel.report.rounding import Rounding
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")
@@ -230,6 +231,7 @@ def test_an_audit_of_few_rows_says_what_holds_for_people_like_them() -> None:
     told = " ".join(audit_section(found).words)
     assert "taken as a sample from a population" in told
     assert "300" not in told.replace("about 300", "")
+    assert f"an estimated {Rounding(300).bits(found.population.leakage.value)} leaks" in told
     first_page = report.render(mechanism, report.Report(audit=found)).partition("Who is exposed most")[0]
     assert "The table is taken as a sample from a population" in first_page
     alone = report.render(mechanism).partition("Who is exposed most")[0]

@@ -247,8 +247,12 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
             f"This very release makes no private value of such people more than {times:g} times as likely, with {sure}."
         )
     if found.proves_little:
-        few = "They are too few to prove anything about people like them."
-        return [taken, *itself] if itself else [f"{taken} {few}"]
+        few = "" if itself else " They are too few to prove anything about people like them."
+        estimated = (
+            f"About people like them an estimated {say.bits(found.leakage.value)} leaks, by designs on one part of the "
+            "rows, judged by the others."
+        )
+        return [f"{taken}{few}", estimated, *itself]
     return [
         f"{taken} For people like them: designed in the same way on one part of the rows and released for the others, "
         f"in turn, it leaks {most} at most on average, with {sure}.",

@@ -133,7 +133,7 @@ class Rounding:
 
 def _whole(value: float, to: Towards) -> int:
     """A whole number; what floating point leaves of one (2.9999999999) is that one."""
-    near = round(value)
+    near = round(round(value, 9))  # the noise of sums must not tell 39.5 from 39.5
     if to == "near" or abs(value - near) < ZERO:
         return near
     return math.floor(value) if to == "down" else math.ceil(value)
