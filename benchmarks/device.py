@@ -18,7 +18,7 @@ GROUPS = (
     ("_momentum", "the point that momentum leads to"),
     ("_outputs", "logarithms of the outputs, the leakage"),
     ("gem", "matrix products (cuBLAS)"),
-    ("where_kernel", "steps taken or taken back, run by run (PyTorch)"),
+    ("_keep", "points of steps that were taken back"),
     ("", "small kernels"),
 )
 
@@ -64,8 +64,8 @@ an evaluation of G ({used} a run, since roots are inexact), seven passes a step,
 {table(head, rows)}
 The aim was half of the limit. Those that reach it in the device's time: {reached["device"]}; by the wall clock: {reached["wall"]}. Beyond the passes that
 the limit counts, an accelerated step has those of kernels that hand tables on to one another: the point of
-momentum is written as log u and as u, the product with p(s|x) is a table of its own, and so are the choices between the new point and the
-old one, made run by run because the runs of a batch are accepted or taken back singly.
+momentum is written as log u and as u, and the product with p(s|x) is a table of its own. Of the points only those of runs whose step was taken back are copied; the
+accelerated steps of the table above were measured before that, with all points copied.
 """
 
 

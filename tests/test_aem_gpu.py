@@ -119,6 +119,13 @@ def test_fused_kernels_are_the_eager_step(
     assert torch.allclose(growth[rooted], changed[rooted], rtol=1e-6, atol=1e-7)
     assert torch.allclose(divergence[rooted], far[rooted], rtol=1e-6, atol=1e-12)
 
+    better = torch.arange(len(goal), device=cuda) % 2 == 1
+    state = arrays.begin(eager, points, before, slope, slope, slope)
+    kept = arrays.chosen(eager, better, wanted, state)
+    own = state._replace(now=points.clone())
+    for one, other in zip(arrays.chosen(fused, better, wanted.clone(), own), kept, strict=True):
+        assert torch.equal(one, other)
+
 
 @pytest.mark.parametrize("accelerate", [False, True])
 def test_a_gpu_gives_the_answers_of_the_cpu(cuda: str, accelerate: bool) -> None:

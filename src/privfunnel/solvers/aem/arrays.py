@@ -418,10 +418,10 @@ def judge(batch: Batch, state: AcceleratedState, trial: Trial, tolerance: float)
 
     eta = xp.clip(xp.where(better, eta_accepted, eta_rejected), 1.0, None)
     age = xp.where(better & ~still, state.age + 1.0, 0.0)
-    mask = better[:, None, None]
+    now, before = chosen(batch, better, trial.log_u, state)
     return AcceleratedState(
-        now=xp.where(mask, trial.log_u, state.now),
-        before=xp.where(mask, state.now, state.before),
+        now=now,
+        before=before,
         slope=xp.where(better, trial.slope / state.eta, state.slope),
         eta=xp.where(state.going, eta, state.eta),
         age=xp.where(state.going, age, state.age),
@@ -432,3 +432,15 @@ def judge(batch: Batch, state: AcceleratedState, trial: Trial, tolerance: float)
         going=state.going & ~(still & (trial.beta == 0.0)) & ~stuck,
         alive=state.alive & ~stuck,
     )
+
+
+def chosen(batch: Batch, better: Tensor, new: Tensor, state: AcceleratedState) -> tuple[Tensor, Tensor]:
+    """The last two points (B, M, N) after a trial: ``new`` and the last where it is better (B,), else the state's.
+
+    Fused, they are made out of ``new`` and the last point, whose arrays are not to be used any more: only runs whose
+    trial was taken back cost anything.
+    """
+    if batch.fused is not None:
+        return batch.fused.chosen(better, new, state.now, state.before)  # type: ignore[no-any-return]
+    mask = better[:, None, None]
+    return batch.xp.where(mask, new, state.now), batch.xp.where(mask, state.now, state.before)

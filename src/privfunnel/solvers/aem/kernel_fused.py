@@ -241,6 +241,21 @@ def _momentum(
         tl.store(u_out + row * n_y + at, e * scale, mask=inside)
 
 
+@triton.jit
+def _keep(better, new, now, before, n_x, n_y, block: tl.constexpr, chunks: tl.constexpr):  # pragma: no cover
+    """One row of one run: where its step was taken back, ``now`` moves to ``new`` and ``before`` to ``now``."""
+    row = tl.program_id(0).to(tl.int64)
+    if tl.load(better + row // n_x) == 0:
+        columns = tl.arange(0, block)
+        for c in range(chunks):
+            at = columns + c * block
+            inside = at < n_y
+            last = tl.load(now + row * n_y + at, mask=inside)
+            previous = tl.load(before + row * n_y + at, mask=inside)
+            tl.store(new + row * n_y + at, last, mask=inside)
+            tl.store(now + row * n_y + at, previous, mask=inside)
+
+
 def _launch(n_y: int) -> dict[str, Any]:
     """How a row is cut: one warp goes along a short row, eight along a long one; both were measured."""
     block, warps = SHORT if n_y <= SHORT_ROW else LONG
@@ -309,3 +324,10 @@ def momentum(batch: Any, now: Any, before: Any, beta: Any) -> tuple[Any, Any]:
         now, before, beta, batch.p_x, batch.log_p_x, new, u, n_x, n_y, cut=CUT, zero=ZERO, **_launch(n_y)
     )
     return new, u
+
+
+def chosen(better: Any, new: Any, now: Any, before: Any) -> tuple[Any, Any]:
+    """The last two points (B, M, N) after a trial, in place of ``new`` and ``now``; see :func:`arrays.chosen`."""
+    runs, n_x, n_y = new.shape
+    _keep[(runs * n_x,)](better.int(), new, now, before, n_x, n_y, **_launch(n_y))
+    return new, now
