@@ -178,12 +178,15 @@ def test_a_mechanism_with_classes_survives_its_file(
     assert mechanism.scores is not None
     assert again.scores.to_dict() == mechanism.scores.to_dict()
     np.testing.assert_array_equal(again.class_symbols, mechanism.class_symbols)
-    for path, value in (("of_x", [0]), ("table", [[1.0]]), ("edges", [0.0])):
+    edges = data["scores"]["edges"]
+    wrong_borders = [("edges", value) for value in ([0.0], edges[::-1], [math.nan] * len(edges))]
+    others = [("of_x", [0]), ("table", [[1.0]]), ("centres", [[0.5]] * 3), ("log_loss", math.nan)]
+    for path, value in wrong_borders + others:
         broken = copy.deepcopy(data)
         broken["scores"][path] = value
         with pytest.raises(InvalidInputError, match="the file was changed"):
             Mechanism.from_dict(broken)
-    for name, wrong in (("feature", 99), ("left", 10**6), ("value", math.inf)):
+    for name, wrong in (("feature", 99), ("left", 10**6), ("value", math.inf), ("value", 1e308), ("of", [0])):
         broken = copy.deepcopy(data)
         broken["scores"]["models"][0][name] = [wrong] * len(broken["scores"]["models"][0][name])
         with pytest.raises(InvalidInputError, match="does not fit its columns"):

@@ -163,8 +163,9 @@ class ScoreClasses:
             and table.shape == (n_s, size)
             and bool(((of_x >= 0) & (of_x < size)).all())
             and bool((np.isfinite(table) & (table >= 0.0)).all() and (table.sum(axis=0) > 0.0).all())
-            and (edges.shape == (size - 1,) or centres.shape == (size, n_s))
+            and _are_borders(edges, centres, (size, n_s))
             and len(models) > 0
+            and bool(np.isfinite([data["log_loss"], data["h_s"]]).all())
         )
         if not fits:
             raise InvalidInputError(
@@ -280,6 +281,14 @@ def _borders(score: Array, weight: Array, size: int, rng: np.random.Generator) -
                            random_state=int(rng.integers(2**31)))  # fmt: skip
     model.fit(shares, sample_weight=weight)
     return np.zeros(0), np.round(np.asarray(model.cluster_centers_), 9)
+
+
+def _are_borders(edges: Array, centres: Array, shape: tuple[int, int]) -> bool:
+    """Whether a file's numbers part the scores into C classes of K symbols, ``shape``: by edges, or by centres."""
+    if centres.size:
+        return edges.size == 0 and centres.shape == shape and bool(np.isfinite(centres).all())
+    rising = bool(np.isfinite(edges).all() and (np.diff(edges) > 0.0).all())
+    return shape[1] <= 2 and edges.shape == (shape[0] - 1,) and rising
 
 
 def _line(score: Array) -> Array:

@@ -28,6 +28,8 @@ PRIOR_ROWS = 10.0
 #: Decimals of what a tree adds: the model is used as its file holds it.
 DECIMALS = 6
 LEAF = -1
+#: No tree of a file adds more than this to a score, so that sums are numbers.
+LARGEST = 1e6
 
 
 class Cells(NamedTuple):
@@ -140,12 +142,15 @@ class Trees:
     def _fits(self, columns: Sequence[Column], n_s: int) -> bool:
         nodes, size = self.nodes, len(self.nodes.feature)
         inner = nodes.feature != LEAF
+        arrays = (*self.ranks, self.of, self.root, *nodes)
         return (
-            [len(each) for each in self.ranks] == [column.n_values + 1 for column in columns]
+            all(each.ndim == 1 for each in arrays)
+            and [len(each) for each in self.ranks] == [column.n_values + 1 for column in columns]
             and self.prior.shape == (n_s,)
             and len(self.of) == len(self.root)
             and all(len(each) == size for each in nodes)
-            and all(np.isfinite(each).all() for each in (self.prior, nodes.threshold, nodes.value))
+            and bool(np.isfinite(nodes.threshold).all())
+            and all((np.abs(each) <= LARGEST).all() for each in (self.prior, nodes.value))
             and bool(((self.of >= 0) & (self.of < n_s)).all())
             and bool(((self.root >= 0) & (self.root < size)).all())
             and bool(((nodes.feature >= LEAF) & (nodes.feature < len(columns))).all())
