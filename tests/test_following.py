@@ -183,4 +183,9 @@ def test_the_commands_lead_from_one_release_to_the_next(first: Mechanism, tmp_pa
     assert told["releases"][1]["follows"] == told["releases"][0]["draw"]
     assert told["leakage"] <= 0.9 * told["leakage_ceiling"] + 1e-9
     assert "follows" in run("ledger", "show", book).stdout
+    # The rows that the next release was designed on prove nothing about others, though a column was added to them.
+    judged = run("audit", follow[1], *follow[2:4], "--bootstrap", 20)
+    assert judged.exit_code == 0, judged.output
+    assert "Rows of this table were used in the design" in judged.stdout
+    assert "In the population" not in judged.stdout
     assert_one_line_error(run(*follow, "-o", tmp_path / "july.csv"), "follows the draw")

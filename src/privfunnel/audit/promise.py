@@ -47,7 +47,8 @@ class Recount:
             rows; on another table than the design's, it allows for the chance in the rows of both.
         epsilon: ε of the noise in the counts of the design, which is then never the table's own; None without.
         overlaps: Rows of the table were used in the design, or may have been: all of them, all but those held out,
-            those behind the noise, or those without missing values; they prove nothing about the population.
+            those behind the noise, those without missing values, or those of a ledger; they prove nothing about the
+            population.
         guarded_leakages: On the design table of a guarded mechanism: what it tells attackers by what they know.
         guaranteed: Likewise the value of each guarantee as it is written.
         holds: On the design table: claims and recount agree, and guarantees are met. On another one: the claim is not
@@ -164,6 +165,8 @@ def recount(
         epsilon=mechanism.epsilon,
         overlaps=same
         or mechanism.epsilon is not None
+        or mechanism.follows
+        is not None  # designed on the same rows, before what was released of them was a column
         or (mechanism.missing == "drop" and counts.missing == "category")
         or mechanism.provenance.get("part_of") == counts.fingerprint,
         guarded_leakages=guards.leakages,
