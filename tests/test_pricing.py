@@ -235,6 +235,7 @@ class Stalling:
             "simplex_strategy": 4,
             "primal_feasibility_tolerance": 1e-10,
             "dual_feasibility_tolerance": 1e-10,
+            "time_limit": float("inf"),
         }
         self.seen: list[dict[str, float]] = []
 
@@ -250,6 +251,9 @@ class Stalling:
     def run(self) -> None:
         self.runs += 1
         self.seen.append(dict(self.options))
+
+    def getRunTime(self) -> float:  # noqa: N802
+        return float(self.runs)
 
     def getModelStatus(self) -> highspy.HighsModelStatus:  # noqa: N802
         status = highspy.HighsModelStatus
