@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers_kernels import plain
-from privfunnel.solvers.jit import compiled, fingerprint
+from privfunnel.solvers.jit import compiled, compiling, fingerprint
 from privfunnel.solvers.posteriors.boxes import plogp
 
 CALLER = """
@@ -34,6 +34,17 @@ FACTOR = {factor}
 def double(x):
     return {body}
 """
+
+
+def test_seconds_of_compiling_are_told_apart_from_those_of_the_work() -> None:
+    numba = pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
+    kernel = numba.njit(lambda x: np.sort(x)[::-1].sum())
+    with compiling() as first:
+        kernel(np.ones(3))
+    with compiling() as second:
+        kernel(np.ones(3))
+    assert first() > 0.0
+    assert second() == 0.0
 
 
 def test_a_kernel_is_compiled_anew_when_one_that_it_calls_was_edited(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ class Rows:
         view: What the user said the table is, or None.
         time_limit: Seconds for all numbers together, or None.
         points: How many designs the numbers about the rows take.
-        seconds: Seconds that they took, by the clock; ``work`` those of the processor.
+        seconds: Seconds that they took, by the clock; ``again`` those that the same would take again, with all kernels
+            compiled, and ``work`` of these the processor's.
         interrupted: Whether Ctrl-C came while those about other people were to be found.
     """
 
@@ -76,6 +77,7 @@ class Rows:
     time_limit: float | None = None
     points: int = 1
     seconds: float = field(default=0.0, init=False)
+    again: float = field(default=0.0, init=False)
     work: float = field(default=0.0, init=False)
     interrupted: bool = field(default=False, init=False)
 
@@ -130,9 +132,14 @@ class Rows:
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
         """Measure what the numbers about the rows take."""
+        from privfunnel.solvers.jit import compiling
+
         begun, worked = monotonic(), process_time()
-        yield
-        self.seconds, self.work = monotonic() - begun, process_time() - worked
+        with compiling() as compiled:
+            yield
+        self.seconds = monotonic() - begun
+        self.again = max(self.seconds - compiled(), 0.0)
+        self.work = max(process_time() - worked - compiled(), 0.0)
 
     def independent(self) -> Problem | Counts:
         """The problem of rows that are equal draws: all, one of each person or cluster, or some by their weights.
@@ -209,7 +216,7 @@ class Rows:
             return self.without("What holds for people like these takes the rows themselves, or their counts")
         if (self.n or 0.0) < LEAST_ROWS:
             return self.without("So few say nothing about people like these")
-        longer = FOLDS * self.seconds
+        longer = FOLDS * self.again
         late = self.time_limit is not None and self.seconds + longer > self.time_limit
         if late or not self.splits or FOLDS * self.work > AFFORDABLE:
             return self.without(

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, overload
 
@@ -55,6 +56,22 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     if own_key is not None:
         kernel._cache._index_key = lambda *of: (*own_key(*of), fingerprint(function))
     return kernel
+
+
+@contextmanager
+def compiling() -> Iterator[Callable[[], float]]:
+    """Inside the block, the function given says how many seconds of it went into compiling kernels; 0 without numba.
+
+    What is compiled is kept: the same work takes that much less the next time.
+    """
+    try:
+        from numba.core import event
+    except ModuleNotFoundError:
+        yield lambda: 0.0
+        return
+    listener: Any = event.TimingListener()  # type: ignore[no-untyped-call]
+    with event.install_listener("numba:compile", listener):
+        yield lambda: float(listener.duration) if listener.done else 0.0
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
