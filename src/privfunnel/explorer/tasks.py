@@ -44,6 +44,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.report import chart, view
 from privfunnel.solution import FEASIBILITY, Solution
 from privfunnel.solvers import registry
+from privfunnel.solvers.jit import compiling
 from privfunnel.solving import end_of_curve
 from privfunnel.tables import Counts, count
 from privfunnel.task_curve import PartialTaskCurve
@@ -197,7 +198,6 @@ def trace(
     if guarded or (refine and isinstance(workspace.get("found"), GuardedPartialCurve)):
         return _trace_guarded(workspace, points, guarded or {}, at, refine=refine)
     tell(workspace, 0, 0, "looking for what leaks nothing")
-    begun = time.process_time()
     free = problem.free_disclosure
     shown: list[Solution] = []
     bends = 0
@@ -217,22 +217,24 @@ def trace(
     steps = tracing(
         problem, disclosures=new, refine=bends, solver=solver, seed=SEED, progress=Listener(workspace)
     )
-    for partial in steps:
-        found = replace(
-            found,
-            answers=before.answers + partial.answers,
-            extra=tuple(sorted({*before.extra, *partial.wanted} - {*before.even(problem)})),
-            complete=before.complete or partial.complete,
-        )
-        workspace.put("found", found)
-        if not partial.complete:
-            shown.append(partial.newest)
-            total = sum(end_of_curve(problem, r) is None for r in new) + bends
-            workspace.emit(_point(partial, shown, free, total, workspace))
+    begun = time.process_time()
+    with compiling() as compiled:
+        for partial in steps:
+            found = replace(
+                found,
+                answers=before.answers + partial.answers,
+                extra=tuple(sorted({*before.extra, *partial.wanted} - {*before.even(problem)})),
+                complete=before.complete or partial.complete,
+            )
+            workspace.put("found", found)
+            if not partial.complete:
+                shown.append(partial.newest)
+                total = sum(end_of_curve(problem, r) is None for r in new) + bends
+                workspace.emit(_point(partial, shown, free, total, workspace))
     curve_of(workspace)
     if not refine:
         tell(workspace, 0, 0, "looking for what holds for people like these")
-        work = time.process_time() - begun
+        work = time.process_time() - begun - compiled()  # kernels are compiled once
         workspace.put("band", people.band(workspace.setting(), solver, SEED, work, Listener(workspace)))
     return {}
 
