@@ -58,8 +58,8 @@ def small_sample(
     told, high = (f"{nats / measures.nats_per(unit):.3f} {unit}" for nats in (information, bias))
     return (
         f"{n} {whose} for {n_s} × {n_x} cells are few: I(S;X) = {told} is expected to be about {high} too high, and "
-        f"with these {more} {guarantee} can be guaranteed to leak less than half of it in the population; use fewer or "
-        f"coarser categories, or more {more}"
+        f"with half of these {more} to judge what the others design {guarantee} can be guaranteed to leak less than "
+        f"half of it in the population; use fewer or coarser categories, or more {more}"
     )
 
 
