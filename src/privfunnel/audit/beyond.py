@@ -420,7 +420,11 @@ def _outputs(found: Population) -> str:
     one = found.designs == 1
     has = "this release has" if one else "these designs have up to"
     # Parts that all judge share the error, so that they guarantee less than a single part does.
-    how = f"With these {_pieces(found)}" if one else f"Where {found.designs} parts judge in turn, all of them at once,"
+    how = (
+        f"With these {_pieces(found)}"
+        if one
+        else f"Where {found.designs} parts judge in turn, all of them at once,"
+    )
     return (
         f"{how} {most} can be guaranteed to leak less than {told(found.target)}, half "
         f"of what the public columns hold; {has} {found.outputs} outputs."
