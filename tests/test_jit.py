@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from helpers_kernels import plain
-from privfunnel.solvers.jit import compiled, compiling, fingerprint
+from privfunnel.jit import compiled, compiling, fingerprint
 from privfunnel.solvers.posteriors.boxes import plogp
 
 CALLER = """
 from below import double
-from privfunnel.solvers.jit import compiled
+from privfunnel.jit import compiled
 
 @compiled
 def quadruple(x):
@@ -26,7 +26,7 @@ print(quadruple(3.0), sum(quadruple.stats.cache_hits.values()))
 """
 
 CALLED = """
-from privfunnel.solvers.jit import compiled
+from privfunnel.jit import compiled
 
 FACTOR = {factor}
 

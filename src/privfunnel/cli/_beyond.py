@@ -132,7 +132,7 @@ class Rows:
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
         """Measure what the numbers about the rows take."""
-        from privfunnel.solvers.jit import compiling
+        from privfunnel.jit import compiling
 
         begun, worked = monotonic(), process_time()
         with compiling() as compiled:

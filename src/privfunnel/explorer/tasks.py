@@ -38,13 +38,13 @@ from privfunnel.explorer.news import Listener, tell
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Setting, Workspace
 from privfunnel.guarded_tracing import USELESS, GuardedPartialCurve
+from privfunnel.jit import compiling
 from privfunnel.lumping import chosen_lumping
 from privfunnel.measures import nats_per
 from privfunnel.mechanism import Mechanism
 from privfunnel.report import chart, view
 from privfunnel.solution import FEASIBILITY, Solution
 from privfunnel.solvers import registry
-from privfunnel.solvers.jit import compiling
 from privfunnel.solving import end_of_curve
 from privfunnel.tables import Counts, count
 from privfunnel.task_curve import PartialTaskCurve

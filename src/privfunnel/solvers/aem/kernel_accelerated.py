@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.aem.backends import Progressed
 from privfunnel.solvers.aem.kernel_groups import KernelTables, Outputs, Rows
@@ -18,7 +19,6 @@ from privfunnel.solvers.aem.kernel_plain import find_outputs, subtract
 from privfunnel.solvers.aem.kernel_root import FEWEST, HIGH, MOST, root
 from privfunnel.solvers.aem.schedule import GRID, GROWTH, INEXACT, LONGEST, SAFETY
 from privfunnel.solvers.aem.state import CUT, ZERO
-from privfunnel.solvers.jit import compiled
 
 
 class Points(NamedTuple):

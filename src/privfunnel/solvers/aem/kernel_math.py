@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel.solvers.jit import compiled
+from privfunnel.jit import compiled
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01

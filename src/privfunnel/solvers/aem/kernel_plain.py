@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.aem.backends import Progressed
 from privfunnel.solvers.aem.kernel_groups import Exponents, KernelTables, Nonzeros, Outputs, Rows
 from privfunnel.solvers.aem.kernel_math import EXACT, SUMS, log_
 from privfunnel.solvers.aem.kernel_root import root
 from privfunnel.solvers.aem.state import ZERO
-from privfunnel.solvers.jit import compiled
 
 #: The residual costs a pass over the rows: it is computed in one step out of this many.
 STEPS_PER_RESIDUAL = 8

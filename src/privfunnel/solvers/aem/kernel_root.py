@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.aem.kernel_groups import AnyExponents, Rows
 from privfunnel.solvers.aem.kernel_math import SUMS, exp_
 from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT
-from privfunnel.solvers.jit import compiled
 
 #: A row whose weights add up to less than FEWEST or more than MOST was shifted by the wrong amount; HIGH keeps its
 #: exponentials finite until that is seen.

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.errors import InfeasibleError
+from privfunnel.jit import compiled
 from privfunnel.measures import Array, safe_log, xlogx
 from privfunnel.solvers.aem.state import Tables, pieces
-from privfunnel.solvers.jit import compiled
 
 #: Concentrations of the Dirichlet rows, restart by restart in turn.
 CONCENTRATIONS = (1.0, 0.3, 0.1, 1.0)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import plogp
 
 #: Newton steps inside the bracket at most (bisection alone would need some sixty), and the change of the log odds at

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel.certificate import PairsProof
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.binary.frontier import (
     NONE,
@@ -34,7 +35,6 @@ from privfunnel.solvers.binary.frontier import (
     weights,
 )
 from privfunnel.solvers.binary.walking import Integers
-from privfunnel.solvers.jit import compiled
 
 EPS = float(np.finfo(np.float64).eps)
 #: Prices, logarithms of weights included, are computed to this many units in the last place of 1 + their size.

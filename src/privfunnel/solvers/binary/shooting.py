@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.binary.frontier import (
     NONE,
@@ -28,7 +29,6 @@ from privfunnel.solvers.binary.frontier import (
 )
 from privfunnel.solvers.binary.walking import HIGH, LOW, SOLVED, Integers, Path, Start, empty_path, walk
 from privfunnel.solvers.deadline import NEVER, Deadline
-from privfunnel.solvers.jit import compiled
 
 #: What is bisected. FREE: the price of the first class above; which class below comes first follows from it. FIXED: the
 #: same with the class below given. PART: the share of the first class below that is not released alone.

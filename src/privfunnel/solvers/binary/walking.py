@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.binary.frontier import (
     NONE,
@@ -22,7 +23,6 @@ from privfunnel.solvers.binary.frontier import (
     price_above,
     price_below,
 )
-from privfunnel.solvers.jit import compiled
 
 #: How a walk ends. HIGH: the classes below are used up, one above is not; the price of the first class above was too
 #: low (that of the first below too high). LOW: a class below finds no partner; the other way round.

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate import LEAF, SHRINK
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.deadline import NEVER, Deadline, Pace
 from privfunnel.solvers.global_.descents import Pricing, descend
 from privfunnel.solvers.global_.relaxation import Workspace, new_workspace, relax
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import Box, copy, exclude, plogp, propagate, shrink, split_hole
 
 #: How a search ended: the tree proves the cutoff, posteriors are below it, or the nodes ran out.

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.deadline import NEVER, Deadline
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import copy, plogp
 
 #: Entries of a posterior that a descent finds below this are on their way to 0, and are set to it.

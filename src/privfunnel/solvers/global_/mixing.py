@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import copy, plogp
 
 #: Steps at most.

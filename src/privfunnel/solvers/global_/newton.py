@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.global_.descents import Pricing
 from privfunnel.solvers.global_.master import Master, Prices
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.assembly import Used
 from privfunnel.solvers.posteriors.boxes import plogp
 

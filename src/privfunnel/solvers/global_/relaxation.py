@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.global_.descents import Pricing
 from privfunnel.solvers.global_.mixing import (
@@ -24,7 +25,6 @@ from privfunnel.solvers.global_.mixing import (
     mix_atoms,
     new_mixture,
 )
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import Box, copy, fill_chords
 
 #: Multipliers q that one box tries at most.

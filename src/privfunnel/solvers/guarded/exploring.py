@@ -12,6 +12,7 @@ import numpy as np
 
 from privfunnel.certificate import SHRINK, Proof
 from privfunnel.certificate.stacking import Stack, stack
+from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.deadline import Deadline, Pace
 from privfunnel.solvers.global_.branching import (
@@ -28,7 +29,6 @@ from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, 
 from privfunnel.solvers.guarded.images import Images, fill_image, images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax
 from privfunnel.solvers.guarded.relaxation import Relaxation
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import Box, copy, plogp, propagate, shrink, split_hole
 from privfunnel.threats import Stratum, Threat
 

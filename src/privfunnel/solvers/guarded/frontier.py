@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import Box, copy
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate.stacking import Stack
+from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import plogp
 
 Index = NDArray[np.int64]

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.global_.relaxation import knapsack, repair
 from privfunnel.solvers.guarded.images import Images, fill_costs, fill_curvature, fill_image, fill_multipliers
-from privfunnel.solvers.jit import compiled
 from privfunnel.solvers.posteriors.boxes import Box, copy, fill_chords
 
 #: Newton steps of one box at most.

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate import SIMPLEX_SLACK
+from privfunnel.jit import compiled
 from privfunnel.measures import Array
-from privfunnel.solvers.jit import compiled
 
 #: Intervals narrower than this have no chord that rounding would not spoil: a constant below both ends takes its place.
 NARROW = 1e-13
