@@ -234,7 +234,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="only write the page, from what is there")
     parser.add_argument("--quick", action="store_true", help="a rehearsal, whose page goes to OUT")
     options = parser.parse_args()
-    names = instances.names()[:1] if options.quick else instances.names()
+    names = instances.names(task=False)[: 1 if options.quick else None]
     limit = 0.1 if options.quick else options.time_limit
     options.out.mkdir(parents=True, exist_ok=True)
     results = {}

@@ -191,7 +191,7 @@ def fill(text: str, results: dict[str, Comparison]) -> str:
 
 def write(folder: Path) -> None:
     """Write the page and its figures from the saved comparisons."""
-    results = {name: Comparison.load(folder / f"{name}.json") for name in instances.names()}
+    results = {name: Comparison.load(folder / f"{name}.json") for name in instances.names(task=False)}
     (DOCS / "figures").mkdir(parents=True, exist_ok=True)
     for name, result in results.items():
         plot.save(
@@ -223,7 +223,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/comparison"))
     parser.add_argument("--time-limit", type=float, default=30.0, help="CPU seconds a method")
     parser.add_argument("--jobs", type=int, default=-1, help="processes; −1 for as many as there are cores")
-    parser.add_argument("--only", choices=instances.names(), help="one instance; the page is not written")
+    parser.add_argument(
+        "--only", choices=instances.names(task=False), help="one instance; the page is not written"
+    )
     parser.add_argument("--write", action="store_true", help="only write the page")
     parser.add_argument("--quick", action="store_true", help="a rehearsal: one small problem, no page")
     arguments = parser.parse_args()
@@ -235,7 +237,7 @@ def main() -> None:
         print(wrapped("\n".join([*ranking({name: result}), "", *section(name, result)])))
         return
     if not arguments.write:
-        for name in instances.names() if arguments.only is None else (arguments.only,):
+        for name in instances.names(task=False) if arguments.only is None else (arguments.only,):
             run(name, arguments.out, arguments.time_limit, arguments.jobs)
     if arguments.only is None:
         write(arguments.out)

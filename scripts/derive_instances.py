@@ -4,16 +4,19 @@
     python scripts/derive_instances.py --heart heart_failure.csv --census adult.data --check   # only compare
 
 Both raw files are pinned by their SHA-256: many copies in circulation have renamed columns or blanked cells. The
-tables are in long form, one line a combination that occurs, values as they stand in the raw file, sorted.
+tables are in long form, one line a combination that occurs, values as they stand in the raw file or in bands, sorted; a
+large one is compressed, and compared by what it holds.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import hashlib
 import io
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,6 +43,13 @@ ADULT_COLUMNS = (
 )
 #: education-num is the order of the education levels; it goes into the table so that the order needs no second source.
 CENSUS_COLUMNS = ("age", "sex", "education-num", "education", "income")
+#: Where the numbers of the table with a task are cut, from the least to one more than the largest.
+BANDS = {
+    "age": (17, 27, 37, 47, 57, 67, 91),
+    "hours-per-week": (1, 20, 35, 40, 41, 50, 60, 100),
+    "education-num": (1, 9, 10, 13, 14, 17),
+}
+TASK_COLUMNS = (*BANDS, "marital-status", "occupation", "sex", "income")
 
 
 def checked_text(path: Path, sha256: str) -> str:
@@ -73,11 +83,43 @@ def derive_heart(path: Path) -> str:
     return count_table(rows, HEART_COLUMNS, frozenset(HEART_COLUMNS))
 
 
+def census_rows(path: Path) -> Iterable[dict[str, str]]:
+    """The rows of the census file."""
+    lines = (line for line in checked_text(path, CENSUS_SHA256).splitlines() if line.strip())
+    return csv.DictReader(lines, fieldnames=ADULT_COLUMNS, skipinitialspace=True)
+
+
 def derive_census(path: Path) -> str:
     """Count table of the census file: single years of age × sex × education × income."""
-    lines = (line for line in checked_text(path, CENSUS_SHA256).splitlines() if line.strip())
-    rows = csv.DictReader(lines, fieldnames=ADULT_COLUMNS, skipinitialspace=True)
-    return count_table(rows, CENSUS_COLUMNS, frozenset({"age", "education-num"}))
+    return count_table(census_rows(path), CENSUS_COLUMNS, frozenset({"age", "education-num"}))
+
+
+def band(column: str, value: str) -> str:
+    """The band that a number lies in, such as ``17-26``; a single number by itself."""
+    cuts = BANDS[column]
+    after = bisect_right(cuts, int(value))
+    first, last = cuts[after - 1], cuts[after] - 1
+    return f"{first}-{last}" if first < last else str(first)
+
+
+def derive_task(path: Path) -> str:
+    """Count table of the census file with a task: public columns in bands × sex × income."""
+    rows = ({**row, **{name: band(name, row[name]) for name in BANDS}} for row in census_rows(path))
+    return count_table(rows, TASK_COLUMNS, frozenset())
+
+
+def stored(path: Path) -> str | None:
+    """The text of a table, compressed or not; None where there is none."""
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+
+
+def store(path: Path, text: str) -> None:
+    """Write the text of a table, compressed where its name says so."""
+    data = text.encode("utf-8")
+    path.write_bytes(gzip.compress(data, 9, mtime=0) if path.suffix == ".gz" else data)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,16 +141,17 @@ def main(arguments: list[str] | None = None) -> int:
     tables = {
         "heart_failure.csv": derive_heart(options.heart),
         "census_income.csv": derive_census(options.census),
+        "census_task.csv.gz": derive_task(options.census),
     }
     different = 0
     for name, text in tables.items():
         target = options.out / name
         if options.check:
-            same = target.is_file() and target.read_text("utf-8") == text
+            same = stored(target) == text
             different += not same
             print(f"{name}: {'identical' if same else 'DIFFERENT'}")
         else:
-            target.write_text(text, "utf-8")
+            store(target, text)
             print(f"{name}: {text.count(chr(10)) - 1} combinations")
     return 1 if different else 0
 

@@ -12,8 +12,10 @@ import pytest
 
 import privfunnel as pf
 from privfunnel import instances
+from privfunnel.cli._source import open_source
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import entropy
+from privfunnel.solvers.task.cells import classes
 
 ROOT = Path(__file__).resolve().parents[1]
 RAW = Path(os.environ.get("PRIVFUNNEL_RAW_DATA", ROOT.parent / "shared" / "data"))
@@ -32,6 +34,7 @@ def test_ceilings_are_the_documented_ones(name: str) -> None:
     digits = 5e-8 if name.startswith("synthetic") else 5e-7
     assert problem.disclosure_ceiling == pytest.approx(known.disclosure_ceiling, abs=digits)
     assert problem.leakage_ceiling == pytest.approx(known.leakage_ceiling, abs=digits)
+    assert (problem.tasks is None) == (known.task is None) == (name not in instances.names(task=True))
     assert known.citation
     assert known.licence
     assert problem.n == known.rows
@@ -121,6 +124,39 @@ def test_bad_names_and_options() -> None:
     for amount in (0.0, -1e-3, float("nan")):
         with pytest.raises(InvalidInputError, match="positive number"):
             instances.load("heart-failure", perturbation="counts", amount=amount)
+
+
+#: Utilities and leakages that a prototype on 64 cells of the table reached, in nats.
+PROTOTYPE = ((0.167362, 0.00004), (0.191271, 0.00342), (0.215179, 0.01580), (0.227134, 0.02970))
+
+
+def test_the_census_table_with_a_task_is_solved_below_what_a_prototype_reached() -> None:
+    known, problem = instances.describe("census-task"), instances.load("census-task")
+    assert (problem.n_x, classes(problem).n) == (5299, 684)
+    assert problem.utility_ceiling == pytest.approx(known.utility_ceiling, abs=5e-7)
+    assert problem.x_labels[0] == (
+        "age=17-26, hours=1-19, education years=1-8, marital status=Divorced, occupation=Other-service"
+    )
+    utilities = [each.utility for each in known.known_utilities]
+    curve = pf.trace(problem, along="utility", utilities=utilities, gap=3e-4)
+    assert len(curve.solutions) == len(PROTOTYPE)
+    for solution, each, (utility, reached) in zip(
+        curve.solutions, known.known_utilities, PROTOTYPE, strict=True
+    ):
+        assert each.utility == utility
+        assert solution.utility >= utility
+        assert each.low - 1e-12 <= solution.leakage <= min(reached, solution.lower_bound + 3e-4)
+        assert solution.lower_bound <= each.high
+
+
+def test_a_packaged_task_is_named_or_left_out_but_not_changed() -> None:
+    assert open_source("census-task", task={"income": 1.0}).problem == instances.load("census-task")
+    with pytest.raises(InvalidInputError, match="leave --task out"):
+        open_source("census-task", task={"income": 2.0})
+    with pytest.raises(InvalidInputError, match="leave --task out"):
+        open_source("census-income", task={"income": 1.0})
+    with pytest.raises(InvalidInputError, match="leave the option perturbation out"):
+        instances.load("census-task", perturbation="counts")
 
 
 KNOWN = [(name, answer) for name in instances.names() for answer in instances.describe(name).known]

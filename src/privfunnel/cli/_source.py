@@ -78,8 +78,9 @@ def open_source(
         perturbation: For instances: ``"probabilities"`` or ``"counts"``.
         bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
         **text: How to read a text file of records, as :func:`read_options` takes it; ``person``, ``cluster`` and
-            ``weights``, columns that say what a row is; ``task``, columns that the release is for; ``classes``, score
-            classes; and ``units``, the unit of what is said about few rows, ``"nats"`` by default.
+            ``weights``, columns that say what a row is; ``task``, columns that the release is for, of an instance its
+            own; ``classes``, score classes; and ``units``, the unit of what is said about few rows, ``"nats"`` by
+            default.
 
     Raises:
         InvalidInputError: It cannot be found, read or used.
@@ -98,6 +99,8 @@ def open_source(
     } | {{"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()}
     of_records = [option for option, value in records.items() if value]
     if source in instances.names() and not _exists(source):
+        if rows["task"] == {instances.describe(source).task: 1.0}:
+            of_records.remove("--task")
         if of_records:
             raise InvalidInputError(
                 f"{source!r} is a packaged table with its columns chosen: leave {', '.join(of_records)} out"

@@ -1,12 +1,12 @@
-"""Named problems that come with the package: the paper's experiments, ready to load, offline.
+"""Named problems that come with the package, ready to load, offline: the paper's experiments, and one with a task.
 
     >>> from privfunnel import instances
     >>> instances.names()
-    ('synthetic-uniform', 'synthetic-skewed', 'heart-failure', 'census-income')
+    ('synthetic-uniform', 'synthetic-skewed', 'heart-failure', 'census-income', 'census-task')
     >>> instances.load("heart-failure").p_sx.shape
     (4, 16)
 
-The two real ones are count tables derived from public files by ``scripts/derive_instances.py``; each instance carries
+The real ones are count tables derived from public files by ``scripts/derive_instances.py``; each instance carries
 its citation, its licence and what is known about its curve (:func:`describe`).
 """
 
@@ -20,18 +20,22 @@ import numpy as np
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.instances.bands import Bands, equal_width
-from privfunnel.instances.catalogue import CATALOGUE, Instance, KnownAnswer
+from privfunnel.instances.catalogue import CATALOGUE, Instance, KnownAnswer, KnownUtility
 from privfunnel.problem import Problem
 
-__all__ = ["Instance", "KnownAnswer", "describe", "equal_width", "load", "names"]
+__all__ = ["Instance", "KnownAnswer", "KnownUtility", "describe", "equal_width", "load", "names"]
 
 #: The two readings of "add a perturbation to each entry": before normalising (to the counts) or after.
 PERTURBATIONS = ("probabilities", "counts")
 
 
-def names() -> tuple[str, ...]:
-    """Names of the packaged instances, in the order of the paper."""
-    return tuple(CATALOGUE)
+def names(*, task: bool | None = None) -> tuple[str, ...]:
+    """Names of the packaged instances: those of the paper in its order, then the one with a task.
+
+    Args:
+        task: Only those with a task, or, if False, only those without; all by default.
+    """
+    return tuple(name for name, each in CATALOGUE.items() if task is None or (each.task is not None) == task)
 
 
 def describe(name: str) -> Instance:
@@ -79,7 +83,12 @@ def load(
     )
     columns = instance.columns(s_labels, x_labels)
     if perturbation is None:
-        return Problem(table, s_labels, x_labels, **columns)
+        return Problem(table, s_labels, x_labels, **columns, **instance.tasks())
+    if instance.task is not None:
+        raise InvalidInputError(
+            f"{name!r} has a task, whose table is not perturbed: leave the option perturbation out, or load "
+            "'census-income'"
+        )
     if perturbation not in PERTURBATIONS:
         raise InvalidInputError(
             f"perturbation {perturbation!r} is not known: use None, {' or '.join(map(repr, PERTURBATIONS))}"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import resources
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from privfunnel.instances import census_task
 from privfunnel.instances.bands import Bands
+from privfunnel.instances.files import Labelled, rows_of
 from privfunnel.measures import Array
-
-#: A count or probability table (K, M) with its private and public labels.
-Labelled = tuple[Array, tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -34,11 +31,20 @@ class KnownAnswer:
 
 
 @dataclass(frozen=True)
+class KnownUtility:
+    """A proved statement about the curve of a task: ``low ≤ L(utility) ≤ high``, in nats, rounded outwards."""
+
+    utility: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Instance:
     """A named problem with its provenance.
 
-    ``disclosure_ceiling`` H(X) and ``leakage_ceiling`` I(S;X), in nats, are those of the unperturbed table with
-    default options.
+    ``disclosure_ceiling`` H(X), ``leakage_ceiling`` I(S;X) and, where there is a ``task`` U, ``utility_ceiling``
+    I(U;X), in nats, are those of the unperturbed table with default options.
     """
 
     name: str
@@ -54,6 +60,19 @@ class Instance:
     rows: int | None = None
     banded: bool = False
     known: tuple[KnownAnswer, ...] = ()
+    task: str | None = None
+    task_table: Callable[[], tuple[Array, tuple[str, ...]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+    utility_ceiling: float | None = None
+    known_utilities: tuple[KnownUtility, ...] = ()
+
+    def tasks(self) -> dict[str, Any]:
+        """The task with its labels, as :class:`privfunnel.Problem` takes them; nothing where there is none."""
+        if self.task is None or self.task_table is None:
+            return {}
+        table, labels = self.task_table()
+        return {"p_ux": {self.task: table}, "u_labels": {self.task: labels}}
 
     def columns(self, s_labels: tuple[str, ...], x_labels: tuple[str, ...]) -> dict[str, Any]:
         """The value of each private and public column in each symbol, as :class:`privfunnel.Problem` takes them."""
@@ -80,15 +99,10 @@ def _synthetic(p_x: tuple[float, float, float]) -> Callable[[Bands | None], Labe
     return table
 
 
-def _rows(file: str) -> Iterator[dict[str, str]]:
-    text = resources.files("privfunnel.instances").joinpath("data", file).read_text("utf-8")
-    return csv.DictReader(text.splitlines())
-
-
 def _heart_failure(_: Bands | None) -> Labelled:
     """Rows s = 2·sex + death; columns x = 8·anaemia + 4·high blood pressure + 2·diabetes + smoking."""
     table = np.zeros((4, 16))
-    for row in _rows("heart_failure.csv"):
+    for row in rows_of("heart_failure.csv"):
         s = 2 * int(row["sex"]) + int(row["DEATH_EVENT"])
         x = (
             8 * int(row["anaemia"])
@@ -109,7 +123,7 @@ def _heart_failure(_: Bands | None) -> Labelled:
 def _census_income(bands: Bands | None) -> Labelled:
     """Rows (age band, income); columns (age band, sex, education), education in order of years."""
     assert bands is not None  # the catalogue marks this instance as banded
-    rows = list(_rows("census_income.csv"))
+    rows = list(rows_of("census_income.csv"))
     education = sorted({(int(row["education-num"]), row["education"]) for row in rows})
     level = {name: i for i, (_, name) in enumerate(education)}
     sexes, incomes = ("Female", "Male"), ("<=50K", ">50K")
@@ -130,6 +144,8 @@ _SYNTHETIC_CITATION = (
     "T.-H. Huang, A. El Gamal, H. El Gamal, A Linearly Convergent Douglas-Rachford Splitting Solver for Markovian "
     "Information-Theoretic Optimization Problems, IEEE Transactions on Information Theory 69(5), 2022"
 )
+
+_ADULT_CITATION = "B. Becker, R. Kohavi, Adult (Census Income), UCI Machine Learning Repository, 1996"
 
 CATALOGUE: dict[str, Instance] = {
     instance.name: instance
@@ -195,7 +211,7 @@ CATALOGUE: dict[str, Instance] = {
             title="Census income: 32561 people, 10 × 160 with five age bands",
             private=("age", "income"),
             public=("age", "sex", "education"),
-            citation="B. Becker, R. Kohavi, Adult (Census Income), UCI Machine Learning Repository, 1996",
+            citation=_ADULT_CITATION,
             licence="CC BY 4.0",
             doi="10.24432/C5XW20",
             rows=32561,
@@ -208,6 +224,28 @@ CATALOGUE: dict[str, Instance] = {
                 KnownAnswer(2.3353788, 0.0065327, 0.0065336),
                 KnownAnswer(2.7246086, 0.1835436, 0.1835437),
                 KnownAnswer(3.5030682, 0.9620032, 0.9620033),
+            ),
+        ),
+        Instance(
+            name="census-task",
+            title="Census income with a task: 32561 people, 2 × 5299, income to be predicted",
+            private=("sex",),
+            public=census_task.PUBLIC,
+            citation=_ADULT_CITATION,
+            licence="CC BY 4.0",
+            doi="10.24432/C5XW20",
+            rows=32561,
+            disclosure_ceiling=7.575356,
+            leakage_ceiling=0.298638,
+            table=census_task.private_table,
+            task="income",
+            task_table=census_task.task_table,
+            utility_ceiling=0.270542,
+            known_utilities=(
+                KnownUtility(0.167362, 0.0, 0.0000001),
+                KnownUtility(0.191271, 0.0, 0.0000001),
+                KnownUtility(0.215179, 0.0014227, 0.0014272),
+                KnownUtility(0.227134, 0.0044493, 0.0044564),
             ),
         ),
     )
