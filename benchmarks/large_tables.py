@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from benchmarks.markdown import machine, table
+from privfunnel.solution import DEFAULT_GAP
 
 
 def binary(result: dict[str, Any]) -> str:
@@ -61,3 +63,47 @@ of classes calls for. *Problem*, which names all public symbols, and releases, w
 M. The aim of 0.3 million rows a second is {aim} by every form at the largest size.
 
 {machine(result)}"""
+
+
+def large(result: dict[str, Any]) -> str:
+    """Hundreds to thousands of public symbols, beside peers without a proof."""
+    tables = result["tables"]
+    points = [
+        (f"{row['n_s']} × {row['n_x']:,}, {row['like']}", f"{row['n_classes']:,}", f"{point['share']:.0%}",
+         *(_percent(point[name], row) for name in ("leakage", "lower_bound")), f"{point['cpu_seconds']:.1f}",
+         *(_percent(point[name], row) for name in ("greedy", "aem")))
+        for row in tables
+        for point in row["points"]
+    ]  # fmt: skip
+    free = [
+        (f"{row['n_s']} × {row['n_x']:,}", *(f"{bound / row['h_x']:.2%}" for bound in row["free"]),
+         f"{1.0 - math.log(row['rank']) / row['h_x']:.2%}", f"{row['free_seconds']:.1f}")
+        for row in tables
+    ]  # fmt: skip
+    found = [point for row in tables for point in row["points"]]
+    above = [p for p in found if p["leakage"] > min(p["greedy"], p["aem"]) + DEFAULT_GAP]
+    slowest = max(point["cpu_seconds"] for point in found)
+    proved = sum(point["status"] == "optimal" for point in found)
+    peers = "never above its peers" if not above else f"**above its peers** at {len(above)} points"
+    minute = f"{'met' if slowest < 60.0 else 'missed'}, at most {slowest:.0f} s"
+    return f"""## Large tables
+
+Synthetic surveys of thousands of people, with the sizes of real ones (`benchmarks/bench_large.py`): leakage in % of
+I(S;X) at a share of H(X), by `auto` as it comes, with its proved bound and its CPU seconds; by `greedy`; and by AEM,
+which has the time that `auto` took.
+
+{table(["table", "classes", "of H(X)", "auto", "bound", "s", "greedy", "AEM"], points)}
+`auto` is {peers} by more than the gap it is asked for, {DEFAULT_GAP:g} nats; {proved} of {len(found)} points are proved to
+that. The aim of a minute a point is {minute}.
+
+What can be released without leakage, in % of H(X): what was found, what is proved to be the most, and H(X) − log rank(P),
+which is always free; CPU seconds of the search.
+
+{table(["table", "at least", "at most", "always", "s"], free)}
+{machine(result)}"""
+
+
+def _percent(leakage: float, row: dict[str, Any]) -> str:
+    """A leakage in % of I(S;X), what is far below any gap as 0."""
+    share = leakage / row["leakage_ceiling"]
+    return "0" if share < 1e-7 else f"{100.0 * share:.4g}"

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from documents import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import bench_global, harness, page
+from benchmarks import bench_global, bench_large, harness, page
 
 from privfunnel import solve
+from privfunnel.solution import DEFAULT_GAP
 
 pytest.importorskip("numba", reason="the benchmarks compare compiled kernels")
 
@@ -86,7 +89,9 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["binary", "global", "growth", "parts", "quality", "step", "tables", "wide"])
+@pytest.mark.parametrize(
+    "name", ["binary", "global", "growth", "large", "parts", "quality", "step", "tables", "wide"]
+)
 def test_a_benchmark_can_be_rehearsed_and_shown(name: str, quick: Callable[..., dict[str, Any]]) -> None:
     if name in {"tables", "wide"}:
         pytest.importorskip("duckdb", reason="tables are counted by DuckDB")
@@ -124,3 +129,21 @@ def test_every_solver_is_warmed_up_with_the_options_that_are_measured(
     for (first, *warm), (second, *measured) in zip(calls[::2], calls[1::2], strict=True):
         assert (first, second) == ("warm", "measured")
         assert warm == measured
+
+
+@pytest.mark.parametrize("size", [(3, 90, 400), (3, 140, 500), (2, 300, 1500), (4, 70, 250)], ids=str)
+def test_the_default_is_no_worse_than_its_peers_on_surveys(size: tuple[int, int, int]) -> None:
+    """All limits are numbers of steps and boxes, so that the answers do not depend on the machine."""
+    problem = bench_large.survey(*size)
+    ceiling = problem.disclosure_ceiling
+    free = problem.free_disclosure
+    assert free >= ceiling - np.log(np.linalg.matrix_rank(problem.p_s_given_x)) - 1e-9
+    answer = solve(problem, disclosure=0.8 * ceiling, throw=False, time_limit=math.inf, node_limit=20_000)
+    assert 0.0 <= answer.lower_bound <= answer.leakage
+    peers: dict[str, dict[str, Any]] = {"greedy": {}, "aem": {"restarts": 10, "max_steps": 100, "threads": 1}}
+    for solver, options in peers.items():
+        peer = solve(problem, disclosure=0.8 * ceiling, solver=solver, throw=False, **options)
+        assert peer.disclosure >= answer.disclosure - 1e-9
+        assert answer.leakage <= peer.leakage + DEFAULT_GAP
+    if free < 0.8 * ceiling:
+        assert answer.lower_bound > 0.0
