@@ -40,7 +40,7 @@ class Server:
 
     @contextlib.contextmanager
     def client(self, *, invited: bool = True) -> Iterator[httpx.Client]:
-        with httpx.Client(base_url=self.origin, timeout=60.0, trust_env=False) as client:
+        with httpx.Client(base_url=self.origin, timeout=120.0, trust_env=False) as client:
             if invited:
                 client.get("/", params={"token": self.gate.invite()}).raise_for_status()
             yield client
@@ -60,10 +60,10 @@ def running(**settings: Any) -> Iterator[Server]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
-            deadline = time.monotonic() + 30.0
+            deadline = time.monotonic() + 120.0
             while not server.started and time.monotonic() < deadline:
                 time.sleep(0.01)
             yield Server(port, gate)
         finally:
             server.should_exit = True
-            thread.join(30.0)
+            thread.join(120.0)

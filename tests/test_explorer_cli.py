@@ -58,16 +58,16 @@ def browse(address: str) -> urllib.request.OpenerDirector:
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(CookieJar())
     )
-    with opener.open(address, timeout=30) as answer:
+    with opener.open(address, timeout=120) as answer:
         assert b'url=/"' in answer.read()
-    with opener.open(address.partition("?")[0], timeout=30) as answer:
+    with opener.open(address.partition("?")[0], timeout=120) as answer:
         assert b"Privacy funnel" in answer.read()
     return opener
 
 
 def post(opener: urllib.request.OpenerDirector, origin: str, path: str) -> bytes:
     request = urllib.request.Request(f"{origin}{path}", data=b"{}", headers={"origin": origin}, method="POST")
-    with opener.open(request, timeout=60) as answer:
+    with opener.open(request, timeout=120) as answer:
         return bytes(answer.read())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +36,10 @@ def told(*args, **named):
     return inner(*args, **named)
 module.{1} = told
 """
-#: Seconds in which it has to be answered: a second on an idle machine.
-SOON = 15.0
+#: Seconds that are waited for it to end. It is a second on an idle machine, and without a signal an hour.
+LONGEST = 120.0
+#: The limit that lets it work for so long.
+HOUR = ["--option", "time_limit=3600"]
 
 
 def joint(path: Path, n_s: int, n_x: int) -> str:
@@ -49,8 +50,8 @@ def joint(path: Path, n_s: int, n_x: int) -> str:
     return str(path)
 
 
-def strike(prepare: str, arguments: list[str], number: int) -> tuple[int, float, str]:
-    """Run, wait until it works, send a signal: exit code, seconds until it had ended, what it said."""
+def strike(prepare: str, arguments: list[str], number: int) -> tuple[int, str]:
+    """Run, wait until it works, send a signal: exit code, and what it said."""
     program = PROGRAM.format(prepare=prepare, arguments=arguments)
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hang_up) as process:
@@ -60,13 +61,12 @@ def strike(prepare: str, arguments: list[str], number: int) -> tuple[int, float,
             line = process.stderr.readline()
             assert line, said
             said += line
-        began = time.monotonic()
         process.send_signal(number)
         try:
-            _, rest = process.communicate(timeout=60.0)
+            _, rest = process.communicate(timeout=LONGEST)
         finally:
             process.kill()
-        return process.returncode, time.monotonic() - began, said + rest
+        return process.returncode, said + rest
 
 
 PHASES = {
@@ -80,11 +80,20 @@ PHASES = {
 def test_ctrl_c_is_answered_while_solving(tmp_path: Path, phase: str) -> None:
     module, function, n_s, n_x, solver, disclosure = PHASES[phase]
     table = joint(tmp_path / "table.csv", n_s, n_x)
-    asked = ["solve", table, "--disclosure", disclosure, "--solver", solver, "--out", str(tmp_path / "out")]
-    code, seconds, said = strike(TOLD.format(module, function), asked, signal.SIGINT)
+    asked = [
+        "solve",
+        table,
+        "--disclosure",
+        disclosure,
+        "--solver",
+        solver,
+        *HOUR,
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    code, said = strike(TOLD.format(module, function), asked, signal.SIGINT)
     assert code in (130, -signal.SIGINT), said
     assert "interrupted: nothing was finished" in said
-    assert seconds < SOON
     assert not (tmp_path / "out").exists()
 
 
@@ -107,26 +116,24 @@ def test_counting_in_duckdb_is_called_off(tmp_path: Path, number: signal.Signals
         "50%",
     ]
     told = TOLD.format("privfunnel.engines.readers", "interrupting")
-    code, seconds, said = strike(told, asked, number)
+    code, said = strike(told, asked, number)
     assert code in (128 + number, -number), said
     assert "Traceback" not in said
-    assert seconds < SOON
 
 
 def test_a_command_that_is_still_being_loaded_ends_at_once(tmp_path: Path) -> None:
-    """A module that takes a minute to import stands for a slow disk."""
+    """A module that takes an hour to import stands for a slow disk."""
     (tmp_path / "slow_to_import.py").write_text(
         "import sys, time\nprint('working', file=sys.stderr, flush=True)\n"
-        "end = time.monotonic() + 60\nwhile time.monotonic() < end: time.sleep(0.01)\n"
+        "end = time.monotonic() + 3600\nwhile time.monotonic() < end: time.sleep(0.01)\n"
     )
     prepare = (
         f"sys.path.insert(0, {str(tmp_path)!r})\nsignals.own_process()\n"
         "import privfunnel.cli.example as module\n"
         "def load(**_):\n    import slow_to_import\nmodule.command.callback = load\n"
     )
-    code, seconds, said = strike(prepare, ["example", str(tmp_path / "x.csv")], signal.SIGTERM)
+    code, said = strike(prepare, ["example", str(tmp_path / "x.csv")], signal.SIGTERM)
     assert code == 143, said
-    assert seconds < SOON
 
 
 def test_who_interrupts_after_the_files_were_written_is_told_so(
