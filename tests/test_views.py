@@ -7,6 +7,7 @@ import io
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ import pytest
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, measures, report, tables
-from privfunnel.audit import cross_fit, provable
+from privfunnel.audit import beyond, cross_fit, provable
 from privfunnel.errors import InvalidInputError, SmallSampleWarning, SolverError
+from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.views import expected_bias, view_of
 from privfunnel.report import audit_section
@@ -165,6 +167,28 @@ def test_the_band_of_a_curve_lies_between_its_estimate_and_its_bound() -> None:
     few = audit.population_band(pf.Problem(rng.multinomial(60, p_sx.ravel()).reshape(2, 6)), at)
     labels = [text.get_text() for text in curve.plot(population=few).axes[0].get_legend().get_texts()]
     assert "people like these, estimated only" in labels
+
+
+def test_symbols_that_half_of_the_rows_never_saw_are_judged_as_one_in_large_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(9)
+    problem = pf.Problem(rng.multinomial(90, rng.dirichlet(np.full(120, 0.5))).reshape(2, 60))
+    at = np.linspace(0.0, problem.disclosure_ceiling, 4)
+    dense = audit.population_band(problem, at)
+    judged: list[tuple[int, ...]] = []
+
+    def estimate(table: Array, channel: Any) -> float:
+        judged.append(channel.shape)
+        return beyond.estimate(table, channel)
+
+    monkeypatch.setattr("privfunnel.channels.DENSE_ENTRIES", 10)
+    monkeypatch.setattr(
+        "privfunnel.audit.band.beyond", SimpleNamespace(**vars(beyond) | {"estimate": estimate})
+    )
+    sparse = audit.population_band(problem, at)
+    assert sparse.leakage == pytest.approx(dense.leakage, abs=1e-9)
+    assert min(rows for rows, _ in judged) < problem.n_x  # a row for each would make a large table
 
 
 def test_merged_outputs_are_worth_the_disclosure_they_cost() -> None:

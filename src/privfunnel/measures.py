@@ -284,7 +284,7 @@ def miller_madow_bias(n_a: int, n_b: int, n: float, cells: int | None = None) ->
     return (occupied - n_a - n_b + 1) / (2.0 * n)
 
 
-def released_bias(p_sx: Array, channel: Array, n: float) -> float:
+def released_bias(p_sx: Array, channel: Any, n: float) -> float:
     """How much ``I(S; Y)`` of a channel, at p(s, x) counted in ``n`` rows, is expected to exceed the true one, in nats.
 
     Second order: φ(t) = t log t of an average t̂ exceeds φ(t) by var(t̂)/(2t), and n·var(p̂(s,y)) = Σ_x p(s,x) p(y|x)² −
@@ -292,10 +292,10 @@ def released_bias(p_sx: Array, channel: Array, n: float) -> float:
 
     Args:
         p_sx: p(s, x), shape (K, M).
-        channel: p(y|x), shape (M, N).
+        channel: p(y|x), shape (M, N), dense or sparse.
         n: Sample size.
     """
-    squares = channel**2
+    squares = channel**2 if isinstance(channel, np.ndarray) else channel.multiply(channel)
     p_sy, p_x = p_sx @ channel, p_sx.sum(axis=0)
     p_y = p_sy.sum(axis=0)
     joint = np.divide(p_sx @ squares, p_sy, out=np.zeros_like(p_sy), where=p_sy > 0.0).sum()

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.audit import beyond
 from privfunnel.audit.cross_fit import FOLDS, designs
+from privfunnel.channels import is_sparse, restored
 from privfunnel.measures import Array
 from privfunnel.population.bounds import population_bound
 from privfunnel.population.intervals import checked_confidence
@@ -97,11 +98,12 @@ def population_band(
     for split in range(splits):
         at = wanted if split == 0 or nodes is None else _some(wanted, nodes)
         for design, part in designs(problem, FOLDS, rng):
-            channels = _channels(design, at, solver=solver, seed=seed, **options)
-            found = [beyond.estimate(part, channel) for channel in channels]
+            made = _channels(design, at, solver=solver, seed=seed, **options)
+            judged = [_fitted(design, part, channel) for channel in made]
+            found = [beyond.estimate(rows, channel) for rows, channel in judged]
             estimates.append(np.interp(wanted, at, found))
             if split == 0:
-                drawn = [beyond.released(part, channel, rng).sy for channel in channels]
+                drawn = [beyond.released(rows, channel, rng).sy for rows, channel in judged]
                 uppers.append(
                     [population_bound(sy, 1.0 - miss / FOLDS, method="tilting").upper for sy in drawn]
                 )
@@ -122,9 +124,23 @@ def _some(disclosures: Array, number: int) -> Array:
 
 
 def _channels(design: Problem, disclosures: Array, **options: Any) -> list[Channel]:
-    """The channels of a problem's curve at these disclosures in nats, for all symbols it was built with."""
+    """The channels of a problem's curve at these disclosures in nats."""
     asked = np.minimum(disclosures, design.disclosure_ceiling)
     curve = sound(trace(design, disclosures=np.unique(asked), throw=False, **options))
     if not curve.complete:
         raise KeyboardInterrupt  # a part of a curve says nothing about the rest of it
-    return [design.restore(curve.at(float(r)).channel) for r in asked]
+    return [curve.at(float(r)).channel for r in asked]
+
+
+def _fitted(design: Problem, part: Array, channel: Channel) -> tuple[Array, Channel]:
+    """Counts, shape (K, M), and the channel p(y|x) that they go through, with rows for symbols the design never saw.
+
+    All of those release Y drawn from p(y). In a large table, where many symbols are new and p(y) has thousands of
+    entries, they are one symbol with one such row: I(S;Y) and its bias are the same.
+    """
+    seen = design.kept_x
+    if not is_sparse(channel) or seen.all():
+        return part, design.restore(channel)
+    rows = np.column_stack([part[:, seen], part[:, ~seen].sum(axis=1)])
+    one_more = np.append(np.ones(channel.shape[0], dtype=bool), False)
+    return rows, restored(channel, design.p_x, one_more)

@@ -196,10 +196,9 @@ def estimate(table: Array, channel: Channel) -> float:
         table: Counts, shape (K, M).
         channel: p(y|x), shape (M, N).
     """
-    dense = channel if isinstance(channel, np.ndarray) else channel.toarray()
     n = float(table.sum())
     p_sx = table / n
-    return float(measures.mutual_information(p_sx @ dense)) - measures.released_bias(p_sx, dense, n)
+    return float(measures.mutual_information(p_sx @ channel)) - measures.released_bias(p_sx, channel, n)
 
 
 def released(table: Array, channel: Channel, rng: np.random.Generator) -> Released:
