@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import privfunnel as pf
 from privfunnel.certificate.task import TaskCertificate
@@ -14,6 +17,7 @@ from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.barrier import Program, minimise
 from privfunnel.solvers.task.cells import Cells, cells_of, classes
+from privfunnel.solvers.task.rare import RARE, without_rare
 from privfunnel.solvers.task.relaxation import Images, relaxed
 from privfunnel.task_curve import TaskCurve
 from privfunnel.task_solution import TaskSolution
@@ -56,6 +60,7 @@ def test_points_keep_what_was_asked_and_are_proved(curve: TaskCurve, small: pf.P
     assert curve.gap.max() <= GAP
     assert all(status is pf.Status.OPTIMAL for status in curve.status)
     assert np.all(np.diff(curve.leakage) >= -1e-9)
+    assert min((small.p_x @ point.channel).min() for point in curve.solutions) >= RARE
     for point in curve.solutions:
         again = small.evaluate(point.channel)
         assert again.leakage == pytest.approx(point.leakage, abs=1e-12)
@@ -386,3 +391,22 @@ def test_another_table_or_task_has_no_such_certificate(small: pf.Problem) -> Non
         line.verify(random_problem(2))
     with pytest.raises(CertificateError, match="another problem or task"):
         line.verify(pf.Problem(small.p_sx))
+
+
+@pytest.mark.parametrize("held", [np.asarray, sparse.csc_array])
+def test_outputs_that_never_occur_are_merged_as_far_as_the_utility_allows(
+    small: pf.Problem, held: Callable[[np.ndarray], Any]
+) -> None:
+    tasks = small.required_tasks()
+    rng = np.random.default_rng(3)
+    likely, never = rng.dirichlet(np.ones(4), small.n_x), rng.dirichlet(np.ones(3), small.n_x)
+    full = np.hstack([(1.0 - 1e-10) * likely, 1e-10 * never])
+    kept = tasks.of(full)
+    merged = without_rare(tasks, held(full), kept - 1e-9)
+    assert merged.shape == (small.n_x, 4)
+    point = small.evaluate(small.check_channel(np.asarray(merged)))
+    assert kept - 1e-9 <= tasks.of(merged) <= kept + 1e-15
+    assert point.leakage <= small.evaluate(full).leakage + 1e-15
+    # Without utility to spare they stay, and so does a channel that has no such output.
+    assert without_rare(tasks, held(full), kept).shape == full.shape
+    assert without_rare(tasks, likely, 0.0) is likely

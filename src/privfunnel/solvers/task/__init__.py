@@ -19,7 +19,8 @@ from privfunnel.solution import ProvedAnswer, Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
-from privfunnel.solvers.task.search import Work
+from privfunnel.solvers.task.rare import without_rare
+from privfunnel.solvers.task.search import AIM, Work
 
 #: Newton steps towards a leakage budget along proved lines; each squares the error.
 MOST_ROUNDS = 12
@@ -69,7 +70,7 @@ class TaskFunnel:
             work.reach(utility)
             gap = work.value(utility) - work.bound(utility)
             yield TaskAnswer(
-                channel=work.channel(utility),
+                channel=without_rare(work.tasks, work.channel(utility), utility),
                 status=self._status(work, gap),
                 slope=work.slope(utility),
                 certificate=work.line(utility),
@@ -86,7 +87,7 @@ class TaskFunnel:
         work = self._work(problem, progress)
         found, proof = work.free
         return TaskAnswer(
-            channel=found.table,
+            channel=without_rare(work.tasks, found.table, found.utility - AIM),
             status=self._status(work, proof.most_utility(0.0) - found.utility),
             slope=0.0,
             certificate=proof,
@@ -117,7 +118,7 @@ class TaskFunnel:
                     most, slope, proof = line.most_utility(leakage), line.slope, line
         reached = work.within(leakage)
         return TaskAnswer(
-            channel=work.channel(reached),
+            channel=without_rare(work.tasks, work.channel(reached), reached - AIM),
             status=self._status(work, (most - reached) * slope),
             slope=work.slope(reached),
             certificate=proof,
