@@ -14,9 +14,10 @@ import pytest
 
 from documents import blocks
 from funnels import count_people, people, random_mechanism
-from privfunnel import release, tables
+from privfunnel import class_tables, release, solve, tables
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
 from privfunnel.mechanism import Mechanism
+from wide import wide_columns
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
@@ -215,3 +216,27 @@ def test_decoys_are_made_on_the_executors_and_read_back(frame: Any, mechanism: M
     # Lines of one row stay together, and rows have random numbers.
     assert int((np.diff(found["decoy_row"]) != 0).sum()) == 3999
     assert max(rows) > 2**60
+
+
+@pytest.mark.filterwarnings("ignore:decoys name combinations:privfunnel.errors.GuaranteeWarning")
+def test_classes_are_counted_and_released_on_the_cluster(spark: Any) -> None:
+    """The driver sees classes only; a candidate of every row is its own record, as often as it is in the table."""
+    rows = pa.table(wide_columns(1500)).append_column("none", pa.nulls(1500, pa.string()))
+    public = ["a", "b", "c", "none"]
+    frame = spark.createDataFrame(rows)
+    counts = class_tables.count(frame, private="ill", public=public)
+    here = class_tables.count(rows, private="ill", public=public)
+    assert counts.table.tolist() == here.table.tolist()
+    assert (counts.members.tolist(), counts.few) == (here.members.tolist(), here.few)
+    solution = solve(counts.problem(), disclosure=counts.inner(0.97 * counts.h_x))
+    with pytest.warns(GuaranteeWarning, match="seed=3 makes the draws predictable"):
+        decoys = release.by_classes(frame, counts, solution, form="decoys", seed=3)
+    assert decoys.columns == ["decoy_row", *public, "decoy_weight"]
+    lines = decoys.toPandas()
+    assert lines["decoy_weight"].groupby(lines["decoy_row"]).sum().between(1.0 - 1e-9, 1.0 + 1e-9).all()
+    assert lines["decoy_row"].nunique() == 1500
+    truth = rows.to_pandas().groupby(["a", "b", "c"]).size()
+    named = lines.groupby(["a", "b", "c"]).size()
+    assert (named >= truth).all()  # every row is among its own candidates
+    assert named.index.equals(truth.index)  # and nobody else is named
+    assert release.by_classes(frame, counts, solution, form="records").columns == public

@@ -58,7 +58,7 @@ def couple(classes: Index, p_x: Array, channel: Any, share: float = 1.0) -> Coup
         found, outputs = couple(classes, p_x, channel)
         mixed = sparse.csc_array(sparse.hstack([sparse.csc_array(share * found), sparse.csc_array(nothing)]))
         return Coupled(mixed, np.concatenate([outputs, silent]))
-    pieces = _pieces(channel)
+    pieces = pieces_of(channel)
     members = _members(classes, p_x)
     found, outputs = _cut(members, pieces, SAME)
     # Members narrower than a rounding would fall between two cuts.
@@ -78,7 +78,7 @@ class _Members(NamedTuple):
     classes: Index
 
 
-class _Pieces(NamedTuple):
+class Pieces(NamedTuple):
     """Entries of a channel of classes, sorted by class and output: class, output, where a piece begins, its width."""
 
     t: Index
@@ -96,7 +96,8 @@ def _members(classes: Index, p_x: Array) -> _Members:
     return _Members(order, start, _ends(width, start), width, classes)
 
 
-def _pieces(channel: Any) -> _Pieces:
+def pieces_of(channel: Any) -> Pieces:
+    """How the outputs of a channel p(y|t), (C, N_T), divide the intervals of the classes."""
     rows = sparse.csr_array(channel)
     rows.eliminate_zeros()
     rows.sort_indices()
@@ -105,7 +106,7 @@ def _pieces(channel: Any) -> _Pieces:
     begin = np.concatenate([[0.0], _ends(width, first)[:-1]])
     begin[first[:-1]] = 0.0
     t = np.repeat(np.arange(rows.shape[0]), np.diff(first))
-    return _Pieces(t, rows.indices.astype(np.intp), begin, width, first, int(rows.shape[1]))
+    return Pieces(t, rows.indices.astype(np.intp), begin, width, first, int(rows.shape[1]))
 
 
 def _ends(width: Array, start: Index) -> Array:
@@ -117,7 +118,7 @@ def _ends(width: Array, start: Index) -> Array:
     return np.asarray(ends)
 
 
-def _cut(members: _Members, pieces: _Pieces, same: float) -> Coupled:
+def _cut(members: _Members, pieces: Pieces, same: float) -> Coupled:
     """The parts between cuts; the rows of the channel sum to 1 up to rounding."""
     y, place = _cuts(members, pieces)
     real = place > same  # a member that ends where a piece begins cuts nothing
@@ -140,7 +141,7 @@ def _cut(members: _Members, pieces: _Pieces, same: float) -> Coupled:
     return Coupled(sparse.csc_array((value, (members.order[member], part)), shape=shape), y)
 
 
-def _cuts(members: _Members, pieces: _Pieces) -> tuple[Index, Array]:
+def _cuts(members: _Members, pieces: Pieces) -> tuple[Index, Array]:
     """Output and place on [0, 1] of every cut, the ends of the outputs among them."""
     inner = np.ones(members.order.size, dtype=bool)
     inner[members.start[1:] - 1] = False

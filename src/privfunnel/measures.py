@@ -52,6 +52,16 @@ def entropy(p: ArrayLike, axis: int = -1) -> Array:
     return np.asarray(0.0 - np.sum(xlogx(p), axis=axis))  # not −Σ, which is −0.0 for a sure thing
 
 
+def entropy_of_sums(n: float, n_log_n: float) -> float:
+    """Entropy ``log n − (Σ n_i log n_i) / n`` of counts n_i, in nats, where only their sums are known.
+
+    Args:
+        n: Σ n_i, above 0.
+        n_log_n: Σ n_i log n_i.
+    """
+    return max(math.log(n) - n_log_n / n, 0.0)
+
+
 def joint_entropy(p_ab: ArrayLike) -> Array:
     """Joint entropy ``H(A, B)`` of a table ``(..., a, b)``, in nats."""
     return np.asarray(0.0 - np.sum(xlogx(p_ab), axis=(-2, -1)))

@@ -336,7 +336,7 @@ def count(
     classes = more.get("classes")
     if classes is not None:
         parse_classes(classes)
-    roles = {"private": _names(private, "private"), "public": _names(public, "public")}
+    roles = {"private": column_names(private, "private"), "public": column_names(public, "public")}
     tasks = task_weights(task)
     rules = {name: binning.parse(name, spec) for name, spec in (bins or {}).items()}
     names = list(dict.fromkeys([*roles["private"], *roles["public"], *tasks]))
@@ -389,7 +389,12 @@ def count(
     return counts
 
 
-def _names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
+def column_names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
+    """The columns of a role, at least one and none twice.
+
+    Raises:
+        InvalidInputError: They are not.
+    """
     listed = (names,) if isinstance(names, str) else tuple(names)
     if not listed:
         raise InvalidInputError(f"no {role} column is named: give at least one")

@@ -1,7 +1,8 @@
 """Releases: rows go through a mechanism, batch by batch, and only what it draws is written.
 
 :func:`write` makes a file of any table, :func:`write_all` several files of one draw, :func:`frame` a frame of the
-engine the rows are in (on Spark the same sampler runs on the executors).
+engine the rows are in (on Spark the same sampler runs on the executors), :func:`by_classes` one of a Spark frame whose
+public symbols are too many to be listed.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from privfunnel.release.options import BINNED, FORMS, NUMBERS, UNSEEN_RULES
 
 if TYPE_CHECKING:
+    from privfunnel.release.classwise import by_classes
     from privfunnel.release.framing import frame
     from privfunnel.release.order import Order
     from privfunnel.release.summary import ReleaseSummary
     from privfunnel.release.writing import write, write_all
 
 _HOMES = {
-    "Order": "order", "ReleaseSummary": "summary", "frame": "framing", "write": "writing", "write_all": "writing",
+    "Order": "order", "ReleaseSummary": "summary", "by_classes": "classwise", "frame": "framing",
+    "write": "writing", "write_all": "writing",
 }  # fmt: skip
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "UNSEEN_RULES",
     "Order",
     "ReleaseSummary",
+    "by_classes",
     "frame",
     "write",
     "write_all",
