@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import math
 import os
@@ -59,9 +60,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def test_every_download_is_made(traced: Workspace) -> None:
     found = tasks.point(traced, disclosure=2.0)
     names = [d["name"] for d in found["downloads"]]
-    assert names == ["release.csv", "release.parquet", "symbols.csv", "codebook.json", "report.html", "mechanism.json",
-                     "certificates.npz", "release.py"]  # fmt: skip
-    assert [d["group"] for d in found["downloads"]] == ["publish"] * 5 + ["keep confidential"] * 3
+    assert names == ["release.csv", "release.parquet", "symbols.csv", "decoys.csv", "decoys.parquet", "codebook.json",
+                     "report.html", "mechanism.json", "certificates.npz", "release.py"]  # fmt: skip
+    assert [d["group"] for d in found["downloads"]] == ["publish"] * 7 + ["keep confidential"] * 3
     paths = {name: Path(tasks.export(traced, name, 2.0)) for name in names}
     assert paths["release.csv"].read_text().splitlines()[0] == "anaemia,high blood pressure,diabetes,smoking"
     assert len(paths["release.csv"].read_text().splitlines()) == 300
@@ -98,7 +99,7 @@ def test_a_table_is_drawn_once_for_a_point(traced: Workspace) -> None:
 def test_the_formats_of_a_table_are_one_draw(traced: Workspace) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="reads the release")
     # Asked for in turn, as a person clicks; each may not draw again.
-    names = ("symbols.csv", "release.csv", "release.parquet")
+    names = ("symbols.csv", "release.csv", "release.parquet", "decoys.csv")
     paths = {name: Path(tasks.export(traced, name, 1.5)) for name in names}
     symbols = paths["symbols.csv"].read_text().splitlines()[1:]
     header, *records = paths["release.csv"].read_text().splitlines()
@@ -117,6 +118,48 @@ def test_the_formats_of_a_table_are_one_draw(traced: Workspace) -> None:
     # Independent draws could not pass: pairs that never occur together would make up much of them.
     independent = np.outer(mechanism.p_x, mechanism.p_y)[mechanism.p_x_given_y == 0.0].sum()
     assert independent > 0.2
+    # The record of a row is one of its candidates.
+    candidates: dict[int, list[str]] = {}
+    for row, *values, _ in csv.reader(paths["decoys.csv"].read_text().splitlines()[1:]):
+        candidates.setdefault(int(row) - 1, []).append(",".join(values))
+    assert all(record in candidates[i] for i, record in enumerate(records))
+
+
+def test_the_file_that_is_downloaded_is_audited_in_each_form(
+    traced: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = {"bootstrap": 2, "permutations": 2, "attacker_rows": 0}
+    monkeypatch.setattr("privfunnel.explorer.release_files.EFFORT", quick)
+    before = Path(tasks.export(traced, "decoys.csv", 2.0)).read_bytes()
+    for form in ("symbols", "decoys"):
+        assert f"--as {form}" in tasks.point(traced, disclosure=2.0, form=form)["command"]
+        found = tasks.audit(traced, 2.0, form)
+        assert (found["passed"], found["rows"]) == (True, 299)
+        assert any("released rows agree with the mechanism" in said for said in found["words"])
+        assert "--view" not in " ".join(found["words"])
+    path = Path(tasks.export(traced, "decoys.csv", 2.0))
+    assert path.read_bytes() == before  # an audit draws nothing anew
+    # What was changed after the draw is found out.
+    header, first, *others = path.read_text().splitlines()
+    path.write_text("\n".join((header, f"{first.rpartition(',')[0]},0", *others, "")))
+    with pytest.raises(InvalidInputError, match="none that the mechanism releases together"):
+        tasks.audit(traced, 2.0, "decoys")
+    path.write_bytes(before)
+    with pytest.raises(InvalidInputError, match="cannot be released as 'prose'"):
+        tasks.audit(traced, 2.0, "prose")
+
+
+def test_decoys_are_offered_only_where_somebody_can_read_them(
+    traced: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tasks.point(traced, disclosure=1.0, form="decoys")["form"] == "decoys"
+    monkeypatch.setattr("privfunnel.release.candidates.MOST_CANDIDATES", 1)
+    found = tasks.point(traced, disclosure=1.0, form="decoys")
+    assert (found["forms"], found["form"]) == (["records", "symbols"], "records")
+    assert "decoys.csv" not in [d["name"] for d in found["downloads"]]
+    assert Path(tasks.export(traced, "release.csv", 1.0)).exists()
+    with pytest.raises(InvalidInputError, match="too many candidates"):
+        tasks.export(traced, "decoys.csv", 1.0)
 
 
 def test_equal_channels_on_other_columns_are_other_releases(workspace: Workspace) -> None:
@@ -130,7 +173,7 @@ def test_equal_channels_on_other_columns_are_other_releases(workspace: Workspace
 
 
 def test_private_columns_are_never_written(traced: Workspace) -> None:
-    for name in ("release.csv", "symbols.csv"):
+    for name in ("release.csv", "symbols.csv", "decoys.csv"):
         text = Path(tasks.export(traced, name, 2.0)).read_text()
         assert "sex" not in text.splitlines()[0]
         assert "woman" not in text

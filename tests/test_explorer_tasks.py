@@ -414,6 +414,12 @@ def test_rows_are_shown_before_and_after(traced: Workspace) -> None:
     everything = tasks.point(traced, disclosure=traced.setting().problem.disclosure_ceiling)
     assert all(row["before"] == row["after"] for row in everything["samples"])
     assert any(row["before"] != row["after"] for row in found["samples"])
+    for row in found["samples"]:
+        assert row["before"] in [
+            each["values"] for each in row["candidates"]
+        ]  # the true record is one of them
+        assert sum(each["weight"] for each in row["candidates"]) == pytest.approx(1.0)
+    assert all(len(row["candidates"]) == 1 for row in everything["samples"])
 
 
 def test_loading_says_how_far_it_is(workspace: Workspace) -> None:

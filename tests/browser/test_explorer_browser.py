@@ -89,6 +89,24 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     settled(page)
     assert not re.search(r"\bnats\b", page.locator("main").inner_text())
 
+    # A row may be written as candidates with weights, the true one among them; the file is audited as it is downloaded.
+    with page.expect_response(lambda r: "/point?" in r.url):
+        page.get_by_label("Each row is released as").select_option("decoys")
+    settled(page)
+    for row in page.locator("#samples tbody").all()[:3]:
+        before, *after = (tr.locator("td").all_inner_texts()[:4] for tr in row.locator("tr").all())
+        assert before in after
+    assert "--as decoys" in page.locator("#command").text_content()
+    found = {"passed": True, "rows": 299, "words": ["The designed promise holds.", "<b>No</b> markup."]}
+    page.route("**/audit?*form=decoys*", lambda route: route.fulfill(json=found))
+    page.get_by_role("button", name="Audit the release").click()
+    page.locator("#verdict", has_text="No check failed. 299 rows, as decoys").wait_for()
+    assert page.locator("#findings li").all_inner_texts() == found["words"]
+    with page.expect_response(lambda r: "/point?" in r.url):
+        page.get_by_label("Each row is released as").select_option("records")
+    settled(page)
+    assert page.locator("#audited").is_hidden()
+
     # The downloads belong to that point.
     with download(page, "release.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -110,7 +128,7 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     assert page.locator("#error").is_hidden()
     assert "pf.tables.count(" in download(page, "release.py").read_text("utf-8")
     assert "privfunnel solve heart-failure.csv" in page.locator("#command").text_content()
-    assert page.locator('[data-group="publish"] a').count() == 5
+    assert page.locator('[data-group="publish"] a').count() == 7
     assert page.locator('[data-group="keep confidential"] a[download="mechanism.json"]').count() == 1
 
 

@@ -104,6 +104,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/curve", _in_session(_curve)),
             Route("/api/sessions/{session}/point", _in_session(_point)),
             Route("/api/sessions/{session}/beside", _in_session(_beside)),
+            Route("/api/sessions/{session}/audit", _in_session(_audit)),
             Route("/api/sessions/{session}/export/{name}", _in_session(_prepare), methods=["POST"]),
             Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
         ],
@@ -434,12 +435,18 @@ async def _point(request: Request, session: Session) -> Response:
             leakage=_number(request, "leakage"),
             width=int(min(max(width or 520.0, 240.0), 1200.0)),
             group=request.query_params.get("group", ""),
+            form=request.query_params.get("form", "records"),
         )
     )
 
 
 async def _beside(request: Request, session: Session) -> Response:
     return JSONResponse(await session.compare(disclosure=_chosen(request)))
+
+
+async def _audit(request: Request, session: Session) -> Response:
+    form = request.query_params.get("form", "")
+    return JSONResponse(await session.audit(disclosure=_chosen(request), form=form))
 
 
 def _chosen(request: Request) -> float:

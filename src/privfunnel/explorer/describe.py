@@ -10,6 +10,7 @@ from privfunnel import measures
 from privfunnel.audit import PopulationBand
 from privfunnel.channels import is_sparse
 from privfunnel.engines import Alphabet
+from privfunnel.explorer.release_files import Lists
 from privfunnel.guessing import exposures
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism, symbol_names
@@ -111,12 +112,13 @@ def _dense(rows: Any) -> Any:
     return rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
 
 
-def samples(mechanism: Mechanism, public: Axis) -> list[dict[str, list[str]]]:
-    """Return some public values as they are and as a release could write them.
+def samples(mechanism: Mechanism, public: Axis, lists: Lists | None) -> list[dict[str, Any]]:
+    """Return some public values as they are and as a release could write them: a record, a symbol, and candidates.
 
     They are drawn for the eye, the same each time, and belong to no release: x from p(x), y from p(y|x), and the
-    written values from p(x|y).
+    written values from p(x|y). Candidates are those of ``lists``, where there are any.
     """
+    names = symbol_names(mechanism.n_y)
     random = np.random.default_rng(0)
     found = []
     for x in random.choice(len(mechanism.p_x), size=SAMPLES, p=mechanism.p_x / mechanism.p_x.sum()):
@@ -124,5 +126,12 @@ def samples(mechanism: Mechanism, public: Axis) -> list[dict[str, list[str]]]:
         y = int(random.choice(len(row), p=row / row.sum()))
         column = _dense(mechanism.p_x_given_y[:, [y]])[:, 0]
         after = int(random.choice(len(column), p=column / column.sum()))
-        found.append({"before": list(public.values[int(x)]), "after": list(public.values[after])})
+        found.append(
+            {
+                "before": list(public.values[int(x)]),
+                "after": list(public.values[after]),
+                "symbol": names[y],
+                "candidates": [] if lists is None else lists.of(y),
+            }
+        )
     return found

@@ -41,6 +41,12 @@ DOWNLOADS = {
         "Released symbols",
         "one column with the symbol itself, for use with the codebook",
     ),
+    "decoys.csv": (
+        PUBLISH,
+        "Decoys",
+        "CSV with a few weighted candidates for each row, the true one among them: all that the symbol says",
+    ),
+    "decoys.parquet": (PUBLISH, "Decoys, Parquet", "the same candidates in Parquet"),
     "codebook.json": (PUBLISH, "Codebook", "what each released symbol says: p(y), p(x|y), p(s|y), rounded"),
     "report.html": (
         PUBLISH,
@@ -57,24 +63,6 @@ DOWNLOADS = {
 }
 
 
-def offer(setting: Setting, curve: Curve, solution: Solution, grid: Grid, units: str) -> dict[str, Any]:
-    """Return the list of downloads, the command line and the script for a chosen point."""
-    return {
-        "downloads": [
-            {"name": name, "group": group, "title": title, "about": about}
-            for name, (group, title, about) in DOWNLOADS.items()
-            if name != "certificates.npz" or curve.certificates
-        ],
-        "command": recipes.command_line(setting, curve, solution, units=units),
-        "script": recipes.script(setting, curve, solution, grid),
-    }
-
-
-def clear(folder: Path) -> None:
-    """Remove what was exported from a table that is no longer loaded."""
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)
-
-
 class Exported(NamedTuple):
     """What is taken home: a point of a curve, the curve's grid, and what holds for people like those of the table."""
 
@@ -82,6 +70,41 @@ class Exported(NamedTuple):
     solution: Solution
     grid: Grid
     population: PopulationBand | None = None
+
+
+def offer(
+    setting: Setting, found: Exported, held: dict[str, str], *, units: str, form: str
+) -> dict[str, Any]:
+    """Return the list of downloads, and for a form of the release the command line and the script.
+
+    Args:
+        setting: The counted table.
+        found: The chosen point.
+        held: The released files that can be made, each with its form.
+        units: What amounts are told in.
+        form: The form that commands and script release; records where it cannot be had.
+    """
+    curve, solution, grid, _ = found
+    absent = {name for name in release_files.DECOY_FILES if name not in held}
+    absent |= set() if curve.certificates else {"certificates.npz"}
+    forms = list(dict.fromkeys(held.values()))
+    form = form if form in forms else forms[0]
+    return {
+        "downloads": [
+            {"name": name, "group": group, "title": title, "about": about}
+            for name, (group, title, about) in DOWNLOADS.items()
+            if name not in absent
+        ],
+        "forms": forms,
+        "form": form,
+        "command": recipes.command_line(setting, curve, solution, units=units, form=form),
+        "script": recipes.script(setting, curve, solution, grid, form=form),
+    }
+
+
+def clear(folder: Path) -> None:
+    """Remove what was exported from a table that is no longer loaded."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
 def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
@@ -97,8 +120,7 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
         raise InvalidInputError(f"there is no export {name!r}: choose one of {', '.join(DOWNLOADS)}")
     curve, solution, grid, population = found
     mechanism = Mechanism.from_solution(setting.counts, solution)
-    place = folder / FOLDER / _key(setting, mechanism)
-    place.mkdir(parents=True, exist_ok=True)
+    place = _place(folder, setting, mechanism)
     target = place / name
     if name == "release.py":
         write_text(target, recipes.script(setting, curve, solution, grid))
@@ -126,9 +148,41 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
                 command=recipes.command_line(setting, curve, solution, exact=False),
             ),
         )
-    elif not all((place / file).exists() for file in release_files.FILES):
-        release_files.write(setting.source, mechanism, place, reading.options(setting.reading))
+    else:
+        _draw(place, setting, mechanism)
+        if not target.exists():
+            raise InvalidInputError(
+                f"{name} cannot be made of this point, whose symbols have too many candidates: keep more, or take "
+                "records"
+            )
     return target
+
+
+def audited(folder: Path, setting: Setting, solution: Solution, form: str) -> dict[str, Any]:
+    """Audit a released form of a point, the very file that is downloaded; see :func:`.release_files.audited`.
+
+    Raises:
+        InvalidInputError: There is no such form of this point.
+    """
+    mechanism = Mechanism.from_solution(setting.counts, solution)
+    place, read = _place(folder, setting, mechanism), reading.options(setting.reading)
+    if form not in release_files.files(release_files.lists_of(mechanism)).values():
+        raise InvalidInputError(f"this point cannot be released as {form!r}: choose another form")
+    _draw(place, setting, mechanism)
+    return release_files.audited(setting.source, mechanism, place, form, read)
+
+
+def _place(folder: Path, setting: Setting, mechanism: Mechanism) -> Path:
+    """The folder of a release, which is there then."""
+    place = folder / FOLDER / _key(setting, mechanism)
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _draw(place: Path, setting: Setting, mechanism: Mechanism) -> None:
+    """Draw a release, unless that was done before."""
+    if not all((place / file).exists() for file in release_files.FILES):
+        release_files.write(setting.source, mechanism, place, reading.options(setting.reading))
 
 
 def _for_task(setting: Setting, mechanism: Mechanism) -> dict[str, Any]:

@@ -22,9 +22,15 @@ def released_name(setting: Setting) -> str:
 
 
 def command_line(
-    setting: Setting, curve: Curve, solution: Solution, *, exact: bool = True, units: str = "bits"
+    setting: Setting,
+    curve: Curve,
+    solution: Solution,
+    *,
+    exact: bool = True,
+    units: str = "bits",
+    form: str = "records",
 ) -> str:
-    """Return the shell commands that design the mechanism and release the table.
+    """Return the shell commands that design the mechanism and release the table in a form.
 
     What is published has them with a rounded disclosure (``exact=False``): all digits of an amount of information, the
     largest that leaks nothing say, would help to recover the counts.
@@ -56,7 +62,7 @@ def command_line(
             str(curve.seed),
         ]
         lines.append(_wrapped([*solve, "--out", "design"]))
-    release = ["privfunnel", "release", _argument(setting.name), "--mechanism", design, "--as", "records"]
+    release = ["privfunnel", "release", _argument(setting.name), "--mechanism", design, "--as", form]
     if not lines[0].startswith("#"):  # else the mechanism remembers it
         release += reading.arguments(setting.reading)
     lines.append(_wrapped([*release, "--out", _argument(released_name(setting))]))
@@ -89,7 +95,7 @@ def _wrapped(parts: list[str]) -> str:
     return text
 
 
-def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid) -> str:
+def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid, *, form: str = "records") -> str:
     """Return a Python script that counts, traces, chooses, releases and reports.
 
     Names come from files that others may have made: they enter the script as literals (``repr``) and nowhere else.
@@ -133,7 +139,7 @@ def main() -> None:
     solution = curve.at({view.place(curve, solution)!r})  # nats
     mechanism = Mechanism.from_solution(counts, solution)
     mechanism.save("mechanism.json")
-    pf.release.write(TABLE, mechanism, {released_name(setting)!r}, form="records"{again})
+    pf.release.write(TABLE, mechanism, {released_name(setting)!r}, form={form!r}{again})
     pf.report.write("report.html", curve, Report(source=TABLE, chosen=solution))
 
 

@@ -1,23 +1,99 @@
-"""The released tables of a chosen point: all of them written from one draw."""
+"""The released tables of a chosen point: all of them written from one draw, previewed, and audited."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from privfunnel import release
+from privfunnel import audit, release
+from privfunnel.audit.effort import EffortKeywords
 from privfunnel.engines import ReadOptions
+from privfunnel.errors import GuaranteeWarning, InvalidInputError
 from privfunnel.mechanism import Mechanism
+from privfunnel.publication import Policy
+from privfunnel.release import order
+from privfunnel.release.candidates import PARTS, Candidates, candidates
+from privfunnel.release.records import RecordAlphabet
+from privfunnel.release.weakening import warn_of_decoys
 
-#: File to the form it holds.
+#: File to the form it holds; decoys only where there are lists of candidates that somebody reads.
 FILES = {"release.csv": "records", "release.parquet": "records", "symbols.csv": "symbols"}
+DECOY_FILES = {"decoys.csv": "decoys", "decoys.parquet": "decoys"}
+#: The file of each form that is audited.
+AUDITED = {"records": "release.csv", "decoys": "decoys.csv", "symbols": "symbols.csv"}
+#: Resampled tables, permutations and rows of the attackers of an audit: somebody is waiting.
+EFFORT: EffortKeywords = {"bootstrap": 40, "permutations": 40, "attacker_rows": 5_000}
+
+
+class Lists(NamedTuple):
+    """The candidates of every released symbol, and the records that they are."""
+
+    records: RecordAlphabet
+    candidates: Candidates
+
+    def of(self, y: int) -> list[dict[str, Any]]:
+        """The candidates of a symbol, the heaviest first: values as they are written, and weights."""
+        held = range(self.candidates.start[y], self.candidates.start[y + 1])
+        written = self.records.written
+        return [
+            {
+                "weight": int(self.candidates.parts[i]) / PARTS,
+                "values": [
+                    w.texts[code]
+                    for w, code in zip(written, self.records.codes[self.candidates.record[i]], strict=True)
+                ],
+            }
+            for i in sorted(held, key=lambda i: -self.candidates.parts[i])
+        ]
+
+
+def lists_of(mechanism: Mechanism) -> Lists | None:
+    """The lists of candidates of a mechanism; None where they would be too long, or its outputs are records."""
+    records = RecordAlphabet.of(mechanism)
+    try:
+        return Lists(records, candidates(mechanism, records))
+    except InvalidInputError:
+        return None
+
+
+def files(lists: Lists | None) -> dict[str, str]:
+    """The files that are written of a mechanism with these lists of candidates, each with its form."""
+    return FILES | (DECOY_FILES if lists is not None else {})
+
+
+def told_by_decoys(mechanism: Mechanism) -> list[str]:
+    """Say whom candidates and weights tell of, where there is somebody."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GuaranteeWarning)
+        warn_of_decoys(mechanism, Policy(), stacklevel=1)
+    return [str(each.message) for each in caught]
 
 
 def write(source: str, mechanism: Mechanism, folder: Path, read: ReadOptions | None = None) -> None:
-    """Write the files of :data:`FILES` into a folder: line i is the same release in each of them.
+    """Write the files of :func:`files` into a folder: row i is the same release in each of them.
 
     Raises:
         InvalidInputError: The table does not fit the mechanism, or a file cannot be written; none is left behind.
     """
-    release.write_all(
-        source, mechanism, {folder / name: form for name, form in FILES.items()}, force=True, read=read
+    held = files(lists_of(mechanism))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "decoys name combinations", GuaranteeWarning)  # the page says it
+        release.write_all(
+            source, mechanism, {folder / name: form for name, form in held.items()}, force=True, read=read
+        )
+
+
+def audited(
+    source: str, mechanism: Mechanism, folder: Path, form: str, read: ReadOptions | None = None
+) -> dict[str, Any]:
+    """Audit the file of a form that :func:`write` has written: whether every check passed, and the findings in words.
+
+    Raises:
+        InvalidInputError: The file does not belong to the table.
+    """
+    rows = order.default_path(folder / next(iter(FILES)))
+    found = audit.release(
+        source, folder / AUDITED[form], mechanism=mechanism, order=rows, read=read, **EFFORT
     )
+    return {"passed": found.passed, "rows": found.rows, "words": found.words()}

@@ -113,6 +113,10 @@ class Session:
         path = await self.front.call("export", arguments, seconds=self.limits.trace)
         self.prepared[name, disclosure] = Path(path)
 
+    async def audit(self, **arguments: Any) -> Any:
+        """Audit what a point is released as; like a download, it is waited for longer than a look."""
+        return await self.front.call("audit", arguments, seconds=self.limits.trace)
+
     def _hear(self, event: Event) -> None:
         self.news = event
 

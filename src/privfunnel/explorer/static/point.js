@@ -2,6 +2,7 @@
 import { $, amount, api, bar, complain, el, head, keepingFocus, latest, natsPerUnit, number, percent, say, unitName, unlock } from "./dom.js";
 import * as beside from "./beside.js";
 import * as curve from "./curve.js";
+import * as release from "./release.js";
 
 let ceiling = { disclosure: 1, leakage: 1, free: null };
 let chosen = null;
@@ -28,6 +29,7 @@ export function setUp() {
   $("class-search").addEventListener("input", showClasses);
   $("go-free").addEventListener("click", () => choose(ceiling.free));
   $("group").addEventListener("change", () => { if (chosen !== null) ask({ disclosure: String(chosen) }); });
+  release.setUp(() => { if (chosen !== null) ask({ disclosure: String(chosen) }); }, () => chosen);
   document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
     await navigator.clipboard.writeText($(button.dataset.copy).textContent);
     say("Copied.");
@@ -57,15 +59,6 @@ function showClasses() {
     return el("tr", {}, el("td", { class: "num" }, percent(c.share, 2)), el("td", {}, first.join(" · ") + more),
       el("td", {}, c.released.map((y) => `${y.name} (${percent(y.p, 0)})`).join(", ")));
   })));
-}
-
-function samples(found) {
-  $("samples").replaceChildren(
-    el("thead", {}, el("tr", {}, el("td", {}), ...found.names.map((name) => el("th", { scope: "col" }, name)))),
-    ...found.samples.map((row) => el("tbody", {},
-      el("tr", {}, el("th", { scope: "row" }, "before"), ...row.before.map((value) => el("td", {}, value))),
-      el("tr", {}, el("th", { scope: "row" }, "after"), ...row.after.map((value, i) =>
-        el("td", { class: value === row.before[i] ? "" : "changed" }, value))))));
 }
 
 export function begin(summary) {
@@ -105,7 +98,7 @@ const ask = latest(70, async (current, query) => {
   try {
     const group = $("group").value;
     const columns = window.innerWidth > 760 ? 2 : 1;
-    const found = await api.get("point", { ...query, group, width: String(Math.floor((width - 36 * (columns - 1)) / columns)) });
+    const found = await api.get("point", { ...query, group, form: $("form").value, width: String(Math.floor((width - 36 * (columns - 1)) / columns)) });
     if (current()) show(found);
   } catch (error) {
     if (current()) complain(error);
@@ -149,7 +142,7 @@ function show(found) {
   $("heat-note").hidden = classes.length > 0;
   $("group-row").hidden = classes.length > 0 || $("group").options.length < 3;
   showClasses();
-  samples(found);
+  release.show(found);
   exports(found);
   beside.follow(found.at);
   say(found.words);
