@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -106,6 +106,14 @@ class Utility:
             for task in self.tasks
         )
         return float(sum(shares))
+
+    def among(self, x: NDArray[np.intp]) -> Utility:
+        """The tasks of these public symbols alone, shape (g,), with p(x) given that it is one of them."""
+        if x.size == self.p_x.size:
+            return self
+        p_x = self.p_x[x] / self.p_x[x].sum()
+        some = (replace(each, table=each.table[:, x], p_u_given_x=each.p_u_given_x[:, x]) for each in self.tasks)
+        return Utility(tuple(some), p_x, self.counted)
 
     def of(self, channel: Any) -> float:
         """Σ_j ω_j I(U_j;Y) of a channel p(y|x), (M, N), in nats."""

@@ -15,7 +15,8 @@ without losing a posterior that could be below the claim:
     (6)  w_i = 0 where a rival of i is used, and where i and its allies cannot add up to 1, see :mod:`.exclusion`.
 
 A guarded certificate has more images than Pw, and its posteriors are those of a convex set W; (1) is then what
-:mod:`.stacking` says of each image, and (2) to (5) are the same.
+:mod:`.stacking` says of each image, and (2) to (5) are the same. For a task the entries of p(u|y) follow those of w, with
+e_d(v) = ρ_d v − λω_d v log v, ρ_d without ν, and (5) for each task.
 
 What remains belongs to the node's children, which have to cover it; a leaf may have nothing left. Arithmetic rounds, so
 each bound is lowered by more than rounding could have added, and each cut is checked by evaluation.
@@ -60,7 +61,7 @@ class _Block(NamedTuple):
 class _Terms(NamedTuple):
     """What (2) and (3) say of n boxes: ρ (n, M) and μ (n, 1), e_i at both ends and what one e_i may be off by, (n, M).
 
-    ``excess`` (n, 1) is what the bound misses the claim by.
+    ``slope`` is (n, M) where entries have their own; ``excess`` (n, 1) is what the bound misses the claim by.
     """
 
     rates: Array
@@ -99,7 +100,8 @@ def check(
     n = len(cases)
     # Every tree begins with the whole simplex, 0 ≤ w ≤ 1, or what a guarantee leaves of it.
     caps = np.ones(n_x) if images is None else images.caps
-    pending = [_Block(forest.roots, np.zeros((n, n_x)), np.tile(caps, (n, 1)))]
+    floors = np.zeros(n_x) if images is None else images.floors
+    pending = [_Block(forest.roots, np.tile(floors, (n, 1)), np.tile(caps, (n, 1)))]
     while pending:
         block = pending.pop()
         if block.nodes.size > _BLOCK:
@@ -122,8 +124,9 @@ def _check_block(forest: Forest, block: _Block) -> _Block | None:
     if not unsettled.any():
         return None
     block, terms = block.where(unsettled), terms.where(unsettled)
-    block = _exclude(forest, _shrink(block, terms))
-    block, full = _propagate(block)
+    block = _shrink(block, terms)
+    block = block if forest.images is not None else _exclude(forest, block)
+    block, full = _propagate(forest, block)
     block, terms = block.where(full), terms.where(full)
     leaf = forest.variable[block.nodes] == LEAF
     if leaf.any():
@@ -150,20 +153,22 @@ def _bound(forest: Forest, block: _Block) -> _Terms:
     nodes, lower, upper = block
     columns, case = forest.columns, forest.case[nodes]
     n_x, n_s = columns.shape
-    prices, slope = forest.prices[case], forest.slope[case][:, None]
+    prices, slope = forest.prices[case], forest.slope[case]
     q, shift = _multipliers(forest, nodes)
     nu = forest.nu[nodes][:, None]
-    # ρ_i, and the absolute values that it is a sum of
-    rates = q @ columns.T - prices - nu
+    # ρ_i, and the absolute values that it is a sum of; ν belongs to Σ w = 1, and not to the entries of a task
+    rates = q @ columns.T - prices
+    rates[:, : forest.n_x] -= nu
     size = np.abs(q) @ forest.sizes.T + np.abs(prices) + np.abs(nu) + np.abs(shift)
     # e_i(l_i) and e_i(u_i)
     at_lower, at_upper = rates * lower - slope * xlogx(lower), rates * upper - slope * xlogx(upper)
     # What one evaluation of e_i may be off by, anywhere in its interval: |w log w| is at most 1/e there.
     noise = 16.0 * _EPS * (np.abs(rates) * upper + 0.4 * slope)
     least = np.minimum(at_lower, at_upper)
-    # Rates are off by their own rounding, which Σ w = 1 turns into its maximum; sums by γ_M times their size.
+    # Rates are off by their own rounding, which Σ w = 1 turns into its maximum, for each task once more; sums by γ_M
+    # times their size.
     rounding = (
-        (n_s + 16) * _EPS * size.max(axis=1)
+        len(forest.groups) * (n_s + 16) * _EPS * size.max(axis=1)
         + noise.sum(axis=1)
         + (n_x + 8) * _EPS * (np.abs(nu[:, 0]) + np.abs(least).sum(axis=1))
         + 8.0 * n_s * _EPS
@@ -225,7 +230,20 @@ def _without_rivals(lower: Array, upper: Array, allied: Array) -> Array:
     return np.where(upper @ allied < 1.0 - SIMPLEX_SLACK, 0.0, upper)
 
 
-def _propagate(block: _Block) -> tuple[_Block, Mask]:
+def _propagate(forest: Forest, block: _Block) -> tuple[_Block, Mask]:
+    """(5) for the posterior and for each task, and the mask (n,) of the boxes that meet all their simplices."""
+    nodes, lower, upper = block
+    if len(forest.groups) == 1:
+        return _propagate_one(block)
+    lower, upper, full = lower.copy(), upper.copy(), np.ones(nodes.size, dtype=bool)
+    for group in forest.groups:
+        part, meets = _propagate_one(_Block(nodes, lower[:, group], upper[:, group]))
+        lower[:, group], upper[:, group] = part.lower, part.upper
+        full &= meets
+    return _Block(nodes, lower, upper), full
+
+
+def _propagate_one(block: _Block) -> tuple[_Block, Mask]:
     """(5), and the mask (n,) of the boxes that meet the simplex."""
     nodes, lower, upper = block
     low, high = lower.sum(axis=1, keepdims=True), upper.sum(axis=1, keepdims=True)
@@ -243,9 +261,10 @@ def _check_holes(forest: Forest, block: _Block, terms: _Terms) -> None:
     variable, split = forest.variable[block.nodes], forest.split[block.nodes]
     holes = np.flatnonzero((variable >= 0) & (split[:, 0] < split[:, 1]))
     i, ends = variable[holes], split[holes]
+    slope = np.broadcast_to(terms.slope, terms.rates.shape)[holes, i][:, None]
     height = (
         terms.rates[holes, i][:, None] * ends
-        - terms.slope[holes] * xlogx(ends)
+        - slope * xlogx(ends)
         - terms.least[holes, i][:, None]
     )
     lowest = height.min(axis=1, initial=np.inf)

@@ -9,6 +9,10 @@ attackers, prices a and slope μ ≥ 0, every channel with posteriors of W satis
 because Σ r_y w_y = p_x, and the right-hand side is a line in I(X;Y). Where Σθ = 1 it bounds the largest leakage of the
 attackers; where nothing leaks, or θ = 0, it bounds the disclosure. min F is proved by one tree a stratum. Other
 measures have other convex functions in place of −H(S|A)_w, and other constants: see :mod:`privfunnel.averages`.
+
+For a task U with Q = p(u|x) there is one more slope λ ≥ 0: F has λ G(Qw) more, G(v) = −Σ_d ω_d v_d log v_d, the
+right-hand side −λ (Σ ω H(U) − Σ ω I(U;Y)), and it is a line in both I(X;Y) and I(U;Y). μ is 0 where no disclosure is
+asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +43,8 @@ _EPS = float(np.finfo(np.float64).eps)
 class GuardedCertificate:
     """Proof of the line Σ θ_a I(S;Y|A_a) ≥ ``intercept + slope``·I(X;Y) for all channels that a threat allows, nats.
 
-    I(S;Y|A_a) stands for the averages of the threat's measure, of which maximal leakage is the logarithm.
+    I(S;Y|A_a) stands for the averages of the threat's measure, of which maximal leakage is the logarithm. For a task
+    there is ``task_slope``·I(U;Y) more on the right.
 
     Attributes:
         fingerprint: The problem it belongs to.
@@ -50,6 +55,8 @@ class GuardedCertificate:
         slope: μ ≥ 0.
         intercept: The line at disclosure 0.
         proofs: One tree a stratum; their multipliers are those of :mod:`.stacking`.
+        task_fingerprint: The tasks it belongs to; None where there is no task.
+        task_slope: λ ≥ 0; 0 where there is no task.
     """
 
     fingerprint: str
@@ -60,6 +67,8 @@ class GuardedCertificate:
     slope: float
     intercept: float
     proofs: tuple[Proof, ...]
+    task_fingerprint: str | None = None
+    task_slope: float = 0.0
     _verified: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -85,13 +94,22 @@ class GuardedCertificate:
         per, who = measures.nats_per(unit), self.threat.conditions
         if self.bounds_disclosure:
             nothing = " that tells them nothing" if self.zero and not self.threat.attributes else ""
-            return f"disclosure ≤ {self.most_disclosure(0.0) / per:.6g} {unit}{nothing}, {who}"
+            if self.task_fingerprint is None:
+                return f"disclosure ≤ {self.most_disclosure(0.0) / per:.6g} {unit}{nothing}, {who}"
+            besides = f" − {self.slope / self.task_slope:.6g} R" if self.slope > 0.0 else ""
+            return f"utility ≤ {self.most_utility(0.0) / per:.6g}{besides} {unit}{nothing}, {who}"
         total, convex = float(self.weights.sum()), self.threat.convex
         if convex.in_nats and not convex.worst_value:
-            return f"leakage ≥ {self.intercept / total / per:.6g} + {self.slope / total:.6g} R {unit}, {who}"
-        line = f"{self.intercept / total:.6g} + {self.slope / total * per:.6g} R"
+            return f"leakage ≥ {self.intercept / total / per:.6g}{self._along(1.0 / total)} {unit}, {who}"
+        line = f"{self.intercept / total:.6g}{self._along(per / total)}"
         name = "exp(leakage in nats)" if convex.worst_value else "leakage"
         return f"{name} ≥ {line}, R in {unit}, {who}"
+
+    def _along(self, per: float) -> str:
+        """The terms of the line that grow, for people, each slope times ``per``."""
+        utility = f" + {self.task_slope * per:.6g} I(U;Y)" if self.task_fingerprint is not None else ""
+        disclosure = f" + {self.slope * per:.6g} R" if self.slope > 0.0 or not utility else ""
+        return disclosure + utility
 
     @classmethod
     def build(
@@ -103,29 +121,36 @@ class GuardedCertificate:
         proofs: Sequence[Proof],
         *,
         zero: bool,
+        task_slope: float | None = None,
     ) -> GuardedCertificate:
-        """The certificate of some trees for weights and slope ``duals``; claims no more than they prove."""
+        """The certificate of some trees for weights and slope ``duals``; claims no more than they prove.
+
+        ``task_slope`` is λ of a release for the problem's tasks, None for one that is for no task.
+        """
         weights, slope = duals
-        line = _line(problem, threat, weights, prices, slope, min(proof.claim for proof in proofs))
-        return cls(
+        made = cls(
             fingerprint=problem.fingerprint, threat=threat, zero=zero, weights=np.array(weights),
-            prices=np.array(prices), slope=float(slope), intercept=line - 1e-13, proofs=tuple(proofs),
+            prices=np.array(prices), slope=float(slope), intercept=0.0, proofs=tuple(proofs),
+            task_fingerprint=None if task_slope is None else problem.required_tasks().fingerprint,
+            task_slope=float(task_slope or 0.0),
         )  # fmt: skip
+        return replace(made, intercept=made._line(problem) - 1e-13)
 
     @property
     def n_nodes(self) -> int:
         """Number of boxes looked at."""
         return sum(proof.n_nodes for proof in self.proofs)
 
-    def lower_bound(self, disclosure: float) -> float:
+    def lower_bound(self, disclosure: float, utility: float = 0.0) -> float:
         """What the largest leakage of the attackers is at least at this disclosure, in nats; −∞ for no bound.
 
-        Of a measure that is no information it is in the measure's own numbers.
+        For a task at this ``utility``, too. Of a measure that is no information it is in the measure's own numbers.
         """
         total = float(self.weights.sum())
         if self.bounds_disclosure:
             return -math.inf
-        average = (self.intercept + self.slope * float(disclosure)) / total
+        line = self.intercept + self.slope * float(disclosure) + self.task_slope * float(utility)
+        average = line / total
         if not self.threat.convex.worst_value:
             return average
         return self.threat.convex.leakage(average * (1.0 - 4.0 * _EPS)) - 4.0 * _EPS
@@ -135,11 +160,21 @@ class GuardedCertificate:
 
         Where attributes have budgets of their own, these count.
         """
-        if self.slope <= 0.0:
+        return math.inf if self.slope <= 0.0 else (self._spent(budget) - self.intercept) / self.slope
+
+    def most_utility(self, budget: float, disclosure: float = 0.0) -> float:
+        """What the utility is at most, in nats, where no attacker learns more than ``budget``; ∞ without a slope.
+
+        Releases that disclose ``disclosure`` nats or more are meant.
+        """
+        if self.task_slope <= 0.0:
             return math.inf
-        limits = self.threat.limits(0.0 if self.zero else budget)
-        spent = float(self.weights @ limits)
-        return (spent - self.intercept) / self.slope
+        left = self._spent(budget) - self.intercept - self.slope * float(disclosure)
+        return left / self.task_slope * (1.0 + math.copysign(4.0 * _EPS, left))
+
+    def _spent(self, budget: float) -> float:
+        """Σ θ times what each average may be; attributes have limits of their own."""
+        return float(self.weights @ self.threat.limits(0.0 if self.zero else budget))
 
     def verify(self, problem: Problem) -> None:
         """Prove the claim again for ``problem``, from the stored numbers alone.
@@ -148,13 +183,20 @@ class GuardedCertificate:
             CertificateError: It belongs to another problem, is damaged, or does not prove what it claims.
         """
         check_owner(self.fingerprint, problem)
+        tasks = None if self.task_fingerprint is None else problem.tasks
+        if self.task_fingerprint != (None if tasks is None else tasks.fingerprint):
+            raise CertificateError(
+                f"the certificate belongs to another task (fingerprint {str(self.task_fingerprint)[:12]}…): verify it "
+                "with the task it was made for"
+            )
         digest = self._digest()
         if digest in self._verified:
             return
         self._check_form(problem)
         try:
             strata = self.threat.strata(problem)
-            stacks = [stack(each, self.threat, self.weights.tolist(), zero=self.zero) for each in strata]
+            weights = self.weights.tolist()
+            stacks = [stack(each, self.threat, weights, zero=self.zero, tasks=tasks) for each in strata]
         except PrivFunnelError as error:
             raise CertificateError(
                 f"the certificate's guarantees do not fit the problem ({error})"
@@ -164,10 +206,14 @@ class GuardedCertificate:
                 f"the certificate has {len(self.proofs)} trees for {len(strata)} strata: it is damaged"
             )
         for stratum, images, proof in zip(strata, stacks, self.proofs, strict=True):
-            case = Case(prices=self.prices[stratum.x], slope=self.slope, proof=proof)
+            prices, slope = self.prices[stratum.x], self.slope
+            case = Case(prices=prices, slope=slope, proof=proof)
+            if tasks is not None:
+                none, own = np.zeros(len(tasks.rows)), self.task_slope * tasks.weights
+                slopes = np.concatenate([np.full(prices.size, slope), own])
+                case = Case(prices=np.concatenate([prices, none]), slope=slopes, proof=proof)
             check(images.columns, [case], images=images)
-        least = min(proof.claim for proof in self.proofs)
-        line = _line(problem, self.threat, self.weights, self.prices, self.slope, least)
+        line = self._line(problem)
         if not self.intercept <= line:
             raise CertificateError(
                 f"the certificate claims the line {self.intercept!r} at disclosure 0, it proves {line!r}"
@@ -187,8 +233,9 @@ class GuardedCertificate:
         for array, shape in arrays:
             if array.shape != shape or array.dtype != np.float64 or not np.all(np.abs(array) <= LARGEST):
                 raise CertificateError("the certificate's prices or weights are not usable numbers")
-        numbers = np.array([self.slope, self.intercept])
-        if not (np.all(np.abs(numbers) <= LARGEST) and self.slope >= 0.0 and np.all(self.weights >= 0.0)):
+        numbers = np.array([self.slope, self.intercept, self.task_slope])
+        signs = self.slope >= 0.0 and self.task_slope >= 0.0 and bool(np.all(self.weights >= 0.0))
+        if not (np.all(np.abs(numbers) <= LARGEST) and signs):
             raise CertificateError("the certificate's slope, line or weights are not usable numbers")
         if self.zero and not self.threat.convex.faithful:
             raise CertificateError(
@@ -211,11 +258,25 @@ class GuardedCertificate:
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
         claims = [proof.claim for proof in self.proofs]
-        head = (self.fingerprint, self.zero, self.slope, self.intercept, self.threat.to_dict(), claims)
+        about = (self.threat.to_dict(), self.task_fingerprint, self.task_slope)
+        head = (self.fingerprint, self.zero, self.slope, self.intercept, about, claims)
         arrays: list[Any] = [self.prices, self.weights]
         for proof in self.proofs:
             arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
         return digest_of(head, arrays)
+
+    def _line(self, problem: Problem) -> float:
+        """The line where nothing is disclosed, lowered by a rounding allowance."""
+        value, paid = min(proof.claim for proof in self.proofs), float(self.prices @ problem.p_x)
+        h_a, h_x = float(self.weights @ self.threat.constants(problem)), problem.disclosure_ceiling
+        size = abs(h_a) + self.slope * h_x + float(np.abs(self.prices) @ problem.p_x) + abs(value) + 1.0
+        size += float(self.weights.sum()) * (1.0 + problem.h_s + h_x)
+        terms, spent = problem.n_x * problem.n_s + len(self.threat.averages) + 16, 0.0
+        if self.task_fingerprint is not None:
+            tasks = problem.required_tasks()
+            spent = self.task_slope * tasks.h_u
+            size, terms = size + spent, terms + problem.n_x * len(tasks.rows)
+        return h_a + paid - self.slope * h_x - spent + value - terms * _EPS * size
 
 
 def _check_attacker(attacker: Attacker, problem: Problem) -> None:
@@ -257,14 +318,3 @@ def _check_attribute(attribute: Attribute, problem: Problem) -> None:
         raise CertificateError(
             f"the certificate's attribute {name!r} is another than this column: it is damaged"
         )
-
-
-def _line(
-    problem: Problem, threat: Threat, weights: Array, prices: Array, slope: float, value: float
-) -> float:
-    """The line at disclosure 0, lowered by a rounding allowance."""
-    h_a, h_x = float(weights @ threat.constants(problem)), problem.disclosure_ceiling
-    size = abs(h_a) + slope * h_x + float(np.abs(prices) @ problem.p_x) + abs(value) + 1.0
-    size += float(weights.sum()) * (1.0 + problem.h_s + problem.disclosure_ceiling)
-    terms = problem.n_x * problem.n_s + len(threat.averages) + 16
-    return h_a + float(prices @ problem.p_x) - slope * h_x + value - terms * _EPS * size

@@ -9,12 +9,18 @@ multipliers z that bound it from below by a linear function of w, whatever z is 
 * ``below``: W has columns·w ≤ 0; z ≥ 0 gives 0 ≥ z·columns·w;
 * ``ball``: W has ‖columns·w‖₁ ≤ ρ, so that z·columns·w ≤ ρ max|z|;
 * ``diverse``: W has H(t) ≥ log l; with η ≥ 0 and Σ exp q_k ≤ 1, 0 ≥ η(log l − H(t)) ≥ η log l + ηq·t; z = (ηq, η).
+
+A release for a task has λ Σ_d ω_d (−v_d log v_d) in the bracket, with v = p(u|y) = Qw. Then the *entries* of a point are
+the M of w and the D of v, each with its concave term and its interval, and
+
+* ``kept``: the entries satisfy Qw − v = 0, so that z·(Qw − v) = 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +29,11 @@ from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.averages import KINDS, gibbs
 from privfunnel.measures import Array
 from privfunnel.threats import Stratum, Threat
+from privfunnel.utility import Utility
 
 _EPS = float(np.finfo(np.float64).eps)
+#: How far an entry of p(u|y) may leave the interval that those of p(u|x) span, by rounding.
+_SLACK = 1e-13
 
 
 class Block(NamedTuple):
@@ -61,22 +70,59 @@ class _Made(NamedTuple):
     number: float = 0.0
     prior: Array | None = None
 
+    def longer(self, entries: int) -> _Made:
+        """The same for points with so many further entries, about which it says nothing."""
+        more = np.zeros((entries, self.columns.shape[1]))
+        return self._replace(
+            columns=np.concatenate([self.columns, more]), sizes=np.concatenate([self.sizes, more])
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """The images of a stratum's posteriors.
+    """The images of a stratum's points: their n entries are those of a posterior, n = M, and of a task's p(u|y).
 
     Attributes:
-        columns: Shape (M, J); those of an average are multiplied by its weight θ.
-        sizes: The absolute values that each entry is a sum of, shape (M, J).
+        columns: Shape (n, J); those of an average are multiplied by its weight θ.
+        sizes: The absolute values that each entry is a sum of, shape (n, J).
         blocks: What they are.
-        caps: Largest entries of a posterior, shape (M,).
+        caps: Largest entries of a point, shape (n,).
+        tasks: What the release is for, the M public symbols of the stratum alone; None for no task.
     """
 
     columns: Array
     sizes: Array
     blocks: tuple[Block, ...]
     caps: Array
+    tasks: Utility | None = None
+
+    @property
+    def n_x(self) -> int:
+        """M, the number of public symbols."""
+        return len(self.columns) - (0 if self.tasks is None else len(self.tasks.rows))
+
+    @property
+    def floors(self) -> Array:
+        """Least entries of a point, shape (n,)."""
+        if self.tasks is None:
+            return np.zeros(self.n_x)
+        return np.concatenate(
+            [np.zeros(self.n_x), np.maximum(self.tasks.rows.min(axis=1) - _SLACK, 0.0)]
+        )
+
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """The entries that sum to 1 each: the posterior, and p(u|y) of every task."""
+        if self.tasks is None:
+            return (slice(0, self.n_x),)
+        ends = np.cumsum([0, self.n_x, *(task.n_u for task in self.tasks.tasks)]).tolist()
+        return tuple(slice(a, b) for a, b in pairwise(ends))
+
+    def points(self, posteriors: Array) -> Array:
+        """Posteriors (…, M) with their p(u|y) behind them, (…, n)."""
+        if self.tasks is None:
+            return posteriors
+        return np.concatenate([posteriors, posteriors @ self.tasks.rows.T], axis=-1)
 
     def normalised(self, given: Array) -> tuple[Array, Array]:
         """Multipliers (n, J) made safe, and what has to be added to each bound, (n,); see the module's list."""
@@ -97,7 +143,9 @@ class Stack:
         return made, shift
 
 
-def stack(stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: bool) -> Stack:
+def stack(
+    stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: bool, tasks: Utility | None = None
+) -> Stack:
     """The images that a proof about this stratum may use.
 
     Args:
@@ -106,22 +154,34 @@ def stack(stratum: Stratum, threat: Threat, weights: Sequence[float], *, zero: b
         weights: θ, one an average; those of weight 0 have no columns.
         zero: Whether nothing may leak to any attacker, or about some attributes: W is then the posteriors that tell
             nothing of it.
+        tasks: The problem's tasks where the release is for them, of all its public symbols.
     """
     n_x = stratum.problem.n_x
     made = [*_leakages(stratum, threat, weights), *_constraints(stratum, threat, zero=zero)]
     caps = np.ones(n_x)
+    own = None if tasks is None else tasks.among(stratum.x)
     for guarantee in threat.guarantees:
         cap = guarantee.caps(stratum.problem)
         caps = caps if cap is None else np.minimum(caps, cap * (1.0 + 4.0 * _EPS))
+    if own is not None:
+        made = [*(each.longer(len(own.rows)) for each in made), _kept(own)]
+        caps = np.concatenate([caps, np.minimum(own.rows.max(axis=1) + _SLACK, 1.0)])
     ends = np.cumsum([0, *(each.columns.shape[1] for each in made)])
     blocks = tuple(
         Block(each.kind, int(start), int(stop), each.owner, each.number, each.prior)
         for each, start, stop in zip(made, ends, ends[1:], strict=False)
     )
-    empty = np.zeros((n_x, 0))
+    empty = np.zeros((caps.size, 0))
     columns = np.concatenate([empty, *(each.columns for each in made)], axis=1)
     sizes = np.concatenate([empty, *(each.sizes for each in made)], axis=1)
-    return Stack(np.ascontiguousarray(columns), np.ascontiguousarray(sizes), blocks, caps)
+    return Stack(np.ascontiguousarray(columns), np.ascontiguousarray(sizes), blocks, caps, own)
+
+
+def _kept(tasks: Utility) -> _Made:
+    """v = Qw, one column for each entry of v."""
+    n_v = len(tasks.rows)
+    columns = np.concatenate([tasks.rows.T, -np.eye(n_v)])
+    return _Made("kept", columns, np.abs(columns))
 
 
 def _leakages(stratum: Stratum, threat: Threat, weights: Sequence[float]) -> Iterator[_Made]:

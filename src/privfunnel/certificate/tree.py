@@ -55,10 +55,13 @@ class Proof:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """What a tree has to prove: F of these ``prices`` a, (M_c,), and this ``slope`` μ is at least ``proof.claim``."""
+    """What a tree has to prove: F of these ``prices`` a, (M_c,), and this ``slope`` μ is at least ``proof.claim``.
+
+    Where there is a task its entries have prices 0 and slopes of their own: ``slope`` is then of every entry, (n,).
+    """
 
     prices: Array
-    slope: float
+    slope: float | Array
     proof: Proof
 
 
@@ -94,7 +97,7 @@ class Forest:
 
     Node arrays are those of :class:`Proof`, one tree after the other; ``case`` (n,) says whose node it is, ``roots``
     where each tree begins; ``sizes`` (M, K) are the absolute values that ``columns`` are sums of. Of each case:
-    ``claim``, ``prices``, ``slope``.
+    ``claim``, ``prices``, and ``slope``, one for all entries or one each.
     """
 
     def __init__(
@@ -104,6 +107,8 @@ class Forest:
         sizes = np.array([proof.n_nodes for proof in proofs])
         self.columns, self.images = columns, images
         self.sizes = columns if images is None else images.sizes
+        self.n_x = len(columns) if images is None else images.n_x
+        self.groups = (slice(0, self.n_x),) if images is None else images.groups
         self.roots = np.cumsum(sizes) - sizes
         self.case = np.repeat(np.arange(len(cases)), sizes)
         self.q = np.concatenate([proof.q for proof in proofs])
@@ -115,7 +120,7 @@ class Forest:
         )
         self.claim = np.array([proof.claim for proof in proofs])
         self.prices = np.array([case.prices for case in cases])
-        self.slope = np.array([case.slope for case in cases])
+        self.slope = np.stack([np.atleast_1d(case.slope) for case in cases])
         self._cases, self._exclusive = cases, exclusive
 
     @cached_property
@@ -131,7 +136,7 @@ class Forest:
         allied: list[Array] = []
         pattern = np.empty(len(self._cases), dtype=np.intp)
         for number, case in enumerate(self._cases):
-            excluded = rivals(thresholds, case.slope)
+            excluded = rivals(thresholds, float(np.max(case.slope)))
             pattern[number] = patterns.setdefault(excluded.tobytes(), len(allied))
             if pattern[number] == len(allied):
                 allied.append(1.0 - excluded.astype(np.float64))

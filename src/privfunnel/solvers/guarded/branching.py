@@ -40,15 +40,28 @@ FRONTIER = 5000
 
 
 class Bracket(NamedTuple):
-    """F of one stratum: weights θ (averages,), prices a (M,) and slope μ."""
+    """F of one stratum: weights θ (averages,), prices a (M,) and slope μ; λω of a task's entries, (D,)."""
 
     weights: Array
     prices: Array
     slope: float
+    task: Array | None = None
+
+    @property
+    def slopes(self) -> float | Array:
+        """The slope of every entry of a point: μ of all of them, or (n,)."""
+        if self.task is None:
+            return self.slope
+        return np.concatenate([np.full(self.prices.size, self.slope), self.task])
+
+    @property
+    def costs(self) -> Array:
+        """The prices of the entries, (n,): a task's have none."""
+        return self.prices if self.task is None else np.append(self.prices, np.zeros(self.task.size))
 
 
 class Bounded(NamedTuple):
-    """A box's multipliers (J,) and ν, the rates (M,) of the e_i, the bound they prove, and the program's point (M,)."""
+    """A box's multipliers (J,) and ν, the rates (n,) of the e_i, the bound they prove, and the program's point (n,)."""
 
     multipliers: Array
     price: float
@@ -114,15 +127,19 @@ class Explored(NamedTuple):
 
 def value(relaxation: Relaxation, bracket: Bracket, posteriors: Array) -> Array:
     """F of posteriors (n, M), in nats, shape (n,)."""
-    leaked = np.array([relaxation.spread(bracket.weights) @ relaxation.curvature(w) for w in posteriors])
-    return np.asarray(leaked + bracket.slope * entropy(posteriors) - posteriors @ bracket.prices)
+    points = relaxation.images.points(posteriors)
+    leaked = np.array([relaxation.spread(bracket.weights) @ relaxation.curvature(w) for w in points])
+    made = leaked + bracket.slope * entropy(posteriors) - posteriors @ bracket.prices
+    if bracket.task is not None:
+        made = made - xlogx(points[:, relaxation.n_x :]) @ bracket.task
+    return np.asarray(made)
 
 
 def bound_box(relaxation: Relaxation, bracket: Bracket, box: Box, cutoff: float) -> Bounded | None:
     """The best bound of a box that a few programs give; None where a program fails."""
-    alpha, beta = np.empty(relaxation.n_x), np.empty(relaxation.n_x)
+    alpha, beta = np.empty(relaxation.n_entries), np.empty(relaxation.n_entries)
     fill_chords(box, alpha, beta)
-    cost = bracket.slope * beta - bracket.prices
+    cost = bracket.slopes * beta - bracket.costs
     best: Bounded | None = None
     for _ in range(MOST_TRIALS):
         solved = relaxation.minimise(cost, box)
@@ -142,10 +159,11 @@ def _bounded(relaxation: Relaxation, bracket: Bracket, box: Box, solved: Solved)
     """What multipliers prove over a box, by the checker's rule."""
     images = relaxation.images
     z, shift = images.normalised(solved.multipliers[None, :])
-    rates = images.columns @ (z[0] * relaxation.scale(bracket.weights)) - bracket.prices - solved.price
+    rates = images.columns @ (z[0] * relaxation.scale(bracket.weights)) - bracket.costs
+    rates[: relaxation.n_x] -= solved.price
+    slopes = bracket.slopes
     ends = np.minimum(
-        rates * box.lower - bracket.slope * xlogx(box.lower),
-        rates * box.upper - bracket.slope * xlogx(box.upper),
+        rates * box.lower - slopes * xlogx(box.lower), rates * box.upper - slopes * xlogx(box.upper)
     )
     bound = solved.price + float(shift[0]) + float(ends.sum())
     return Bounded(solved.multipliers, solved.price, rates, bound, solved.point, solved.violation <= INSIDE)
@@ -161,7 +179,7 @@ def explore(
     tree = Tree()
     root = tree.new(size)
     frontier: list[tuple[float, int, Box]] = [
-        (-np.inf, root, Box(np.zeros(n_x), relaxation.images.caps.copy()))
+        (-np.inf, root, Box(relaxation.images.floors, relaxation.images.caps.copy()))
     ]
     found: list[Array] = []
     opened, waiting, complete, least = 0, PATIENCE, True, cutoff
@@ -203,23 +221,38 @@ class Opened(NamedTuple):
     bounded: Bounded
 
 
-def _smaller(bounded: Bounded, box: Box, slope: float, cutoff: float) -> Box | None:
+def _smaller(
+    relaxation: Relaxation, bracket: Bracket, bounded: Bounded, box: Box, cutoff: float
+) -> Box | None:
     """The box made smaller by the checker's rules; None where nothing is left of it."""
     made = Box(box.lower.copy(), box.upper.copy())
-    shrink(bounded.rates, slope, cutoff - bounded.bound, made)
-    return made if propagate(made) else None
+    excess, n_x = cutoff - bounded.bound, relaxation.n_x
+    shrink(bounded.rates[:n_x], bracket.slope, excess, _part(made, slice(0, n_x)))
+    for d, slope in enumerate(() if bracket.task is None else bracket.task, n_x):
+        shrink(bounded.rates[d : d + 1], float(slope), excess, _part(made, slice(d, d + 1)))
+    full = [propagate(_part(made, group)) for group in relaxation.images.groups]
+    return made if all(full) else None
+
+
+def _part(box: Box, some: slice) -> Box:
+    """The same intervals of some entries alone: what is done to them is done to the box."""
+    return Box(box.lower[some], box.upper[some])
 
 
 def _width(box: Box) -> float:
     return float((box.upper - box.lower).sum())
 
 
-def _gaps(point: Array, box: Box) -> Array:
-    """How far the chord of −w log w is below it at a point of the box, (M,); −1 where the box has no width."""
+def _gaps(point: Array, box: Box, bracket: Bracket) -> Array:
+    """How far the chord of −w log w is below it at a point of the box, (n,); −1 where the box has no width.
+
+    Where entries have slopes of their own it counts times these.
+    """
     alpha, beta = np.empty(point.size), np.empty(point.size)
     fill_chords(box, alpha, beta)
     w = np.clip(point, box.lower, box.upper)
-    return np.where(box.upper > box.lower, -xlogx(w) - alpha - beta * w, -1.0)
+    gaps = -xlogx(w) - alpha - beta * w
+    return np.where(box.upper > box.lower, gaps if bracket.task is None else bracket.slopes * gaps, -1.0)
 
 
 def _children(
@@ -227,7 +260,7 @@ def _children(
 ) -> list[tuple[int, Box]]:
     """Make a box smaller by the checker's rules and split what is left; no child where nothing is."""
     node, before, bounded = opened
-    box = _smaller(bounded, before, bracket.slope, cutoff)
+    box = _smaller(relaxation, bracket, bounded, before, cutoff)
     if box is None:
         return []
     if relaxation.n_equations > TIED * relaxation.n_x:
@@ -245,14 +278,13 @@ def _children(
             relaxation, bracket, box, Solved(bounded.point, bounded.multipliers, bounded.price, 0.0)
         )
         bounded = again
-    symbol = int(np.argmax(_gaps(bounded.point, box)))
+    symbol = int(np.argmax(_gaps(bounded.point, box, bracket)))
     low, high = float(box.lower[symbol]), float(box.upper[symbol])
     middle = 0.5 * (
         low + high
     )  # not at the point: both halves would hold it, and so on for each symbol of a vertex
-    left, right = split_hole(
-        float(bounded.rates[symbol]), bracket.slope, cutoff - bounded.bound, low, high, middle
-    )
+    slope = bracket.slope if bracket.task is None else float(bracket.slopes[symbol])  # type: ignore[index]
+    left, right = split_hole(float(bounded.rates[symbol]), slope, cutoff - bounded.bound, low, high, middle)
     tree.variable[node], tree.split[node] = symbol, (left, right)
     q = bounded.multipliers
     tree.first[node] = tree.new(q.size, q, bounded.price)
@@ -279,7 +311,7 @@ def _tighten(
     """
     node, box, bounded = opened
     relaxation.weigh(np.zeros(bracket.weights.size))
-    for symbol in np.argsort(-_gaps(bounded.point, box), kind="stable")[:MOST_TIGHTENED]:
+    for symbol in np.argsort(-_gaps(bounded.point, box, bracket), kind="stable")[:MOST_TIGHTENED]:
         for sign in (1.0, -1.0):
             solved = relaxation.reach(int(symbol), sign, box)
             if solved is None:
@@ -297,7 +329,7 @@ def _tighten(
                 box,
                 Solved(bounded.point, mixed, bounded.price + factor * solved.price, 0.0),
             )
-            smaller = _smaller(made, box, bracket.slope, cutoff)
+            smaller = _smaller(relaxation, bracket, made, box, cutoff)
             if smaller is not None and _width(smaller) > (1.0 - LEAST_CUT / relaxation.n_x) * _width(box):
                 continue
             node = _only_child(tree, node, made)

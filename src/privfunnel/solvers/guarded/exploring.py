@@ -292,7 +292,7 @@ def explore_compiled(
 
 def is_for(relaxation: Relaxation, bracket: Bracket) -> bool:
     """Whether the compiled search can be used, and is compiled: for mutual information and all posteriors."""
-    usable = hasattr(advance, "py_func") and relaxation.free
+    usable = hasattr(advance, "py_func") and relaxation.free and bracket.task is None
     return usable and relaxation.convex.kind == "entropy" and bool(bracket.weights.any())
 
 

@@ -5,20 +5,27 @@ and nats,
 
     least leakage:    min z        s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ z,  Σ r H(w) ≤ H(X) − R,  r ≥ 0;
     most disclosure:  min Σ r H(w) s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ c_a,  r ≥ 0.
+
+For a task with Q = p(u|x) and G(v) = −Σ_d ω_d v_d log v_d the first has the row Σ r G(Qw) ≤ Σ ω H(U) − R_U more, and the
+row of the disclosure only where one is asked for; and
+
+    most utility:     min Σ r G(Qw) s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ c_a,  Σ r H(w) ≤ H(X) − R,  r ≥ 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from privfunnel.errors import SolverError
-from privfunnel.measures import Array, entropy
+from privfunnel.measures import Array, entropy, xlogx
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
 from privfunnel.threats import Stratum, Threat
+from privfunnel.utility import Utility
 
 #: Decimals to which two posteriors have to agree to be the same column.
 SAME_DECIMALS = 11
@@ -30,12 +37,27 @@ EXACT = 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Duals:
-    """The duals of the program: weights θ (averages,), prices a (M,), slope μ; and its value in nats."""
+    """The duals of the program: weights θ (averages,), prices a (M,), slope μ; and its value in nats.
+
+    ``task_slope`` is λ; None where there is no task.
+    """
 
     weights: Array
     prices: Array
     slope: float
     value: float
+    task_slope: float | None = None
+
+
+class Purpose(NamedTuple):
+    """What a release is for: the tasks, and how much of them to keep at least, in nats; None for as much as possible."""
+
+    tasks: Utility
+    utility: float | None = None
+
+    def spent(self, posteriors: Array) -> Array:
+        """G(Qw) of posteriors (n, M), in nats, shape (n,)."""
+        return np.asarray(-xlogx(posteriors @ self.tasks.rows.T) @ self.tasks.weights)
 
 
 def averaged(problem: Problem, threat: Threat, posteriors: Array) -> Array:
@@ -57,12 +79,22 @@ class Master:
         threat: Attackers whose leakages count.
         disclosure: R in nats, to find the least leakage; None to find the most disclosure.
         limits: What each average may be, (averages,), where the most disclosure is looked for; ∞ or None for no limit.
+        purpose: What the release is for: the least leakage, or the most utility, is then looked for among those that
+            disclose R, or all.
     """
 
     def __init__(
-        self, problem: Problem, threat: Threat, *, disclosure: float | None, limits: Array | None
+        self,
+        problem: Problem,
+        threat: Threat,
+        *,
+        disclosure: float | None,
+        limits: Array | None,
+        purpose: Purpose | None = None,
     ) -> None:
-        self.problem, self.threat, self.least = problem, threat, disclosure is not None
+        self.problem, self.threat, self.purpose = problem, threat, purpose
+        self.floored = disclosure is not None
+        self.least = disclosure is not None if purpose is None else purpose.utility is not None
         self.limited = self.least or limits is not None
         self.posteriors = np.zeros((0, problem.n_x))
         self._known: set[bytes] = set()
@@ -72,8 +104,11 @@ class Master:
                         INFINITY if self.least else 0.0, 0, NO_ROWS, NO_VALUES)  # fmt: skip
         for p in problem.p_x:
             self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
-        room = problem.disclosure_ceiling - (disclosure or 0.0) if self.least else INFINITY
+        room = INFINITY if disclosure is None else problem.disclosure_ceiling - disclosure
         self._lp.addRow(-INFINITY, room, 0, NO_ROWS, NO_VALUES)
+        if purpose is not None:
+            room = INFINITY if purpose.utility is None else purpose.tasks.h_u - purpose.utility
+            self._lp.addRow(-INFINITY, room, 0, NO_ROWS, NO_VALUES)
         if self.limited:
             z = (
                 (1, np.array([0], dtype=np.int32), np.array([-1.0]))
@@ -83,10 +118,6 @@ class Master:
             room_of = -threat.constants(problem) + (0.0 if limits is None else limits)
             for each in np.minimum(room_of, INFINITY):
                 self._lp.addRow(-INFINITY, float(each), *z)
-
-    def move(self, disclosure: float) -> None:
-        """Ask for another disclosure, in nats."""
-        self._lp.changeRowBounds(self.problem.n_x, -INFINITY, self.problem.disclosure_ceiling - disclosure)
 
     def add(self, posteriors: Array) -> int:
         """Add posteriors (n, M) that are not there yet; return how many were new."""
@@ -99,14 +130,15 @@ class Master:
         if not new:
             return 0
         made = np.array(new)
-        n_x = self.problem.n_x
-        resource = entropy(made)
+        resource = entropy(made)[:, None]
+        if self.purpose is not None:
+            resource = np.concatenate([resource, self.purpose.spent(made)[:, None]], axis=1)
         leaked = averaged(self.problem, self.threat, made) if self.limited else np.zeros((len(made), 0))
         for w, h, f in zip(made, resource, leaked, strict=True):
-            column = np.concatenate([w, [h], f])
+            column = np.concatenate([w, h, f])
             rows = np.flatnonzero(column).astype(np.int32)
-            cost = 0.0 if self.least else float(h)
-            self._lp.addCol(cost, 0.0, INFINITY, rows.size, rows[rows <= n_x + f.size], column[rows])
+            cost = 0.0 if self.least else float(h[-1])
+            self._lp.addCol(cost, 0.0, INFINITY, rows.size, rows, column[rows])
         self.posteriors = np.concatenate([self.posteriors, made])
         return len(new)
 
@@ -120,12 +152,15 @@ class Master:
         n_x = self.problem.n_x
         solution = self._lp.getSolution()
         duals, self._primal = np.array(solution.row_dual), np.array(solution.col_value)
-        weights = np.maximum(-duals[n_x + 1 :], 0.0) if self.limited else np.zeros(len(self.threat.averages))
+        first = n_x + (1 if self.purpose is None else 2)
+        weights = np.maximum(-duals[first:], 0.0) if self.limited else np.zeros(len(self.threat.averages))
+        last = max(-float(duals[first - 1]), 0.0) if self.least else 1.0
         self._duals = Duals(
             weights=weights,
             prices=duals[:n_x],
-            slope=max(-float(duals[n_x]), 0.0) if self.least else 1.0,
+            slope=last if self.purpose is None else max(-float(duals[n_x]), 0.0),
             value=float(self._lp.getObjectiveValue()),
+            task_slope=None if self.purpose is None else last,
         )
         return self._duals
 

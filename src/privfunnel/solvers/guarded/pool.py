@@ -34,8 +34,9 @@ def first_posteriors(
         deadline: When to stop splitting; what is left stays together.
     """
     p_x = stratum.problem.p_x
-    capped = relaxation.images.caps < 1.0
-    least = float((p_x[capped] / relaxation.images.caps[capped]).max(initial=0.0))
+    caps = relaxation.images.caps[: p_x.size]
+    capped = caps < 1.0
+    least = float((p_x[capped] / caps[capped]).max(initial=0.0))
     made = [p_x[None, :]]
     if not relaxation.constrained:
         made.append(together(p_x, np.eye(p_x.size), least))

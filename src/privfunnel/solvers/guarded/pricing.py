@@ -32,14 +32,16 @@ def descend(relaxation: Relaxation, bracket: Bracket, starts: Array) -> Array:
     """Local minima of F from every row of ``starts`` (n, M), where all posteriors are allowed.
 
     A step is w_i ← w_i^(1+μ/Θ) exp((a_i − Σ_a θ_a q_a·T_ai)/Θ), normalised, with q = log t/Σt of each block and Θ = Σθ:
-    the divergence of the images is at most that of the posteriors, so that no step makes F larger.
+    the divergence of the images is at most that of the posteriors, so that no step makes F larger. A task's concave
+    term counts by its tangent, a_i + λ Σ_d ω_d Q_di log v_d in place of a_i.
     """
     total = float(bracket.weights.sum())
     if total <= 0.0:
         return starts
-    w, columns = starts, relaxation.images.columns
-    scaled = columns * relaxation.scale(bracket.weights)
-    sums = relaxation.sums
+    w, leaking = starts, relaxation.sums.any(axis=1)
+    columns = relaxation.images.columns[: relaxation.n_x, leaking]
+    scaled = columns * relaxation.scale(bracket.weights)[leaking]
+    sums, tasks = relaxation.sums[leaking], relaxation.images.tasks
     for _ in range(STEPS):
         if relaxation.deadline.passed():
             break
@@ -47,6 +49,8 @@ def descend(relaxation: Relaxation, bracket: Bracket, starts: Array) -> Array:
         q = np.log(np.maximum(image, TINY)) - np.log(np.maximum(image @ sums, TINY)) @ sums.T
         power = (1.0 + bracket.slope / total) * np.log(np.maximum(w, TINY))
         power += (bracket.prices - q @ scaled.T) / total
+        if tasks is not None and bracket.task is not None:
+            power += (np.log(np.maximum(w @ tasks.rows.T, TINY)) * bracket.task) @ tasks.rows / total
         power = np.where(w > VANISHED, power, -np.inf)
         new = np.exp(power - power.max(axis=1, keepdims=True))
         new /= new.sum(axis=1, keepdims=True)
@@ -62,11 +66,11 @@ def settle(relaxation: Relaxation, bracket: Bracket, start: Array) -> Array | No
 
     H is replaced by its tangent at the last posterior, which lies above it: no step makes F larger.
     """
-    box = Box(np.zeros(relaxation.n_x), relaxation.images.caps)
-    w, best = start, np.inf
+    box = Box(relaxation.images.floors, relaxation.images.caps)
+    w, best = relaxation.images.points(start), np.inf
     found: Array | None = None
     for _ in range(STEPS):
-        cost = -bracket.slope * np.log(np.maximum(w, LEAST_ENTRY)) - bracket.prices
+        cost = -bracket.slopes * np.log(np.maximum(w, LEAST_ENTRY)) - bracket.costs
         solved = relaxation.minimise(cost, box)
         if solved is None:
             return found

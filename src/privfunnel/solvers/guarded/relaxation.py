@@ -4,7 +4,8 @@ Over a box l ≤ w ≤ u the bracket is F(w) = Σ_a θ_a φ_a(w) + μ H(w) − a
 sum of convex homogeneous functions, one for each value of A. With −w log w replaced by its chord and each of these
 functions by the tangents known so far it is a linear program in w, on one live HiGHS model. Tangents hold everywhere
 and for all prices: they are kept. The set W gives rows of its own; these may be violated at a price, so that every box
-has a solution, and one that misses W has a large value.
+has a solution, and one that misses W has a large value. Of a release for a task p(u|y) are further entries of a point,
+with concave terms and intervals of their own, tied to w by rows that may be violated at the same price.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ HALVINGS = 60
 
 
 class Solved(NamedTuple):
-    """A minimiser (M,) of the program, the multipliers of the stack (J,) and ν, and what W's rows are violated by."""
+    """A minimiser (n,) of the program, the multipliers of the stack (J,) and ν, and what W's rows are violated by."""
 
     point: Array
     multipliers: Array
@@ -66,15 +67,13 @@ class Relaxation:
     """
 
     def __init__(self, images: Stack, centre: Array) -> None:
-        self.images, self.centre = images, centre
+        self.images, self.centre = images, images.points(centre)
         self.deadline: Deadline = NEVER
-        self.n_x = len(images.columns)
+        self.n_x, self.n_entries = images.n_x, len(images.columns)
         self.curved = [j for j, block in enumerate(images.blocks) if block.leaks or block.kind == "diverse"]
-        self.constrained = len(self.curved) < len(images.blocks) or any(
-            block.kind == "diverse" for block in images.blocks
-        )
+        self.constrained = any(not block.leaks and block.kind != "kept" for block in images.blocks)
         # A descent keeps to no caps, such as those of k.
-        self.free = not self.constrained and not bool((images.caps < 1.0).any())
+        self.free = not self.constrained and not bool((images.caps[: self.n_x] < 1.0).any())
         heads = [block for block in images.blocks if block.leaks]
         self.convex = KINDS[heads[0].kind] if heads else Negentropy()
         self._priors = np.concatenate(
@@ -86,14 +85,14 @@ class Relaxation:
         self._reached = np.zeros(len(heads))
         self.of_w = np.arange(images.columns.shape[1]) >= self._stop
         self._clock = 0
-        self._every = np.arange(self.n_x, dtype=np.int32)
+        self._every = np.arange(self.n_entries, dtype=np.int32)
         self._tangents = _Tangents()
         self._fixed: list[tuple[int, float]] = []  # row → place in the stack and sign/scale of its dual
         self._lp = new_model()
-        self._columns = self.n_x
-        for _ in range(self.n_x):
+        self._columns = self.n_entries
+        for _ in range(self.n_entries):
             self._lp.addCol(0.0, 0.0, 1.0, 0, NO_ROWS, NO_VALUES)
-        self._lp.addRow(1.0, 1.0, self.n_x, self._every, np.ones(self.n_x))
+        self._lp.addRow(1.0, 1.0, self.n_x, self._every[: self.n_x], np.ones(self.n_x))
         self._slacks: list[int] = []
         self._equal, self._basis, self._equations = np.zeros(0, np.intp), np.zeros((0, self.n_x)), 0
         self._back = np.zeros((0, 0))
@@ -115,6 +114,11 @@ class Relaxation:
                     self._add_row(place)
             elif block.kind == "ball":
                 self._add_ball(block)
+            elif block.kind == "kept":
+                for place in range(block.start, block.stop):
+                    either = [(self._slack(), -1.0), (self._slack(), 1.0)]
+                    self._row(0.0, 0.0, either, self.images.columns[:, place])
+                    self._fixed.append((place, -1.0))
             elif block.kind == "diverse":
                 self._heights[j] = self._slack()
         self._add_equations()
@@ -125,7 +129,9 @@ class Relaxation:
         if not places:
             return
         self._equal = np.concatenate(places)
-        left, sizes, right = np.linalg.svd(self.images.columns[:, self._equal], full_matrices=False)
+        left, sizes, right = np.linalg.svd(
+            self.images.columns[: self.n_x, self._equal], full_matrices=False
+        )
         rank = int(np.sum(sizes > RANK * max(left.shape) * float(np.finfo(np.float64).eps)))
         self._basis = np.ascontiguousarray(left[:, :rank].T)
         self._back = right[:rank].T / sizes[:rank]
@@ -173,7 +179,7 @@ class Relaxation:
             self._row(0.0, INFINITY, [(heights[-1], 1.0)], values)
             self._fixed.append((place, -1.0))
         sums = [(height, 1.0) for height in heights] + [(self._slack(), -1.0)]
-        self._row(-INFINITY, block.number, sums, np.zeros(self.n_x))
+        self._row(-INFINITY, block.number, sums, np.zeros(self.n_entries))
         self._fixed.append((-1, 0.0))
 
     def _tangent(self, block: Block, image: Array) -> Array:
@@ -189,7 +195,7 @@ class Relaxation:
         if block.leaks:
             self._row(0.0, INFINITY, [(self._heights[j], 1.0)], -(columns @ q))
         else:
-            self._row(-INFINITY, 0.0, [(self._heights[j], -1.0)], columns[:, :-1] @ q + block.number)
+            self._row(-INFINITY, 0.0, [(self._heights[j], -1.0)], columns[:, :-1] @ q + columns[:, -1])
         self._tangents.blocks.append(j)
         self._tangents.q.append(q)
         self._tangents.used.append(self._clock)
@@ -215,12 +221,15 @@ class Relaxation:
             self._lp.changeColCost(self._heights[j], float(weights[self.images.blocks[j].owner]))
 
     def minimise(self, cost: Array, box: Box) -> Solved | None:
-        """Minimise ``Σ θ φ + cost·w`` over a box by the tangents known; None where it could not be solved in time."""
+        """Minimise ``Σ θ φ + cost·w`` over a box by the tangents known; None where it could not be solved in time.
+
+        ``cost`` is (n,), and the box that of all entries.
+        """
         self._clock += 1
         if len(self._tangents.q) > MOST_TANGENTS:
             self._forget()
-        self._lp.changeColsCost(self.n_x, self._every, cost)
-        self._lp.changeColsBounds(self.n_x, self._every, box.lower, box.upper)
+        self._lp.changeColsCost(self.n_entries, self._every, cost)
+        self._lp.changeColsBounds(self.n_entries, self._every, box.lower, box.upper)
         run_until(self._lp, self.deadline)
         if not is_optimal(self._lp):
             if self.deadline.passed():
@@ -231,9 +240,9 @@ class Relaxation:
                 return None
         solution = self._lp.getSolution()
         duals, values = np.array(solution.row_dual), np.array(solution.col_value)
-        self._reached = values[self.n_x : self.n_x + self._starts.size]
+        self._reached = values[self.n_entries : self.n_entries + self._starts.size]
         return Solved(
-            np.clip(values[: self.n_x], box.lower, box.upper),
+            np.clip(values[: self.n_entries], box.lower, box.upper),
             self._multipliers(duals),
             float(duals[0]),
             float(values[self._slacks].sum()),
@@ -241,7 +250,7 @@ class Relaxation:
 
     def reach(self, symbol: int, sign: float, box: Box) -> Solved | None:
         """The least ``sign``·w_symbol that W allows in a box, ``sign`` being 1 or −1; tangents have no weight."""
-        cost = np.zeros(self.n_x)
+        cost = np.zeros(self.n_entries)
         cost[symbol] = sign
         return self.minimise(cost, box)
 
@@ -282,7 +291,7 @@ class Relaxation:
         return np.clip(z, -0.5 * LARGEST, 0.5 * LARGEST)
 
     def pulled(self, point: Array) -> Array:
-        """A point (M,) that meets W's rows and tangents, moved towards p(x) until it meets the entropies too."""
+        """A point (n,) that meets W's rows and tangents, moved towards p(x) until it meets the entropies too, (M,)."""
         for j in self.curved[self._starts.size :]:
             block = self.images.blocks[j]
             columns = self.images.columns[:, block.places][:, :-1]
@@ -296,10 +305,10 @@ class Relaxation:
                     (low, middle) if float(entropy(there @ columns)) >= block.number else (middle, high)
                 )
             point = (1.0 - high) * point + high * self.centre
-        return point
+        return point[: self.n_x]
 
     def curvature(self, point: Array) -> Array:
-        """φ of every block of an average at a point (M,), shape (blocks,)."""
+        """φ of every block of an average at a point (n,), shape (blocks,)."""
         if not self._starts.size:
             return np.zeros(0)
         image = point @ self.images.columns[:, : self._stop]

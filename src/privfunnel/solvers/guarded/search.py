@@ -24,6 +24,7 @@ from privfunnel.solvers.guarded.relaxation import Relaxation
 from privfunnel.solvers.posteriors.assembly import channel_of_posteriors
 from privfunnel.solvers.posteriors.points import distinct
 from privfunnel.threats import Threat
+from privfunnel.utility import Utility
 
 #: A proof leaves this share of the gap asked for: rounding of the channel needs the rest.
 TARGET = 0.8
@@ -61,6 +62,7 @@ class Search:
         rng: Randomness of the local searches.
         limits: Time and boxes.
         pool: Allowed posteriors that were found before, (n, M), or None.
+        tasks: What the release is for; None for no task.
     """
 
     def __init__(
@@ -72,13 +74,16 @@ class Search:
         rng: Generator,
         limits: Limits,
         pool: Array | None = None,
+        tasks: Utility | None = None,
     ) -> None:
+        self.tasks = tasks
         self.pool = np.zeros((0, problem.n_x)) if pool is None else pool
         self.problem, self.threat, self.zero, self.rng, self.limits = problem, threat, zero, rng, limits
         self.strata = threat.strata(problem)
         ones = [0.0 if silent else 1.0 for silent in threat.silent(zero=zero)]
         self.relaxations = [
-            Relaxation(stack(each, threat, ones, zero=zero), each.problem.p_x) for each in self.strata
+            Relaxation(stack(each, threat, ones, zero=zero, tasks=tasks), each.problem.p_x)
+            for each in self.strata
         ]
         self.opened, self.exhausted = 0, False
         self.partial: GuardedCertificate | None = None
@@ -156,7 +161,8 @@ class Search:
 
     def _bracket(self, duals: Duals, number: int) -> Bracket:
         prices = np.ascontiguousarray(duals.prices[self.strata[number].x])
-        return Bracket(duals.weights, prices, duals.slope)
+        task = None if self.tasks is None else (duals.task_slope or 0.0) * self.tasks.weights
+        return Bracket(duals.weights, prices, duals.slope, task)
 
     def _lift(self, number: int, posteriors: Array) -> Array:
         """Posteriors (n, M_a) of a stratum as posteriors of all symbols, (n, M)."""
@@ -217,7 +223,9 @@ class Search:
             for tree, relaxation in zip(trees, self.relaxations, strict=True)
         ]
         both = (duals.weights, duals.slope)
-        return GuardedCertificate.build(self.problem, self.threat, duals.prices, both, proofs, zero=self.zero)
+        slope = None if self.tasks is None else duals.task_slope or 0.0
+        return GuardedCertificate.build(self.problem, self.threat, duals.prices, both, proofs, zero=self.zero,
+                                        task_slope=slope)  # fmt: skip
 
     def _prove_something(self, duals: Duals, target: float) -> GuardedCertificate | None:
         """When the limits came first: the line that a few boxes prove."""

@@ -1,0 +1,144 @@
+"""Guarded releases for a task: the least leakage at a utility, or the most utility within what may leak.
+
+What is searched is the same as without a task, :mod:`.search`, on points that have p(u|y) behind the posterior.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from privfunnel.certificate.guarded import GuardedCertificate
+from privfunnel.errors import InfeasibleError, SolverError
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import FEASIBILITY, ProvedAnswer, Status
+from privfunnel.solvers.base import Listener
+from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.guarded.master import Master, Purpose
+from privfunnel.solvers.guarded.search import Search
+from privfunnel.threats import Threat
+
+if TYPE_CHECKING:
+    from privfunnel.solvers.guarded import Guarded
+
+#: A channel may fall short of the program by rounding: aim so much higher, in nats.
+AIM = 1e-9
+#: Where the program's value is known to be no less than some bound, this share of the gap above it is good enough.
+ENOUGH = 0.8
+
+
+class Asked(NamedTuple):
+    """What is asked of a release for a task, in nats; None for what is not.
+
+    Attributes:
+        utility: Least utility; None for the most.
+        leakage: What may leak to any attacker; None with a utility, or for what guarantees and attributes allow.
+        disclosure: Least disclosure besides.
+    """
+
+    utility: float | None = None
+    leakage: float | None = None
+    disclosure: float | None = None
+
+
+def answer_task(
+    solver: Guarded,
+    problem: Problem,
+    threat: Threat,
+    asked: Asked,
+    *,
+    seed: int = 0,
+    progress: Listener | None = None,
+    pool: Array | None = None,
+    least: float = -math.inf,
+) -> ProvedAnswer[GuardedCertificate]:
+    """One point of a guarded task funnel.
+
+    Args:
+        solver: Gap and limits.
+        problem: The problem, with a task.
+        threat: Attackers, published columns and guarantees; the plain one for a disclosure besides.
+        asked: What is asked for.
+        seed: Fixes all randomness.
+        progress: Called with news.
+        pool: Allowed posteriors to begin with, (n, M).
+        least: What the leakage is known to be no less than, or −utility where the most is looked for, in nats.
+
+    Raises:
+        InfeasibleError: The guarantees do not allow that much.
+        SolverError: The limits came before a release that keeps so much was found.
+    """
+    started, tasks = time.perf_counter(), problem.required_tasks()
+    budgets = [one.budget for one in threat.attributes] if asked.leakage is None else [asked.leakage]
+    zero = threat.convex.faithful and any(each <= 0.0 for each in budgets)
+    search = Search(
+        problem, threat, zero=zero, rng=np.random.default_rng(seed),
+        limits=Limits(solver.time_limit, nodes=solver.node_limit), pool=pool, tasks=tasks,
+    )  # fmt: skip
+    aim = None if asked.utility is None else min(asked.utility + AIM, tasks.ceiling)
+    wide = None if asked.disclosure is None else min(asked.disclosure + AIM, problem.disclosure_ceiling)
+    averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(asked.leakage))
+    limits = averages if aim is None and bool(np.isfinite(averages).any()) else None
+    master = Master(problem, threat, disclosure=wide, limits=limits, purpose=Purpose(tasks, aim))
+    _make_room(search, master, (aim, wide), solver.gap)
+    known = least if aim is not None else tasks.h_u + least
+    outcome = search.close(master, solver.gap, progress, enough=known + ENOUGH * solver.gap)
+    total = float(outcome.duals.weights.sum())
+    slope = (outcome.duals.task_slope or 0.0) / total if total > 0.0 else 0.0 if zero else None
+    return ProvedAnswer(
+        channel=outcome.channel,
+        status=outcome.status,
+        slope=slope,
+        certificate=outcome.certificate,
+        steps=outcome.opened,
+        seconds=time.perf_counter() - started,
+        message=f"{len(master.posteriors)} posteriors, {outcome.opened} boxes",
+    )
+
+
+def _make_room(
+    search: Search, master: Master, floors: tuple[float | None, float | None], gap: float
+) -> None:
+    """Fill the pool until the utility and the disclosure asked for, ``floors``, are possible.
+
+    Without guarantees, and where something may leak, X itself keeps and discloses all there is.
+    """
+    (utility, disclosure), problem, tasks = floors, search.problem, search.tasks
+    narrow = bool(search.threat.guarantees) or search.zero
+    if disclosure is not None and narrow:
+        most = Master(problem, search.threat, disclosure=None, limits=None)
+        _reach(search, most, ("disclosure", disclosure, problem.disclosure_ceiling), gap)
+        master.add(most.posteriors)
+    if utility is not None and narrow and tasks is not None:
+        best = Master(problem, search.threat, disclosure=disclosure, limits=None, purpose=Purpose(tasks))
+        best.add(master.posteriors)
+        _reach(search, best, ("utility", utility, tasks.h_u), gap)
+        master.add(best.posteriors)
+
+
+def _reach(search: Search, most: Master, wanted: tuple[str, float, float], gap: float) -> None:
+    """Add posteriors until so much of something, its name, nats and what the program's value is below, is possible.
+
+    Raises:
+        InfeasibleError: The guarantees do not allow it.
+        SolverError: The limits came first.
+    """
+    name, amount, whole = wanted
+    outcome = search.close(most, gap, enough=whole - amount, prove=False)
+    largest = whole - outcome.duals.value
+    if largest >= amount - FEASIBILITY:
+        return
+    besides = " besides the disclosure" if name == "utility" and most.floored else ""
+    if outcome.status is not Status.OPTIMAL:
+        raise SolverError(
+            f"{name}={amount:.9g} nats was not reached{besides} before the limits came, {largest:.9g} nats were: raise "
+            "time_limit, or lower it"
+        )
+    what = "the guarantees allow" if search.threat.guarantees else "without leakage there are"
+    raise InfeasibleError(
+        f"{name}={amount:.9g} nats is infeasible{besides}: {what} {largest:.9g} nats; lower it"
+    )
