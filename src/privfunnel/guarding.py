@@ -226,7 +226,7 @@ def judge_guarded(
         leakage=leakage,
         lower_bound=min(lower, leakage),
         bound_source=source,
-        slope=_slope(threat, answer.slope, leakage),
+        slope=slope_of(threat, answer.slope, leakage),
         status=final_status(answer.status, met=met, proved=proved),
         certificate=certificate,
         requested=requested,
@@ -241,8 +241,11 @@ def judge_guarded(
     )
 
 
-def _slope(threat: Threat, slope: float | None, leakage: float) -> float | None:
-    """Leakage per disclosure, of the slope of the averages: of maximal leakage, their logarithm, it is a share."""
+def slope_of(threat: Threat, slope: float | None, leakage: float) -> float | None:
+    """Leakage per disclosure, of the slope of the averages: of maximal leakage, their logarithm, it is a share.
+
+    Per utility likewise.
+    """
     if slope is None or not math.isfinite(slope):
         return None
     return slope / threat.convex.average(leakage) if threat.convex.worst_value else slope

@@ -38,6 +38,7 @@ from privfunnel.solution import (
 from privfunnel.solvers import perfect, registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.tables import Counts
+from privfunnel.task_guarding import guarded_task_solver, solve_guarded_task
 from privfunnel.task_solution import TaskSolution
 from privfunnel.tasking import solve_task, task_solver
 from privfunnel.threats import Threat
@@ -77,7 +78,8 @@ def solve(
     disclosure that they allow is found.
 
     Where the problem has a task, ``utility`` asks for the least leakage among releases that keep so much of it, and
-    ``leakage`` for the most utility; what comes back is a :class:`~privfunnel.task_solution.TaskSolution`.
+    ``leakage`` for the most utility; what comes back is a :class:`~privfunnel.task_solution.TaskSolution`. What it is
+    guarded against may be said as well, and with guarantees alone the most utility that they allow is found.
 
     On tables with many public symbols those with the same p(s|x) are solved as one class, which loses nothing: see
     :mod:`privfunnel.lumping`.
@@ -117,17 +119,14 @@ def solve(
         guards["budgets"], leakage = check_budgets(problem_of(problem), leakage, measure), None
     threat = Threat.of(problem_of(problem), **guards) if guards else None
     for_task = utility is not None or (problem_of(problem).tasks is not None and disclosure is None)
-    if for_task and threat is not None and not threat.plain:
-        raise InvalidInputError(
-            "a release for a task is designed against who knows nothing: leave known=, published=, guarantees=, "
-            "measure= and budgets by column out, or use a problem without a task"
-        )
     if for_task:
         with watching(progress) as listener:
-            asked = (utility, leakage, disclosure)
-            found = solve_task(
-                problem_of(problem), task_solver(chosen, options), asked, seed, listener, throw=throw
-            )
+            asked, own = (utility, leakage, disclosure), problem_of(problem)
+            if threat is None or threat.plain:
+                found = solve_task(own, task_solver(chosen, options), asked, seed, listener, throw=throw)
+            else:
+                by = guarded_task_solver(chosen, options)
+                found = solve_guarded_task(own, threat, by, asked, seed, listener, throw=throw)
         if throw:
             _raise_or_warn(found)
         return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from privfunnel import cards
+from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Solution, Status, fields_from
@@ -25,8 +26,9 @@ class TaskSolution(Solution):
     """
 
     schema: ClassVar[str] = "privfunnel/task-solution"
-    schema_version: ClassVar[int] = 1
-    oldest_version: ClassVar[int | None] = None
+    #: Version 2 has a threat; a solution against who knows nothing is still written as version 1.
+    schema_version: ClassVar[int] = 2
+    oldest_version: ClassVar[int | None] = 1
 
     utility: float = 0.0
     requested_utility: float | None = None
@@ -37,26 +39,27 @@ class TaskSolution(Solution):
         if self.utility_upper_bound is not None:
             return (
                 f"TaskSolution({self.status.value}: utility {self.utility:.6g} ≤ {self.utility_upper_bound:.6g}, "
-                f"leakage {self.leakage:.6g} nats, {self.n_outputs} outputs)"
+                f"leakage {self.leakage:.6g}{self.unit}, {self.n_outputs} outputs)"
             )
         return (
             f"TaskSolution({self.status.value}: utility {self.utility:.6g}, leakage {self.leakage:.6g} ≥ "
-            f"{self.lower_bound:.6g} nats by {self.bound_source}, {self.n_outputs} outputs)"
+            f"{self.lower_bound:.6g}{self.unit} by {self.bound_source}, {self.n_outputs} outputs)"
         )
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         problem, tasks = self.problem, self.problem.required_tasks()
+        usual = self.threat is None or self.threat.measure == DEFAULT_MEASURE
         kept, leaked = (
             cards.share(self.utility, tasks.ceiling),
-            cards.share(self.leakage, problem.leakage_ceiling),
+            cards.share(self.leakage, problem.leakage_ceiling) if usual else "",
         )
         facts = [
             (f"utility I(U;Y), U = {', '.join(tasks.names)}", f"{self.utility:.6g} nats{kept}"),
-            ("leakage I(S;Y)", f"{self.leakage:.6g} nats{leaked}"),
+            ("leakage I(S;Y)" if self.threat is None else "largest leakage", f"{self.leakage:.6g}{self.unit}{leaked}"),
             ("most utility, proved", f"{self.utility_upper_bound:.6g} nats")
             if self.utility_upper_bound is not None
-            else ("proved lower bound", f"{self.lower_bound:.6g} nats, {self.bound_source}"),
+            else ("proved lower bound", f"{self.lower_bound:.6g}{self.unit}, {self.bound_source}"),
             ("disclosure I(X;Y)", f"{self.disclosure:.6g} nats"),
             ("outputs", f"{self.n_outputs} for {problem.n_x} public symbols"),
             ("status", f"{self.status.value}: {self.advice}"),
@@ -65,8 +68,11 @@ class TaskSolution(Solution):
 
     @property
     def gap(self) -> float:
-        """Leakage above the proved lower bound in nats; without leakage, utility below what is proved possible."""
-        if self.budget is not None and self.budget <= 0.0 and self.utility_upper_bound is not None:
+        """Leakage above the proved lower bound in nats; without leakage, utility below what is proved possible.
+
+        So it is where guarantees, or the budgets of attributes, alone say what is allowed.
+        """
+        if self.utility_upper_bound is not None and (self.budget or 0.0) <= 0.0:
             return max(self.utility_upper_bound - self.utility, 0.0)
         return max(self.leakage - self.lower_bound, 0.0)
 
@@ -90,6 +96,7 @@ class TaskSolution(Solution):
         """A JSON-ready form; certificates live in files of their own."""
         return {
             **self.heading(),
+            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
             "units": "nats",
             **self.summary(),
             **self.stored_channel(),

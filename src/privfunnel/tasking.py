@@ -11,15 +11,18 @@ import numpy as np
 from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure, check_utility
 from privfunnel.coupling import couple
-from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Status, failed, final_status
 from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskAnswer, TaskFunnel
 from privfunnel.solvers.task.cells import classes
 from privfunnel.solvers.task.search import all_utility
+from privfunnel.task_guarding import solve_guarded_task
 from privfunnel.task_solution import TaskSolution
+from privfunnel.threats import Threat
 
 
 def task_solver(chosen: Solver, named: Collection[str] = ()) -> TaskFunnel:
@@ -46,9 +49,12 @@ def solve_task(
         progress: Called with news.
         throw: If False, what cannot be had and what goes wrong is a status.
 
+    Where symbols that are alike disclose too little of what is asked for besides, the release is searched by the solver
+    of guarded ones.
+
     Raises:
         InvalidInputError: What was asked for makes no sense.
-        InfeasibleError: The utility exceeds I(U;X), or the release for it discloses too little.
+        InfeasibleError: The utility exceeds I(U;X), or nothing within the leakage discloses enough.
         CertificateError: The certificate does not prove its bound.
     """
     utility, leakage, disclosure = asked
@@ -70,9 +76,13 @@ def solve_task(
             answer = solver.free(problem, progress=progress)
         channel = answer.channel
         if disclosure is not None:
-            answer = dataclasses.replace(
-                answer, channel=_disclosing(problem, channel, check_disclosure(problem, disclosure))
-            )
+            wide = _disclosing(problem, channel, check_disclosure(problem, disclosure))
+            if wide is None:
+                other = Guarded(gap=solver.gap, time_limit=solver.time_limit)
+                return solve_guarded_task(
+                    problem, Threat.of(problem), other, (wanted, budget, disclosure), seed, progress, throw=throw
+                )
+            answer = dataclasses.replace(answer, channel=wide)
         return judge_task(problem, answer, solver.gap, (wanted, budget), seed)
     except FAILURES as error:
         if throw:
@@ -153,13 +163,10 @@ def judge_task(
 
 
 def _disclosing(problem: Problem, channel: Any, disclosure: float) -> Any:
-    """A channel with the same leakage and utility that discloses ``disclosure`` nats.
+    """A channel with the same leakage and utility that discloses ``disclosure`` nats; None where it costs more.
 
     Members of a class with the same p(s|x) and p(u|x) may be released with the output: see
     :mod:`privfunnel.lumping`. That is all that is free.
-
-    Raises:
-        InfeasibleError: It is not enough.
     """
     have = problem.evaluate(channel).disclosure
     if have >= disclosure - FEASIBILITY:
@@ -168,13 +175,7 @@ def _disclosing(problem: Problem, channel: Any, disclosure: float) -> Any:
     first = np.unique(of, return_index=True)[1]
     rows = channel if isinstance(channel, np.ndarray) else channel.tocsr()
     wide = channels.as_held(couple(of, problem.p_x, rows[first]).channel)
-    have = problem.evaluate(wide).disclosure
-    if have < disclosure - FEASIBILITY:
-        raise InfeasibleError(
-            f"disclosure={disclosure:.9g} nats is more than a release for the task discloses at no cost, {have:.9g} "
-            "nats: lower it, or leave utility= out and solve for the disclosure"
-        )
-    return wide
+    return wide if problem.evaluate(wide).disclosure >= disclosure - FEASIBILITY else None
 
 
 def failed_task(
