@@ -12,17 +12,21 @@ from numpy.typing import ArrayLike
 
 from privfunnel import channels
 from privfunnel.amounts import check_utility
-from privfunnel.certificate import TaskCertificate
-from privfunnel.curve import Curve
+from privfunnel.certificate import GuardedCertificate, TaskCertificate
+from privfunnel.curve import Curve, worst_attacker
 from privfunnel.envelope import Envelope
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import FAILURES, Solution, Status
+from privfunnel.solution import FAILURES, FEASIBILITY, Solution, Status
 from privfunnel.solvers.base import Listener
+from privfunnel.solvers.guarded import Guarded
+from privfunnel.solvers.guarded.tasks import Asked
 from privfunnel.solvers.task import TaskAnswer, TaskFunnel
+from privfunnel.task_guarding import GuardedTaskAnswer, judge_guarded_task, whole_task
 from privfunnel.task_solution import TaskSolution, task_fields
 from privfunnel.tasking import end_of_task_curve, failed_task, judge_task
+from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,12 +36,14 @@ if TYPE_CHECKING:
 class TaskCurve(Curve):
     """A traced task funnel: convex and nondecreasing in utility; nats.
 
-    What is inherited speaks of utility in place of disclosure, but for :attr:`disclosure` itself.
+    What is inherited speaks of utility in place of disclosure, but for :attr:`disclosure` itself: with guarantees
+    :attr:`limit` is the release that keeps most.
     """
 
     schema: ClassVar[str] = "privfunnel/task-curve"
-    schema_version: ClassVar[int] = 1
-    oldest_version: ClassVar[int | None] = None
+    #: Version 2 has a threat; a curve against who knows nothing is still written as version 1.
+    schema_version: ClassVar[int] = 2
+    oldest_version: ClassVar[int | None] = 1
     along: ClassVar[tuple[str, str]] = ("utility", "I(U;X)")
 
     @cached_property
@@ -47,30 +53,36 @@ class TaskCurve(Curve):
 
     @property
     def most(self) -> float:
-        """The utility at which the curve ends, I(U;X), in nats."""
-        return self.problem.utility_ceiling
+        """The utility at which the curve ends, in nats: I(U;X), or the most found that the guarantees allow."""
+        held = (s.utility for s in (*self._points, self.limit) if isinstance(s, TaskSolution))
+        return self.problem.utility_ceiling if self.limit is None else max(held)
 
     @cached_property
-    def _task_lines(self) -> tuple[TaskCertificate, ...]:
-        return tuple(line for line in self.certificates if isinstance(line, TaskCertificate))
+    def _task_lines(self) -> tuple[TaskCertificate | GuardedCertificate, ...]:
+        kinds = TaskCertificate if self.threat is None else GuardedCertificate
+        return tuple(line for line in self.certificates if isinstance(line, kinds))
 
     def proved(self, disclosure: ArrayLike) -> Array:
         """The best lower bound on the leakage that is proved, at utilities of any shape; nats."""
         at = np.asarray(disclosure, dtype=np.float64)
         bound = np.zeros_like(at)
         for line in self._task_lines:
-            bound = np.maximum(bound, 0.0 if line.zero else line.intercept + line.slope * at)
+            bound = np.maximum(bound, line_at(line, at))
         return np.asarray(np.minimum(bound, self._shared.value(at)))
 
     @cached_property
     def _shared(self) -> Envelope:
         """The lower convex envelope of (utility, leakage), with nothing and with all that the task can use."""
-        ends = [channels.constant(self.problem.n_x), _whole(self.problem)]
-        points = [(s.utility, s.leakage) for s in self._points]
+        threat = Threat.of(self.problem) if self.threat is None else self.threat
+        whole = whole_task(self.problem, threat)
+        ends = [threat.nothing(self.problem), *([] if whole is None else [whole])]
+        held = [*self._points, *([self.limit] if isinstance(self.limit, TaskSolution) else [])]
+        points = [(s.utility, s.leakage) for s in held]
         for channel in ends:
             point = self.problem.evaluate(channel)
-            points.append((float(point.utility or 0.0), point.leakage))
-        return Envelope.of(points, [*(s.channel for s in self._points), *ends])
+            told = None if self.threat is None else max(threat.leakages(self.problem, channel).values())
+            points.append((float(point.utility or 0.0), point.leakage if told is None else told))
+        return Envelope.of(points, [*(s.channel for s in held), *ends])
 
     @property
     def _points(self) -> tuple[TaskSolution, ...]:
@@ -83,7 +95,10 @@ class TaskCurve(Curve):
     def at(self, disclosure: float | str) -> Solution:
         """The curve at any utility in nats: a channel that time-shares its two neighbours."""
         wanted = check_utility(self.problem, disclosure)
-        best = max(self._task_lines, key=lambda line: line.lower_bound(wanted), default=None)
+        if self.threat is not None:
+            return self._guarded_task_at(wanted, self.threat)
+        plain = (line for line in self._task_lines if isinstance(line, TaskCertificate))
+        best = max(plain, key=lambda line: line.lower_bound(wanted), default=None)
         answer = TaskAnswer(
             channel=self._shared.channel(wanted),
             status=Status.FEASIBLE,
@@ -92,13 +107,30 @@ class TaskCurve(Curve):
         )
         return judge_task(self.problem, answer, self.target_gap, (wanted, None), self.seed)
 
+    def _guarded_task_at(self, wanted: float, threat: Threat) -> Solution:
+        """The curve of guarded releases at a utility in nats."""
+        if wanted > self.most + FEASIBILITY:
+            raise InfeasibleError(
+                f"utility={wanted:.9g} nats is infeasible: the guarantees allow {self.most:.9g} nats; lower it"
+            )
+        lines = (line for line in self._task_lines if isinstance(line, GuardedCertificate))
+        answer = GuardedTaskAnswer(
+            channel=self._shared.channel(wanted),
+            status=Status.FEASIBLE,
+            slope=self._shared.slope(wanted),
+            certificate=max(lines, key=lambda line: line.lower_bound(0.0, wanted), default=None),
+        )
+        return judge_guarded_task(
+            self.problem, threat, answer, self.target_gap, Asked(utility=wanted), self.seed
+        )
+
     def within(self, leakage: float) -> Solution:
         """The most utility that the curve achieves within a leakage budget in nats."""
         if not leakage >= 0.0:
             raise InvalidInputError(f"leakage={leakage!r} is not a budget: give nats, 0 or more")
         x, y = self.with_ends()
         if y[-1] <= leakage:
-            return self.at(float(x[-1]))
+            return self.at(min(float(x[-1]), self.most))
         right = int(np.flatnonzero(y > leakage)[0])
         share = (leakage - y[right - 1]) / (y[right] - y[right - 1])
         return self.at(float(x[right - 1] + share * (x[right] - x[right - 1])))
@@ -125,6 +157,7 @@ class TaskCurve(Curve):
                 "slope": s.slope,
                 "status": s.status.value,
                 "outputs": s.n_outputs,
+                **({} if self.threat is None else {"worst_attacker": worst_attacker(s)}),
             }
             for s in self._points
         ]
@@ -133,6 +166,7 @@ class TaskCurve(Curve):
         """A JSON-ready form with every channel; certificates live in files of their own."""
         return {
             **self.heading(),
+            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
             "units": "nats",
             "solver": self.solver,
             "seed": self.seed,
@@ -142,6 +176,11 @@ class TaskCurve(Curve):
             "leakage_ceiling": self.problem.leakage_ceiling,
             "problem": self.problem.to_dict(),
             "points": [{**s.summary(), **s.stored_channel()} for s in self.solutions],
+            **(
+                {}
+                if self.limit is None
+                else {"limit": {**self.limit.summary(), **self.limit.stored_channel()}}
+            ),
         }
 
     @classmethod
@@ -149,10 +188,17 @@ class TaskCurve(Curve):
         """Read back what :meth:`to_dict` wrote; every channel is evaluated again."""
         with cls.reading(data):
             problem = Problem.from_dict(data["problem"])
-            points = [TaskSolution(problem=problem, **task_fields(p, problem)) for p in data["points"]]
+            shared = {"threat": data["threat"]} if "threat" in data else {}
+            limit = {"limit": data["limit"]} if "limit" in data else {}
+            points, ends = (
+                [TaskSolution(problem=problem, **task_fields({**p, **shared}, problem)) for p in held]
+                for held in (data["points"], limit.values())
+            )
             return cls(
                 problem=problem,
                 solutions=tuple(points),
+                threat=Threat.from_dict(shared["threat"]) if shared else None,
+                limit=ends[0] if ends else None,
                 raw=(),
                 solver=data["solver"],
                 seed=data["seed"],
@@ -161,11 +207,12 @@ class TaskCurve(Curve):
             )
 
 
-def _whole(problem: Problem) -> Any:
-    """The channel that keeps all of I(U;X)."""
-    answer = end_of_task_curve(problem, problem.utility_ceiling, None)
-    assert answer is not None
-    return answer.channel
+def line_at(line: TaskCertificate | GuardedCertificate, utility: Array) -> Array:
+    """What a certificate proves of the leakage at utilities of any shape, in nats; 0 where it says nothing."""
+    if isinstance(line, TaskCertificate):
+        return np.asarray(0.0 if line.zero else line.intercept + line.slope * utility)
+    bound = np.vectorize(lambda u: line.lower_bound(0.0, u), otypes=[np.float64])(utility)
+    return np.asarray(np.maximum(bound, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,21 +225,37 @@ class PartialTaskCurve:
         seed: Seed of the run.
         points: The points, judged, by utility.
         complete: True for the last item of a run that was not interrupted.
+        threat: Attackers, published columns and guarantees; None for an attacker who knows nothing.
+        limit: The release that keeps most, where guarantees end the curve.
     """
 
     problem: Problem
-    solver: TaskFunnel
+    solver: TaskFunnel | Guarded
     seed: int
     points: tuple[Solution, ...] = field(default=())
     complete: bool = False
+    threat: Threat | None = None
+    limit: Solution | None = None
 
     def curve(self) -> TaskCurve:
         """The curve of the points found."""
         raw = tuple(Point(s.disclosure, s.leakage) for s in self.points)
         return TaskCurve(
-            problem=self.problem, solutions=self.points, raw=raw, solver=TaskFunnel.name, seed=self.seed,
-            complete=self.complete, target_gap=self.solver.gap,
+            problem=self.problem, solutions=self.points, raw=raw, solver=self.solver.name, seed=self.seed,
+            complete=self.complete, target_gap=self.solver.gap, threat=self.threat, limit=self.limit,
         )  # fmt: skip
+
+
+def wanted_utilities(problem: Problem, given: Iterable[float | str] | None) -> list[float]:
+    """The utilities that are asked for, in nats, by size; none where none are given.
+
+    Raises:
+        InvalidInputError: An empty list is given.
+    """
+    wanted = sorted({check_utility(problem, value) for value in given or ()})
+    if given is not None and not wanted:
+        raise InvalidInputError("utilities is empty: give at least one value in nats")
+    return wanted
 
 
 def tracing_task(
@@ -213,12 +276,10 @@ def tracing_task(
         progress: Called with news.
     """
     problem, solver, seed = start.problem, start.solver, start.seed
-    if utilities is None:
-        wanted = [float(x) for x in np.linspace(0.0, problem.utility_ceiling, points)]
-    else:
-        wanted = sorted({check_utility(problem, value) for value in utilities})
-        if not wanted:
-            raise InvalidInputError("utilities is empty: give at least one value in nats")
+    assert isinstance(solver, TaskFunnel)
+    wanted = (
+        wanted_utilities(problem, utilities) or np.linspace(0.0, problem.utility_ceiling, points).tolist()
+    )
     inner = [value for value in wanted if end_of_task_curve(problem, value, None) is None]
     answers = solver.trace(problem, inner, progress=progress) if inner else iter(())
     found = start

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from privfunnel.amounts import check_budget, check_disclosure, check_utility
 from privfunnel.certificate import GuardedCertificate
 from privfunnel.errors import InvalidInputError, SolverError
@@ -31,7 +33,9 @@ GuardedTaskAnswer = ProvedAnswer[GuardedCertificate]
 
 def guarded_task_solver(chosen: Solver, named: Collection[str] = ()) -> Guarded:
     """The guarded solver with the options of ``chosen``, and the gap of task funnels where none is named."""
-    made = taken_over(Guarded, chosen, named, "a release for a task is guarded, or discloses something besides")
+    made = taken_over(
+        Guarded, chosen, named, "a release for a task is guarded, or discloses something besides"
+    )
     return made if "gap" in named else dataclasses.replace(made, gap=max(made.gap, TaskFunnel().gap))
 
 
@@ -133,9 +137,11 @@ def end_of_guarded_task(problem: Problem, threat: Threat, asked: Asked) -> Guard
 
 def whole_task(problem: Problem, threat: Threat) -> Channel | None:
     """The release of p(u|x), beside what is published, that keeps all of I(U;X); None where guarantees forbid it."""
-    whole = all_utility(problem).table
-    if threat.published is not None:
-        return None
+    found = all_utility(problem)
+    whole, shown = found.table, threat.published
+    if shown is not None:
+        both = np.unique(found.cells.of * shown.n_values + shown.values, return_inverse=True)[1].reshape(-1)
+        whole = np.eye(int(both.max()) + 1)[both]
     return None if threat.guarantees and threat.excess(problem, whole) > MET else whole
 
 

@@ -56,7 +56,10 @@ class TaskSolution(Solution):
         )
         facts = [
             (f"utility I(U;Y), U = {', '.join(tasks.names)}", f"{self.utility:.6g} nats{kept}"),
-            ("leakage I(S;Y)" if self.threat is None else "largest leakage", f"{self.leakage:.6g}{self.unit}{leaked}"),
+            (
+                "leakage I(S;Y)" if self.threat is None else "largest leakage",
+                f"{self.leakage:.6g}{self.unit}{leaked}",
+            ),
             ("most utility, proved", f"{self.utility_upper_bound:.6g} nats")
             if self.utility_upper_bound is not None
             else ("proved lower bound", f"{self.lower_bound:.6g}{self.unit}, {self.bound_source}"),

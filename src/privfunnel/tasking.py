@@ -80,7 +80,13 @@ def solve_task(
             if wide is None:
                 other = Guarded(gap=solver.gap, time_limit=solver.time_limit)
                 return solve_guarded_task(
-                    problem, Threat.of(problem), other, (wanted, budget, disclosure), seed, progress, throw=throw
+                    problem,
+                    Threat.of(problem),
+                    other,
+                    (wanted, budget, disclosure),
+                    seed,
+                    progress,
+                    throw=throw,
                 )
             answer = dataclasses.replace(answer, channel=wide)
         return judge_task(problem, answer, solver.gap, (wanted, budget), seed)

@@ -17,6 +17,7 @@ from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve, lifted_curve
 from privfunnel.ends import ends_of
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
+from privfunnel.guarded_task_tracing import tracing_guarded_task
 from privfunnel.guarded_tracing import GuardedPartialCurve, tracing_guarded
 from privfunnel.guarding import guarded_solver
 from privfunnel.lumping import Lumping, chosen_lumping
@@ -34,6 +35,7 @@ from privfunnel.solving import (
 )
 from privfunnel.tables import Counts
 from privfunnel.task_curve import PartialTaskCurve, tracing_task
+from privfunnel.task_guarding import guarded_task_solver
 from privfunnel.tasking import task_solver
 from privfunnel.threats import Threat
 from privfunnel.watching import watching
@@ -66,7 +68,8 @@ def trace(
     ``measure`` leakage is measured otherwise than by mutual information.
 
     Where the problem has a task, ``along="utility"`` traces the least leakage along I(U;Y) instead, at ``points``
-    utilities from 0 to I(U;X) or at ``utilities``: a :class:`~privfunnel.task_curve.TaskCurve`.
+    utilities from 0 to I(U;X) or at ``utilities``: a :class:`~privfunnel.task_curve.TaskCurve`. It may be guarded, too;
+    under guarantees it ends at the most utility that they allow.
 
     Everything the solver finds goes into one pool, whose lower convex envelope is achievable by time sharing; each
     returned point lies on it and has a channel of its own. An interrupt (Ctrl-C) returns the curve of what was found
@@ -99,16 +102,15 @@ def trace(
     with watching(progress) as listener:
         try:
             if along == "utility" or utilities is not None:
-                if guards or disclosures is not None or refine:
+                if disclosures is not None or refine:
                     raise InvalidInputError(
-                        "a curve along utility is of releases against who knows nothing, at points= or utilities=: "
-                        "leave disclosures=, refine=, known=, published=, guarantees= and measure= out"
+                        "a curve along utility is at points= or utilities=: leave disclosures= and refine= out"
                     )
-                begin = _task_start(problem_of(problem), solver, seed, options)
+                guarded = None if threat is None or threat.plain else threat
+                begin = _task_start(problem_of(problem), guarded, solver, seed, options)
                 _check_counts(points, refine)
-                for each in tracing_task(
-                    begin, points=points, utilities=utilities, throw=throw, progress=listener
-                ):
+                follow = tracing_task if guarded is None else tracing_guarded_task
+                for each in follow(begin, points=points, utilities=utilities, throw=throw, progress=listener):
                     found = each
             elif threat is not None and not threat.plain:
                 start = _guarded_start(problem_of(problem), threat, solver, seed, options)
@@ -225,13 +227,14 @@ def _guarded_start(
 
 
 def _task_start(
-    problem: Problem, solver: str | Solver, seed: int, options: dict[str, Any]
+    problem: Problem, threat: Threat | None, solver: str | Solver, seed: int, options: dict[str, Any]
 ) -> PartialTaskCurve:
     """What the tracing of a task's curve begins with."""
     check_seed(seed)
     problem.required_tasks()
-    chosen = task_solver(registry.get(solver, **options), options)
-    return PartialTaskCurve(problem=problem, solver=chosen, seed=seed)
+    take_over = task_solver if threat is None else guarded_task_solver
+    chosen = take_over(registry.get(solver, **options), options)
+    return PartialTaskCurve(problem=problem, solver=chosen, seed=seed, threat=threat)
 
 
 def _follow(found: PartialCurve, refine: int, progress: Listener | None) -> Iterator[PartialCurve]:

@@ -112,7 +112,9 @@ class Utility:
         if x.size == self.p_x.size:
             return self
         p_x = self.p_x[x] / self.p_x[x].sum()
-        some = (replace(each, table=each.table[:, x], p_u_given_x=each.p_u_given_x[:, x]) for each in self.tasks)
+        some = (
+            replace(each, table=each.table[:, x], p_u_given_x=each.p_u_given_x[:, x]) for each in self.tasks
+        )
         return Utility(tuple(some), p_x, self.counted)
 
     def of(self, channel: Any) -> float:

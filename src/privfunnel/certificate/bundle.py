@@ -25,10 +25,10 @@ from privfunnel.threats import Threat
 
 SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
-#: guarded certificates, version 5 those of distortion, version 6 those of task funnels; a file is written as the oldest
-#: version that can hold it.
+#: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
+#: these; a file is written as the oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
-SCHEMA_VERSION = TASK_VERSION
+SCHEMA_VERSION = GUARDED_TASK_VERSION = 7
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -65,7 +65,8 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[AnyCertific
         count += 1
         if isinstance(certificate, GuardedCertificate):
             data.update(_guarded(certificate, c))
-            version = max(version, CHAINS_VERSION)
+            own = CHAINS_VERSION if certificate.task_fingerprint is None else GUARDED_TASK_VERSION
+            version = max(version, own)
             continue
         if isinstance(certificate, DistortionCertificate):
             data.update(_distortion(certificate, c))
@@ -73,7 +74,7 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[AnyCertific
             continue
         if isinstance(certificate, TaskCertificate):
             data.update(_task(certificate, c))
-            version = TASK_VERSION
+            version = max(version, TASK_VERSION)
             continue
         data[f"{c}.fingerprint"] = np.array(certificate.fingerprint)
         data[f"{c}.prices"] = certificate.prices
@@ -170,6 +171,11 @@ def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
         f"{c}.numbers": np.array([certificate.slope, certificate.intercept]),
         f"{c}.claims": np.array([proof.claim for proof in certificate.proofs]),
     }
+    if certificate.task_fingerprint is not None:
+        made |= {
+            f"{c}.task": np.array(certificate.task_fingerprint),
+            f"{c}.task_slope": np.array(certificate.task_slope),
+        }
     for t, proof in enumerate(certificate.proofs):
         made.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
     return made
@@ -177,7 +183,7 @@ def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
 
 def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
     slope, intercept = (float(x) for x in data[f"{c}.numbers"])
-    claims = data[f"{c}.claims"]
+    claims, tasked = data[f"{c}.claims"], f"{c}.task" in data
     return GuardedCertificate(
         fingerprint=str(data[f"{c}.fingerprint"]),
         threat=Threat.from_dict(json.loads(str(data[f"{c}.threat"]))),
@@ -187,6 +193,8 @@ def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
         slope=slope,
         intercept=intercept,
         proofs=tuple(_read_tree(data, f"{c}.{t}", float(claim)) for t, claim in enumerate(claims)),
+        task_fingerprint=str(data[f"{c}.task"]) if tasked else None,
+        task_slope=float(data[f"{c}.task_slope"]) if tasked else 0.0,
     )
 
 

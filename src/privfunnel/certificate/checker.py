@@ -15,8 +15,8 @@ without losing a posterior that could be below the claim:
     (6)  w_i = 0 where a rival of i is used, and where i and its allies cannot add up to 1, see :mod:`.exclusion`.
 
 A guarded certificate has more images than Pw, and its posteriors are those of a convex set W; (1) is then what
-:mod:`.stacking` says of each image, and (2) to (5) are the same. For a task the entries of p(u|y) follow those of w, with
-e_d(v) = ρ_d v − λω_d v log v, ρ_d without ν, and (5) for each task.
+:mod:`.stacking` says of each image, and (2) to (5) are the same. For a task the entries of p(u|y) follow those of w,
+with e_d(v) = ρ_d v − λω_d v log v, ρ_d without ν, and (5) for each task.
 
 What remains belongs to the node's children, which have to cover it; a leaf may have nothing left. Arithmetic rounds, so
 each bound is lowered by more than rounding could have added, and each cut is checked by evaluation.
@@ -262,11 +262,7 @@ def _check_holes(forest: Forest, block: _Block, terms: _Terms) -> None:
     holes = np.flatnonzero((variable >= 0) & (split[:, 0] < split[:, 1]))
     i, ends = variable[holes], split[holes]
     slope = np.broadcast_to(terms.slope, terms.rates.shape)[holes, i][:, None]
-    height = (
-        terms.rates[holes, i][:, None] * ends
-        - slope * xlogx(ends)
-        - terms.least[holes, i][:, None]
-    )
+    height = terms.rates[holes, i][:, None] * ends - slope * xlogx(ends) - terms.least[holes, i][:, None]
     lowest = height.min(axis=1, initial=np.inf)
     if not np.all(lowest - 2.0 * terms.noise[holes, i] >= terms.excess[holes, 0]):
         raise CertificateError("the certificate does not prove its claim: a split leaves out too much")

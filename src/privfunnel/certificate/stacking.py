@@ -10,8 +10,8 @@ multipliers z that bound it from below by a linear function of w, whatever z is 
 * ``ball``: W has ‖columns·w‖₁ ≤ ρ, so that z·columns·w ≤ ρ max|z|;
 * ``diverse``: W has H(t) ≥ log l; with η ≥ 0 and Σ exp q_k ≤ 1, 0 ≥ η(log l − H(t)) ≥ η log l + ηq·t; z = (ηq, η).
 
-A release for a task has λ Σ_d ω_d (−v_d log v_d) in the bracket, with v = p(u|y) = Qw. Then the *entries* of a point are
-the M of w and the D of v, each with its concave term and its interval, and
+A release for a task has λ Σ_d ω_d (−v_d log v_d) in the bracket, with v = p(u|y) = Qw. Then the *entries* of a point
+are the M of w and the D of v, each with its concave term and its interval, and
 
 * ``kept``: the entries satisfy Qw − v = 0, so that z·(Qw − v) = 0.
 """
@@ -106,9 +106,7 @@ class Stack:
         """Least entries of a point, shape (n,)."""
         if self.tasks is None:
             return np.zeros(self.n_x)
-        return np.concatenate(
-            [np.zeros(self.n_x), np.maximum(self.tasks.rows.min(axis=1) - _SLACK, 0.0)]
-        )
+        return np.concatenate([np.zeros(self.n_x), np.maximum(self.tasks.rows.min(axis=1) - _SLACK, 0.0)])
 
     @property
     def groups(self) -> tuple[slice, ...]:
@@ -178,7 +176,7 @@ def stack(
 
 
 def _kept(tasks: Utility) -> _Made:
-    """v = Qw, one column for each entry of v."""
+    """One column for each entry of v, which says v = Qw."""
     n_v = len(tasks.rows)
     columns = np.concatenate([tasks.rows.T, -np.eye(n_v)])
     return _Made("kept", columns, np.abs(columns))

@@ -15,6 +15,7 @@ from privfunnel.cli._common import (
     console,
     open_source,
     output,
+    parse_guards,
     parse_options,
     parse_quantity,
     progress_on_terminal,
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 #: Options of solve and curve that the task funnel has, too.
 OWN = (
     "source", "utility", "disclosure", "leakage", "points", "solver", "restarts", "options", "seed", "time_limit",
-    "memory_limit", "units", "as_json", "out", "threshold", "view", "describe",
+    "memory_limit", "units", "as_json", "out", "threshold", "view", "describe", "known", "published", "guarantees",
+    "measure",
 )  # fmt: skip
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
@@ -61,8 +63,8 @@ def _refuse(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     others = [*options_besides((*OWN, *reading)), *(["--view sample"] if given["view"] == "sample" else [])]
     if others:
         raise InvalidInputError(
-            f"a release for a task is designed against who knows nothing, on all rows: leave {', '.join(others)} out, "
-            "or --task and --utility"
+            f"a release for a task is designed on all rows, by itself: leave {', '.join(others)} out, or --task and "
+            "--utility"
         )
 
 
@@ -82,17 +84,22 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     from privfunnel import solve
 
     _refuse(given, reading)
-    if (given["utility"] is None) == (not given["leakage"]) or len(given["leakage"]) > 1:
+    guards = _guards(given)
+    neither = given["utility"] is None and not given["leakage"] and "guarantees" in guards
+    if not neither and ((given["utility"] is None) == (not given["leakage"]) or len(given["leakage"]) > 1):
         raise InvalidInputError(
-            "give exactly one of --utility (what to keep of the task) and --leakage (what may leak)"
+            "give exactly one of --utility (what to keep of the task) and --leakage (what may leak), or --guarantee "
+            "alone"
         )
     units, out = given["units"], given["out"]
     opened = open_source(given["source"], units=units.name, **reading)
     problem = opened.problem
-    asked: dict[str, Any] = {}
+    asked: dict[str, Any] = {**guards}
     if given["utility"] is not None:
         asked["utility"] = _asked(problem, given, given["utility"])
-    else:
+    elif given["measure"] is not None:
+        asked["leakage"] = given["leakage"][0]  # in the measure's own numbers
+    elif given["leakage"]:
         ceiling = problem.leakage_ceiling
         asked["leakage"] = parse_quantity(
             given["leakage"][0], ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units
@@ -117,9 +124,22 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     tell_files(out, POINT_FILES, [solution])
 
 
+def _guards(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the release is guarded against."""
+    return parse_guards(given["known"], given["published"], given["guarantees"], given["measure"])
+
+
 def _method(given: Mapping[str, Any]) -> dict[str, Any]:
     options = parse_options(given["options"], given["restarts"])
     return chosen(given["solver"], options, given["time_limit"], guarded=True) | {"seed": given["seed"]}
+
+
+def _shared_time(given: Mapping[str, Any], guards: Mapping[str, Any], points: int) -> dict[str, Any]:
+    """The solver of a curve: the time that is given is for all points, which a guarded one counts one by one."""
+    seconds = given["time_limit"]
+    if not guards or seconds is None:
+        return _method(given)
+    return _method({**given, "time_limit": seconds / max(points + ("guarantees" in guards), 1)})
 
 
 def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
@@ -127,8 +147,17 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
     from rich import box
     from rich.table import Table
 
-    problem = solution.problem
+    from privfunnel.cli.solve import (
+        guarantee_words,
+        told_rows,
+    )  # which solves releases for a task by this module
+
+    problem, threat = solution.problem, solution.threat
     tasks = problem.required_tasks()
+
+    def leaked(value: float, form: str = ".9f") -> str:
+        return format(units.of(value) if solution.unit else value, form)
+
     table = Table(title=f"{title} ({units.name})", box=box.SIMPLE_HEAD, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -143,13 +172,18 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
             kept = task.information(problem.p_x, solution.channel)
             table.add_row(f"  {task.name}", f"{units.of(kept):.9f}", f"weight {task.weight:g}")
     if solution.utility_upper_bound is not None:
-        table.add_row(
-            "most utility, proved", f"{units.of(solution.utility_upper_bound):.9f}", "within the budget"
-        )
-    table.add_row("leakage I(S;Y)", f"{units.of(solution.leakage):.9f}",
-                  share(solution.leakage, problem.leakage_ceiling, "I(S;X)"))  # fmt: skip
-    table.add_row("proved lower bound", f"{units.of(solution.lower_bound):.9f}", solution.bound_source)
-    table.add_row("gap", f"{units.of(solution.gap):.2e}", "")
+        allowed = "within the guarantees" if solution.budget is None else "within the budget"
+        table.add_row("most utility, proved", f"{units.of(solution.utility_upper_bound):.9f}", allowed)
+    usual = threat is None or threat.measure == "mutual-information"
+    table.add_row("leakage I(S;Y)" if threat is None else "largest leakage", leaked(solution.leakage),
+                  share(solution.leakage, problem.leakage_ceiling, "I(S;X)")
+                  if usual or threat is None else f"by {threat.measure}")  # fmt: skip
+    if threat is not None:
+        for row in told_rows(solution, threat, leaked, units):
+            table.add_row(*row)
+    if solution.utility_upper_bound is None or solution.budget is not None:
+        table.add_row("proved lower bound", leaked(solution.lower_bound), solution.bound_source)
+    table.add_row("gap", leaked(solution.gap, ".2e"), "")
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
                   share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
     if solution.slope is not None:
@@ -159,6 +193,8 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
     table.add_row("solver", solution.solver, f"{solution.seconds:.1f} s")
     screen = console()
     screen.print(table)
+    for line in guarantee_words(solution):
+        screen.print(line)
     screen.print(guess_words(solution), soft_wrap=True)
 
 
@@ -198,7 +234,12 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     from privfunnel import trace
 
     _refuse(given, reading)
-    units, out = given["units"], given["out"]
+    units, out, guards = given["units"], given["out"], _guards(given)
+    if "measure" in guards:
+        raise InvalidInputError(
+            f"a curve of a task is of mutual information, and so are its words: leave --measure {given['measure']} "
+            "out, and ask solve for a point"
+        )
     check_describing(out, given["describe"])
     checked_threshold(given["threshold"])
     opened = open_source(given["source"], units=units.name, **reading)
@@ -210,7 +251,7 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         with progress_on_terminal(f"curve of {given['source']}", quiet=given["as_json"]) as progress:
             curve: Any = trace(
                 opened.problem, along="utility", points=given["points"], utilities=utilities, progress=progress,
-                **_method(given),
+                **guards, **_shared_time(given, guards, len(utilities or ()) or given["points"]),
             )  # fmt: skip
         if folder is not None:
             write_curve(folder, curve, units, INFORMATION)
@@ -235,7 +276,7 @@ def _described(opened: NamedProblem, given: Mapping[str, Any]) -> dict[str, Any]
         return details
     problem, counts = opened.problem, opened.counts
     wanted = _asked(problem, given, given["describe"], "--describe")
-    chosen: Any = solve(problem, utility=wanted, **_method(given))
+    chosen: Any = solve(problem, utility=wanted, **_guards(given), **_method(given))
     public = None if counts is None else counts.x_alphabet
     return details | {
         "chosen": chosen,
@@ -258,6 +299,9 @@ def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
     for name in ("utility", "% of I(U;X)", "leakage", "% of I(S;X)", "proved ≥", "gap", "disclosure"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
+    attacked = curve.threat is not None and len(curve.threat.attackers) > 1
+    if attacked:
+        table.add_column("learnt by who knows", no_wrap=True)
     for row in curve.rows():
         table.add_row(
             f"{units.of(row['utility']):.6f}",
@@ -268,9 +312,16 @@ def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
             f"{units.of(row['gap']):.1e}",
             f"{units.of(row['disclosure']):.6f}",
             row["status"],
+            *([row["worst_attacker"]] if attacked else []),
         )
     screen = console()
     screen.print(table)
+    if curve.threat is not None:
+        screen.print(f"Shown is the largest leakage, {curve.threat.conditions}.", soft_wrap=True)
+    if curve.limit is not None:
+        screen.print(
+            f"The guarantees allow {units.of(curve.most):.6f} {units.name} of utility.", soft_wrap=True
+        )
     proved = sum(status is Status.OPTIMAL for status in curve.status)
     screen.print(
         f"I(U;X) = {units.of(tasks.ceiling):.6f}, I(S;X) = {units.of(problem.leakage_ceiling):.6f} {units.name}; "

@@ -131,7 +131,8 @@ def command(
     With --distortion, --cost or --invariant records are released for records, and the curve is the least leakage for
     every distortion: how much records are changed on average, as --cost counts changes.
 
-    With --task the curve is the least leakage for every utility I(U;Y) of the task U, from 0 to I(U;X).
+    With --task the curve is the least leakage for every utility I(U;Y) of the task U, from 0 to I(U;X), or to the most
+    that --guarantee allows.
 
     \b
     Examples:

@@ -155,8 +155,9 @@ def command(
     With --distortion D records are released for records: the leakage is minimised among channels that change them by at
     most D on average, as --cost counts changes; with --cost or --invariant and --leakage the least distortion is found.
 
-    With --task and --utility R the leakage is minimised among releases that keep I(U;Y) ≥ R of the task U; with --task
-    and --leakage the utility is maximised.
+    With --task and --utility R the leakage is minimised among releases that keep I(U;Y) ≥ R of the task U, and disclose
+    what --disclosure asks for; with --task and --leakage the utility is maximised, with --task and --guarantee alone
+    within what it allows.
 
     \b
     Examples:
@@ -165,6 +166,7 @@ def command(
       privfunnel solve patients.csv --private sex,death --public smoking,diabetes --disclosure 60% --out design
       privfunnel solve heart-failure --leakage 0 --known anaemia --known smoking,diabetes
       privfunnel solve heart-failure --guarantee lip=0.2
+      privfunnel solve people.csv --private sex --public age,job --task income --utility 90% --known age
       privfunnel solve heart-failure --disclosure 60% --measure maximal-leakage
       privfunnel solve heart-failure --leakage sex=0.01 --leakage death=5%
       privfunnel solve patients.csv --private sex --public age,smoking --bin age=5 --distortion 0.2 --cost age=ordinal
@@ -414,7 +416,7 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     table.add_row(name, leaked(solution.leakage), share(solution.leakage, problem.leakage_ceiling, "I(S;X)")
                   if usual or solution.threat is None else f"by {solution.threat.measure}")  # fmt: skip
     if solution.threat is not None:
-        for row in _told(solution, solution.threat, leaked, units):
+        for row in told_rows(solution, solution.threat, leaked, units):
             table.add_row(*row)
     sought = solution.seeks_disclosure
     if not sought:
@@ -445,7 +447,7 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
         out.print(said)
 
 
-def _told(
+def told_rows(
     solution: Solution, threat: Threat, leaked: Callable[[float], str], units: Units
 ) -> Iterator[tuple[str, str, str]]:
     """Rows of what a guarded release tells each attacker, about each column, and by the usual measure."""

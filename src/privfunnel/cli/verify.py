@@ -207,6 +207,7 @@ def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
         return summary if at is None else summary | {"distortion": at, "lower_bound": line.lower_bound(at)}
     if isinstance(line, GuardedCertificate):
         summary |= {"proves": line.words, "threat": line.threat.to_dict(), "weights": line.weights.tolist()}
+        summary |= {} if line.task_fingerprint is None else {"task_slope": line.task_slope}
     if at is not None:
         summary["disclosure"] = at
         bound = _bound_at(line, at)
@@ -242,9 +243,11 @@ def _show(
         table.add_row(*cells, str(line.n_nodes))
     screen = console()
     screen.print(table)
-    claim = "discloses more" if all(upper) else "that keeps R leaks less"
+    for_task = any(getattr(line, "task_fingerprint", None) is not None for line in lines)
+    more = "keeps more of the task" if for_task else "discloses more"
+    claim = more if all(upper) else "that keeps R leaks less"
     if any(upper) and not all(upper):
-        claim += ", and none discloses more,"
+        claim += f", and none {more},"
     if any(_side(line) == "upper_bound" for line in lines):
         claim = "of rate R tells more about S"
     if about_changes:

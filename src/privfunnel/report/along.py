@@ -19,22 +19,37 @@ from privfunnel.task_curve import TaskCurve
 def utility_section(curve: TaskCurve, chosen: Solution | None, say: Rounding) -> str:
     """Return the drawing of a task's curve, and in words what is free and what costs."""
     problem, tasks = curve.problem, " and ".join(curve.problem.required_tasks().names)
-    free = view.free_utility(curve)
+    free, whole = view.free_utility(curve), problem.utility_ceiling
     drawn = view.picture(curve, free_disclosure=free, chosen=chosen)
     lead = (
-        f"The public columns tell {say.bits(curve.most)} about {tasks}. Released as they are, they leak "
+        f"The public columns tell {say.bits(whole)} about {tasks}. Released as they are, they leak "
         f"{say.bits(problem.leakage_ceiling)} about the private data. "
     )
     if free > 0.0:
-        kept = say.percent(view.share(free, curve.most, 1.0), "down")
+        kept = say.percent(view.share(free, whole, 1.0), "down")
         lead += f"A release that leaks nothing keeps {kept} or more of what they tell about {tasks}."
     else:
         lead += "No point of the curve keeps anything and leaks nothing."
+    lead += _guarded(curve, tasks, say)
     return (
         f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>'
         f"{figure(detail.published(drawn, say))}"
         f'<p class="small quiet">{escape(detail.note(curve))}</p></section>'
     )
+
+
+def _guarded(curve: TaskCurve, tasks: str, say: Rounding) -> str:
+    """Say whose leakage the curve of guarded releases shows, and where guarantees end it."""
+    if curve.threat is None:
+        return ""
+    words = f" Shown is the largest leakage, {curve.threat.conditions}."
+    if curve.threat.published is not None and curve.solutions:
+        told = say.bits(curve.solutions[0].published_leakage)
+        words += f" What is published tells {told} by itself, which is not counted."
+    if curve.limit is not None:
+        most = say.percent(view.share(curve.most, curve.problem.utility_ceiling, 1.0))
+        words += f" The guarantees allow {most} of what the public columns tell about {tasks}; the curve ends there."
+    return words
 
 
 def utility_points(curve: TaskCurve, say: Rounding) -> str:
@@ -45,7 +60,7 @@ def utility_points(curve: TaskCurve, say: Rounding) -> str:
 
     rows = [
         (
-            say.percent(view.share(float(utility), curve.most, 1.0)),
+            say.percent(view.share(float(utility), curve.problem.utility_ceiling, 1.0)),
             leaked(s.leakage),
             leaked(s.lower_bound, "down"),
             say.percent(view.share(s.disclosure, curve.problem.disclosure_ceiling, 1.0)),

@@ -68,7 +68,8 @@ def place(curve: Curve, solution: Solution) -> float:
 
 def ceiling(curve: Curve) -> float:
     """Return the end of the axis that a curve goes along, H(X) or I(U;X), in nats."""
-    return curve.most if isinstance(curve, TaskCurve) else curve.problem.disclosure_ceiling
+    problem = curve.problem
+    return problem.utility_ceiling if isinstance(curve, TaskCurve) else problem.disclosure_ceiling
 
 
 def free_utility(curve: TaskCurve) -> float:

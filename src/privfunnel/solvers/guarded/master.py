@@ -6,8 +6,8 @@ and nats,
     least leakage:    min z        s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ z,  Σ r H(w) ≤ H(X) − R,  r ≥ 0;
     most disclosure:  min Σ r H(w) s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ c_a,  r ≥ 0.
 
-For a task with Q = p(u|x) and G(v) = −Σ_d ω_d v_d log v_d the first has the row Σ r G(Qw) ≤ Σ ω H(U) − R_U more, and the
-row of the disclosure only where one is asked for; and
+For a task with Q = p(u|x) and G(v) = −Σ_d ω_d v_d log v_d the first has the row Σ r G(Qw) ≤ Σ ω H(U) − R_U more, and
+the row of the disclosure only where one is asked for; and
 
     most utility:     min Σ r G(Qw) s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ c_a,  Σ r H(w) ≤ H(X) − R,  r ≥ 0.
 """
@@ -50,7 +50,7 @@ class Duals:
 
 
 class Purpose(NamedTuple):
-    """What a release is for: the tasks, and how much of them to keep at least, in nats; None for as much as possible."""
+    """What a release is for: the tasks, and how much of them to keep, in nats; None for as much as possible."""
 
     tasks: Utility
     utility: float | None = None

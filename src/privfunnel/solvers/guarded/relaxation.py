@@ -129,9 +129,7 @@ class Relaxation:
         if not places:
             return
         self._equal = np.concatenate(places)
-        left, sizes, right = np.linalg.svd(
-            self.images.columns[: self.n_x, self._equal], full_matrices=False
-        )
+        left, sizes, right = np.linalg.svd(self.images.columns[: self.n_x, self._equal], full_matrices=False)
         rank = int(np.sum(sizes > RANK * max(left.shape) * float(np.finfo(np.float64).eps)))
         self._basis = np.ascontiguousarray(left[:, :rank].T)
         self._back = right[:rank].T / sizes[:rank]

@@ -100,9 +100,7 @@ def answer_task(
     )
 
 
-def _make_room(
-    search: Search, master: Master, floors: tuple[float | None, float | None], gap: float
-) -> None:
+def _make_room(search: Search, master: Master, floors: tuple[float | None, float | None], gap: float) -> None:
     """Fill the pool until the utility and the disclosure asked for, ``floors``, are possible.
 
     Without guarantees, and where something may leak, X itself keeps and discloses all there is.

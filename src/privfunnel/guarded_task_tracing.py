@@ -1,0 +1,143 @@
+"""Trace the curve of guarded releases for a task: the least leakage to the worst attacker, for every utility allowed.
+
+Mixing releases with outputs of their own is linear in every I(S;Y|A) and in I(U;Y), and keeps every guarantee. Each
+point is searched with the posteriors of the points before it, and each certificate counts at all points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from privfunnel.certificate import GuardedCertificate
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Array
+from privfunnel.solution import ROUNDING, Solution, Status, final_status
+from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solvers.guarded import Guarded
+from privfunnel.task_curve import PartialTaskCurve, wanted_utilities
+from privfunnel.task_guarding import solve_guarded_task, whole_task
+from privfunnel.task_solution import TaskSolution
+from privfunnel.threats import Threat
+
+#: The last point under guarantees asks for so much less than is known to be possible, in nats: a program has room then.
+SHORT = 1e-8
+#: A point that keeps so much more than was asked for, in nats, is time-shared with its neighbours.
+AHEAD = 1e-7
+#: Statuses of points that have no usable release.
+USELESS = (Status.FAILED, Status.INFEASIBLE)
+
+
+def tracing_guarded_task(
+    start: PartialTaskCurve,
+    *,
+    points: int,
+    utilities: Iterable[float | str] | None,
+    throw: bool = True,
+    progress: Listener | None = None,
+) -> Iterator[PartialTaskCurve]:
+    """Trace the curve and say what has been found after each point; the last item is complete.
+
+    Args:
+        start: Problem, threat, solver and seed.
+        points: Number of points, spaced uniformly from the least utility to the most.
+        utilities: The utilities in nats, or texts such as ``"90%"``, instead of ``points``.
+        throw: If False, what goes wrong is a status.
+        progress: Called with news.
+
+    Raises:
+        InvalidInputError: The measure of the threat is no average that time sharing mixes.
+    """
+    problem, threat, solver = start.problem, start.threat, start.solver
+    assert threat is not None
+    assert isinstance(solver, Guarded)
+    if threat.convex.worst_value:
+        raise InvalidInputError(
+            f"a curve along utility is of leakages that mix, {threat.measure} is a logarithm: ask solve for points"
+        )
+    if threat.attributes:
+        raise InvalidInputError("attributes with budgets of their own have no curve: ask solve for a point")
+    given = wanted_utilities(problem, utilities)
+    return _follow(start, threat, solver, (points, given, throw), progress)
+
+
+def _follow(
+    found: PartialTaskCurve,
+    threat: Threat,
+    solver: Guarded,
+    asked: tuple[int, list[float], bool],
+    progress: Listener | None,
+) -> Iterator[PartialTaskCurve]:
+    """Find out where the guarantees end the curve, and solve the wanted points."""
+    problem, (points, given, throw) = found.problem, asked
+    total = len(given) or points
+    most = problem.utility_ceiling
+    if whole_task(problem, threat) is None:
+        tell = None if progress is None else _counted(progress, 0, total)
+        limit = solve_guarded_task(problem, threat, solver, (None, None, None), found.seed, tell, throw=throw)
+        most = limit.utility - SHORT
+        found = replace(found, limit=limit)
+    least = float(problem.evaluate(threat.nothing(problem)).utility or 0.0)
+    for number, utility in enumerate(given or np.linspace(least, max(most, least), points).tolist()):
+        tell = None if progress is None else _counted(progress, number, total)
+        solution = solve_guarded_task(
+            problem,
+            threat,
+            solver,
+            (utility, None, None),
+            found.seed,
+            tell,
+            throw=throw,
+            pool=_posteriors(found),
+        )
+        found = replace(found, points=(*found.points, solution))
+        yield found
+    proofs = [s.certificate for s in found.points if isinstance(s.certificate, GuardedCertificate)]
+    better = tuple(_strengthened(s, proofs, solver.gap) for s in _shared(found))
+    yield replace(found, points=better, complete=True)
+
+
+def _shared(found: PartialTaskCurve) -> Iterator[Solution]:
+    """The points, each as its neighbours time-shared where it keeps more than was asked for at the same leakage."""
+    curve = found.curve()
+    for own in found.points:
+        wanted = own.requested_utility if isinstance(own, TaskSolution) else None
+        if wanted is None or own.status in USELESS:
+            yield own
+            continue
+        spare = isinstance(own, TaskSolution) and own.utility > wanted + AHEAD
+        shared = curve.at(wanted) if spare or own.status is not Status.OPTIMAL else own
+        yield shared if shared.leakage <= own.leakage + ROUNDING else own
+
+
+def _posteriors(found: PartialTaskCurve) -> Array:
+    """p(x|y) of all that was found, shape (n, M)."""
+    held = found.points if found.limit is None else (*found.points, found.limit)
+    made = [s.p_x_given_y.T[s.p_y > 0.0] for s in held if s.status not in USELESS]
+    return np.concatenate([np.zeros((0, found.problem.n_x)), *made])
+
+
+def _strengthened(solution: Solution, proofs: Sequence[GuardedCertificate], gap: float) -> Solution:
+    """A point with the best bound that the curve's certificates prove there."""
+    wanted = solution.requested_utility if isinstance(solution, TaskSolution) else None
+    if wanted is None or solution.status in USELESS:
+        return solution
+    bounds = {proof: proof.lower_bound(0.0, wanted) for proof in proofs}
+    best = max(bounds, key=lambda proof: bounds[proof], default=None)
+    if best is None or bounds[best] <= solution.lower_bound:
+        return solution
+    lower = min(bounds[best], solution.leakage)
+    proved = solution.leakage - lower <= gap + ROUNDING
+    status = final_status(solution.status, met=True, proved=proved)
+    return replace(solution, lower_bound=lower, bound_source="certificate", certificate=best, status=status)
+
+
+def _counted(progress: Listener, done: int, total: int) -> Listener:
+    """A listener that hears how many points are done."""
+
+    def listen(news: Progress) -> None:
+        progress(replace(news, done=done, total=total))
+
+    return listen
