@@ -84,18 +84,45 @@ def test_curve_is_along_the_utility(table: Path, tmp_path: Path) -> None:
 
 def test_options_of_other_funnels_are_refused(table: Path) -> None:
     for more, words in (
-        (["--utility", "90%", "--known", "age"], "who knows nothing"),
+        (["--utility", "90%", "--known", "income"], "there is no public column 'income'"),
+        (["--utility", "90%", "--ledger", "none.json"], "leave --ledger out"),
         (["--utility", "90%", "--leakage", "0"], "exactly one of --utility"),
         (["--utility", "90%", "--holdout", "0.3"], "leave --holdout out"),
-        (["--utility", "90%", "--guarantee", "lip=0.2"], "leave --guarantee out"),
+        (["--utility", "99.9%", "--guarantee", "lip=0.01"], "the guarantees allow"),
     ):
         found = CliRunner().invoke(main, ["solve", str(table), *ROLES, *more])
         assert found.exit_code == 2
         assert words in found.output + (found.stderr or "")
+    measured = CliRunner().invoke(main, ["curve", str(table), *ROLES, "--measure", "guessing"])
+    assert_one_line_error(measured, "leave --measure guessing out")
     nowhere = CliRunner().invoke(main, ["curve", str(table), *ROLES, "--describe", "90%"])
     assert_one_line_error(nowhere, "--out DIR")
     bare = CliRunner().invoke(main, ["solve", "heart-failure", "--utility", "90%"])
     assert bare.exit_code == 2
+
+
+def test_a_release_for_a_task_is_guarded_on_request(table: Path, tmp_path: Path) -> None:
+    guards = ["--known", "age", "--guarantee", "lip=0.5", "--disclosure", "50%", "--option", "gap=1e-3"]
+    said = run("solve", table, *ROLES, "--utility", "90%", *guards, "--out", tmp_path / "design")
+    assert "to who knows age" in said
+    assert "Guaranteed for every output: lip=0.5" in said
+    assert "I(U;Y)" in run("verify", tmp_path / "design" / "certificate.npz", table, *ROLES)
+    mechanism = Mechanism.load(tmp_path / "design" / "mechanism.json")
+    assert mechanism.task == ("income",)
+    assert mechanism.provenance["guarded"].endswith("guaranteed lip=0.5")
+    most = run("solve", table, *ROLES, "--guarantee", "lip=0.1", "--option", "gap=1e-3")
+    assert "within the guarantees" in most
+
+
+def test_the_curve_of_a_task_ends_where_guarantees_end_it(table: Path, tmp_path: Path) -> None:
+    guards = ["--known", "town", "--guarantee", "lip=0.1", "--option", "gap=1e-3"]
+    said = run("curve", table, *ROLES, "--points", "3", *guards, "--out", tmp_path / "curve")
+    assert "The guarantees allow" in said
+    assert "learnt by who knows" in said
+    curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
+    assert curve.threat is not None
+    assert 0.0 < curve.most < curve.problem.utility_ceiling
+    assert "the curve ends there" in (tmp_path / "curve" / "report.html").read_text()
 
 
 def test_several_tasks_have_weights(table: Path) -> None:

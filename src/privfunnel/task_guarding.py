@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure, check_utility
 from privfunnel.certificate import GuardedCertificate
 from privfunnel.errors import InvalidInputError, SolverError
@@ -111,7 +112,7 @@ def _asked(problem: Problem, threat: Threat, written: Written) -> Asked:
 
 
 def end_of_guarded_task(problem: Problem, threat: Threat, asked: Asked) -> GuardedTaskAnswer | None:
-    """What needs no search: nothing beyond what is published, and all that the task can use.
+    """What needs no search: nothing beyond what is published, all that the task can use, and X itself.
 
     Who keeps all of I(U;X) tells symbols with different p(u|x) apart. By data processing no such release leaks less
     than those classes T themselves, to any attacker, and T meets the guarantees where any such release does.
@@ -125,6 +126,9 @@ def end_of_guarded_task(problem: Problem, threat: Threat, asked: Asked) -> Guard
         and wide <= least.disclosure + FEASIBILITY
     ):
         return ProvedAnswer(channel=nothing, status=Status.OPTIMAL, slope=0.0)
+    if wide >= problem.disclosure_ceiling - FEASIBILITY:
+        itself = _itself(problem, threat)
+        return None if itself is None else ProvedAnswer(channel=itself, status=Status.OPTIMAL)
     whole = whole_task(problem, threat)
     if whole is None or problem.evaluate(whole).disclosure < wide - FEASIBILITY:
         return None
@@ -143,6 +147,12 @@ def whole_task(problem: Problem, threat: Threat) -> Channel | None:
         both = np.unique(found.cells.of * shown.n_values + shown.values, return_inverse=True)[1].reshape(-1)
         whole = np.eye(int(both.max()) + 1)[both]
     return None if threat.guarantees and threat.excess(problem, whole) > MET else whole
+
+
+def _itself(problem: Problem, threat: Threat) -> Channel | None:
+    """The release of X, the only one that discloses H(X), up to names; None where guarantees forbid it."""
+    itself = channels.identity(problem.n_x)
+    return None if threat.guarantees and threat.excess(problem, itself) > MET else itself
 
 
 def judge_guarded_task(
@@ -205,10 +215,13 @@ def _proved(
     """A lower bound on the leakage at the asked utility, or at ``kept``, what proves it, and the most utility."""
     lower, source, upper = 0.0, "zero", problem.utility_ceiling
     target = kept if asked.utility is None else asked.utility
-    if target >= problem.utility_ceiling - FEASIBILITY:
-        whole = whole_task(problem, threat)
-        if whole is not None:
-            lower, source = max(threat.leakages(problem, whole).values()), "closed form"
+    only: Channel | None = None
+    if (asked.disclosure or 0.0) >= problem.disclosure_ceiling - FEASIBILITY:
+        only = _itself(problem, threat)
+    elif target >= problem.utility_ceiling - FEASIBILITY:
+        only = whole_task(problem, threat)
+    if only is not None:
+        lower, source = max(threat.leakages(problem, only).values()), "closed form"
     if answer.certificate is not None:
         answer.certificate.verify(problem)
         wide = asked.disclosure or 0.0

@@ -70,12 +70,18 @@ class TaskSolution(Solution):
         return cards.card("Solution for a task", facts)
 
     @property
+    def seeks_utility(self) -> bool:
+        """Whether the release was to keep as much as guarantees, or attackers who learn nothing or little, allow."""
+        sought = self.utility_upper_bound is not None
+        return sought and (self.threat is not None or self.budget is None or self.budget <= 0.0)
+
+    @property
     def gap(self) -> float:
         """Leakage above the proved lower bound in nats; without leakage, utility below what is proved possible.
 
-        So it is where guarantees, or the budgets of attributes, alone say what is allowed.
+        So it is wherever :attr:`seeks_utility`.
         """
-        if self.utility_upper_bound is not None and (self.budget or 0.0) <= 0.0:
+        if self.utility_upper_bound is not None and self.seeks_utility:
             return max(self.utility_upper_bound - self.utility, 0.0)
         return max(self.leakage - self.lower_bound, 0.0)
 

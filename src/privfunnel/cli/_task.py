@@ -181,9 +181,11 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
     if threat is not None:
         for row in told_rows(solution, threat, leaked, units):
             table.add_row(*row)
-    if solution.utility_upper_bound is None or solution.budget is not None:
+    if threat is None or not solution.seeks_utility:
         table.add_row("proved lower bound", leaked(solution.lower_bound), solution.bound_source)
-    table.add_row("gap", leaked(solution.gap, ".2e"), "")
+    of_utility = threat is not None and solution.seeks_utility
+    gap = f"{units.of(solution.gap):.2e}" if of_utility else leaked(solution.gap, ".2e")
+    table.add_row("gap", gap, "of utility" if of_utility else "")
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
                   share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
     if solution.slope is not None:

@@ -1,0 +1,322 @@
+"""Releases for a task with attackers who know something, guarantees, and a disclosure besides: proved, and attacked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import linprog
+
+import privfunnel as pf
+from privfunnel import guarantees
+from privfunnel.certificate import GuardedCertificate, load_bundle
+from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
+from privfunnel.measures import Array, xlogx
+from privfunnel.task_curve import TaskCurve
+from privfunnel.task_solution import TaskSolution
+from privfunnel.threats import Threat
+from test_guarded import private_rows, vertices
+
+#: The gap that is asked for: few boxes prove it.
+GAP = 1e-3
+
+
+def toy(seed: int, n_s: int = 2, n_u: int = 2, n_x: int = 6) -> pf.Problem:
+    """A random table of counts with two public columns, and a random task."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 40, size=(n_s, n_x))
+    p_u = rng.dirichlet(np.full(n_u, 0.7), size=n_x).T
+    columns = {"a": tuple(str(i % 2) for i in range(n_x)), "b": tuple(str(i // 3) for i in range(n_x))}
+    return pf.Problem(counts, p_ux=p_u * counts.sum(axis=0), public_columns=columns)
+
+
+@pytest.fixture(scope="module")
+def problem() -> pf.Problem:
+    return toy(4, n_x=5)
+
+
+def solve(problem: pf.Problem, **asked: Any) -> TaskSolution:
+    found = pf.solve(problem, **{"gap": GAP, **asked})
+    assert isinstance(found, TaskSolution)
+    return found
+
+
+def allowed_channels(problem: pf.Problem, threat: Threat, count: int) -> list[Array]:
+    """Random channels, each as large a share of the time as the guarantees allow."""
+    rng, made = np.random.default_rng(0), []
+    for _ in range(count):
+        channel = rng.dirichlet(np.full(int(rng.integers(2, 6)), rng.choice([0.1, 0.5])), size=problem.n_x)
+        for share in (1.0, 0.6, 0.3, 0.1, 0.03):
+            mixed = share * channel + (1.0 - share) * (problem.p_x @ channel)
+            if threat.excess(problem, mixed) <= 0.0:
+                made.append(mixed)
+                break
+    return made
+
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"known": ["a"], "utility": "80%"},
+    {"known": ["a", "b"], "utility": "60%"},
+    {"published": ["a"], "utility": "90%"},
+    {"guarantees": ["t-closeness=0.2"], "utility": "60%"},
+    {"guarantees": ["l-diversity=1.6", "k=20"], "utility": "70%"},
+    {"measure": "guessing", "utility": "90%"},
+    {"measure": "maximal-leakage", "known": ["b"], "utility": "70%"},
+    {"utility": "60%", "disclosure": "80%"},
+    {"utility": "50%", "disclosure": "60%", "guarantees": ["lip=0.8"], "known": ["b"]},
+]
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=str)
+def test_no_random_release_is_below_the_proved_line(problem: pf.Problem, asked: dict[str, Any]) -> None:
+    found = solve(problem, **asked)
+    assert found.status is pf.Status.OPTIMAL
+    assert found.gap <= GAP
+    assert found.utility >= (found.requested_utility or 0.0) - 1e-9
+    assert found.disclosure >= (found.requested or 0.0) - 1e-9
+    threat = Threat.of(problem) if found.threat is None else found.threat
+    assert found.leakage == max(threat.leakages(problem, found.channel).values())
+    assert threat.excess(problem, found.channel) <= guarantees.MET
+    line = found.certificate
+    if line is None:
+        assert found.leakage <= GAP
+        return
+    assert isinstance(line, GuardedCertificate)
+    line.verify(problem)
+    channels = allowed_channels(problem, threat, 60)
+    assert len(channels) > 20
+    for channel in channels:
+        if threat.published is not None:  # released beside
+            shown = np.eye(threat.published.n_values)[threat.published.values]
+            channel = (channel[:, :, None] * shown[:, None, :]).reshape(problem.n_x, -1)
+        point = problem.evaluate(channel)
+        told = max(threat.leakages(problem, channel).values())
+        assert told >= line.lower_bound(point.disclosure, float(point.utility or 0.0)) - 1e-12
+
+
+def most_utility(problem: pf.Problem, points: Array) -> float:
+    """The most utility of mixtures of these posteriors with total p_x, by a linear program."""
+    tasks = problem.required_tasks()
+    spent = -xlogx(points @ tasks.rows.T) @ tasks.weights
+    solved = linprog(spent, A_eq=points.T, b_eq=problem.p_x, method="highs")
+    return tasks.h_u - float(solved.fun)
+
+
+@pytest.mark.parametrize("text", ["lip=0.3", "ldp=0.4", "k=30"])
+def test_the_most_utility_of_a_guarantee_is_that_of_its_vertices(text: str) -> None:
+    table = toy(2, n_x=5, n_u=3)
+    guarantee = guarantees.parse(text)
+    caps = guarantee.caps(table)
+    points = vertices(
+        np.zeros((0, 5)), guarantee.rows(table).values, np.ones(5) if caps is None else np.asarray(caps)
+    )
+    found = solve(table, guarantees=[text])
+    assert found.status is pf.Status.OPTIMAL
+    assert found.utility_upper_bound is not None
+    best = most_utility(table, points)
+    assert found.utility - 1e-8 <= best <= found.utility_upper_bound + 1e-12
+    assert found.utility_upper_bound - found.utility == found.gap <= GAP
+
+
+def test_the_most_utility_that_tells_no_attacker_anything_is_that_of_vertices() -> None:
+    table = toy(3)
+    points = vertices(private_rows(table, ["a"]), np.zeros((0, 6)), np.ones(6))
+    found = solve(table, known=["a"], leakage=0)
+    best = most_utility(table, points)
+    assert found.leakage <= 1e-12
+    assert found.utility - 1e-8 <= best <= float(found.utility_upper_bound or 0.0) + 1e-12
+    assert found.status is pf.Status.OPTIMAL
+
+
+def test_two_floors_are_met_at_the_least_leakage_of_a_grid() -> None:
+    table = toy(7, n_x=3)
+    tasks, n = table.required_tasks(), 40
+    grid = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)]) / n
+    utility, disclosure = 0.6 * table.utility_ceiling, 0.75 * table.disclosure_ceiling
+    leaked = xlogx(grid @ table.p_s_given_x.T).sum(axis=1)
+    rows = np.stack([-xlogx(grid @ tasks.rows.T) @ tasks.weights, -xlogx(grid).sum(axis=1)])
+    room = [tasks.h_u - utility, table.disclosure_ceiling - disclosure]
+    solved = linprog(leaked, A_ub=rows, b_ub=room, A_eq=grid.T, b_eq=table.p_x, method="highs")
+    on_grid = table.h_s + float(solved.fun)
+    found = solve(table, utility=utility, disclosure=disclosure, gap=1e-6)
+    assert found.lower_bound <= on_grid
+    assert found.leakage <= on_grid + 1e-6
+    assert on_grid - found.leakage < 1e-3  # as fine as the grid is
+
+
+def test_a_plain_threat_has_the_value_of_the_task_funnel(problem: pf.Problem) -> None:
+    one = pf.solve(problem, utility="70%")
+    other = solve(
+        problem, utility="70%", known=[np.zeros(problem.n_x, dtype=int)]
+    )  # who knows nothing, again
+    assert abs(one.leakage - other.leakage) <= GAP
+    assert other.lower_bound <= one.leakage + 1e-9
+    assert one.lower_bound <= other.leakage + 1e-9
+
+
+def test_a_budget_buys_what_the_least_leakage_asks_for(problem: pf.Problem) -> None:
+    least = solve(problem, known=["a"], utility="70%")
+    most = solve(problem, known=["a"], leakage=least.leakage)
+    assert most.leakage <= least.leakage + 1e-9
+    assert most.utility >= least.utility - GAP
+    assert float(most.utility_upper_bound or 0.0) >= least.utility - 1e-9
+    several = solve(toy(4, n_s=4), utility="50%", known=["b"])
+    assert several.status is pf.Status.OPTIMAL
+
+
+def test_private_columns_may_have_budgets_of_their_own() -> None:
+    rng = np.random.default_rng(1)
+    columns = {"sex": ("f", "f", "m", "m"), "ill": ("n", "y", "n", "y")}
+    counts, p_u = rng.integers(5, 40, size=(4, 5)), rng.dirichlet([0.7, 0.7], size=5).T
+    table = pf.Problem(counts, p_ux=p_u * counts.sum(axis=0), private_columns=columns)
+    found = solve(table, leakage={"sex": 0.002, "ill": "20%"})
+    assert found.status is pf.Status.OPTIMAL
+    assert found.leakages["sex"] <= 0.002 + 1e-9
+    with pytest.raises(InvalidInputError, match="are for the most utility"):
+        solve(table, leakage={"sex": 0.002}, utility="50%")
+
+
+def test_ends_need_no_search(problem: pf.Problem) -> None:
+    nothing = solve(problem, utility=0, known=["a"])
+    assert (nothing.leakage, nothing.n_outputs) == (pytest.approx(0.0, abs=1e-12), 1)
+    whole = solve(problem, utility="100%", known=["a"])
+    assert (whole.gap, whole.bound_source) == (0.0, "closed form")
+    shown = solve(problem, utility="100%", published=["a"])
+    assert shown.utility == pytest.approx(problem.utility_ceiling)
+    assert shown.bound_source == "closed form"
+    rich = solve(problem, leakage=5.0, known=["a"])
+    assert rich.utility == pytest.approx(problem.utility_ceiling)
+
+
+@pytest.fixture(scope="module")
+def proved(problem: pf.Problem) -> TaskSolution:
+    return solve(problem, utility="80%", known=["a"], guarantees=["lip=2"])
+
+
+def test_forged_certificates_are_refused(problem: pf.Problem, proved: TaskSolution) -> None:
+    line = proved.certificate
+    assert isinstance(line, GuardedCertificate)
+    (tree,) = line.proofs
+    leaf = int(np.flatnonzero(tree.variable < 0)[-1])
+    moved = tree.split.copy()
+    cut = int(np.flatnonzero(tree.variable >= problem.n_x)[0])  # an entry of p(u|y)
+    moved[cut] = [0.0, 1.0]
+    zeros = tree.q.copy()
+    zeros[leaf] = 0.0
+    forged = [
+        replace(line, intercept=line.intercept + 1e-6),
+        replace(line, task_slope=line.task_slope * 1.1),
+        replace(line, task_slope=-line.task_slope),
+        replace(line, task_slope=float("nan")),
+        replace(line, task_fingerprint=None),
+        replace(line, task_fingerprint="0" * 64),
+        replace(line, threat=Threat.of(problem, known=["a"])),
+        replace(line, prices=line.prices + 0.01),
+        replace(line, weights=line.weights * 0.5),
+        replace(line, proofs=(replace(tree, claim=tree.claim + 1e-3),)),
+        replace(line, proofs=(replace(tree, split=moved),)),
+        replace(line, proofs=(replace(tree, q=zeros, nu=tree.nu + 0.1),)),
+        replace(line, proofs=(replace(tree, variable=np.full_like(tree.variable, problem.n_x + 2)),)),
+    ]
+    for each in forged:
+        with pytest.raises(CertificateError):
+            each.verify(problem)
+    with pytest.raises(CertificateError, match="another task"):
+        line.verify(pf.Problem(np.asarray(problem.counts)))
+
+
+def test_what_is_proved_and_found_survives_its_files(
+    problem: pf.Problem, proved: TaskSolution, tmp_path: Path
+) -> None:
+    assert proved.certificate is not None
+    proved.certificate.save(tmp_path / "proof.npz")
+    (again,) = load_bundle(tmp_path / "proof.npz")
+    again.verify(problem)
+    assert isinstance(again, GuardedCertificate)
+    assert again.words == proved.certificate.words
+    assert "I(U;Y)" in again.words
+    proved.save(tmp_path / "solution.json")
+    read = TaskSolution.load(tmp_path / "solution.json")
+    assert read.threat is not None
+    assert (read.leakage, read.utility, read.threat.words) == (
+        proved.leakage,
+        proved.utility,
+        "attackers who know nothing; a, guaranteed lip=2",
+    )
+    assert "largest leakage" in read._repr_html_()
+    changed = proved.to_dict() | {"leakage": proved.leakage / 2}
+    with pytest.raises(InvalidInputError, match="the file was changed"):
+        TaskSolution.from_dict(changed)
+    plain = pf.solve(problem, utility=0)
+    assert plain.to_dict()["version"] == 1
+
+
+def test_the_curve_of_guarded_releases_rises_to_what_is_allowed(problem: pf.Problem, tmp_path: Path) -> None:
+    curve = pf.trace(problem, along="utility", points=3, guarantees=["lip=0.3"], known=["a"], gap=GAP)
+    assert isinstance(curve, TaskCurve)
+    assert curve.complete
+    assert curve.limit is not None
+    assert curve.gap.max() <= GAP
+    assert np.all(np.diff(curve.leakage) >= -GAP)
+    np.testing.assert_allclose(curve.utility, np.linspace(0.0, curve.most, 3), atol=1e-6)
+    np.testing.assert_array_less(curve.proved(curve.utility), curve.leakage + 1e-9)
+    between = curve.at(0.5 * curve.most)
+    assert between.threat is curve.threat
+    assert curve.threat is not None
+    assert curve.threat.excess(problem, between.channel) <= guarantees.MET
+    assert curve.within(float(curve.leakage[-1])).leakage <= curve.leakage[-1] + 1e-9
+    with pytest.raises(InfeasibleError, match="the guarantees allow"):
+        curve.at(problem.utility_ceiling)
+    curve.save(tmp_path / "curve.json")
+    read = TaskCurve.load(tmp_path / "curve.json")
+    assert read.most == curve.most
+    assert [row["worst_attacker"] for row in read.rows()] == [row["worst_attacker"] for row in curve.rows()]
+    one = pf.trace(problem, along="utility", utilities=["40%"], published=["a"], gap=1e-2)
+    assert one.limit is None
+    assert one.with_ends()[0][-1] == pytest.approx(problem.utility_ceiling)
+
+
+def test_what_makes_no_sense_is_refused(problem: pf.Problem) -> None:
+    for asked, words in (
+        ({"known": ["a"]}, "give utility= "),
+        ({"known": ["a"], "utility": 0.1, "leakage": 0.1}, "exactly one of utility="),
+        ({"known": ["c"], "utility": 0.1}, "there is no public column 'c'"),
+        ({"known": ["a"], "utility": 0.1, "solver": "aem"}, "solves the plain funnel"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            pf.solve(problem, **asked)
+    with pytest.raises(InfeasibleError, match="the guarantees allow"):
+        solve(problem, utility="99.9%", guarantees=["lip=0.05"])
+    told = solve(problem, utility="99.9%", guarantees=["lip=0.05"], throw=False)
+    assert told.status is pf.Status.INFEASIBLE
+    assert "the guarantees allow" in told.message
+    with pytest.raises(InvalidInputError, match="maximal-leakage is a logarithm"):
+        pf.trace(problem, along="utility", measure="maximal-leakage")
+
+
+def test_an_answer_that_proves_nothing_is_a_failure_with_a_channel(
+    problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CertificateError("it does not prove its bound")
+
+    monkeypatch.setattr(GuardedCertificate, "verify", refuse)
+    found = solve(problem, utility="80%", known=["a"], throw=False)
+    assert (found.status, found.lower_bound) == (pf.Status.FAILED, 0.0)
+    assert found.utility > 0.0
+    assert found.message == "it does not prove its bound"
+
+
+def test_the_estimator_guards_a_release_for_its_target() -> None:
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame({"sex": rng.integers(0, 2, 300), "age": rng.integers(0, 3, 300)})
+    rows["town"] = (rows["age"] + rows["sex"] + rng.integers(0, 2, 300)) % 3
+    made = pf.PrivacyFunnel(private=["sex"], utility="40%", guarantees=["lip=0.4"], known=["age"])
+    made.fit(rows, (rows["age"] > rng.integers(0, 3, 300)).astype(int))
+    assert isinstance(made.solution_, TaskSolution)
+    assert made.solution_.guaranteed["lip=0.4"] <= 0.4 + 1e-9
+    assert set(made.solution_.leakages) == {"nothing", "age"}
