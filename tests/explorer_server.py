@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import uvicorn
 
-from privfunnel.explorer import Limits, app, security
+from privfunnel.explorer import Limits, app, process, security
 from privfunnel.explorer.sessions import Sessions
+
+
+@contextlib.contextmanager
+def copied_processes() -> Iterator[None]:
+    """Inside the block, working processes are copies of one that has imported what they need.
+
+    Each would import it for two seconds otherwise, as users' do, and as they do in test_explorer_process.py.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        yield
+        return
+    from multiprocessing import forkserver
+
+    copies = multiprocessing.get_context("forkserver")
+    copies.set_forkserver_preload(["privfunnel.explorer.tasks"])
+    with patch.dict(os.environ):
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)  # a copy ends without writing down what it ran
+        os.environ["ARROW_DEFAULT_MEMORY_POOL"] = (
+            "system"  # as processes of their own set it before they import
+        )
+        forkserver.ensure_running()
+    with patch.object(process, "_SPAWN", copies):
+        yield
 
 
 @dataclass(frozen=True)
@@ -49,7 +75,7 @@ class Server:
 @contextlib.contextmanager
 def running(**settings: Any) -> Iterator[Server]:
     """Serve until the block ends."""
-    with socket.socket() as bound:
+    with copied_processes(), socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         hosts = security.allowed_hosts("127.0.0.1", port)

@@ -78,14 +78,14 @@ def test_relaxed_objective_is_the_leakage_at_a_solution() -> None:
 
 
 def test_the_same_seed_gives_the_same_bits_in_one_batch_or_one_by_one() -> None:
-    wanted = [0.8, 1.4, 2.0, 2.4]
+    wanted = [0.8, 1.4, 2.4]
     for device in ("numpy", "numba"):
         if device == "numba":
             pytest.importorskip("numba", reason="the compiled backend needs the extra 'fast'")
-        solver = AEM(restarts=3, max_steps=90, device=device, accelerate=False)
+        solver = AEM(restarts=2, max_steps=30, device=device, accelerate=False)
         together = list(solver.trace(HEART, wanted, seed=7))
         small_blocks = list(
-            AEM(restarts=3, max_steps=90, device=device, memory=1, accelerate=False).trace(
+            AEM(restarts=2, max_steps=30, device=device, memory=1, accelerate=False).trace(
                 HEART, wanted, seed=7
             )
         )
@@ -93,7 +93,7 @@ def test_the_same_seed_gives_the_same_bits_in_one_batch_or_one_by_one() -> None:
             alone = solver.solve(HEART, value, seed=7)
             assert np.array_equal(alone.channel, answer.channel)
             assert np.array_equal(blocked.channel, answer.channel)
-        threads = AEM(restarts=3, max_steps=90, device=device, threads=3, accelerate=False).solve(
+        threads = AEM(restarts=2, max_steps=30, device=device, threads=3, accelerate=False).solve(
             HEART, 1.4, seed=7
         )
         assert np.array_equal(threads.channel, together[1].channel)

@@ -17,7 +17,14 @@ from privfunnel.solvers.base import Solver, TimeLimited
 #: Options that keep a solver quick here; quality is tested where the solver's own tests are.
 QUICK: dict[str, dict[str, Any]] = {
     "aem": {"restarts": 3, "max_steps": 60},
-    "drs": {"restarts": 1, "outputs": (8, 3), "refine": 1, "max_steps": 500, "time_limit": math.inf},
+    "drs": {
+        "betas": (1.5, 5.0, 15.0),
+        "restarts": 1,
+        "outputs": (8, 3),
+        "refine": 1,
+        "max_steps": 500,
+        "time_limit": math.inf,
+    },
     "dca": {
         "betas": (1.5, 5.0),
         "alphas": (0.05, 0.5),
@@ -152,16 +159,16 @@ def configured(name: str) -> Solver:
 def test_a_leakage_budget(name: str, share: float) -> None:
     problem = fitted(name, "synthetic-skewed")
     budget = share * problem.leakage_ceiling
-    solution, again = (
-        pf.solve(problem, leakage=budget, solver=configured(name), throw=False) for _ in range(2)
-    )
+    solution = pf.solve(problem, leakage=budget, solver=configured(name), throw=False)
     assert_keeps_the_contract(solution, 0.0)
     assert solution.status not in ENDED
     assert solution.leakage <= budget + FEASIBILITY
     assert solution.budget == budget
     assert solution.disclosure_upper_bound is not None
     assert solution.disclosure <= solution.disclosure_upper_bound + FEASIBILITY
-    assert (solution.channel == again.channel).all(), "the same seed gives the same answer"
+    if share == 0.1:
+        again = pf.solve(problem, leakage=budget, solver=configured(name), throw=False)
+        assert (solution.channel == again.channel).all(), "the same seed gives the same answer"
 
 
 @pytest.mark.parametrize("name", SOLVERS)

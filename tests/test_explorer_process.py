@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Set
+from collections.abc import Callable, Coroutine, Iterator, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
+from explorer_server import copied_processes
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer.folders import PREFIX, PrivateFolder, sweep
 from privfunnel.explorer.memory import IDLE, ROOM, SLACK, Member, MemoryPool, shares
@@ -26,8 +27,13 @@ from privfunnel.explorer.sessions import SILENT_SECONDS, Session, Sessions, Stre
 from privfunnel.explorer.tasks import TASKS
 from privfunnel.explorer.workspace import Workspace
 
-CENSUS = {"private": ["age", "income"], "public": ["age", "sex", "education"],
-          "bins": {"age": {"rule": "width", "number": 5}}}  # fmt: skip
+ROLES = {"private": ["sex"], "public": ["smoking", "diabetes", "anaemia"], "bins": {}}
+
+
+@pytest.fixture
+def copied() -> Iterator[None]:
+    with copied_processes():
+        yield
 
 
 def with_worker(folder: Path, work: Callable[[Worker], Coroutine[Any, Any, None]], **limits: Any) -> None:
@@ -53,10 +59,11 @@ def test_a_worker_answers_and_outlives_its_errors(tmp_path: Path) -> None:
     with_worker(tmp_path, work)
 
 
+@pytest.mark.usefixtures("copied")
 def test_a_task_that_takes_too_long_is_ended_and_the_next_one_runs(tmp_path: Path) -> None:
     async def work(worker: Worker) -> None:
-        await worker.call("example", {"name": "census-income"}, seconds=60)
-        await worker.call("roles", CENSUS, seconds=60)
+        await worker.call("example", {"name": "heart-failure"}, seconds=60)
+        await worker.call("roles", ROLES, seconds=60)
         with pytest.raises(JobError, match=r"stopped after 1 s, .*coarser bins"):  # of many minutes
             await worker.call("trace", {"points": 200, "solver": "drs"}, seconds=1)
         assert (await worker.call("example", {"name": "heart-failure"}, seconds=60))["rows"] == 299
@@ -64,10 +71,11 @@ def test_a_task_that_takes_too_long_is_ended_and_the_next_one_runs(tmp_path: Pat
     with_worker(tmp_path, work)
 
 
+@pytest.mark.usefixtures("copied")
 def test_stopping_a_worker_stops_its_task(tmp_path: Path) -> None:
     async def work(worker: Worker) -> None:
-        await worker.call("example", {"name": "census-income"}, seconds=60)
-        await worker.call("roles", CENSUS, seconds=60)
+        await worker.call("example", {"name": "heart-failure"}, seconds=60)
+        await worker.call("roles", ROLES, seconds=60)
         running = asyncio.create_task(worker.call("trace", {"points": 200, "solver": "drs"}, seconds=600))
         await asyncio.sleep(0.3)
         worker.stop()
@@ -97,6 +105,7 @@ def test_too_much_memory_is_an_error_not_a_crash(tmp_path: Path, monkeypatch: py
     with_worker(tmp_path, work, memory=1 << 30)
 
 
+@pytest.mark.usefixtures("copied")
 def test_tasks_wait_for_each_other(tmp_path: Path) -> None:
     async def work(worker: Worker) -> None:
         names = ["heart-failure", "census-income", "heart-failure"]
@@ -106,13 +115,13 @@ def test_tasks_wait_for_each_other(tmp_path: Path) -> None:
     with_worker(tmp_path, work)
 
 
+@pytest.mark.usefixtures("copied")
 def test_a_session_streams_cancels_and_keeps_what_it_found(tmp_path: Path) -> None:
     async def main() -> None:
         session = Session(tmp_path, Limits())
         try:
             await session.ask("example", name="heart-failure")
-            roles = {"private": ["sex"], "public": ["smoking", "diabetes", "anaemia"], "bins": {}}
-            await session.ask("roles", **roles)
+            await session.ask("roles", **ROLES)
             assert not await session.cancel()
             await session.begin(points=5, solver="greedy")
             assert session.busy

@@ -57,7 +57,7 @@ def ledger(counts: tables.Counts, first: Mechanism) -> Ledger:
 
 @pytest.fixture(scope="module")
 def made(ledger: Ledger) -> Sequel:
-    return ledger.next_release(leakage="80%", gap=1e-3)
+    return ledger.next_release(leakage="80%", gap=1e-2)
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_ipopt_on_heart_failure(share, value, casadi):
     solution = pf.solve(
         problem,
         disclosure=share * problem.disclosure_ceiling,
-        solver=IPOPT(time_limit=math.inf),
+        solver=IPOPT(restarts=10, time_limit=math.inf),
         throw=False,
     )
     assert solution.leakage == pytest.approx(value, abs=1e-4)

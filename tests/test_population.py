@@ -61,7 +61,7 @@ def covered(n: int, bound: object, truth: np.ndarray, laws: np.ndarray, *, above
     return np.asarray((probabilities(outcomes, laws) * holds).sum(axis=0))
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 12])
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_covers_exactly_where_all_tables_can_be_listed(n: int, method: str) -> None:
     laws = laws_of_four_cells()
@@ -70,7 +70,7 @@ def test_every_method_covers_exactly_where_all_tables_can_be_listed(n: int, meth
     assert share.min() >= 0.8 - 1e-12
 
 
-@pytest.mark.parametrize("n", [3, 12])
+@pytest.mark.parametrize("n", [3, 9])
 def test_lower_bound_lift_and_guesses_cover_exactly_where_all_tables_can_be_listed(n: int) -> None:
     laws = laws_of_four_cells()
     square = laws.reshape(-1, 2, 2)
@@ -199,12 +199,12 @@ def test_simulated_tables_are_covered() -> None:
         np.diag([0.5, 0.3, 0.2]) * 0.9 + 0.1 / 9.0,
     ):
         truth = float(measures.mutual_information(law))
-        drawn = rng.multinomial(500, law.ravel(), size=40).reshape(-1, *law.shape)
+        drawn = rng.multinomial(500, law.ravel(), size=20).reshape(-1, *law.shape)
         upper = np.array([pf.audit.population_bound(c, 0.9).upper for c in drawn])
         lower = np.array([population.population_lower_bound(c, 0.9).lower for c in drawn])
-        # 40 draws at 10 % each: more than 11 misses have probability below 0.001
-        assert (upper < truth).sum() <= 11
-        assert (lower > truth).sum() <= 11
+        # 20 draws at 10 % each: more than 7 misses have probability below 0.001
+        assert (upper < truth).sum() <= 7
+        assert (lower > truth).sum() <= 7
 
 
 def test_a_known_column_is_bounded_by_the_same_machinery() -> None:
@@ -212,10 +212,10 @@ def test_a_known_column_is_bounded_by_the_same_machinery() -> None:
     law = rng.dirichlet(np.full(12, 2.0)).reshape(2, 3, 2)
     p_a = law.sum(axis=(0, 1))
     truth = float(np.sum(p_a * measures.mutual_information(np.moveaxis(law / p_a, 2, 0))))
-    drawn = rng.multinomial(2_000, law.ravel(), size=30).reshape(-1, 2, 3, 2)
+    drawn = rng.multinomial(2_000, law.ravel(), size=12).reshape(-1, 2, 3, 2)
     for method in METHODS:
         upper = np.array([pf.audit.population_bound(c, 0.9, method=method).upper for c in drawn])
-        assert (upper < truth).sum() <= 9  # 30 draws at 10 %: more have probability below 0.001
+        assert (upper < truth).sum() <= 5  # 12 draws at 10 %: more have probability below 0.001
     found = pf.audit.population_bound(drawn[0])
     assert found.outputs == 3
     assert found.plug_in == pytest.approx(truth, abs=0.05)

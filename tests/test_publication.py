@@ -190,10 +190,10 @@ def test_many_tables_of_thirty_rows_fit_a_codebook() -> None:
     every = tables_of(30, 6).reshape(-1, 2, 3).astype(float) / 30
     fits = np.ones(len(every), dtype=bool)
     p_x, p_y = every.sum(axis=1), every.sum(axis=1) @ mechanism.channel
-    h_x = np.array([measures.entropy(p) for p in p_x])
-    i_sx = np.array([measures.mutual_information(p) for p in every])
+    h_x, i_sx = measures.entropy(p_x), measures.mutual_information(every)
     for name, value in (("disclosure_ceiling", h_x), ("leakage_ceiling", i_sx)):
-        told = np.array([POLICY.information(float(v), 30) for v in value])
+        distinct, which = np.unique(value, return_inverse=True)
+        told = np.array([POLICY.information(float(v), 30) for v in distinct])[which]
         fits &= np.isclose(told, book["promise"][name], atol=1e-9)
     for j, entry in enumerate(book["symbols"]):
         if book["p_y_step"] is not None:
