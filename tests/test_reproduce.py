@@ -29,8 +29,20 @@ def small_runs(self: Plan, panel: panels.Panel) -> dict[str, tuple[str, dict[str
     }
 
 
+#: What was computed for a panel, whatever the seed: the tests ask for it again and again.
+COMPUTED: dict[str, PanelResult] = {}
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = reproduce.compute
+
+    def compute(panel: panels.Panel, plan: Plan, **options: Any) -> PanelResult:
+        if panel.key not in COMPUTED:
+            COMPUTED[panel.key] = real(panel, plan, **options)
+        return COMPUTED[panel.key]
+
+    monkeypatch.setattr(reproduce, "compute", compute)
     monkeypatch.setattr(reproduce, "PANELS", SMALL)
     monkeypatch.setattr(reproduce, "FIGURES", {"figure-1": tuple(panel.key for panel in SMALL)})
     monkeypatch.setattr(Plan, "runs", small_runs)
