@@ -388,7 +388,7 @@ def test_a_dask_cluster_runs_it_unchanged(uniform):
     with (
         dask.config.set({"distributed.worker.daemon": True}),
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
