@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.jit import compiled
+from privfunnel.jit import compiled_inner
 from privfunnel.measures import Array
 
 Mask = NDArray[np.bool_]
@@ -75,7 +75,7 @@ def empty_box(n_x: int, n_s: int) -> Box:
     return Box(low, high, lower, upper, np.zeros(2), names, least, most, length)
 
 
-@compiled
+@compiled_inner
 def sum_to_one(box: Box) -> bool:
     """Cut off what Σ t = 1 excludes and fill in the ends of t; False where nothing is left."""
     low, high, lower, upper = box.low, box.high, box.lower, box.upper
@@ -101,7 +101,7 @@ def sum_to_one(box: Box) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def weigh(bracket: Bracket, x: int, box: Box) -> tuple[float, float]:
     """The least weight of symbol x by (1) and (4), and the most by (1) and (2)."""
     slope = bracket.slope
@@ -120,7 +120,7 @@ def weigh(bracket: Bracket, x: int, box: Box) -> tuple[float, float]:
     return max(by_value, by_curvature), min(most, 1.0)
 
 
-@compiled
+@compiled_inner
 def overfull(bracket: Bracket, x: int, box: Box) -> bool:
     """Whether (1) and (2) contradict each other at every t of the box: w_x p_sx > t_s for some s."""
     slope = bracket.slope
@@ -137,7 +137,7 @@ def overfull(bracket: Bracket, x: int, box: Box) -> bool:
     return False
 
 
-@compiled
+@compiled_inner
 def replaced(bracket: Bracket, x: int, most: float, box: Box) -> bool:
     """By (3): whether a symbol near x is better than x at every t of the box.
 
@@ -159,7 +159,7 @@ def replaced(bracket: Bracket, x: int, most: float, box: Box) -> bool:
     return False
 
 
-@compiled
+@compiled_inner
 def _keep_usable(bracket: Bracket, box: Box) -> None:
     """Leave in the list what (1) to (4) leave, with the ends of the weights."""
     kept = 0
@@ -172,7 +172,7 @@ def _keep_usable(bracket: Bracket, box: Box) -> None:
     box.length[0] = kept
 
 
-@compiled
+@compiled_inner
 def _largest_sum(values: Array, n: int, best: Array) -> float:
     """The sum of the largest of the first n values, as many as ``best`` has room for."""
     for k in range(best.size):
@@ -190,7 +190,7 @@ def _largest_sum(values: Array, n: int, best: Array) -> float:
     return total
 
 
-@compiled
+@compiled_inner
 def _reachable(bracket: Bracket, box: Box) -> bool:
     """Whether K symbols of the list can sum to 1 and have an image in the box; t is cut to what the list reaches."""
     n, n_s = box.length[0], box.low.size
@@ -215,7 +215,7 @@ def _reachable(bracket: Bracket, box: Box) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def narrow(bracket: Bracket, box: Box) -> bool:
     """Leave of the box and its list what Σ t = 1 and (1) to (4) leave; False where that is nothing."""
     if not sum_to_one(box):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel.certificate.image_boxes import ROOM, SUM_ROOM, Bracket, Index
-from privfunnel.jit import compiled
+from privfunnel.jit import compiled_inner
 from privfunnel.measures import Array
 
 #: What arithmetic may have added to a bound, in nats, for terms of size 1.
@@ -80,13 +80,13 @@ def none_found(cutoff: float, enough: int, n_s: int) -> Found:
     return Found(cutoff, names, np.zeros((enough, n_s)), sizes, np.zeros(enough), np.zeros(1, dtype=np.intp))
 
 
-@compiled
+@compiled_inner
 def _plogp(p: float) -> float:
     """``p log p``, 0 for p = 0."""
     return float(p * np.log(p)) if p > 0.0 else 0.0
 
 
-@compiled
+@compiled_inner
 def _narrow_sums(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     """Leave of box d what Σ w = 1 and t = Pw leave; False where that is nothing."""
     least, most, lower, upper = nest.least[d], nest.most[d], nest.lower[d], nest.upper[d]
@@ -120,7 +120,7 @@ def _narrow_sums(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def _narrow_weights(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     """Leave of box d what (1) and (4) leave, of its values too; False where that is nothing."""
     slope, value = bracket.slope, nest.value[d]
@@ -148,7 +148,7 @@ def _narrow_weights(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def apart(bracket: Bracket, x: int, y: int, lower: Array, reach: float) -> bool:
     """By (5): whether x and y differ enough to be used together, ``reach`` being the least μ (1/w_x + 1/w_y)."""
     distance = 0.0
@@ -158,7 +158,7 @@ def apart(bracket: Bracket, x: int, y: int, lower: Array, reach: float) -> bool:
     return distance >= reach * (1.0 - ROOM)
 
 
-@compiled
+@compiled_inner
 def _all_apart(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     """By (5): whether all symbols of the support can be used together in box d."""
     for k in range(size):
@@ -169,7 +169,7 @@ def _all_apart(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def _middle(bracket: Bracket, nest: Nest, d: int, size: int) -> float:
     """Fill in the middle of box d, its image and what its symbols are worth there; F at the middle."""
     total = 0.0
@@ -194,7 +194,7 @@ def _middle(bracket: Bracket, nest: Nest, d: int, size: int) -> float:
     return value
 
 
-@compiled
+@compiled_inner
 def _bound(bracket: Bracket, nest: Nest, d: int, size: int) -> float:
     """A lower bound on F on box d, after :func:`_middle`; ν from the chord of each symbol in turn, the best of them."""
     slope, best = bracket.slope, -np.inf
@@ -211,7 +211,7 @@ def _bound(bracket: Bracket, nest: Nest, d: int, size: int) -> float:
     return best
 
 
-@compiled
+@compiled_inner
 def _split(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     """Split box d into d and d + 1, at the weight or the image that costs its bound most; False where it is a point."""
     least, most, lower, upper = nest.least, nest.most, nest.lower, nest.upper
@@ -242,7 +242,7 @@ def _split(bracket: Bracket, nest: Nest, d: int, size: int) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def _note(nest: Nest, size: int, value: float, found: Found) -> None:
     """Put the middle of the box in hand among those found, if there is room."""
     n = found.total[0]
@@ -253,14 +253,14 @@ def _note(nest: Nest, size: int, value: float, found: Found) -> None:
         found.total[0] += 1
 
 
-@compiled
+@compiled_inner
 def settle(bracket: Bracket, nest: Nest, size: int, found: Found) -> int:
     """Split box 0 of a support until F is at or above v's upper end on all of it; how many boxes that took.
 
     Negative where it would take too many. Where F is below the cutoff at the middle of a box, this is noted in
     ``found`` and the support left as it is, since nothing is proved any more.
     """
-    d, looked = 0, 0
+    d, looked = min(size, 0), 0  # no literal 0, for which all kernels would be compiled once more
     while d >= 0:
         looked += 1
         left = True

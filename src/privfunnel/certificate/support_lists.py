@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privfunnel.certificate.image_boxes import SUM_ROOM, Box, Bracket, Index
 from privfunnel.certificate.support_boxes import Found, Nest, apart, empty_nest, settle
-from privfunnel.jit import compiled
+from privfunnel.jit import compiled_inner
 from privfunnel.measures import Array
 
 
@@ -40,7 +40,7 @@ def empty_lists(n: int, n_s: int) -> Lists:
     return Lists(pairs, tops, np.zeros(n_s, dtype=np.intp), sums, images, empty_nest(n_s))
 
 
-@compiled
+@compiled_inner
 def _prepare(bracket: Bracket, box: Box, lists: Lists) -> None:
     """Sort the list by falling weight, and fill in ``tops`` and ``together``."""
     n = box.length[0]
@@ -61,7 +61,7 @@ def _prepare(bracket: Bracket, box: Box, lists: Lists) -> None:
             lists.together[c, b] = fits and apart(bracket, x, box.symbols[b], box.lower, reach)
 
 
-@compiled
+@compiled_inner
 def _hopeless(box: Box, lists: Lists, size: int, place: int) -> bool:
     """Whether no symbols from ``place`` on can complete the first ``size`` chosen to a support."""
     left = lists.chosen.size - size
@@ -73,18 +73,18 @@ def _hopeless(box: Box, lists: Lists, size: int, place: int) -> bool:
     return False
 
 
-@compiled
+@compiled_inner
 def _add(bracket: Bracket, box: Box, lists: Lists, size: int) -> bool:
     """Add the symbol at place ``chosen[size]``; False where it does not go with those before it."""
     place = lists.chosen[size]
-    for k in range(size):
-        if not lists.together[lists.chosen[k], place]:
-            return False
     x, least, most = box.symbols[place], box.least[place], box.most[place]
     lists.sums[size + 1, 0] = lists.sums[size, 0] + least
     lists.sums[size + 1, 1] = lists.sums[size, 1] + most
     if lists.sums[size + 1, 0] > 1.0 + SUM_ROOM:
         return False
+    for k in range(size):
+        if not lists.together[lists.chosen[k], place]:
+            return False
     for s in range(box.low.size):
         p = bracket.columns[x, s]
         lists.images[size + 1, 0, s] = lists.images[size, 0, s] + least * p
@@ -94,7 +94,7 @@ def _add(bracket: Bracket, box: Box, lists: Lists, size: int) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def _complete(box: Box, lists: Lists, size: int, found: Found) -> bool:
     """Put the support into the nest where its most weights and their image are large enough, and it is not known."""
     if size < 2 or lists.sums[size, 1] < 1.0 - SUM_ROOM:
@@ -118,12 +118,12 @@ def _complete(box: Box, lists: Lists, size: int, found: Found) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def look(bracket: Bracket, box: Box, lists: Lists, found: Found, most_steps: int) -> int:
     """Settle all supports of the box; how many steps that took, negative where ``most_steps`` are not enough."""
     n, n_s = box.length[0], box.low.size
     _prepare(bracket, box, lists)
-    chosen, size, steps = lists.chosen, 0, 0
+    chosen, size, steps = lists.chosen, min(n, 0), 0  # no literal 0, as in :func:`.settle`
     chosen[0] = -1
     while size >= 0:
         chosen[size] += 1

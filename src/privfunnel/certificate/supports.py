@@ -20,7 +20,7 @@ from privfunnel.certificate.support_boxes import Found, none_found
 from privfunnel.certificate.support_lists import Lists, empty_lists, look
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.jit import compiled
+from privfunnel.jit import compiled, compiled_inner
 from privfunnel.measures import Array, xlogx
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -32,7 +32,7 @@ ENOUGH = 64
 NEAR = 48
 #: Lists up to this length are looked at for supports, in so many steps; a box that takes more is split. Boxes narrower
 #: than this, in nats, get more steps, in inverse proportion to the square of their width, up to so many.
-SHORT, STEPS, NARROW, MOST_STEPS = 100, 3000, 0.05, 3_000_000
+SHORT, STEPS, NARROW, MOST_STEPS = 256, 3000, 0.05, 3_000_000
 #: Room for open boxes.
 OPEN = 1000
 #: Steps between two questions whether to stop, some hundredths of a second.
@@ -96,7 +96,7 @@ def nearest(columns: Array) -> Index:
     return np.ascontiguousarray(order[:, : min(NEAR, n_x - 1)])
 
 
-@compiled
+@compiled_inner
 def _widest(bracket: Bracket, box: Box) -> tuple[int, float]:
     """Where the box leaves exponents of weights most open, t_s or (K) v, and how far, in nats."""
     at, widest = box.low.size, box.value[1] - box.value[0]
@@ -110,7 +110,7 @@ def _widest(bracket: Bracket, box: Box) -> tuple[int, float]:
     return at, widest
 
 
-@compiled
+@compiled_inner
 def _split(stack: Stack, box: Box, at: int) -> None:
     """Push both halves of the box, split at ``at``, the lower t_s or the higher v first."""
     first, n = stack.height[0], box.length[0]
@@ -128,7 +128,7 @@ def _split(stack: Stack, box: Box, at: int) -> None:
     stack.height[0] += 2
 
 
-@compiled
+@compiled_inner
 def _take(stack: Stack, box: Box) -> None:
     """Pop a box."""
     stack.height[0] -= 1
