@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 import privfunnel as pf
 from privfunnel import alternatives
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import describe, examples, recipes, tasks, wording
+from privfunnel.explorer import describe, examples, lookup, recipes, tasks, wording
 from privfunnel.explorer.workspace import Workspace
+from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism
 
 AWKWARD = Path(__file__).parent / "data" / "awkward.csv"
@@ -396,7 +399,7 @@ def test_a_mechanism_too_large_for_a_picture_is_told_by_its_classes(
     assert tasks.point(traced, disclosure=2.0)["classes"] == []
     monkeypatch.setattr(describe, "MOST_CELLS", 10)
     found = tasks.point(traced, disclosure=2.0)
-    assert found["heat"] == ""
+    assert "What becomes of each class" in found["heat"]
     assert sum(c["size"] for c in found["classes"]) == 16
     shares = [c["share"] for c in found["classes"]]
     assert sum(shares) == pytest.approx(1.0)
@@ -404,6 +407,45 @@ def test_a_mechanism_too_large_for_a_picture_is_told_by_its_classes(
     for c in found["classes"]:
         assert 0.0 < sum(y["p"] for y in c["released"]) <= 1.0 + 1e-9
     assert {m.count(",") for c in found["classes"] for m in c["members"]} == {3}
+
+
+@pytest.mark.parametrize("most", [40, 3])
+def test_the_picture_of_classes_holds_everything_that_is_released(
+    traced: Workspace, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(lookup, "MOST_DRAWN", most)
+    curve = tasks.curve_of(traced)
+    solution = tasks.chosen(curve, 2.0, None)
+    drawn = lookup.picture(solution, traced.setting().public_axis, width=800)
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', drawn)[1])  # type: ignore[index]
+    assert max(len(data["rows"]), len(data["columns"])) <= most
+    cells = np.array(data["cells"]).reshape(len(data["rows"]), len(data["columns"]))
+    np.testing.assert_allclose(cells.sum(axis=1), 1000, atol=0.5 * cells.shape[1])
+    assert ("other classes" in data["rows"][-1]) == (most == 3)
+    table, sizes = lookup.grouped(
+        solution.channel, solution.problem.p_x, lumping_of(solution.problem).classes
+    )
+    assert table.sum() == pytest.approx(1.0)
+    assert sizes.sum() == np.count_nonzero(solution.p_y)
+
+
+def test_combinations_are_found_by_their_values(traced: Workspace) -> None:
+    problem = traced.setting().problem
+    found = tasks.search(traced, 2.0, "Anaemia=yes, smoking=no")
+    assert (found["count"], found["total"]) == (4, 16)
+    assert [x["values"][0] + x["values"][3] for x in found["found"]] == ["yesno"] * 4
+    assert [x["share"] for x in found["found"]] == sorted((x["share"] for x in found["found"]), reverse=True)
+    solution = tasks.chosen(tasks.curve_of(traced), 2.0, None)
+    values = list(traced.setting().public_axis.values)
+    for each in found["found"]:
+        x = values.index(tuple(each["values"]))
+        assert sum(s["p"] for s in each["private"]) == pytest.approx(1.0)
+        assert each["private"][0]["p"] == pytest.approx(problem.p_sx[:, x].max() / problem.p_x[x])
+        for y in each["released"]:
+            assert y["p"] == solution.channel[x, int(y["name"][1:])]
+            assert each["values"] in [c["values"] for c in y["candidates"]]
+    assert tasks.search(traced, 2.0, "yes no")["count"] == 14  # each word in some column
+    assert tasks.search(traced, 2.0, "maybe")["found"] == []
 
 
 def test_rows_are_shown_before_and_after(traced: Workspace) -> None:

@@ -89,6 +89,12 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     settled(page)
     assert not re.search(r"\bnats\b", page.locator("main").inner_text())
 
+    # Combinations of values are looked for: what the table tells of them, and what they may become.
+    page.get_by_label("Look for values").fill("anaemia=yes, smoking=no")
+    page.locator("#found-count", has_text="4 of 16 combinations").wait_for()
+    assert page.locator("#found tbody").count() == 4
+    assert "itself" in page.locator("#found tbody").first.inner_text()
+
     # A row may be written as candidates with weights, the true one among them; the file is audited as it is downloaded.
     with page.expect_response(lambda r: "/point?" in r.url):
         page.get_by_label("Each row is released as").select_option("decoys")

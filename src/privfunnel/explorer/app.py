@@ -37,6 +37,7 @@ from privfunnel.storage import PRIVATE
 MAX_JSON = 1 << 20
 MAX_DEPTH = 8  # the page's own requests have four
 WATCH_SECONDS = 60.0
+LONGEST_SEARCH = 1000  # characters
 MEDIA = {
     ".csv": "text/csv",
     ".html": "text/html",
@@ -105,6 +106,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/point", _in_session(_point)),
             Route("/api/sessions/{session}/beside", _in_session(_beside)),
             Route("/api/sessions/{session}/audit", _in_session(_audit)),
+            Route("/api/sessions/{session}/search", _in_session(_search)),
             Route("/api/sessions/{session}/export/{name}", _in_session(_prepare), methods=["POST"]),
             Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
         ],
@@ -447,6 +449,11 @@ async def _beside(request: Request, session: Session) -> Response:
 async def _audit(request: Request, session: Session) -> Response:
     form = request.query_params.get("form", "")
     return JSONResponse(await session.audit(disclosure=_chosen(request), form=form))
+
+
+async def _search(request: Request, session: Session) -> Response:
+    text = request.query_params.get("text", "")[:LONGEST_SEARCH]
+    return JSONResponse(await session.ask("search", disclosure=_chosen(request), text=text))
 
 
 def _chosen(request: Request) -> float:

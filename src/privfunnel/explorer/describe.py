@@ -24,7 +24,7 @@ from privfunnel.tables import Counts
 #: Cells above which two heat maps are no picture any more.
 MOST_CELLS = 40_000
 #: What is sent of the classes, of the members of each and of the symbols it is released as.
-MOST_CLASSES, MOST_MEMBERS, MOST_SYMBOLS = 2_000, 40, 3
+MOST_CLASSES, MOST_MEMBERS, MOST_SYMBOLS = 50, 3, 3
 SAMPLES = 6
 MOST_PEOPLE = 4
 

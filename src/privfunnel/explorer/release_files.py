@@ -67,7 +67,8 @@ def told_by_decoys(mechanism: Mechanism) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GuaranteeWarning)
         warn_of_decoys(mechanism, Policy(), stacklevel=1)
-    return [str(each.message) for each in caught]
+    said = (str(each.message) for each in caught)
+    return [f"{text[0].upper()}{text[1:]}." for text in said]
 
 
 def write(source: str, mechanism: Mechanism, folder: Path, read: ReadOptions | None = None) -> None:

@@ -21,6 +21,7 @@ from privfunnel.explorer import (
     examples,
     exports,
     guards,
+    lookup,
     profile,
     purpose,
     reading,
@@ -200,11 +201,20 @@ def point(
             *describe.beyond(solution, setting.counts, workspace.units, workspace.get("band")),
         ],
         "classes": describe.classes(solution, public) if large else [],
+        **({"heat": lookup.picture(solution, public, width=2 * width)} if large else {}),
         "names": list(public.names),
         "samples": describe.samples(mechanism, public, lists),
         "told_by_decoys": [] if lists is None else release_files.told_by_decoys(mechanism),
         **exports.offer(setting, found, release_files.files(lists), units=workspace.units, form=form),
     }
+
+
+def search(workspace: Workspace, disclosure: float, text: str) -> dict[str, Any]:
+    """Find combinations of public values by what occurs in them; see :func:`.lookup.search`."""
+    setting = workspace.setting()
+    solution = chosen(curve_of(workspace), disclosure, None)
+    lists = release_files.lists_of(Mechanism.from_solution(setting.counts, solution))
+    return lookup.search(solution, (setting.private_axis, setting.public_axis), lists, text)
 
 
 def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
@@ -270,6 +280,7 @@ TASKS: dict[str, Callable[..., Any]] = {
     "summary": summary,
     "point": point,
     "export": export,
+    "search": search,
     "audit": audit,
     "beside": beside,
 }

@@ -3,6 +3,7 @@ import { $, amount, api, bar, complain, el, head, keepingFocus, latest, natsPerU
 import * as beside from "./beside.js";
 import * as curve from "./curve.js";
 import * as release from "./release.js";
+import * as search from "./search.js";
 
 let ceiling = { disclosure: 1, leakage: 1, free: null };
 let chosen = null;
@@ -26,7 +27,7 @@ export function setUp() {
     $(id).addEventListener("input", () => { $(id).dataset.typing = ""; });
     for (const end of ["change", "blur"]) $(id).addEventListener(end, () => { delete $(id).dataset.typing; });
   }
-  $("class-search").addEventListener("input", showClasses);
+  search.setUp(() => chosen);
   $("go-free").addEventListener("click", () => choose(ceiling.free));
   $("group").addEventListener("change", () => { if (chosen !== null) ask({ disclosure: String(chosen) }); });
   release.setUp(() => { if (chosen !== null) ask({ disclosure: String(chosen) }); }, () => chosen);
@@ -42,23 +43,6 @@ function refuse(id, fits, why = "") {
   $("refused").textContent = why;
   $("refused").hidden = fits;
   return !fits;
-}
-
-let classes = [];
-const MOST_SHOWN = 50;
-
-function showClasses() {
-  const wanted = $("class-search").value.trim().toLowerCase();
-  const has = (member) => member.toLowerCase().includes(wanted);
-  const hits = classes.filter((c) => c.members.some(has));
-  const cut = hits.length > MOST_SHOWN ? `, the ${MOST_SHOWN} most frequent are shown` : "";
-  $("class-count").textContent = `${hits.length} of ${classes.length} classes${cut}`;
-  $("classes").replaceChildren(head(["rows", "public values", "released as"]), el("tbody", {}, ...hits.slice(0, MOST_SHOWN).map((c) => {
-    const first = [...c.members].sort((a, b) => has(b) - has(a)).slice(0, 3);
-    const more = c.size > first.length ? ` … and ${c.size - first.length} more` : "";
-    return el("tr", {}, el("td", { class: "num" }, percent(c.share, 2)), el("td", {}, first.join(" · ") + more),
-      el("td", {}, c.released.map((y) => `${y.name} (${percent(y.p, 0)})`).join(", ")));
-  })));
 }
 
 export function begin(summary) {
@@ -137,11 +121,12 @@ function show(found) {
   // Drawn by the server with every text escaped.
   keepingFocus($("heat"), () => { $("heat").innerHTML = found.heat; });
   window.privfunnel.heatmaps($("heat"));
-  classes = found.classes;
-  $("class-list").hidden = !classes.length;
-  $("heat-note").hidden = classes.length > 0;
-  $("group-row").hidden = classes.length > 0 || $("group").options.length < 3;
-  showClasses();
+  $("heat").classList.toggle("two", !found.classes.length);
+  $("heat-note").textContent = found.classes.length
+    ? "Combinations of public values that tell the same about the private ones form a class: a row of the picture. Released symbols that say the same of the classes form a group: a column. Point at a cell, or use the arrow keys."
+    : "Each row is a combination of public values; each column a symbol that is released instead. Point at a cell, or use the arrow keys.";
+  $("group-row").hidden = found.classes.length > 0 || $("group").options.length < 3;
+  search.show(found);
   release.show(found);
   exports(found);
   beside.follow(found.at);
