@@ -19,6 +19,7 @@ from privfunnel.solvers.task.barrier import Program, minimise
 from privfunnel.solvers.task.cells import Cells, cells_of, classes
 from privfunnel.solvers.task.rare import RARE, without_rare
 from privfunnel.solvers.task.relaxation import Images, relaxed
+from privfunnel.solvers.task.shaping import shaped
 from privfunnel.task_curve import TaskCurve
 from privfunnel.task_solution import TaskSolution
 
@@ -281,6 +282,26 @@ def test_cells_lose_nothing_that_is_achieved() -> None:
     assert cells.leakage(channel) == pytest.approx(point.leakage, abs=1e-12)
     assert cells.utility(channel) == pytest.approx(point.utility, abs=1e-12)
     assert Cells(problem, np.zeros(n, dtype=np.intp)).refined(8).n > 1
+
+
+def test_cells_in_the_shape_of_a_proof_lose_less_than_round_ones() -> None:
+    rng = np.random.default_rng(0)
+    p_x, common = rng.dirichlet(np.ones(2000)), rng.normal(size=2000)
+    s, u = (1.0 / (1.0 + np.exp(common + rng.normal(size=2000))) for _ in range(2))
+    problem = pf.Problem(np.stack([s, 1.0 - s]) * p_x, p_ux=np.stack([u, 1.0 - u]) * p_x)
+    proved = TaskFunnel(gap=1e-3).solve(problem, 0.8 * problem.utility_ceiling).certificate
+    assert proved is not None
+    functions = proved.functions(problem)
+
+    def paid(told: np.ndarray, kept: np.ndarray, p: np.ndarray) -> float:
+        return sum(float(p[some] @ values.min(axis=1)) for some, values in functions.values(told, kept))
+
+    whole = paid(problem.p_s_given_x, problem.required_tasks().rows, problem.p_x)
+    narrow, round_ones = shaped(problem, functions, 0.0, 200), cells_of(problem, 200)
+    assert narrow.n <= round_ones.n * 1.2
+    lost = [paid(each.told.T, each.kept.T, each.p) - whole for each in (narrow, round_ones)]
+    assert 0.0 <= lost[0] <= lost[1] / 3.0
+    assert shaped(problem, functions, 1.0, 200).n == 1
 
 
 def test_the_program_is_solved_to_its_duality_gap() -> None:

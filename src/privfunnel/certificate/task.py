@@ -19,7 +19,9 @@ p(s))·q + Σ ω (α + β Q_x) proves that their utility is at most Σ ω H(U) �
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +37,8 @@ from privfunnel.utility import Utility
 _EPS = float(np.finfo(np.float64).eps)
 #: Nats by which a new certificate claims less than it proves: another machine's logarithms may round otherwise.
 _RESERVE = 1e-13
-#: Symbols that are looked at together.
-_CHUNK = 16_384
+#: Entries of a table of symbols and boxes that are looked at together: what a processor's cache holds.
+_TOGETHER = 131_072
 #: How far p(u|y) may leave a box, or sum to something else than 1, by rounding.
 _SLACK = 1e-13
 
@@ -147,6 +149,29 @@ def empty(low: Array, high: Array, blocks: tuple[slice, ...]) -> NDArray[np.bool
     return np.asarray(found)
 
 
+class Functions(NamedTuple):
+    """f of n boxes, each linear in a symbol's p(s|x) and p(u|x).
+
+    Attributes:
+        of_told: Coefficients of p(s|x), shape (K, n).
+        of_kept: Coefficients of p(u|x), shape (D, n).
+        constant: What is added, shape (n,).
+    """
+
+    of_told: Array
+    of_kept: Array
+    constant: Array
+
+    def values(self, told: Array, kept: Array) -> Iterator[tuple[slice, Array]]:
+        """f of all boxes at symbols with p(s|x), (K, M), and p(u|x), (D, M): some symbols and (symbols, n), in turn."""
+        stacked = np.vstack([self.of_told, self.of_kept, self.constant[None]])
+        chunk = max(_TOGETHER // self.constant.size, 16)
+        for start in range(0, told.shape[1], chunk):
+            some = slice(start, start + chunk)
+            columns = (*told[:, some], *kept[:, some], np.ones(told[0, some].size))
+            yield some, np.asarray(np.stack(columns, axis=1) @ stacked)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskCertificate:
     """Proof of the line ``intercept + slope·R`` below the least leakage at utility R; nats.
@@ -254,24 +279,22 @@ class TaskCertificate:
     def line(self, problem: Problem) -> float:
         """What the line is at R = 0, lowered by a rounding allowance."""
         tasks = problem.required_tasks()
-        p_q, p_b, constant = self._functions(problem, tasks)
+        made = self.functions(problem)
         total = size = 0.0
-        for start in range(0, problem.n_x, _CHUNK):
-            some = slice(start, start + _CHUNK)
-            told, kept = problem.p_s_given_x[:, some], tasks.rows[:, some]
-            prices = (told.T @ p_q + kept.T @ p_b + constant).min(axis=1)
-            total += float(problem.p_x[some] @ prices)
+        for some, values in made.values(problem.p_s_given_x, tasks.rows):
+            total += float(problem.p_x[some] @ values.min(axis=1))
             # What each price may be off by: the terms of any box bound those of the one that is taken.
             size += float(problem.p_x[some].sum())
-        terms = np.abs(p_q).max() + np.abs(p_b).max() + np.abs(constant).max()
+        terms = np.abs(made.of_told).max() + np.abs(made.of_kept).max() + np.abs(made.constant).max()
         h_s = 0.0 if self.zero else problem.h_s
         spent = self.slope * tasks.h_u
         allowance = (problem.n_s + tasks.rows.shape[0] + 16) * _EPS * terms * size
         allowance += (problem.n_x + 16) * _EPS * (abs(total) + h_s + spent + 1.0)
         return float(h_s + total - spent - allowance)
 
-    def _functions(self, problem: Problem, tasks: Utility) -> tuple[Array, Array, Array]:
-        """F of each box that holds anything: coefficients of P, (K, n), and Q, (D, n), and a constant, (n,)."""
+    def functions(self, problem: Problem) -> Functions:
+        """f of each box that holds anything."""
+        tasks = problem.required_tasks()
         low, high = self.partition.boxes(tasks)
         leaves = self.partition.leaves
         low, high = low[leaves], high[leaves]
@@ -298,7 +321,7 @@ class TaskCertificate:
                 - np.log(np.exp(q - most).sum(axis=1, keepdims=True))
                 - 8.0 * _EPS * (1.0 + np.abs(q))
             )
-        return q.T, of_kept.T, constant
+        return Functions(q.T, of_kept.T, constant)
 
     def _check_shapes(self, problem: Problem) -> None:
         """Raise CertificateError where the arrays are not those of a certificate of this problem."""

@@ -29,10 +29,12 @@ class Cells:
     Attributes:
         problem: The problem.
         of: Cell of each public symbol, numbered from 0, shape (M,).
+        exact: Whether the members of a cell are equal, so that nothing is lost by it.
     """
 
     problem: Problem
     of: NDArray[np.intp]
+    exact: bool = False
 
     @property
     def tasks(self) -> Utility:
@@ -109,7 +111,7 @@ def alike(problem: Problem, points: Array) -> Cells:
     new = np.any(np.diff(whole[:, order], axis=1) != 0, axis=0)
     of = np.empty(problem.n_x, dtype=np.intp)
     of[order] = np.concatenate([[0], np.cumsum(new)])
-    return Cells(problem, of)
+    return Cells(problem, of, exact=True)
 
 
 def classes(problem: Problem) -> Cells:

@@ -29,13 +29,14 @@ from privfunnel.solvers.task.labels import (
     on_a_line,
     starts,
 )
+from privfunnel.solvers.task.shaping import shaped
 
 #: Labels of the first program, and how many times more each further one has.
 FIRST_LABELS, MORE_LABELS = 32, 4
 #: Cells that are enough for a first answer, and how many there may be in the end.
 FIRST_CELLS, MOST_CELLS = 1_500, 6_000
-#: On tables with more symbols than this a proof takes longer than a program, and is made with so many labels only.
-LARGE, LABELS_PROVED = 100_000, 100
+#: Tables with more symbols than this are large.
+LARGE = 100_000
 #: Outputs that releases of such tables may have.
 OUTPUTS_LARGE = 512
 #: Boxes that a proof may have.
@@ -122,6 +123,7 @@ class Work:
         self.lines: list[TaskCertificate] = []
         self.steps, self.cell_loss, self.elastic = 0, 0.0, ELASTIC
         self.used = self.cells.kept[:0]
+        self.proved: TaskCertificate | None = None
         if self.problem.n_x > LARGE:  # a channel has an entry for each symbol and output
             self.outputs = min(self.outputs, OUTPUTS_LARGE)
 
@@ -188,11 +190,8 @@ class Work:
         for labels in self._levels():
             aim = None if utility is None else self._aim(labels, utility - excess + AIM)
             outcome = self._program(labels, aim)
-            found, line = self._channel(outcome), None
-            few = labels.shape[0] < LABELS_PROVED and self.problem.n_x > LARGE
-            if aim is None or not few or self.deadline.passed(0.3):
-                line = self._proof(labels, outcome, zero=aim is None)
-            yield found, line
+            found = self._channel(outcome)
+            yield found, self._proof(labels, outcome, zero=aim is None)
             # The tangents promise less than is kept, and four times as many do so by a sixteenth.
             excess = 0.0 if aim is None else max(found.utility - aim, 0.0) / MORE_LABELS**2
 
@@ -218,8 +217,8 @@ class Work:
             if utility is not None and self._aim(labels, utility) < utility:
                 labels = np.concatenate([labels, spread])
             labels = labels[: self.outputs]
-            if line is not None and self._coarse:
-                self.cells = self.cells.refined(min(2 * self.cells.n, MOST_CELLS))
+            if line is not None:
+                self._shape()
 
     def _prices(self, labels: Array, outcome: Outcome, *, zero: bool) -> tuple[Array, float]:
         """Prices of the cells, (C,), and the slope of a program: what a cell costs where its mass is, on average.
@@ -240,6 +239,7 @@ class Work:
         """The certificate of boxes that were closed."""
         (tree, q, tilts), slope = cover.proof(), cover.slope
         made = TaskCertificate.build(self.problem, tree, q, slope, tilts=tilts, zero=cover.zero)
+        self.proved = made
         h_s = 0.0 if cover.zero else self.problem.h_s
         self.cell_loss = h_s + cover.bound - slope * self.tasks.h_u - made.intercept
         return made
@@ -250,10 +250,11 @@ class Work:
         near = 1.0 - min(utility / self.tasks.ceiling, 1.0)
         return min(utility, max(0.99, 1.0 - near / 2.0) * (self.tasks.h_u - least))
 
-    @property
-    def _coarse(self) -> bool:
-        """Whether it is cells that a proof loses by, and there may be more of them."""
-        return self.cells.n >= FIRST_CELLS // 2 and self.cell_loss > self.gap / 4.0
+    def _shape(self) -> None:
+        """Make other cells by the last proof where it is cells that it loses by."""
+        if self.proved is not None and not self.cells.exact and self.cell_loss > self.gap / 4.0:
+            functions = self.proved.functions(self.problem)
+            self.cells = shaped(self.problem, functions, self.gap / 20.0, MOST_CELLS)
 
     @property
     def _begun(self) -> float:
@@ -338,8 +339,7 @@ class Work:
             if count >= self.outputs:
                 return
             count *= MORE_LABELS if count < 100 else 2
-            if self._coarse:
-                self.cells = self.cells.refined(min(2 * self.cells.n, MOST_CELLS))
+            self._shape()
 
     def _program(self, labels: Array, utility: float | None, precision: float = 0.1) -> Outcome:
         """The program of labels at a utility in nats (None: the most without leakage), solved to a share of the gap."""
@@ -384,6 +384,7 @@ class Work:
         boxes.refine(self.gap / 10.0, MOST_BOXES)
         tree, q = boxes.proof()
         made = TaskCertificate.build(self.problem, tree, q, outcome.slope, zero=zero)
+        self.proved = made
         h_s = 0.0 if zero else self.problem.h_s
         self.cell_loss = h_s + boxes.bound - outcome.slope * self.tasks.h_u - made.intercept
         return made
