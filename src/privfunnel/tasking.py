@@ -139,13 +139,15 @@ def judge_task(
     if target >= ceiling - FEASIBILITY:
         # All of I(U;X) is kept only by a release that tells symbols with different p(u|x) apart.
         lower, source = all_utility(problem).leakage, "closed form"
+    # Utility is compared in units of the largest weight.
+    unit = float(problem.required_tasks().weights.max())
     if requested is not None:
-        met = kept >= requested - FEASIBILITY
+        met = kept >= requested - FEASIBILITY * max(unit, 1.0)
         proved = point.leakage - lower <= gap + ROUNDING
     else:
         met = point.leakage <= (budget or 0.0) + FEASIBILITY
         slope = answer.certificate.slope if answer.certificate is not None else 1.0
-        proved = (upper - kept) * (slope if budget else 1.0) <= gap + ROUNDING
+        proved = (upper - kept) * (slope if budget else 1.0 / unit) <= gap + ROUNDING
     return TaskSolution(
         problem=problem,
         mapping=channel,

@@ -163,7 +163,7 @@ class Functions(NamedTuple):
     constant: Array
 
     def values(self, told: Array, kept: Array) -> Iterator[tuple[slice, Array]]:
-        """f of all boxes at symbols with p(s|x), (K, M), and p(u|x), (D, M): some symbols and (symbols, n), in turn."""
+        """Values of all boxes at symbols with p(s|x), (K, M), and p(u|x), (D, M): some symbols, and (symbols, n)."""
         stacked = np.vstack([self.of_told, self.of_kept, self.constant[None]])
         chunk = max(_TOGETHER // self.constant.size, 16)
         for start in range(0, told.shape[1], chunk):
@@ -293,7 +293,7 @@ class TaskCertificate:
         return float(h_s + total - spent - allowance)
 
     def functions(self, problem: Problem) -> Functions:
-        """f of each box that holds anything."""
+        """The functions of the boxes that hold anything."""
         tasks = problem.required_tasks()
         low, high = self.partition.boxes(tasks)
         leaves = self.partition.leaves

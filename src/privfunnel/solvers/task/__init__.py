@@ -36,7 +36,8 @@ class TaskFunnel:
     """Convex programs over outputs labelled by p(u|y), and a proof from their multipliers.
 
     Attributes:
-        gap: Stop when value and proved bound are within this, in nats.
+        gap: Stop when value and proved bound are within this, in nats; utility is compared in units of the largest
+            weight of a task.
         time_limit: Seconds a point may take, of a curve all points together.
         outputs: Labels, and so outputs, that a program may have.
     """
@@ -88,7 +89,7 @@ class TaskFunnel:
         found, proof = work.free
         return TaskAnswer(
             channel=without_rare(work.tasks, found.table, found.utility - AIM),
-            status=self._status(work, proof.most_utility(0.0) - found.utility),
+            status=self._status(work, (proof.most_utility(0.0) - found.utility) / work.unit),
             slope=0.0,
             certificate=proof,
             steps=work.steps,

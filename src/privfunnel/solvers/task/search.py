@@ -124,6 +124,8 @@ class Work:
         self.steps, self.cell_loss, self.elastic = 0, 0.0, ELASTIC
         self.used = self.cells.kept[:0]
         self.proved: TaskCertificate | None = None
+        # Utility is compared in units of the largest weight, as if that were 1.
+        self.unit = float(self.tasks.weights.max())
         if self.problem.n_x > LARGE:  # a channel has an entry for each symbol and output
             self.outputs = min(self.outputs, OUTPUTS_LARGE)
 
@@ -145,7 +147,7 @@ class Work:
             self._tell(0.0, best.utility, f"{best.utility:.6f} nats of utility without leakage")
             if proof is None:
                 continue
-            if proof.most_utility(0.0) - best.utility <= self.gap or self.deadline.passed():
+            if proof.most_utility(0.0) - best.utility <= self.gap * self.unit or self.deadline.passed():
                 break
         assert proof is not None
         self.pool += [best] if best is fullest else [best, fullest]
@@ -223,12 +225,15 @@ class Work:
     def _prices(self, labels: Array, outcome: Outcome, *, zero: bool) -> tuple[Array, float]:
         """Prices of the cells, (C,), and the slope of a program: what a cell costs where its mass is, on average.
 
+        Without leakage they are utility, in units of the largest weight.
+
         Where it would be cheaper still is found out afterwards; outputs that hardly occur are not to be believed.
         """
         table, cells = losses(self.tasks, self.cells.kept, labels), self.cells
         if zero:
             told = cells.told - cells.p @ cells.told
-            return (outcome.slope * table + told @ outcome.multipliers.T).min(axis=1), outcome.slope
+            prices = (outcome.slope * table + told @ outcome.multipliers.T).min(axis=1)
+            return prices / self.unit, outcome.slope / self.unit
         mass = np.maximum(outcome.mass, 0.0)
         images = np.maximum(mass.T @ cells.told, measures.TINY)
         q = measures.safe_log(images / images.sum(axis=1, keepdims=True))
@@ -238,10 +243,14 @@ class Work:
     def _covered(self, cover: Cover) -> TaskCertificate:
         """The certificate of boxes that were closed."""
         (tree, q, tilts), slope = cover.proof(), cover.slope
-        made = TaskCertificate.build(self.problem, tree, q, slope, tilts=tilts, zero=cover.zero)
+        unit = self.unit if cover.zero else 1.0
+        q, tilts = unit * q, unit * tilts
+        made = TaskCertificate.build(
+            self.problem, tree, q, 1.0 if cover.zero else slope, tilts=tilts, zero=cover.zero
+        )
         self.proved = made
         h_s = 0.0 if cover.zero else self.problem.h_s
-        self.cell_loss = h_s + cover.bound - slope * self.tasks.h_u - made.intercept
+        self.cell_loss = h_s + cover.bound - slope * self.tasks.h_u - made.intercept / unit
         return made
 
     def _aim(self, labels: Array, utility: float) -> float:
@@ -254,7 +263,8 @@ class Work:
         """Make other cells by the last proof where it is cells that it loses by."""
         if self.proved is not None and not self.cells.exact and self.cell_loss > self.gap / 4.0:
             functions = self.proved.functions(self.problem)
-            self.cells = shaped(self.problem, functions, self.gap / 20.0, MOST_CELLS)
+            target = self.gap / 20.0 * (self.unit if self.proved.zero else 1.0)
+            self.cells = shaped(self.problem, functions, target, MOST_CELLS)
 
     @property
     def _begun(self) -> float:
@@ -344,10 +354,10 @@ class Work:
     def _program(self, labels: Array, utility: float | None, precision: float = 0.1) -> Outcome:
         """The program of labels at a utility in nats (None: the most without leakage), solved to a share of the gap."""
         # In units of the largest weight, so that multipliers have the size that the method expects.
-        scale = float(self.tasks.weights.max())
+        scale = self.unit
         table = losses(self.tasks, self.cells.kept, labels) / scale
         limit = None if utility is None else (self.tasks.h_u - utility) / scale
-        tolerance = precision * self.gap / (scale if limit is None else 1.0)
+        tolerance = precision * self.gap
         program = Program(self.cells.p, self.cells.told, table, limit, self.elastic)
         outcome = minimise(program, tolerance, self.deadline)
         self.steps += outcome.steps
@@ -381,12 +391,13 @@ class Work:
     def _proof(self, labels: Array, outcome: Outcome, *, zero: bool) -> TaskCertificate:
         """A certificate of the program's multipliers, with as many boxes as are of use."""
         boxes = Boxes(self.cells, Multipliers(labels, outcome, zero=zero), outcome.slope)
-        boxes.refine(self.gap / 10.0, MOST_BOXES)
+        unit = self.unit if zero else 1.0
+        boxes.refine(self.gap * unit / 10.0, MOST_BOXES)
         tree, q = boxes.proof()
         made = TaskCertificate.build(self.problem, tree, q, outcome.slope, zero=zero)
         self.proved = made
         h_s = 0.0 if zero else self.problem.h_s
-        self.cell_loss = h_s + boxes.bound - outcome.slope * self.tasks.h_u - made.intercept
+        self.cell_loss = (h_s + boxes.bound - outcome.slope * self.tasks.h_u - made.intercept) / unit
         return made
 
     def _tell(self, value: float, bound: float, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Cells of public symbols in the shape that a proof asks for: narrow where symbols want different outputs, long elsewhere.
+"""Cells of public symbols in the shape that a proof asks for: narrow where symbols want different outputs, else long.
 
 The price of a symbol, a(x) = min over boxes of f_box(x), is a concave function of its p(s|x) and p(u|x). A cell that is
 solved as one symbol loses what a at its mean exceeds the mean of a by, and a bends only across the borders between
@@ -73,7 +73,7 @@ class _Bend:
         new = np.cumsum(chosen) - 1
         of, p = new[cells.of[members]], self.problem.p_x[members]
         n = int(chosen.sum())
-        total = np.bincount(of, p, n)
+        total = np.asarray(np.bincount(of, p, n), dtype=np.float64)
         away = _centred(self.places[:, members], of, p, total)
         slopes = _centred(self.gradients[:, members], of, p, total)
         # a = −½ zᵀHz has gradients −Hz: minus their covariance with z is HΣ, whose top eigenvector is the direction.
