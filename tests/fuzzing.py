@@ -39,8 +39,8 @@ NAMES = ("s", "x", "d", "v")
 INTERESTING = [b"\x00", b"\xff", b"\xff\xfe", b'"', b"'", b",", b";", b"\n", b"\r", b"\t", b"\\", b"{", b"[", b"-",
                b"9" * 30, b"\xef\xbb\xbf", b"\x1a", b"nan", b"inf", b"\x80\x81", b"=", b"*", b"~",
                b"\xf0\x9f\x98\x80"]  # fmt: skip
-SIZES = {"csv": 700, "json": 150, "arrow": 500, "parquet": 350, "duckdb": 60, "sqlite": 250, "xlsx": 250, "ods": 100,
-         "reading": 300, "options": 200, "mechanism": 150}  # fmt: skip
+SIZES = {"csv": 350, "json": 100, "arrow": 250, "parquet": 200, "duckdb": 40, "sqlite": 125, "xlsx": 120, "ods": 60,
+         "reading": 200, "options": 120, "mechanism": 100}  # fmt: skip
 
 
 # --- sound files ------------------------------------------------------------------------------------------------

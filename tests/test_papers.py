@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import re
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,7 +101,8 @@ def test_a_reproduction_is_published_with_its_figures(tmp_path: Path) -> None:
     assert "[`reproduction-points.csv`](figures/reproduction-points.csv)" in text
 
 
-def rehearse(script: str, out: Path) -> str:
+def rehearse_alone(script: str, out: Path) -> None:
+    """Rehearse a script as a program."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     environment.pop("COVERAGE_PROCESS_CONFIG", None)  # what it runs of the package is traced elsewhere
     done = subprocess.run(
@@ -106,26 +110,44 @@ def rehearse(script: str, out: Path) -> str:
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done.stdout
+
+
+@pytest.fixture
+def rehearse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
+    """Rehearse a script in this process, which has loaded all that it takes: what it prints."""
+
+    def play(name: str) -> str:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", "--quick", "--out", str(tmp_path)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(name).main()
+        return capsys.readouterr().out
+
+    return play
 
 
 @pytest.mark.slow
-def test_the_certified_curves_can_be_rehearsed(tmp_path: Path) -> None:
-    rehearse("certified_curves.py", tmp_path)
+def test_the_certified_curves_can_be_rehearsed(tmp_path: Path, rehearse: Callable[[str], str]) -> None:
+    rehearse("certified_curves")
     text = (tmp_path / "docs" / "certified-curves.md").read_text("utf-8")
     assert "at 20 of 20 points within the target" in text.replace("\n", " ")
     assert (tmp_path / "docs" / "figures" / "heart-failure.png").exists()
 
 
 @pytest.mark.slow
-def test_the_comparison_can_be_rehearsed(tmp_path: Path) -> None:
-    pytest.importorskip("joblib", reason="comparisons are spread by joblib")
-    assert "| **proved ≥** |" in rehearse("comparison.py", tmp_path)
+def test_the_comparison_can_be_rehearsed(rehearse: Callable[[str], str]) -> None:
+    joblib = pytest.importorskip("joblib", reason="comparisons are spread by joblib")
+    with joblib.parallel_config(backend="sequential"):
+        assert "| **proved ≥** |" in rehearse("comparison")
 
 
 @pytest.mark.slow
-def test_the_coverage_of_population_bounds_can_be_rehearsed(tmp_path: Path) -> None:
-    told = rehearse("population_bounds.py", tmp_path)
+def test_the_coverage_of_population_bounds_can_be_rehearsed(
+    tmp_path: Path, rehearse: Callable[[str], str]
+) -> None:
+    told = rehearse("population_bounds")
     assert "| independent S, 32 outputs | 10854 | 2 × 32 |" in told
     assert len(list(tmp_path.glob("*.json"))) == told.count("best holds in")
 
@@ -133,7 +155,7 @@ def test_the_coverage_of_population_bounds_can_be_rehearsed(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_the_bibliography_can_be_rehearsed(tmp_path: Path) -> None:
     pytest.importorskip("joblib", reason="comparisons are spread by joblib")
-    rehearse("bibliography.py", tmp_path)
+    rehearse_alone("bibliography.py", tmp_path)
     text = (tmp_path / "bibliography.md").read_text("utf-8")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
     assert len(rows) == len(bibliography.ROWS)
@@ -161,8 +183,8 @@ def test_no_script_takes_the_name_of_a_library() -> None:
 
 
 @pytest.mark.slow
-def test_designs_on_samples_can_be_rehearsed(tmp_path: Path) -> None:
-    told = rehearse("population_designs.py", tmp_path)
+def test_designs_on_samples_can_be_rehearsed(tmp_path: Path, rehearse: Callable[[str], str]) -> None:
+    told = rehearse("population_designs")
     assert "| heart failure, 4 × 16 | 100 | free | 0.0000 |" in told
     assert len(list(tmp_path.glob("*.json"))) == 6
 
