@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from html import unescape
@@ -15,8 +16,9 @@ import privfunnel as pf
 from privfunnel import audit, measures, report, tables
 from privfunnel.engines import Column
 from privfunnel.instances import patients
+from privfunnel.report import large
 from privfunnel.report.axes import Axis
-from privfunnel.report.described import how_counted, published_axis
+from privfunnel.report.described import Described, how_counted, published_axis
 from privfunnel.report.rounding import Rounding
 
 THIRTY = np.array([[7.0, 4.0, 2.0], [3.0, 6.0, 8.0]])
@@ -159,6 +161,38 @@ def test_neither_extremes_nor_rare_combinations_are_listed(mechanism: pf.Mechani
     rare = pf.Problem([[20, 3, 30], [10, 1, 40]], ["s=a", "s=b"], ["x=often", "x=seldom", "x=most"])
     curve = pf.trace(rare, points=4)
     assert "seldom" not in report.render(curve, report.Report(chosen=curve.at(0.5)))
+
+
+def test_a_channel_too_large_to_be_drawn_is_listed_without_what_few_rows_have(
+    mechanism: pf.Mechanism, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say, release = Rounding(600.0), Described.of_mechanism(mechanism)
+    found = large.listed(release, say)
+    sums = np.asarray(found.written.sum(axis=1)).ravel()
+    assert sums == pytest.approx(np.ones(len(found.values)))
+    assert found.share.sum() <= 1.0 + 1e-12
+    assert len(found.values) == len(mechanism.p_x)  # six, all frequent: each is written as the channel says
+    order = [published_axis(release.public, release.p_x, say).values.index(each) for each in found.values]
+    np.testing.assert_allclose(
+        found.written.toarray()[:, :-1], release.written[np.ix_(order, order)], atol=1e-12
+    )
+    monkeypatch.setattr("privfunnel.report.described.DRAWN", 1)
+    text = report.render(mechanism)
+    told = json.loads(
+        re.search(r'class="lookup".*?<script type="application/json">(.*?)</script>', text, re.DOTALL)[1]
+    )  # type: ignore[index]
+    assert len(told["codes"]) == len(told["rows"]) == 6
+    assert all(re.fullmatch(r"(less than )?\d+(\.\d)? %", cell) for row in told["rows"] for cell in row[:2])
+    monkeypatch.setattr(large, "MOST_LISTED", 2)
+    monkeypatch.setattr(large, "MOST_DRAWN", 3)
+    short = report.render(mechanism)
+    assert "the 2 most frequent can be looked for here" in short
+    assert "another" in short
+    rare = pf.Problem([[20, 3, 30], [10, 1, 40]], ["s=a", "s=b"], ["x=often", "x=<b>seldom", "x=<b>most"])
+    curve = pf.trace(rare, points=4)
+    shown = report.render(curve, report.Report(chosen=curve.at(0.5)))
+    assert "seldom" not in shown
+    assert "<b>most" not in shown
 
 
 def test_columns_are_told_by_how_they_were_counted() -> None:

@@ -49,6 +49,26 @@ def test_it_opens_from_disk_and_shows_numbers_on_hover(page: Any) -> None:
     assert "→" in page.locator(".readout").first.inner_text()
 
 
+def test_values_are_looked_for_where_a_channel_is_too_large_to_draw(browser: Any, tmp_path: Path) -> None:
+    problem = pf.instances.load("heart-failure")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("privfunnel.report.described.DRAWN", 1)
+        curve = pf.trace(problem, points=4, solver="greedy", throw=False)
+        report.write(tmp_path / "large.html", curve, report.Report(chosen=curve.at(2.0)))
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((tmp_path / "large.html").as_uri())
+    assert page.locator(".lookup tbody tr").count() == 8
+    page.get_by_label("Look for values").fill("anaemia=yes, smoking=no")
+    found = page.locator(".lookup tbody tr td:first-child").all_inner_texts()
+    assert (
+        page.locator(".lookup [role=status]").inner_text() == f"{len(found)} of 15 listed"
+    )  # one has fewer than five rows
+    assert found
+    assert {(text.split(", ")[0], text.split(", ")[3]) for text in found} == {("yes", "no")}
+    context.close()
+
+
 def test_it_fits_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

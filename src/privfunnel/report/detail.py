@@ -16,7 +16,7 @@ from privfunnel._version import __version__
 from privfunnel.audit import PopulationBand
 from privfunnel.curve import Curve, worst_attacker
 from privfunnel.measures import to_bits
-from privfunnel.report import parts, survival, view
+from privfunnel.report import large, parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import ZERO, Rounding, Towards
@@ -204,8 +204,7 @@ def _details(release: Described, say: Rounding) -> str:
 def _maps(release: Described, say: Rounding) -> str:
     """Draw the channel for the public values that enough rows have; a combination that few have is not listed."""
     if not release.drawable:
-        n_x, n_y = release.channel.shape
-        return parts.paragraphs([f"Its {n_x:,} × {n_y:,} probabilities are too many to be drawn."])
+        return large.section(release, say)
     public = published_axis(release.public, release.p_x, say)
     rows = public.order[[not say.rare(float(release.p_x[i])) for i in public.order]]
     hidden = len(public) - len(rows)

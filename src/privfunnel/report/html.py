@@ -178,7 +178,7 @@ def _page(title: str, body: Sequence[str]) -> str:
         "Everything is in this file; it loads nothing.</footer>\n"
         f"<script>\n{_asset('chart.js')}\n"
         'document.querySelectorAll("figure.funnel").forEach((f) => privfunnel.funnel(f, {}));\n'
-        "privfunnel.heatmaps(document);\n</script>\n</body>\n</html>\n"
+        "privfunnel.heatmaps(document);\nprivfunnel.lookups(document);\n</script>\n</body>\n</html>\n"
     )
 
 

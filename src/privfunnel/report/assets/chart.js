@@ -172,8 +172,42 @@
     });
   }
 
+  // A list of combinations of values, of which those are shown that hold what is typed: parts between commas, or words.
+  function lookup(root) {
+    const data = JSON.parse(root.querySelector("script").textContent);
+    const [field, said, body] = ["input", "[role=status]", "tbody"].map((name) => root.querySelector(name));
+    const lowered = data.levels.map((texts) => texts.map((text) => text.toLowerCase()));
+    const names = data.names.map((name) => name.toLowerCase());
+    const MOST = 20;
+
+    function matches(codes, word) {
+      const cut = word.indexOf("=");
+      const column = cut < 0 ? -1 : names.indexOf(word.slice(0, cut).trim());
+      const wanted = column < 0 ? word : word.slice(cut + 1).trim();
+      return codes.some((code, a) => (column < 0 || a === column) && lowered[a][code].includes(wanted));
+    }
+    field.addEventListener("input", () => {
+      const text = field.value.toLowerCase();
+      const words = text.split(text.includes(",") ? "," : /\s+/).map((word) => word.trim()).filter(Boolean);
+      const hits = data.codes.map((_, i) => i).filter((i) => words.every((word) => matches(data.codes[i], word)));
+      said.textContent = `${hits.length} of ${data.codes.length} listed${hits.length > MOST ? `, ${MOST} are shown` : ""}`;
+      body.replaceChildren(...hits.slice(0, MOST).map((i) => {
+        const row = document.createElement("tr");
+        [data.codes[i].map((code, a) => data.levels[a][code]).join(", "), ...data.rows[i]].forEach((value, j) => {
+          const cell = document.createElement("td");
+          cell.textContent = value;
+          if (j === 1 || j === 2) cell.className = "num";
+          row.appendChild(cell);
+        });
+        return row;
+      }));
+    });
+    root.querySelector(".needs-script").hidden = false;
+  }
+
   window.privfunnel = {
     NATS, number, interpolate, funnel,
+    lookups: (root) => root.querySelectorAll(".lookup").forEach(lookup),
     heatmaps: (root) => root.querySelectorAll("figure.heatmap").forEach(heatmap),
   };
 })();
