@@ -42,11 +42,14 @@ from privfunnel.certificate.neighbours import (
     save_neighbours,
 )
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.supports import FEWEST, MOST, SupportsProof, check_supports, search
 from privfunnel.certificate.task import TaskCertificate
 from privfunnel.certificate.tree import LEAF, SHRINK, Case, Proof
 
 __all__ = [
+    "FEWEST",
     "LEAF",
+    "MOST",
     "SHRINK",
     "SIMPLEX_SLACK",
     "AnyCertificate",
@@ -62,12 +65,14 @@ __all__ = [
     "PairsProof",
     "Proof",
     "Step",
+    "SupportsProof",
     "TaskCertificate",
     "cell_columns",
     "chain_prices",
     "check",
     "check_chain",
     "check_pairs",
+    "check_supports",
     "combine",
     "components",
     "flat_prices",
@@ -82,6 +87,7 @@ __all__ = [
     "save_bottleneck",
     "save_bundle",
     "save_neighbours",
+    "search",
     "spread_within",
     "verify_all",
 ]

@@ -17,6 +17,7 @@ from privfunnel.certificate.chain import ChainProof, Step
 from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
+from privfunnel.certificate.supports import SupportsProof
 from privfunnel.certificate.task import Partition, TaskCertificate
 from privfunnel.certificate.tree import Proof
 from privfunnel.errors import CertificateError, InvalidInputError
@@ -26,9 +27,10 @@ from privfunnel.threats import Threat
 SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
 #: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
-#: these; a file is written as the oldest version that can hold it.
+#: these, version 8 proofs by supports; a file is written as the oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
-SCHEMA_VERSION = GUARDED_TASK_VERSION = 7
+GUARDED_TASK_VERSION, SUPPORTS_VERSION = 7, 8
+SCHEMA_VERSION = SUPPORTS_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -246,13 +248,17 @@ def _read_tree(data: Archive, place: str, claim: float) -> Proof:
 
 def _version(proof: AnyProof) -> int:
     """The first version of the file that has such proofs."""
+    if isinstance(proof, SupportsProof):
+        return SUPPORTS_VERSION
     if isinstance(proof, ChainProof):
         return CHAINS_VERSION
     return PAIRS_VERSION if isinstance(proof, PairsProof) else 1
 
 
 def _packed(place: str, proof: AnyProof) -> dict[str, Any]:
-    """The arrays of a proof, named by where it is."""
+    """The arrays of a proof, named by where it is; one by supports has none, and says so."""
+    if isinstance(proof, SupportsProof):
+        return {f"{place}.supports": np.array(1)}
     if not isinstance(proof, ChainProof):
         names = _PAIR_ARRAYS if isinstance(proof, PairsProof) else _TREE_ARRAYS
         return {f"{place}.{name}": getattr(proof, name) for name in names}
@@ -299,6 +305,9 @@ def _read(data: Archive, c: int) -> Certificate:
             continue
         if f"{c}.{t}.outer" in data:
             proofs.append(_read_pairs(data, f"{c}.{t}", claim))
+            continue
+        if f"{c}.{t}.supports" in data:
+            proofs.append(SupportsProof(claim=float(claim)))
             continue
         proofs.append(_read_tree(data, f"{c}.{t}", float(claim)))
     groups, cells = (

@@ -18,6 +18,7 @@ from privfunnel.certificate.chain import ChainProof, check_chain
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.supports import SupportsProof, check_supports
 from privfunnel.certificate.tree import LARGEST, Case, Index, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -32,7 +33,7 @@ _ADDING = 16
 _RESERVE = 1e-13
 
 #: What may prove a certificate: a tree a component, or one proof for the whole table.
-AnyProof = Proof | PairsProof | ChainProof
+AnyProof = Proof | PairsProof | ChainProof | SupportsProof
 
 
 def components(p_s_given_x: Array) -> list[tuple[Index, Index]]:
@@ -66,7 +67,7 @@ class Certificate:
         value: Proved lower bound on min F.
         intercept: The line at R = 0.
         proofs: One tree a component, in the order of :func:`components`; or one proof for all of a table, by pairs
-            where it has two private symbols, by a chain of such where it has more.
+            where it has two private symbols, by a chain of such or by supports where it has more.
         coarsening: None, or for each private symbol the group it is merged into, shape (K,): since S' is then a
             function of S, a bound on its leakage is a bound on S's.
         cells: None, or for each public symbol the cell it belongs to, shape (M,). Prices are then equal within a
@@ -166,7 +167,7 @@ class Certificate:
         numbers += [each is None for each in groups]
         arrays: list[NDArray[Any]] = [self.prices, *(each for each in groups if each is not None)]
         for proof in self.proofs:
-            numbers.append(proof.claim)
+            numbers += [type(proof).__name__, proof.claim]
             arrays += _arrays(proof)
             if isinstance(proof, ChainProof):
                 numbers.append([(step.slope, step.rest, step.proof.claim) for step in proof.steps])
@@ -255,7 +256,7 @@ def verify_all(problem: Problem, certificates: Iterable[Certificate]) -> None:
                         for groups in (certificate.coarsening, certificate.cells))  # fmt: skip
             alike.setdefault((key[0], key[1]), []).append(certificate)
     for together in alike.values():
-        whole = [c for c in together if any(isinstance(proof, PairsProof | ChainProof) for proof in c.proofs)]
+        whole = [c for c in together if not all(isinstance(proof, Proof) for proof in c.proofs)]
         for certificate in whole:
             _verify_whole(problem, certificate)
         trees = [c for c in together if c not in whole]
@@ -278,6 +279,8 @@ def _verify_whole(problem: Problem, certificate: Certificate) -> None:
     prices, slope = certificate._cell_prices(), certificate.slope
     if isinstance(proof, PairsProof):
         check_pairs(columns, prices, slope, proof, spread)
+    elif isinstance(proof, SupportsProof):
+        check_supports(columns, prices, slope, proof, spread)
     else:
         check_chain(columns, prices, slope, proof, spread)
     certificate._conclude(problem)
@@ -323,4 +326,6 @@ def _arrays(proof: AnyProof) -> list[NDArray[Any]]:
         return arrays
     if isinstance(proof, PairsProof):
         return [proof.outer, proof.inner]
+    if isinstance(proof, SupportsProof):
+        return []
     return [proof.q, proof.nu, proof.variable, proof.split, proof.first]

@@ -77,8 +77,7 @@ class Global(TimeLimited):
             # No point is proved yet, but the pool has a channel for each: hand them over before giving up.
             yield from map(work.pooled, wanted)
             raise
-        for disclosure in wanted:
-            yield work.answer(disclosure)
+        yield from work.answers(wanted)
 
     def solve_leakage(
         self, problem: Problem, leakage: float, *, seed: int = 0, progress: Listener | None = None

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.certificate import Certificate, Proof, rivalry, rivals
+from privfunnel.certificate import Certificate, Proof, SupportsProof, rivalry, rivals
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.global_ import branching
+from privfunnel.solvers.global_ import branching, supported
 from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
 from privfunnel.solvers.global_.master import Master, Prices
 from privfunnel.solvers.global_.newton import refine
+from privfunnel.solvers.global_.supported import Sight
 from privfunnel.solvers.posteriors.assembly import Used, build
 from privfunnel.solvers.posteriors.components import Part
 from privfunnel.solvers.posteriors.points import distinct, pricing_values, sparse_starts, tidy
@@ -90,6 +91,7 @@ class Search:
         self.rounds = 0
         self.effort = CHUNK
         self._rivalry: list[Array] | None = None
+        self._looks: list[supported.Look] = []
         self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
@@ -137,6 +139,8 @@ class Search:
         allowed = self.nodes + self.limits.nodes
         target = TARGET * gap
         value, idle = np.inf, 0
+        if supported.fits(self.master):
+            self._find_rivals()  # as long as there is time: without them nothing can be proved in the end
         while True:
             duals, used = self._solve(disclosure)
             idle = idle + 1 if value - duals.value < IDLE * target else 0
@@ -147,9 +151,9 @@ class Search:
                 tell(Progress(value=duals.value, bound=bound))
             if duals.value - bound <= CLOSED * gap:
                 return Outcome(duals=duals, status=Status.OPTIMAL)
-            if self.limits.passed(SEARCHED) or self.nodes >= allowed:
+            if self._late(disclosure) or self.nodes >= allowed:
                 status = Status.NODE_LIMIT if self.nodes >= allowed else Status.TIME_LIMIT
-                self._prove_something(duals, target)
+                self._prove_something(duals, target, disclosure)
                 return Outcome(duals=duals, status=status)
             if self._price_locally(duals, used, -WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
@@ -157,7 +161,7 @@ class Search:
             if not self._find_rivals():
                 self._prove_by_roots(duals)
                 return Outcome(duals=duals, status=Status.TIME_LIMIT)
-            self._price_exactly(duals, target, allowed)
+            self._price_exactly(duals, target, allowed, disclosure)
 
     def _solve(self, disclosure: float) -> tuple[Prices, list[Used]]:
         """The program's duals at ``disclosure`` and the posteriors in use, by Newton's method where it applies.
@@ -188,6 +192,7 @@ class Search:
         """Descend F from the posteriors in use, their neighbours and random ones; add those below ``threshold``."""
         added = 0
         many = len(self.master.parts) > 1
+        most = supported.MOST_LOCAL if supported.fits(self.master) else MOST_LOCAL
         for c, (part, (_, active)) in enumerate(zip(self.master.parts, used, strict=True)):
             n_x, n_s = part.columns.shape
             n_random = STARTS_PER_PART if many else max(RANDOM_STARTS, n_x // 3)
@@ -201,7 +206,7 @@ class Search:
             near = np.ascontiguousarray(np.concatenate([active, spread, exchanged]))
             descend_all(pricing, near, DESCENT_STEPS, self.limits)
             minima = np.concatenate([near, descend_best(pricing, random, DESCENT_STEPS, self.limits)])
-            added += self._add(c, minima, pricing, threshold, MOST_PER_PART if many else MOST_LOCAL)
+            added += self._add(c, minima, pricing, threshold, MOST_PER_PART if many else most)
         return added
 
     def _add(self, c: int, posteriors: Array, pricing: Pricing, threshold: float, most: int) -> int:
@@ -212,21 +217,62 @@ class Search:
         good = values < threshold
         return self.master.add(c, distinct(posteriors[good], values[good], most))
 
-    def _price_exactly(self, duals: Prices, target: float, allowed: int) -> None:
+    def _late(self, disclosure: float) -> bool:
+        """Whether what is left of the time is for what can still be proved."""
+        looks = [look.seconds for look in self._looks if look.disclosure == disclosure]
+        return self.limits.passed(SEARCHED) or self.limits.left() < supported.KEPT * max(looks, default=0.0)
+
+    def _price_exactly(self, duals: Prices, target: float, allowed: int, disclosure: float) -> None:
         """Prove that no posterior of any component has F below −target, or add some that have.
 
         An attempt that runs out of boxes doubles what the next one may open.
         """
+        if supported.applies(self.master, duals.slope):
+            own = Deadline(self.limits.left(SEARCHED), self.limits.clock)
+            if self._look(disclosure, duals, -target, allowed - self.nodes, own) is not Sight.STUCK:
+                return
         boxes = min(self.effort, allowed - self.nodes)
         _, limited = self._prove(duals, -target, boxes, self.limits)
         if limited:
             self.effort *= 2
 
-    def _prove_something(self, duals: Prices, target: float) -> None:
+    def _look(self, disclosure: float, duals: Prices, cutoff: float, boxes: int, deadline: Deadline) -> Sight:
+        """Look at supports: prove F ≥ cutoff, or add posteriors below it; a look at all of them is remembered."""
+        pricing = Pricing(self.master.parts[0].columns, np.ascontiguousarray(duals.prices), duals.slope)
+        began = deadline.elapsed()
+        seen = supported.look(pricing, (self._rivalry or [])[0], cutoff, boxes, deadline)
+        self.nodes += seen.boxes
+        if seen.proved:
+            proof = SupportsProof(claim=cutoff - MARGIN)
+            self.lines.append(Certificate.build(self.problem, duals.prices, duals.slope, [proof]))
+            return Sight.PROVED
+        if seen.whole:
+            self._looks.append(supported.Look(disclosure, duals, seen.least, deadline.elapsed() - began))
+        if self._add(0, seen.found, pricing, cutoff, supported.MOST_ADDED):
+            return Sight.FOUND
+        return Sight.LIMITED if seen.limited else Sight.STUCK
+
+    def _prove_by_supports(self, disclosure: float, duals: Prices) -> bool:
+        """When the limits came first: prove the best line that a look at all supports has left, or a coarse one."""
+        cutoff = -supported.COARSE * duals.value
+        while cutoff > -COARSEST and self._find_rivals() and not self.limits.passed():
+            looks = [look for look in self._looks if look.disclosure == disclosure]
+            best = max(looks, key=lambda look: look.bound, default=None)
+            if best is not None:
+                duals, cutoff = best.duals, best.cutoff
+            sight = self._look(disclosure, duals, cutoff, supported.LAST_BOXES, self.limits)
+            if sight is Sight.PROVED or best is not None:
+                return sight is Sight.PROVED
+            cutoff *= COARSER
+        return False
+
+    def _prove_something(self, duals: Prices, target: float, disclosure: float) -> None:
         """When the limits came first: prove the best line that a few boxes allow, coarser and coarser.
 
         At last the line that the roots prove, which is as good as nothing on most tables, but a proof.
         """
+        if supported.applies(self.master, duals.slope) and self._prove_by_supports(disclosure, duals):
+            return
         cutoff = -COARSER * target
         while cutoff > -COARSEST and self._find_rivals() and not self.limits.passed():
             # The next attempts are to have as much time as this one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from privfunnel.problem import Channel, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
+from privfunnel.solvers.global_ import supported
 from privfunnel.solvers.global_.coarsening import coarse_lines
 from privfunnel.solvers.global_.hurried import ENTRY_SECONDS, channel_seconds
 from privfunnel.solvers.global_.search import Outcome, Search
@@ -89,6 +91,8 @@ class Work:
         if progress is not None:
             progress(Progress(total=total, message="loading the kernels (the first run compiles them)"))
         load_kernels()  # before any clock starts
+        if supported.of_size(problem):
+            supported.load_kernels()
         self.clock = Deadline()
         parts = split_problem(problem)
         seconds = FREE_SHARE * options.time_limit
@@ -134,6 +138,25 @@ class Work:
         self.done += 1
         self._report(disclosure, None, None)
         return answer
+
+    def answers(self, disclosures: list[float]) -> Iterator[Answer]:
+        """The answers, in the order given.
+
+        Where supports are looked at, they are found from the largest disclosure down, since what one needs is mostly
+        known from the one above it; otherwise one after the other.
+        """
+        if not supported.fits(self.search.master):
+            for disclosure in disclosures:
+                yield self.answer(disclosure)
+            return
+        known: dict[float, Answer] = {}
+        try:
+            for disclosure in sorted(set(disclosures), reverse=True):
+                known[disclosure] = self.answer(disclosure)
+        except KeyboardInterrupt:
+            yield from (known.get(disclosure) or self.pooled(disclosure) for disclosure in disclosures)
+            raise
+        yield from (known[disclosure] for disclosure in disclosures)
 
     def pooled(self, disclosure: float) -> Answer:
         """What the pool has for a disclosure as it is, with no further search."""

@@ -1,0 +1,130 @@
+"""Certificates by supports: proved again from the table alone, whatever is changed in them is found out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.certificate import Certificate, SupportsProof, load_bundle, save_bundle
+from privfunnel.errors import CertificateError
+
+
+@pytest.fixture(scope="module")
+def problem() -> pf.Problem:
+    """Three private symbols, seven public ones, two of which are one class."""
+    rng = np.random.default_rng(5)
+    counts = rng.integers(1, 40, (3, 7))
+    counts[0, 2] = 0
+    counts[:, 6] = 2 * counts[:, 3]
+    return pf.Problem(counts)
+
+
+@pytest.fixture(scope="module")
+def by_trees(problem: pf.Problem) -> Certificate:
+    """The certificate of a point of the curve, by trees over classes."""
+    solution = pf.solve(problem, disclosure=0.85 * problem.disclosure_ceiling, solver="global", lump=True)
+    assert solution.certificate is not None
+    assert solution.certificate.cells is not None
+    return solution.certificate
+
+
+@pytest.fixture(scope="module")
+def certificate(problem: pf.Problem, by_trees: Certificate) -> Certificate:
+    """The same line, by supports."""
+    return rebuilt(problem, by_trees, proofs=[SupportsProof(claim=by_trees.value)])
+
+
+def rebuilt(problem: pf.Problem, certificate: Certificate, **changes: object) -> Certificate:
+    """The certificate with other parts, its line as the builder would claim it."""
+    parts = {
+        name: getattr(certificate, name) for name in ("prices", "slope", "proofs", "coarsening", "cells")
+    }
+    return Certificate.build(problem, **(parts | changes))
+
+
+def test_it_proves_the_line_that_trees_prove(
+    problem: pf.Problem, by_trees: Certificate, certificate: Certificate
+) -> None:
+    assert certificate.verify(problem) == by_trees.verify(problem)
+    assert certificate.lower_bound(1.0) == by_trees.lower_bound(1.0)
+    assert certificate.n_nodes == 0
+
+
+def test_more_than_that_is_refused(problem: pf.Problem, certificate: Certificate) -> None:
+    for claim in (1e-6, 1e-3):  # prices of an optimum are tight somewhere
+        raised = rebuilt(problem, certificate, proofs=[SupportsProof(claim=claim)])
+        with pytest.raises(CertificateError, match="does not prove its claim: F is"):
+            raised.verify(problem)
+    with pytest.raises(CertificateError, match="claims the line"):
+        replace(certificate, intercept=certificate.intercept + 1e-9).verify(problem)
+    with pytest.raises(CertificateError, match="claims min F"):
+        replace(certificate, value=certificate.value + 1e-9).verify(problem)
+
+
+def test_prices_and_slopes_that_were_changed_are_found_out(
+    problem: pf.Problem, certificate: Certificate
+) -> None:
+    for cell in range(int(certificate.cells.max()) + 1):  # type: ignore[union-attr]
+        prices = certificate.prices + 1e-4 * (certificate.cells == cell)
+        with pytest.raises(CertificateError, match="does not prove"):
+            rebuilt(problem, certificate, prices=prices).verify(problem)
+    with pytest.raises(CertificateError, match="does not prove"):
+        rebuilt(problem, certificate, slope=0.99 * certificate.slope).verify(problem)
+
+
+def test_another_table_is_found_out(problem: pf.Problem, certificate: Certificate) -> None:
+    other = pf.Problem(problem.p_sx[::-1, ::-1])
+    with pytest.raises(CertificateError, match="another problem"):
+        certificate.verify(other)
+    with pytest.raises(CertificateError, match=r"cells hold different|does not prove"):
+        replace(certificate, fingerprint=other.fingerprint).verify(other)
+
+
+@pytest.mark.parametrize("claim", [float("nan"), float("inf"), -1e300])
+def test_damaged_claims_are_found_out(problem: pf.Problem, certificate: Certificate, claim: float) -> None:
+    with pytest.raises(CertificateError):
+        replace(certificate, proofs=(SupportsProof(claim=claim),)).verify(problem)
+
+
+def test_slopes_and_mixtures_that_it_cannot_prove_are_refused(
+    problem: pf.Problem, by_trees: Certificate, certificate: Certificate
+) -> None:
+    for slope in (0.0, 1.0, 1.5):
+        with pytest.raises(CertificateError, match="slope between 0 and 1"):
+            rebuilt(problem, certificate, slope=slope).verify(problem)
+    with pytest.raises(CertificateError, match="mixes"):
+        replace(certificate, proofs=(*certificate.proofs, *by_trees.proofs)).verify(problem)
+
+
+def test_it_is_stored_and_read_back_beside_trees(
+    tmp_path: Path, problem: pf.Problem, by_trees: Certificate, certificate: Certificate
+) -> None:
+    save_bundle(tmp_path / "both.npz", [by_trees, certificate])
+    trees, supports = load_bundle(tmp_path / "both.npz")
+    assert isinstance(supports, Certificate)
+    assert isinstance(supports.proofs[0], SupportsProof)
+    assert supports.verify(problem) == certificate.value
+    assert trees.verify(problem) == by_trees.value
+    for path, made, version in ((tmp_path / "t.npz", by_trees, 2), (tmp_path / "s.npz", certificate, 8)):
+        save_bundle(path, [made])
+        assert int(np.load(path)["version"]) == version
+
+
+def test_a_file_whose_claim_was_raised_is_refused(
+    tmp_path: Path, problem: pf.Problem, certificate: Certificate
+) -> None:
+    save_bundle(tmp_path / "c.npz", [certificate])
+    arrays = dict(np.load(tmp_path / "c.npz"))
+    arrays["0.claims"] = arrays["0.claims"] + 1e-3
+    np.savez(tmp_path / "forged.npz", **arrays)
+    (forged,) = load_bundle(tmp_path / "forged.npz")
+    with pytest.raises(CertificateError, match="does not prove"):
+        forged.verify(problem)
+    del arrays["0.0.supports"]
+    np.savez(tmp_path / "damaged.npz", **arrays)
+    with pytest.raises(CertificateError, match="not a readable"):
+        load_bundle(tmp_path / "damaged.npz")

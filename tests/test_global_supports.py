@@ -1,0 +1,124 @@
+"""The global solver on tables with many classes: supports are looked at, and what limits leave is proved, too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import privfunnel as pf
+from privfunnel.certificate import SupportsProof
+from privfunnel.certificate.supports import Below
+from privfunnel.solution import Answer
+from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.global_ import Global, supported
+from privfunnel.solvers.global_.search import Search
+from privfunnel.solvers.global_.supported import Sight
+from privfunnel.solvers.global_.work import Work
+
+
+@pytest.fixture(scope="module")
+def problem() -> pf.Problem:
+    """Three private symbols, ten public ones."""
+    return pf.Problem(np.random.default_rng(3).dirichlet(np.full(30, 0.6)).reshape(3, 10))
+
+
+@pytest.fixture
+def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supports are looked at in small tables, too."""
+    monkeypatch.setattr(supported, "MANY", 8)
+
+
+def solved(problem: pf.Problem, share: float = 0.9, **options: float) -> pf.Solution:
+    """The point at a share of H(X), without a clock."""
+    solver = Global(**({"time_limit": math.inf} | options))  # type: ignore[arg-type]
+    return pf.solve(problem, disclosure=share * problem.disclosure_ceiling, solver=solver, throw=False)
+
+
+def proof_of(solution: pf.Solution) -> object:
+    """What its certificate consists of."""
+    assert solution.certificate is not None
+    return solution.certificate.proofs[0]
+
+
+@pytest.mark.usefixtures("_few_are_many")
+@pytest.mark.parametrize("share", [0.8, 0.95])
+def test_supports_prove_what_trees_prove(
+    problem: pf.Problem, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_supports = solved(problem, share)
+    assert isinstance(proof_of(by_supports), SupportsProof)
+    monkeypatch.setattr(supported, "MANY", 11)
+    by_trees = solved(problem, share)
+    assert not isinstance(proof_of(by_trees), SupportsProof)
+    assert by_supports.status is by_trees.status is pf.Status.OPTIMAL
+    assert by_supports.leakage == pytest.approx(by_trees.leakage, abs=2e-6)
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_the_same_seed_gives_the_same_answer(problem: pf.Problem) -> None:
+    first, second = solved(problem, 0.85), solved(problem, 0.85)
+    assert np.array_equal(first.channel, second.channel)
+    assert first.lower_bound == second.lower_bound
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_something_is_proved_when_limits_come_first(problem: pf.Problem) -> None:
+    limited = solved(problem, 0.9, node_limit=1)
+    assert limited.status is pf.Status.NODE_LIMIT
+    assert isinstance(proof_of(limited), SupportsProof)
+    assert limited.leakage - limited.lower_bound < 2.0 * supported.COARSE * limited.leakage
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_the_least_f_that_a_look_found_is_proved_at_the_end(problem: pf.Problem) -> None:
+    limits = Limits(nodes=10_000)
+    search = Search(problem, np.random.default_rng(0), limits)
+    disclosure = 0.9 * problem.disclosure_ceiling
+    search.improve(disclosure, rounds=1, threshold=-1e-6)
+    assert search._find_rivals()
+    duals, _ = search._solve(disclosure)
+    assert supported.applies(search.master, duals.slope)
+    assert search._look(disclosure, duals, -1e-6, 10_000, limits) is Sight.FOUND
+    best = max(look.bound for look in search._looks)
+    assert search._prove_by_supports(disclosure, duals)
+    assert search.bound(disclosure, by_line=True)[0] == pytest.approx(best, abs=1e-8)
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_trees_are_grown_where_supports_cannot_be_settled(
+    problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = Below(np.zeros((0, 10)), np.zeros(0), whole=False)
+    monkeypatch.setattr(supported, "search", lambda *_: nothing)
+    solution = solved(problem)
+    assert solution.status is pf.Status.OPTIMAL
+    assert not isinstance(proof_of(solution), SupportsProof)
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_points_are_answered_in_the_order_asked_for(problem: pf.Problem) -> None:
+    wanted = [share * problem.disclosure_ceiling for share in (0.8, 0.95, 0.9)]
+    answers = list(Global(time_limit=math.inf).trace(problem, wanted))
+    assert [problem.evaluate(answer.channel).disclosure for answer in answers] == pytest.approx(
+        wanted, abs=1e-6
+    )
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_an_interrupt_hands_over_what_is_known(problem: pf.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer: Callable[[Work, float], Answer] = Work.answer
+    wanted = [share * problem.disclosure_ceiling for share in (0.9, 0.95)]
+
+    def interrupted(work: Work, disclosure: float) -> Answer:
+        if disclosure == wanted[0]:
+            raise KeyboardInterrupt
+        return answer(work, disclosure)
+
+    monkeypatch.setattr(Work, "answer", interrupted)
+    given: list[Answer] = []
+    with pytest.raises(KeyboardInterrupt):
+        given.extend(Global(time_limit=math.inf).trace(problem, wanted))
+    assert [each.status for each in given] == [pf.Status.TIME_LIMIT, pf.Status.OPTIMAL]
