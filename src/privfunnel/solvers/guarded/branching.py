@@ -115,7 +115,8 @@ class AnyTree(Protocol):
 class Explored(NamedTuple):
     """The tree, what it proves (the cutoff where it is complete), posteriors (n, M) below the cutoff, boxes opened.
 
-    A tree that was cut short proves the least bound of the boxes that it leaves open.
+    A tree that was cut short proves the least bound of the boxes that it leaves open. A ``hurried`` search gave the
+    cutoff up for a lower one, because time was short.
     """
 
     tree: AnyTree
@@ -123,6 +124,7 @@ class Explored(NamedTuple):
     found: Array
     opened: int
     complete: bool
+    hurried: bool = False
 
 
 def value(relaxation: Relaxation, bracket: Bracket, posteriors: Array) -> Array:

@@ -6,6 +6,7 @@ Here a box costs some Newton steps (:mod:`.interior`) in place of some linear pr
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from privfunnel.solvers.guarded.branching import Bracket, Explored
 from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, pop, push
 from privfunnel.solvers.guarded.images import Images, fill_image, images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax
+from privfunnel.solvers.guarded.landing import Landing
 from privfunnel.solvers.guarded.relaxation import Relaxation
 from privfunnel.solvers.posteriors.boxes import Box, copy, plogp, propagate, shrink, split_hole
 from privfunnel.threats import Stratum, Threat
@@ -257,6 +259,8 @@ def search(
 ) -> Explored:
     """Search the stratum's posteriors for ``F(w) < cutoff``; prove that there is none where there is none.
 
+    Where the limits come long before that, something lower is proved: see :mod:`.landing`.
+
     Args:
         pricing: The function F.
         total: Θ, the sum of the attackers' weights.
@@ -266,18 +270,32 @@ def search(
         deadline: When to stop; looked at now and then, as signals are.
     """
     state = begin(pricing, caps, node_limit)
-    pace = Pace(FIRST_WORK // pricing.prices.size**2)
+    pace, landing, hurried = Pace(FIRST_WORK // pricing.prices.size**2), Landing(cutoff), False
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
+        boxes = max(1, min(pace.size, math.ceil(min(landing.next_look, 1.0) * node_limit) - state.opened))
         tree, frontier, n_found, n_nodes, height, opened, last, left = advance(
-            pricing, total, state, cutoff, pace.size
+            pricing, total, state, landing.cutoff, boxes
         )
         made = (Tree(*tree), Frontier(*frontier), state.work, state.found)
         state = State(*made, n_found, n_nodes, height, opened, last, left)
-    waiting = state.frontier.order[: state.height]
-    least = min(cutoff, float(state.left), float(state.frontier.promise[waiting].min(initial=np.inf)))
-    complete = state.height == 0 and state.n_found == 0
+        time_used, boxes_used = deadline.elapsed() / deadline.seconds, opened / node_limit
+        used = max(time_used, boxes_used)
+        if height > 0 and n_found == 0 and used >= landing.next_look:
+            landing.look(used, opened, least_bound(state))
+            hurried = landing.landed and time_used > boxes_used
+        if landing.landed and least_bound(state) >= landing.cutoff:
+            break  # what was opened for a higher cutoff is settled for this one
+    least = min(landing.cutoff, float(state.left), least_bound(state))
+    complete = state.height == 0 and state.n_found == 0 and not landing.landed
     found = np.array(state.found[: state.n_found])
-    return Explored(CompiledTree(kept(state.tree, state.n_nodes)), least, found, int(state.opened), complete)
+    nodes = CompiledTree(kept(state.tree, state.n_nodes))
+    return Explored(nodes, least, found, int(state.opened), complete, hurried)
+
+
+def least_bound(state: State) -> float:
+    """The least bound of the open boxes, in nats; ∞ where none is open."""
+    waiting = state.frontier.order[: state.height]
+    return float(state.frontier.promise[waiting].min(initial=np.inf))
 
 
 def explore_compiled(

@@ -85,7 +85,7 @@ class Search:
             Relaxation(stack(each, threat, ones, zero=zero, tasks=tasks), each.problem.p_x)
             for each in self.strata
         ]
-        self.opened, self.exhausted = 0, False
+        self.opened, self.exhausted, self.hurried = 0, False, False
         self.partial: GuardedCertificate | None = None
 
     def starts(self) -> Array:
@@ -135,7 +135,11 @@ class Search:
             if (master.least and duals.value - least <= gap) or duals.value <= enough:
                 break  # leakage cannot be negative
             if self.limits.passed() or self.exhausted or self.opened >= self.limits.nodes:
-                status = Status.TIME_LIMIT if self.limits.passed() else Status.NODE_LIMIT
+                rest = self.hurried and not self.limits.passed()
+                if rest and self._price_locally(master, duals, WORTHWHILE * target):
+                    continue  # the time that a proof leaves is for better posteriors
+                late = self.limits.passed() or self.hurried
+                status = Status.TIME_LIMIT if late else Status.NODE_LIMIT
                 if prove:
                     certificate = self.partial or self._prove_something(duals, target)
                 break
@@ -211,7 +215,8 @@ class Search:
             return trees
         least = min(each.least for each in every)
         if not any(len(each.found) for each in every) and not self.limits.passed():
-            self.exhausted = True  # neither time nor posteriors ended it: the boxes did, or their room
+            # Neither time nor posteriors ended it: the boxes did, or their room, or it proved what there was time for.
+            self.exhausted, self.hurried = True, any(each.hurried for each in every)
         if math.isfinite(least) and not any(len(each.found) for each in every):
             # Cut short: what it proved so far is the best there is, since the prices get better all the time.
             self.partial = self._certify(duals, [each.tree for each in every], least)
