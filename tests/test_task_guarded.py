@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 import privfunnel as pf
 from privfunnel import guarantees
-from privfunnel.certificate import GuardedCertificate, load_bundle
+from privfunnel.certificate import GuardedCertificate, TaskCertificate, load_bundle
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
 from privfunnel.measures import Array, xlogx
 from privfunnel.task_curve import TaskCurve
@@ -178,6 +178,29 @@ def test_private_columns_may_have_budgets_of_their_own() -> None:
     assert found.leakages["sex"] <= 0.002 + 1e-9
     with pytest.raises(InvalidInputError, match="are for the most utility"):
         solve(table, leakage={"sex": 0.002}, utility="50%")
+
+
+def test_symbols_that_nobody_tells_apart_are_solved_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = toy(9, n_x=4)
+    copies = np.repeat(np.arange(4), 17)
+    columns = {"a": tuple(few.public_columns["a"][i] for i in copies)}
+    p_ux = few.required_tasks().rows[:, copies] * few.p_x[copies]
+    many = pf.Problem(few.p_sx[:, copies] / 17, p_ux=p_ux / 17, public_columns=columns)
+    one, other = (solve(each, utility="80%", known=["a"]) for each in (few, many))
+    assert other.status is pf.Status.OPTIMAL
+    assert abs(one.leakage - other.leakage) <= GAP
+    assert isinstance(other.certificate, GuardedCertificate)
+    other.certificate.verify(many)
+    monkeypatch.setattr("privfunnel.task_classes.MOST_CLASSES", 3)  # cells: the plain bound is left
+    cells = solve(many, utility="80%", known=["a"], throw=False)
+    assert cells.utility >= (cells.requested_utility or 0.0) - 1e-9
+    assert cells.leakage >= other.lower_bound
+    assert isinstance(cells.certificate, TaskCertificate)
+    free = solve(many, utility="1%", known=[np.zeros(many.n_x, dtype=int)])
+    assert free.message == "the plain task funnel's release"
+    monkeypatch.setattr("privfunnel.task_guarding.MOST_SYMBOLS", 60)
+    with pytest.raises(InvalidInputError, match="searched on up to 60 public symbols, there are 68"):
+        solve(many, utility="80%", disclosure="99%")
 
 
 def test_ends_need_no_search(problem: pf.Problem) -> None:

@@ -59,8 +59,9 @@ class TaskCurve(Curve):
 
     @cached_property
     def _task_lines(self) -> tuple[TaskCertificate | GuardedCertificate, ...]:
-        kinds = TaskCertificate if self.threat is None else GuardedCertificate
-        return tuple(line for line in self.certificates if isinstance(line, kinds))
+        return tuple(
+            line for line in self.certificates if isinstance(line, TaskCertificate | GuardedCertificate)
+        )
 
     def proved(self, disclosure: ArrayLike) -> Array:
         """The best lower bound on the leakage that is proved, at utilities of any shape; nats."""
@@ -114,6 +115,8 @@ class TaskCurve(Curve):
                 f"utility={wanted:.9g} nats is infeasible: the guarantees allow {self.most:.9g} nats; lower it"
             )
         lines = (line for line in self._task_lines if isinstance(line, GuardedCertificate))
+        plain = (line for line in self._task_lines if isinstance(line, TaskCertificate))
+        floor = max(plain, key=lambda line: line.lower_bound(wanted), default=None)
         answer = GuardedTaskAnswer(
             channel=self._shared.channel(wanted),
             status=Status.FEASIBLE,
@@ -121,7 +124,7 @@ class TaskCurve(Curve):
             certificate=max(lines, key=lambda line: line.lower_bound(0.0, wanted), default=None),
         )
         return judge_guarded_task(
-            self.problem, threat, answer, self.target_gap, Asked(utility=wanted), self.seed
+            self.problem, threat, answer, self.target_gap, Asked(utility=wanted), self.seed, floor
         )
 
     def within(self, leakage: float) -> Solution:

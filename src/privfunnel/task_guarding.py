@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure, check_utility
-from privfunnel.certificate import GuardedCertificate
+from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.certificate import GuardedCertificate, TaskCertificate
 from privfunnel.errors import InvalidInputError, SolverError
+from privfunnel.floors import SEARCHED_UP_TO, SHARE
 from privfunnel.guarantees import MET
 from privfunnel.guarding import INEXACT, slope_of
 from privfunnel.measures import Array
@@ -23,9 +26,12 @@ from privfunnel.solvers.guarded.tasks import Asked, answer_task
 from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.search import all_utility
+from privfunnel.task_classes import classes_of, lifted
 from privfunnel.task_solution import TaskSolution
 from privfunnel.threats import Threat
 
+#: Public symbols up to which a disclosure besides the utility is searched.
+MOST_SYMBOLS = 300
 #: What was asked for as it was written: utility, leakage, disclosure.
 Written = tuple[float | str | None, float | str | None, float | str | None]
 
@@ -73,15 +79,54 @@ def solve_guarded_task(
     channel, asked = threat.nothing(problem), Asked()
     try:
         asked = _asked(problem, threat, written)
-        answer = end_of_guarded_task(problem, threat, asked)
-        if answer is None:
+        answer, floor = end_of_guarded_task(problem, threat, asked), None
+        if answer is None and problem.n_x > SEARCHED_UP_TO:
+            answer, floor = _of_many(problem, threat, solver, asked, (seed, progress))
+        elif answer is None:
             answer = answer_task(solver, problem, threat, asked, seed=seed, progress=progress, pool=pool)
         channel = answer.channel
-        return judge_guarded_task(problem, threat, answer, solver.gap, asked, seed)
+        return judge_guarded_task(problem, threat, answer, solver.gap, asked, seed, floor)
     except FAILURES as error:
         if throw:
             raise
         return failed_guarded_task(problem, threat, channel, error, asked, seed)
+
+
+def _of_many(
+    problem: Problem, threat: Threat, solver: Guarded, asked: Asked, run: tuple[int, Listener | None]
+) -> tuple[GuardedTaskAnswer, TaskCertificate | None]:
+    """An answer for a table with many public symbols, by classes of them, and what the plain task funnel proves.
+
+    Who knows nothing is among the attackers, and guarantees only take releases away: its bound holds here, too.
+
+    Raises:
+        InvalidInputError: A disclosure is asked for besides, which is of the symbols, not of their classes.
+    """
+    if asked.disclosure is not None and problem.n_x > MOST_SYMBOLS:
+        raise InvalidInputError(
+            f"a disclosure besides the utility is searched on up to {MOST_SYMBOLS} public symbols, there are "
+            f"{problem.n_x}: leave disclosure= out, or take coarser columns"
+        )
+    started, floor = time.perf_counter(), None
+    usual = threat.measure == DEFAULT_MEASURE and threat.published is None and not threat.attributes
+    if usual and asked.utility is not None:
+        plain = TaskFunnel(gap=solver.gap, time_limit=SHARE * solver.time_limit).solve(problem, asked.utility)
+        floor = plain.certificate
+        lower = 0.0 if floor is None else floor.lower_bound(asked.utility)
+        told = max(threat.leakages(problem, plain.channel).values())
+        wide = problem.evaluate(plain.channel).disclosure >= (asked.disclosure or 0.0)
+        if wide and told - lower <= solver.gap and _allowed(problem, threat, plain.channel):
+            said = "the plain task funnel's release"
+            return ProvedAnswer(
+                channel=plain.channel, status=plain.status, slope=plain.slope, message=said
+            ), floor
+    spent = min(time.perf_counter() - started, SHARE * solver.time_limit)
+    hurried = dataclasses.replace(solver, time_limit=solver.time_limit - spent)
+    if asked.disclosure is not None:
+        return answer_task(hurried, problem, threat, asked, seed=run[0], progress=run[1]), floor
+    alike = classes_of(problem, threat)
+    answer = answer_task(hurried, alike.problem, alike.threat, asked, seed=run[0], progress=run[1])
+    return lifted(answer, alike, problem, threat), floor
 
 
 def _check(threat: Threat, written: Written) -> None:
@@ -146,17 +191,31 @@ def whole_task(problem: Problem, threat: Threat) -> Channel | None:
     if shown is not None:
         both = np.unique(found.cells.of * shown.n_values + shown.values, return_inverse=True)[1].reshape(-1)
         whole = np.eye(int(both.max()) + 1)[both]
-    return None if threat.guarantees and threat.excess(problem, whole) > MET else whole
+    return whole if _allowed(problem, threat, whole) else None
+
+
+def _allowed(problem: Problem, threat: Threat, channel: Channel) -> bool:
+    """Whether a channel meets the guarantees, sparse or not."""
+    if not threat.guarantees:
+        return True
+    dense = channel if isinstance(channel, np.ndarray) else channel.toarray()
+    return threat.excess(problem, dense) <= MET
 
 
 def _itself(problem: Problem, threat: Threat) -> Channel | None:
     """The release of X, the only one that discloses H(X), up to names; None where guarantees forbid it."""
     itself = channels.identity(problem.n_x)
-    return None if threat.guarantees and threat.excess(problem, itself) > MET else itself
+    return itself if _allowed(problem, threat, itself) else None
 
 
 def judge_guarded_task(
-    problem: Problem, threat: Threat, answer: GuardedTaskAnswer, gap: float, asked: Asked, seed: int
+    problem: Problem,
+    threat: Threat,
+    answer: GuardedTaskAnswer,
+    gap: float,
+    asked: Asked,
+    seed: int,
+    floor: TaskCertificate | None = None,
 ) -> TaskSolution:
     """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
 
@@ -167,17 +226,23 @@ def judge_guarded_task(
         gap: The gap in nats at which an answer is proved optimal.
         asked: What was asked for.
         seed: Seed of the run.
+        floor: What the plain task funnel proves of it.
     """
     channel = problem.check_channel(answer.channel)
     leakages, point = threat.leakages(problem, channel), problem.evaluate(channel)
     leakage, kept = max(leakages.values()), float(point.utility or 0.0)
     lower, source, upper = _proved(problem, threat, answer, asked, kept)
+    proof: GuardedCertificate | TaskCertificate | None = answer.certificate
+    if floor is not None and asked.utility is not None:
+        floor.verify(problem)
+        bound = floor.lower_bound(asked.utility)
+        lower, source, proof = (bound, "certificate", floor) if bound > lower else (lower, source, proof)
     exact = not threat.guarantees and not threat.attributes and (asked.leakage is None or asked.leakage > 0.0)
     if asked.utility is not None and lower > leakage + (FEASIBILITY if exact else INEXACT):
         raise SolverError(
             f"the bound {lower!r} ({source}) exceeds the leakage {leakage!r} of a real channel: please report this"
         )
-    met = not threat.guarantees or threat.excess(problem, channel) <= MET
+    met = _allowed(problem, threat, channel)
     met = met and point.disclosure >= (asked.disclosure or 0.0) - FEASIBILITY
     if asked.utility is None:
         met = met and threat.overspent(leakages, asked.leakage) <= FEASIBILITY
@@ -194,7 +259,7 @@ def judge_guarded_task(
         bound_source=source,
         slope=slope_of(threat, answer.slope, leakage),
         status=final_status(answer.status, met=met, proved=proved),
-        certificate=answer.certificate,
+        certificate=proof,
         requested=asked.disclosure,
         budget=asked.leakage,
         solver=Guarded.name,

@@ -163,6 +163,11 @@ def _bounded(relaxation: Relaxation, bracket: Bracket, box: Box, solved: Solved)
     z, shift = images.normalised(solved.multipliers[None, :])
     rates = images.columns @ (z[0] * relaxation.scale(bracket.weights)) - bracket.costs
     rates[: relaxation.n_x] -= solved.price
+    if bracket.task is not None and bracket.slope <= 0.0 and bool(np.all(box.upper[: relaxation.n_x] >= 1.0)):
+        # Σ w = 1 is then all that is known of w: ν takes the least rate, however many symbols have it.
+        least = min(float(rates[: relaxation.n_x].min()), 0.0)
+        rates[: relaxation.n_x] -= least
+        solved = solved._replace(price=solved.price + least)
     slopes = bracket.slopes
     ends = np.minimum(
         rates * box.lower - slopes * xlogx(box.lower), rates * box.upper - slopes * xlogx(box.upper)
@@ -229,7 +234,8 @@ def _smaller(
     """The box made smaller by the checker's rules; None where nothing is left of it."""
     made = Box(box.lower.copy(), box.upper.copy())
     excess, n_x = cutoff - bounded.bound, relaxation.n_x
-    shrink(bounded.rates[:n_x], bracket.slope, excess, _part(made, slice(0, n_x)))
+    if bracket.task is None or bracket.slope > 0.0:  # otherwise only the entries of the task have to be cut
+        shrink(bounded.rates[:n_x], bracket.slope, excess, _part(made, slice(0, n_x)))
     for d, slope in enumerate(() if bracket.task is None else bracket.task, n_x):
         shrink(bounded.rates[d : d + 1], float(slope), excess, _part(made, slice(d, d + 1)))
     full = [propagate(_part(made, group)) for group in relaxation.images.groups]
@@ -265,7 +271,8 @@ def _children(
     box = _smaller(relaxation, bracket, bounded, before, cutoff)
     if box is None:
         return []
-    if relaxation.n_equations > TIED * relaxation.n_x:
+    curved = bracket.task is None or bracket.slope > 0.0
+    if curved and relaxation.n_equations > TIED * relaxation.n_x:
         tied = _tighten(relaxation, bracket, tree, Opened(node, box, bounded), cutoff)
         if tied is None:
             return []

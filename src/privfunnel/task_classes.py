@@ -1,0 +1,116 @@
+"""Guarded releases for a task on tables with many public symbols: symbols that are alike solved as one.
+
+Public symbols with the same p(s|x) and p(u|x) that every attacker tells apart no better count as one class T: a channel
+p(y|t) of the classes is one of their members with the same leakages, the same utility and the same p(s|y), and every
+channel of the members has its mean over each class, with the same ones again. So nothing is lost. Where there are too
+many classes, cells of symbols that are nearly alike take their place: what is found is as good as it says, and only the
+plain funnel's bound is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privfunnel.attackers import Attacker
+from privfunnel.certificate import GuardedCertificate, Proof
+from privfunnel.errors import CertificateError
+from privfunnel.measures import Array
+from privfunnel.problem import Problem
+from privfunnel.solution import ProvedAnswer
+from privfunnel.solvers.task.cells import cells_of, classes
+from privfunnel.threats import Threat
+
+#: Classes up to which a search comes to an end; beyond, about so many cells are solved.
+MOST_CLASSES, MOST_CELLS = 300, 200
+#: Cells are no fewer than this for each thing that attackers tell apart.
+LEAST_CELLS = 10
+
+
+class Classes(NamedTuple):
+    """Classes of a problem's public symbols, as a problem of their own.
+
+    Attributes:
+        of: The class of each public symbol, numbered from 0, shape (M,).
+        problem: The problem of the classes.
+        threat: What their releases are guarded against.
+        exact: Whether members are alike, and not nearly so.
+    """
+
+    of: NDArray[np.intp]
+    problem: Problem
+    threat: Threat
+    exact: bool
+
+
+def classes_of(problem: Problem, threat: Threat) -> Classes:
+    """The classes that are alike to the task, to S and to every attacker, or cells that nearly are."""
+    told = [attacker.values for attacker in (*threat.attackers, threat.published) if attacker is not None]
+    known = _numbered(np.stack(told))
+    of = _numbered(np.stack([classes(problem).of, known]))
+    exact = int(of.max()) < MOST_CLASSES
+    if not exact:
+        most = max(MOST_CELLS // (int(known.max()) + 1), LEAST_CELLS)
+        of = _numbered(np.stack([cells_of(problem, most).of, known]))
+    first = np.unique(of, return_index=True)[1]
+    shown = threat.published
+    merged = replace(
+        threat,
+        attackers=tuple(Attacker(each.name, each.values[first]) for each in threat.attackers),
+        published=None if shown is None else Attacker(shown.name, shown.values[first]),
+    )
+    return Classes(of, _merged(problem, of), merged, exact)
+
+
+def _numbered(keys: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The number of each column among the different ones."""
+    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1).astype(np.intp)
+
+
+def _merged(problem: Problem, of: NDArray[np.intp]) -> Problem:
+    """The problem of the classes."""
+
+    def sums(table: Array) -> Array:
+        return np.stack([np.bincount(of, row) for row in table])
+
+    tasks = problem.required_tasks()
+    counts = problem.counts
+    return Problem(
+        sums(problem.p_sx) if counts is None else sums(counts).astype(np.int64),
+        p_ux={task.name: sums(task.p_u_given_x * problem.p_x) for task in tasks.tasks},
+        task_weights={task.name: task.weight for task in tasks.tasks},
+        n=problem.n if counts is None else None,
+    )
+
+
+def lifted(
+    answer: ProvedAnswer[GuardedCertificate], classes: Classes, problem: Problem, threat: Threat
+) -> ProvedAnswer[GuardedCertificate]:
+    """An answer for the classes as one for their members; its proof holds for these where they are alike."""
+    channel, line = np.asarray(answer.channel)[classes.of], answer.certificate
+    made = None
+    if line is not None and classes.exact:
+        inner, outer = classes.threat.strata(classes.problem), threat.strata(problem)
+        sizes = [(one.x.size, other.x.size) for one, other in zip(inner, outer, strict=True)]
+        proofs = [_wider(tree, *size) for tree, size in zip(line.proofs, sizes, strict=True)]
+        duals, trees = (np.array(line.weights), line.slope), [tree for tree in proofs if tree is not None]
+        if len(trees) == len(proofs):
+            made = GuardedCertificate.build(problem, threat, line.prices[classes.of], duals, trees, zero=line.zero,
+                                            task_slope=line.task_slope)  # fmt: skip
+            try:
+                made.verify(problem)
+            except CertificateError:  # a cap of single symbols, or rounding: the plain funnel's bound is left
+                made = None
+    return replace(answer, channel=channel, certificate=made)
+
+
+def _wider(tree: Proof, n_classes: int, n_x: int) -> Proof | None:
+    """The tree with p(u|y) behind the entries of members; None where it cuts the entry of a class."""
+    variable = tree.variable
+    if np.any((variable >= 0) & (variable < n_classes)):
+        return None
+    moved = np.where(variable >= n_classes, variable - n_classes + n_x, variable).astype(np.int32)
+    return replace(tree, variable=moved)
