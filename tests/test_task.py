@@ -288,6 +288,16 @@ def test_cells_lose_nothing_that_is_achieved() -> None:
     assert Cells(problem, np.zeros(n, dtype=np.intp)).refined(8).n > 1
 
 
+def test_a_hundred_symbols_are_proved_in_a_few_programs() -> None:
+    rng = np.random.default_rng(0)
+    p_x, common = rng.dirichlet(np.ones(100)), 3.0 * rng.normal(size=100)
+    s, u = (1.0 / (1.0 + np.exp(common + rng.normal(size=100))) for _ in range(2))
+    problem = pf.Problem(np.stack([s, 1.0 - s]) * p_x, p_ux=np.stack([u, 1.0 - u]) * p_x)
+    answer = TaskFunnel().solve(problem, 0.5 * problem.utility_ceiling)
+    assert answer.status is pf.Status.OPTIMAL
+    assert answer.steps < 150  # Newton steps of all programs; labels one after the other took thousands
+
+
 def test_cells_in_the_shape_of_a_proof_lose_less_than_round_ones() -> None:
     rng = np.random.default_rng(0)
     p_x, common = rng.dirichlet(np.ones(2000)), rng.normal(size=2000)

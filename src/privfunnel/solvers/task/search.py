@@ -36,7 +36,7 @@ FIRST_LABELS, MORE_LABELS = 32, 4
 #: Cells that are enough for a first answer, and how many there may be in the end.
 FIRST_CELLS, MOST_CELLS = 1_500, 6_000
 #: Tables with more symbols than this are large.
-LARGE = 100_000
+LARGE = 50_000
 #: Outputs that releases of such tables may have.
 OUTPUTS_LARGE = 512
 #: Boxes that a proof may have.
@@ -47,6 +47,8 @@ NEGLIGIBLE = 1e-9
 #: what an interior point leaves behind.
 LEAST_ENTRY, LEAST_ENTRY_LARGE = 1e-10, 1e-5
 #: With more cells than this labels along a line are tried first where p(u|y) has one dimension.
+FEW_ON_A_LINE = 50
+#: Cells for which the labels below are enough, where they are put where they are of use.
 FEW_CELLS = 100
 #: Labels of the first program where they are put where they are of use, programs at most, and new labels for each.
 FIRST_PLACES, MOST_TURNS, NEW_PLACES = 64, 40, 40
@@ -181,7 +183,7 @@ class Work:
 
     def _rounds(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
         """Better and better channels and proofs at a utility in nats, None for the most without leakage."""
-        if on_a_line(self.tasks) and self.cells.n > FEW_CELLS:
+        if on_a_line(self.tasks) and self.cells.n > FEW_ON_A_LINE:
             yield from self._by_levels(utility)
         if self.problem.n_x <= LARGE or not on_a_line(self.tasks):
             yield from self._by_places(utility)
