@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
+import helpers_cli
 from privfunnel.certificate import load_bundle
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import examples, tasks
@@ -236,13 +237,17 @@ def test_names_of_files_are_only_ever_literals(workspace: Workspace, name: str) 
     assert words.count("privfunnel") == 2
 
 
-def test_the_commands_make_the_same_again(traced: Workspace, tmp_path: Path) -> None:
+def test_the_commands_make_the_same_again(
+    traced: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = tasks.point(traced, disclosure=2.0)
     examples.write("heart-failure", tmp_path)
     commands = found["command"].replace("\\\n", "").splitlines()
     assert [c.split()[1] for c in commands] == ["solve", "release"]
+    monkeypatch.chdir(tmp_path)
     for command in commands:
-        run([sys.executable, "-m", *shlex.split(command)], tmp_path)
+        done = helpers_cli.run(*shlex.split(command)[1:])
+        assert done.exit_code == 0, done.output
     made = Mechanism.load(tmp_path / "design" / "mechanism.json")
     assert made.disclosure >= found["disclosure"] - 1e-9
     assert found["lower_bound"] - 1e-6 <= made.leakage <= found["leakage"] + 1e-6

@@ -10,6 +10,7 @@ import pkgutil
 import textwrap
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -76,12 +77,17 @@ def may_have_many(path: Path, node: Function) -> bool:
     )
 
 
+@cache
+def parsed() -> list[tuple[Path, list[str], list[Function]]]:
+    """Every module: where it is, its lines and its functions."""
+    texts = [(path, path.read_text("utf-8")) for path in SOURCES]
+    return [(path, text.splitlines(), list(functions(ast.parse(text)))) for path, text in texts]
+
+
 def offenders(check) -> list[str]:  # type: ignore[no-untyped-def]
     found = []
-    for path in SOURCES:
-        text = path.read_text("utf-8")
-        lines = text.splitlines()
-        for node in functions(ast.parse(text)):
+    for path, lines, nodes in parsed():
+        for node in nodes:
             if (trouble := check(path, node, lines)) is not None:
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}: {trouble}")
     return found
