@@ -108,6 +108,16 @@ def test_a_symbol_with_too_many_candidates_is_refused() -> None:
         release.frame(pa.table(columns), blurred, form="decoys")
 
 
+def test_a_column_with_a_name_that_decoys_need_is_refused() -> None:
+    table = pa.table({"s": [0, 0, 0, 1] * 500, "decoy_row": [0, 0, 1, 1] * 500})
+    counts = tables.count(table, private="s", public="decoy_row")
+    mechanism = Mechanism.from_solution(counts, pf.solve(counts.problem(), leakage=0.0))
+    with pytest.raises(
+        InvalidInputError, match="'decoy_row' has a name that decoys need for themselves: rename it"
+    ):
+        release.frame(table, mechanism, form="decoys")
+
+
 # --- files ----------------------------------------------------------------------------------------------------------
 
 

@@ -159,7 +159,7 @@ def test_decoys_are_offered_only_where_somebody_can_read_them(
     assert (found["forms"], found["form"]) == (["records", "symbols"], "records")
     assert "decoys.csv" not in [d["name"] for d in found["downloads"]]
     assert Path(tasks.export(traced, "release.csv", 1.0)).exists()
-    with pytest.raises(InvalidInputError, match="too many candidates"):
+    with pytest.raises(InvalidInputError, match="too many for decoys"):
         tasks.export(traced, "decoys.csv", 1.0)
 
 

@@ -188,6 +188,14 @@ def test_a_channel_too_large_to_be_drawn_is_listed_without_what_few_rows_have(
     short = report.render(mechanism)
     assert "the 2 most frequent can be looked for here" in short
     assert "another" in short
+    changed = pf.distortion.solve(pf.Problem(10 * THIRTY), distortion=0.2)
+    records = Described.of_solution(changed, None, None)
+    monkeypatch.setattr(large, "MOST_LISTED", 3)
+    found = large.listed(records, Rounding(300.0))
+    order = [records.public.values.index(each) for each in found.values]
+    np.testing.assert_allclose(
+        found.written.toarray()[:, :-1], records.written[np.ix_(order, order)], atol=1e-12
+    )
     rare = pf.Problem([[20, 3, 30], [10, 1, 40]], ["s=a", "s=b"], ["x=often", "x=<b>seldom", "x=<b>most"])
     curve = pf.trace(rare, points=4)
     shown = report.render(curve, report.Report(chosen=curve.at(0.5)))

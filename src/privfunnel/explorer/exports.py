@@ -149,12 +149,9 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
             ),
         )
     else:
+        if name in release_files.DECOY_FILES:
+            release_files.required_lists(mechanism)  # says why not
         _draw(place, setting, mechanism)
-        if not target.exists():
-            raise InvalidInputError(
-                f"{name} cannot be made of this point, whose symbols have too many candidates: keep more, or take "
-                "records"
-            )
     return target
 
 

@@ -49,12 +49,21 @@ class Lists(NamedTuple):
 
 
 def lists_of(mechanism: Mechanism) -> Lists | None:
-    """The lists of candidates of a mechanism; None where they would be too long, or its outputs are records."""
-    records = RecordAlphabet.of(mechanism)
+    """The lists of candidates of a mechanism; None where it cannot be released as decoys."""
     try:
-        return Lists(records, candidates(mechanism, records))
+        return required_lists(mechanism)
     except InvalidInputError:
         return None
+
+
+def required_lists(mechanism: Mechanism) -> Lists:
+    """The lists of candidates of a mechanism.
+
+    Raises:
+        InvalidInputError: It cannot be released as decoys: they would be too long, or its outputs are records.
+    """
+    records = RecordAlphabet.of(mechanism)
+    return Lists(records, candidates(mechanism, records))
 
 
 def files(lists: Lists | None) -> dict[str, str]:

@@ -56,8 +56,13 @@ def candidates(mechanism: Mechanism, alphabet: RecordAlphabet) -> Candidates:
         alphabet: Its records, as they are written: public symbols that are written alike are one candidate.
 
     Raises:
-        InvalidInputError: A symbol has too many, or is a record itself.
+        InvalidInputError: A symbol has too many, or is a record itself; or a public column has a name that decoys need.
     """
+    taken = [name for name in (ROW, WEIGHT) if name in mechanism.public_names]
+    if taken:
+        raise InvalidInputError(
+            f"the public column {taken[0]!r} has a name that decoys need for themselves: rename it, or release records"
+        )
     if mechanism.outputs is not None:
         raise InvalidInputError(
             "the mechanism releases records for records, which have no decoys: release it as records"

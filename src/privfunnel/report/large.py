@@ -25,43 +25,47 @@ FIRST = 8
 
 
 class Listed(NamedTuple):
-    """Combinations of public values that enough rows have, as they are published, the most frequent first.
+    """The most frequent combinations of public values that enough rows have, as they are published.
 
     Attributes:
-        values: A text for each public column, by combination.
+        values: A text for each public column, by combination; G of them, at most :data:`MOST_LISTED`.
         share: Share of the rows, shape (G,).
         written: p(written as | combination), shape (G, G + 1); the last column is all that is not listed.
+        enough: How many combinations enough rows have.
     """
 
     values: tuple[tuple[str, ...], ...]
     share: Array
     written: sparse.csr_array
+    enough: int
 
 
 def listed(release: Described, say: Rounding) -> Listed:
     """Find what may be listed; what is written alike is one, and the order is that of rounded shares."""
-    public = published_axis(release.public, release.p_x, say)
-    told = np.flatnonzero([not say.rare(float(p)) for p in release.p_x])
+    told = np.flatnonzero(say.policy.listed(release.p_x, say.rows or 0.0))
+    texts = published_axis(release.public, release.p_x, say).take(told.tolist()).values
     share: dict[tuple[str, ...], float] = {}
-    for x in told.tolist():
-        share[public.values[x]] = share.get(public.values[x], 0.0) + float(release.p_x[x])
+    for text, p in zip(texts, release.p_x[told].tolist(), strict=True):
+        share[text] = share.get(text, 0.0) + p
     # An order by exact shares would say which of two rounded ones is the larger.
-    names = sorted(share, key=lambda each: (-say.share(share[each]), each))
+    names = sorted(share, key=lambda each: (-say.share(share[each]), each))[:MOST_LISTED]
     place = {name: i for i, name in enumerate(names)}
     of = np.full(len(release.p_x), len(names))
-    of[told] = [place[public.values[x]] for x in told.tolist()]
+    of[told] = [place.get(text, len(names)) for text in texts]
     into = sparse.csr_array(
         (release.p_x, (of, np.arange(len(of)))), shape=(len(names) + 1, len(of))
     ) @ sparse.csr_array(release.channel)  # p(group, y)
     if release.outputs is not None:
         places = (np.arange(len(release.outputs)), of[release.outputs])
-        back = sparse.csr_array((np.ones(len(of)), places), shape=(len(release.outputs), len(names) + 1))
+        back = sparse.csr_array(
+            (np.ones(len(release.outputs)), places), shape=(len(release.outputs), len(names) + 1)
+        )
     else:
         p_y = np.asarray(into.sum(axis=0)).ravel()
         back = into.T.multiply(1.0 / np.where(p_y > 0.0, p_y, 1.0)[:, None])
     p_g = np.array([share[name] for name in names])
     written = sparse.csr_array(into[: len(names)].multiply(1.0 / p_g[:, None])) @ sparse.csr_array(back)
-    return Listed(tuple(names), p_g, sparse.csr_array(written))
+    return Listed(tuple(names), p_g, sparse.csr_array(written), len(share))
 
 
 def section(release: Described, say: Rounding) -> str:
@@ -72,9 +76,9 @@ def section(release: Described, say: Rounding) -> str:
     words = [f"Its {n_x:,} × {n_y:,} probabilities are too many to be drawn. {few}"]
     if not found.values:
         return parts.paragraphs(words)
-    if len(found.values) > MOST_LISTED:
+    if found.enough > len(found.values):
         words.append(
-            f"Of {say.count(len(found.values))} others the {MOST_LISTED:,} most frequent can be looked for here; the "
+            f"Of {say.count(found.enough)} others the {len(found.values):,} most frequent can be looked for here; the "
             "page, privfunnel explore, finds them all."
         )
     names = release.public.names
@@ -92,17 +96,14 @@ def _picture(found: Listed, names: tuple[str, ...], say: Rounding) -> str:
         row[:] = [own.share(float(p)) for p in row]
     labels = tuple(f"{i + 1}: {', '.join(each)}" for i, each in enumerate(found.values[:n]))
     axis = Axis(Alphabet((Column(", ".join(names), "text", labels),), np.arange(n)[:, None]), (labels,))
-    columns = (*(str(i + 1) for i in range(n)), "another", "few rows")
+    columns = (*(str(i + 1) for i in range(n)), "another", "not listed")
     drawn = heat.draw(heat.Heat("what a row is written as", cells, axis, columns), width=820)
     return f'<div class="heats">{drawn}</div>'
 
 
 def _search(found: Listed, names: tuple[str, ...], say: Rounding) -> str:
     """The list of combinations, the first of them as a table; ``chart.js`` looks for others."""
-    rows = [
-        _told(found, i, say.of(float(found.share[i])), say)
-        for i in range(min(len(found.values), MOST_LISTED))
-    ]
+    rows = [_told(found, i, say.of(float(p)), say) for i, p in enumerate(found.share)]
     heads = (
         f"a row with ({', '.join(names)})",
         "#rows",
@@ -117,7 +118,7 @@ def _search(found: Listed, names: tuple[str, ...], say: Rounding) -> str:
     )
     levels = [list(dict.fromkeys(each[a] for each in found.values)) for a in range(len(names))]
     place = [{text: code for code, text in enumerate(texts)} for texts in levels]
-    codes = [[place[a][text] for a, text in enumerate(each)] for each in found.values[: len(rows)]]
+    codes = [[place[a][text] for a, text in enumerate(each)] for each in found.values]
     data = {"names": names, "levels": levels, "codes": codes, "rows": rows}
     packed = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     hint = escape(", ".join(found.values[0][:2]))
@@ -133,7 +134,7 @@ def _told(found: Listed, i: int, own: Rounding, say: Rounding) -> tuple[str, str
     held = slice(found.written.indptr[i], found.written.indptr[i + 1])
     chances = dict(zip(found.written.indices[held].tolist(), found.written.data[held].tolist(), strict=True))
     kept = chances.pop(i, 0.0)
-    chances.pop(len(found.values), None)  # what few rows have has no name
+    chances.pop(len(found.values), None)  # what is not listed has no name
     # By rounded chances, as above.
     best = min(chances, key=lambda g: (-own.share(chances[g]), g), default=None)
     other = ""
