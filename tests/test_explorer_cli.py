@@ -81,7 +81,7 @@ def test_it_serves_the_given_table_and_leaves_nothing_behind(tmp_path: Path) -> 
         assert b'"name":"awkward.csv","rows":400' in table
         assert any(tmp_path.glob("privfunnel-*"))
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert list(tmp_path.glob("privfunnel-*")) == []
@@ -96,7 +96,7 @@ def test_it_can_begin_with_an_example(tmp_path: Path) -> None:
         assert session is not None
         assert b'"rows":299' in post(opener, origin, f"/api/sessions/{session[1].decode()}/given")
         process.terminate()
-        process.wait(30)
+        process.wait(120)
     assert list(tmp_path.glob("privfunnel-*")) == []
 
 
@@ -107,7 +107,7 @@ def test_a_closed_terminal_leaves_nothing_behind(tmp_path: Path) -> None:
         post(opener, address.partition("/?")[0], "/api/sessions")
         assert any(tmp_path.glob("privfunnel-*"))
         process.send_signal(signal.SIGHUP)
-        process.wait(30)
+        process.wait(120)
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert list(tmp_path.glob("privfunnel-*")) == []
