@@ -14,7 +14,7 @@ import pytest
 from helpers_kernels import simplex_grid
 from privfunnel.certificate import rivalry, rivals
 from privfunnel.certificate.supports import Below, SupportsProof, check_supports, search
-from privfunnel.errors import CertificateError
+from privfunnel.errors import CertificateError, MissingExtraError
 from privfunnel.measures import xlogx
 
 Table = np.ndarray[Any, Any]
@@ -106,6 +106,13 @@ def test_a_claim_above_the_least_f_is_refused_with_a_value_that_contradicts_it()
     for broken, claim in ((1.5, least), (slope, np.nan), (0.0, least)):
         with pytest.raises(CertificateError, match="it is damaged"):
             check_supports(columns.T, prices, broken, SupportsProof(claim=claim), 0.0)
+
+
+def test_a_large_proof_asks_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, prices, slope = random_table(7, 101, 3)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(MissingExtraError, match=r"privfunnel\[fast\]"):
+        check_supports(columns.T, prices, slope, SupportsProof(claim=-5.0), 0.0)
 
 
 def test_numbers_that_the_arithmetic_cannot_bear_prove_nothing() -> None:

@@ -16,6 +16,10 @@ from privfunnel.certificate.support_boxes import Found, Nest, apart, empty_nest,
 from privfunnel.jit import compiled_inner
 from privfunnel.measures import Array
 
+#: A box is given up early where all of its list, at the pace of the part that was looked at, takes so many times the
+#: steps that it may take; the rest goes faster, since less is left to be added.
+PATIENCE = 3
+
 
 class Lists(NamedTuple):
     """What goes through the supports of a box.
@@ -125,8 +129,13 @@ def look(bracket: Bracket, box: Box, lists: Lists, found: Found, most_steps: int
     _prepare(bracket, box, lists)
     chosen, size, steps = lists.chosen, min(n, 0), 0  # no literal 0, as in :func:`.settle`
     chosen[0] = -1
+    heads = 0  # places at which a support can begin
+    while heads < n and not _hopeless(box, lists, 0, heads):
+        heads += 1
     while size >= 0:
         chosen[size] += 1
+        if size == 0 and steps * heads > PATIENCE * most_steps * max(chosen[0], 1):
+            return -steps
         if chosen[size] >= n or _hopeless(box, lists, size, chosen[size]):
             size -= 1
             continue

@@ -19,7 +19,7 @@ from privfunnel.certificate.image_boxes import Box, Bracket, Index, Mask, empty_
 from privfunnel.certificate.support_boxes import Found, none_found
 from privfunnel.certificate.support_lists import Lists, empty_lists, look
 from privfunnel.certificate.tree import LARGEST
-from privfunnel.errors import CertificateError
+from privfunnel.errors import CertificateError, need
 from privfunnel.jit import compiled, compiled_inner
 from privfunnel.measures import Array, xlogx
 
@@ -30,13 +30,18 @@ FEWEST, MOST = 3, 5
 ENOUGH = 64
 #: Symbols nearest to x that may take its mass.
 NEAR = 48
-#: Lists up to this length are looked at for supports, in so many steps; a box that takes more is split. Boxes narrower
-#: than this, in nats, get more steps, in inverse proportion to the square of their width, up to so many.
-SHORT, STEPS, NARROW, MOST_STEPS = 256, 3000, 0.05, 3_000_000
+#: A box is looked at for supports where its list is not longer than ``SHORT``, and where the square of the list's
+#: length times the width of the box, in nats, is below ``WORTH``: else that takes too long, as a rule.
+SHORT, WORTH = 256, 400.0
+#: So many steps are taken at first; a box that needs more is split. Boxes narrower than ``NARROW``, in nats, get more,
+#: in inverse proportion to the square of their width, up to ``MOST_STEPS``.
+STEPS, NARROW, MOST_STEPS = 1000, 0.1, 3_000_000
 #: Room for open boxes.
 OPEN = 1000
-#: Steps between two questions whether to stop, some hundredths of a second.
-SLICE = 300_000
+#: Steps between two questions whether to stop, some hundredths of a second compiled and a second in plain Python.
+SLICE, PLAIN_SLICE = 300_000, 10_000
+#: Classes up to which a proof is checked in plain Python; more take hours.
+MOST_PLAIN = 100
 #: A box this narrow, in nats, is not split any further: the proof fails.
 _LEAST_WIDTH = 1e-9
 #: Images with t_s below this share of the least entry of P are left to the face t_s = 0, see :func:`search`.
@@ -151,7 +156,8 @@ def explore(bracket: Bracket, stack: Stack, box: Box, lists: Lists, found: Found
         if not narrow(bracket, box):
             continue
         at, width = _widest(bracket, box)
-        if box.length[0] <= lists.together.shape[0]:
+        n = box.length[0]
+        if n <= lists.together.shape[0] and n * n * width < WORTH:
             worth = STEPS * max(1.0, (NARROW / max(width, _LEAST_WIDTH)) ** 2)
             looked = look(bracket, box, lists, found, int(min(worth, MOST_STEPS)))
             steps += abs(looked)
@@ -245,14 +251,17 @@ def _search_face(bracket: Bracket, cutoff: float, stop: Callable[[], bool]) -> t
     n_x, n_s = bracket.columns.shape
     stack, found = _open(bracket, cutoff), none_found(cutoff, ENOUGH, n_s)
     box, lists = empty_box(n_x, n_s), empty_lists(min(n_x, SHORT), n_s)
+    steps = SLICE if hasattr(explore, "py_func") else PLAIN_SLICE
     while stack.height[0] > 0:
-        if stop() or found.total[0] >= ENOUGH or not explore(bracket, stack, box, lists, found, SLICE):
+        if stop() or found.total[0] >= ENOUGH or not explore(bracket, stack, box, lists, found, steps):
             return found, False
     return found, True
 
 
 def check_supports(columns: Array, prices: Array, slope: float, proof: SupportsProof, spread: float) -> None:
     """Raise CertificateError unless F ≥ ``proof.claim`` on the simplex of these classes.
+
+    With more than 100 classes this asks for numba: the same functions in plain Python take hours.
 
     Args:
         columns: p(s|class), shape (K, n), to the share ``spread`` those of all members.
@@ -263,6 +272,8 @@ def check_supports(columns: Array, prices: Array, slope: float, proof: SupportsP
     """
     if not (0.0 < slope < 1.0 and abs(proof.claim) < LARGEST and columns.shape[1] > 1):
         raise CertificateError("a proof by supports needs a slope between 0 and 1 and a claim: it is damaged")
+    if columns.shape[1] > MOST_PLAIN:
+        need("numba", "fast")
     table = np.ascontiguousarray((columns / columns.sum(axis=0)).T)
     # Entries that differ by a share δ move t log t by no more than δ(h + 1): all of F by less than 4δ.
     cutoff = proof.claim + 4.0 * (2.0 * spread + 8.0 * _EPS) * np.log(len(columns) + 1.0)
