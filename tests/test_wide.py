@@ -215,6 +215,22 @@ def test_records_of_a_wide_release_are_candidates_of_what_was_drawn(
     assert len(lines) == 9001
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        {"a": [], "b": {}, "ü, \n": [1, 2.5e-7, None, True, "x, y"]},
+        {"a": [{"b": {"c": [[1], []]}}, "d"]},
+        [[{}]],
+        3,
+    ],
+    ids=str,
+)
+def test_codebooks_are_indented_as_ever(data: Any) -> None:
+    assert codebook.indented(data) == json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+
+
 def test_the_codebook_of_a_wide_mechanism_lists_only_what_rows_stand_behind(mechanism: Mechanism) -> None:
     book = codebook.to_dict(mechanism)
     assert len(book["symbols"]) < mechanism.n_y

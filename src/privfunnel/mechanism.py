@@ -411,8 +411,12 @@ class Mechanism(Provenance, Stored):
 
 def symbol_names(number: int) -> tuple[str, ...]:
     """``y0``, ``y1``, and so on: names of released symbols, with as many digits as needed to sort."""
-    width = len(str(number - 1))
-    return tuple(f"y{j:0{width}d}" for j in range(number))
+    return tuple(symbol_name(j, number) for j in range(number))
+
+
+def symbol_name(j: int, number: int) -> str:
+    """The name of released symbol ``j`` of ``number``."""
+    return f"y{j:0{len(str(number - 1))}d}"
 
 
 def _scores(data: Mapping[str, Any], x_alphabet: Alphabet, n_s: int) -> ScoreClasses | None:

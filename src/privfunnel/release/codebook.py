@@ -8,6 +8,7 @@ guessed table could be checked against exactly. The exact numbers are in the mec
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 from pathlib import Path
@@ -22,7 +23,7 @@ from privfunnel.engines.bins import OTHER
 from privfunnel.engines.cutting import rounded
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
+from privfunnel.mechanism import Mechanism, symbol_name
 from privfunnel.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
 from privfunnel.release.candidates import PARTS, ROW, WEIGHT
 from privfunnel.release.output import written_columns
@@ -89,7 +90,7 @@ def _symbols(mechanism: Mechanism, columns: tuple[Written, ...], policy: Policy)
         x_step, s_step = policy.step(own), policy.step(own, FINEST_PRIVATE)
         symbols.append(
             {
-                "symbol": mechanism.y_labels[j],
+                "symbol": symbol_name(j, mechanism.n_y),
                 "p_y": None if step is None else rounded(float(mechanism.p_y[j]), step),
                 "p_x_given_y": _rounded(x_labels, *_entries(p_x_given_y, j), x_step),
                 "p_x_given_y_step": x_step,
@@ -214,12 +215,39 @@ def render(mechanism: Mechanism, path: Path, policy: Policy | None = None, *, de
     """
     if path.suffix.lower() == ".json":
         found = to_dict(mechanism, policy, decoys=decoys)
-        return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return indented(found) + "\n"
     if path.suffix.lower() == ".csv":
         return to_csv(mechanism, policy, decoys=decoys)
     raise InvalidInputError(
         f"the codebook {str(path)!r} is neither .json nor .csv: the suffix chooses the format"
     )
+
+
+def indented(data: Any, depth: int = 0) -> str:
+    """What ``json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)`` gives, in a third of the time.
+
+    The standard library indents in Python, entry by entry; here what holds no lists of its own is left to its compiled
+    encoder, with a line break for a separator.
+    """
+    ends = "{}" if isinstance(data, dict) else "[]"
+    held = data.values() if isinstance(data, dict) else data
+    if not isinstance(data, dict | list) or not data:
+        return _encoder(", ").encode(data)
+    line = "\n" + " " * (depth + 1)
+    if not any(isinstance(each, dict | list) for each in held):
+        inner = _encoder("," + line).encode(data)[1:-1]
+    elif isinstance(data, dict):
+        inner = ("," + line).join(
+            f"{_encoder(', ').encode(key)}: {indented(v, depth + 1)}" for key, v in data.items()
+        )
+    else:
+        inner = ("," + line).join(indented(each, depth + 1) for each in data)
+    return f"{ends[0]}{line}{inner}{line[:-1]}{ends[1]}"
+
+
+@functools.cache
+def _encoder(separator: str) -> json.JSONEncoder:
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(separator, ": "))
 
 
 def default_path(out: Path) -> Path:
