@@ -112,6 +112,8 @@ def test_a_release_for_a_task_is_guarded_on_request(table: Path, tmp_path: Path)
     assert mechanism.provenance["guarded"].endswith("guaranteed lip=0.5")
     most = run("solve", table, *ROLES, "--guarantee", "lip=0.1", "--option", "gap=1e-3")
     assert "within the guarantees" in most
+    spent = run("solve", table, *ROLES, "--leakage", "sex=5%", "--option", "gap=1e-3")
+    assert "about sex" in spent
 
 
 def test_the_curve_of_a_task_ends_where_guarantees_end_it(table: Path, tmp_path: Path) -> None:

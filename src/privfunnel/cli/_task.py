@@ -82,11 +82,12 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         reading: Those that say how to read the table.
     """
     from privfunnel import solve
+    from privfunnel.cli.solve import read_budgets  # which solves releases for a task by this module
 
     _refuse(given, reading)
-    guards = _guards(given)
-    neither = given["utility"] is None and not given["leakage"] and "guarantees" in guards
-    if not neither and ((given["utility"] is None) == (not given["leakage"]) or len(given["leakage"]) > 1):
+    guards, budget = _guards(given), read_budgets(given["leakage"], given["units"], given["measure"])
+    neither = given["utility"] is None and budget is None and "guarantees" in guards
+    if not neither and (given["utility"] is None) == (budget is None):
         raise InvalidInputError(
             "give exactly one of --utility (what to keep of the task) and --leakage (what may leak), or --guarantee "
             "alone"
@@ -97,12 +98,14 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     asked: dict[str, Any] = {**guards}
     if given["utility"] is not None:
         asked["utility"] = _asked(problem, given, given["utility"])
-    elif given["measure"] is not None:
-        asked["leakage"] = given["leakage"][0]  # in the measure's own numbers
-    elif given["leakage"]:
+    elif "measure" in guards or isinstance(budget, dict):
+        asked |= (
+            {} if budget is None else {"leakage": budget}
+        )  # read where the measure and the columns are known
+    elif budget is not None:
         ceiling = problem.leakage_ceiling
         asked["leakage"] = parse_quantity(
-            given["leakage"][0], ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units
+            budget, ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units
         )
     if given["disclosure"] is not None:
         ceiling = problem.disclosure_ceiling
@@ -172,7 +175,8 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
             kept = task.information(problem.p_x, solution.channel)
             table.add_row(f"  {task.name}", f"{units.of(kept):.9f}", f"weight {task.weight:g}")
     if solution.utility_upper_bound is not None:
-        allowed = "within the guarantees" if solution.budget is None else "within the budget"
+        spends = solution.budget is not None or (threat is not None and bool(threat.attributes))
+        allowed = "within the budget" if spends else "within the guarantees"
         table.add_row("most utility, proved", f"{units.of(solution.utility_upper_bound):.9f}", allowed)
     usual = threat is None or threat.measure == "mutual-information"
     table.add_row("leakage I(S;Y)" if threat is None else "largest leakage", leaked(solution.leakage),

@@ -180,7 +180,7 @@ def command(
     if merge_outputs and (holdout is None or disclosure is None):
         raise InvalidInputError(MERGING)
     guards = parse_guards(known, published, guarantees, measure)
-    budget = _budgets(leakage, units, measure)
+    budget = read_budgets(leakage, units, measure)
     neither = disclosure is None and budget is None and bool(guarantees)
     if not neither and (disclosure is None) == (budget is None):
         raise InvalidInputError(
@@ -261,7 +261,7 @@ def _check_beyond(*, guarded: bool, rows: bool) -> None:
         )
 
 
-def _budgets(given: tuple[str, ...], units: Units, measure: str | None) -> str | dict[str, str] | None:
+def read_budgets(given: tuple[str, ...], units: Units, measure: str | None) -> str | dict[str, str] | None:
     """What may leak as it was written: one amount, or one for each private column; None for nothing."""
     from privfunnel.quantities import bare_number
 

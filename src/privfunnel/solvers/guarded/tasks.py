@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from privfunnel.solvers.guarded import Guarded
 
 #: A channel may fall short of the program by rounding: aim so much higher, in nats.
-AIM = 1e-9
+AIM = 5e-10
 #: Where the program's value is known to be no less than some bound, this share of the gap above it is good enough.
 ENOUGH = 0.8
 
@@ -79,7 +79,8 @@ def answer_task(
         problem, threat, zero=zero, rng=np.random.default_rng(seed),
         limits=Limits(solver.time_limit, nodes=solver.node_limit), pool=pool, tasks=tasks,
     )  # fmt: skip
-    aim = None if asked.utility is None else min(asked.utility + AIM, tasks.ceiling)
+    ahead = AIM * min(float(tasks.weights.max()), 1.0)  # a nat of a task that hardly counts is dear
+    aim = None if asked.utility is None else min(asked.utility + ahead, tasks.ceiling)
     wide = None if asked.disclosure is None else min(asked.disclosure + AIM, problem.disclosure_ceiling)
     averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(asked.leakage))
     limits = averages if aim is None and bool(np.isfinite(averages).any()) else None
