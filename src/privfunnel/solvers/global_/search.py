@@ -92,6 +92,7 @@ class Search:
         self.effort = CHUNK
         self._rivalry: list[Array] | None = None
         self._looks: list[supported.Look] = []
+        self._least = 0.0  # of the last look at this disclosure
         self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
@@ -138,12 +139,12 @@ class Search:
         """
         allowed = self.nodes + self.limits.nodes
         target = TARGET * gap
-        value, idle = np.inf, 0
+        value, idle, self._least = np.inf, 0, 0.0
         if supported.fits(self.master):
             self._find_rivals()  # as long as there is time: without them nothing can be proved in the end
         while True:
             duals, used = self._solve(disclosure)
-            idle = idle + 1 if value - duals.value < IDLE * target else 0
+            idle = idle + 1 if value - duals.value < self._worth(value, target) else 0
             value = duals.value
             self.rounds += 1
             bound = self.bound(disclosure, by_line=by_line)[0]
@@ -217,6 +218,11 @@ class Search:
         good = values < threshold
         return self.master.add(c, distinct(posteriors[good], values[good], most))
 
+    def _worth(self, value: float, target: float) -> float:
+        """What a round of local pricing has to lower the value by, in nats: less is left to exact pricing."""
+        fits = supported.fits(self.master) and np.isfinite(value)
+        return max(IDLE * target, supported.IDLE_SHARE * value) if fits else IDLE * target
+
     def _late(self, disclosure: float) -> bool:
         """Whether what is left of the time is for what can still be proved."""
         looks = [look.seconds for look in self._looks if look.disclosure == disclosure]
@@ -242,6 +248,7 @@ class Search:
         began = deadline.elapsed()
         seen = supported.look(pricing, (self._rivalry or [])[0], cutoff, boxes, deadline)
         self.nodes += seen.boxes
+        self._least = min(seen.least, self._least if np.isinf(seen.least) else 0.0)
         if seen.proved:
             proof = SupportsProof(claim=cutoff - MARGIN)
             self.lines.append(Certificate.build(self.problem, duals.prices, duals.slope, [proof]))
@@ -255,6 +262,8 @@ class Search:
     def _prove_by_supports(self, disclosure: float, duals: Prices) -> bool:
         """When the limits came first: prove the best line that a look at all supports has left, or a coarse one."""
         cutoff = -supported.COARSE * duals.value
+        if self._least < 0.0:
+            cutoff = max(cutoff, supported.DEEPER * self._least)
         while cutoff > -COARSEST and self._find_rivals() and not self.limits.passed():
             looks = [look for look in self._looks if look.disclosure == disclosure]
             best = max(looks, key=lambda look: look.bound, default=None)

@@ -22,11 +22,16 @@ LEAST_SLOPE, MOST_SLOPE = 1e-3, 1.0 - 1e-6
 #: Steps of the descents from what is found.
 DESCENT_STEPS = 60
 #: Posteriors that one look adds at most, and one round of local descents.
-MOST_ADDED, MOST_LOCAL = 300, 400
+MOST_ADDED, MOST_LOCAL = 300, 200
+#: Rounds of local descents that lower the value by less than this share of it are idle: a look finds more.
+IDLE_SHARE = 3e-4
+#: So many times its time limit a point of a curve may take of what the points before it left.
+BORROWED = 2.0
 #: A proof of what a look left is tried this share below the least F that it found, and no less than this, in nats.
 BELOW_SHARE, BELOW_LEAST = 0.02, 1e-9
-#: Where no look was finished, the first proof leaves this share of the value.
-COARSE = 0.1
+#: Where no look was finished, the first proof leaves so many times the least F that the last one met, or this share of
+#: the value.
+DEEPER, COARSE = 2.0, 0.1
 #: What a look does between two questions for the time counts as so many boxes of branch and bound.
 BOXES_PER_QUESTION = 200
 #: What the last proof may count as, once limits came first.

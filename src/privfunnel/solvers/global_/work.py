@@ -95,6 +95,7 @@ class Work:
             supported.load_kernels()
         self.clock = Deadline()
         parts = split_problem(problem)
+        self.borrows = supported.of_size(problem) and len(parts) == 1
         seconds = FREE_SHARE * options.time_limit
         self.free: FreeDisclosure = free_disclosure(problem, seed=seed, seconds=seconds, nodes=0, parts=parts)
         self.search = Search(problem, np.random.default_rng(seed), self._limits(), parts)
@@ -102,9 +103,13 @@ class Work:
             self.search.master.add(component, mixture.posteriors)
 
     def _limits(self) -> Limits:
-        """The limits of the next point: no more than its time, nor than its share of what is left for all of them."""
+        """The limits of the next point: no more than its time, nor than its share of what is left for all of them.
+
+        Where supports are looked at, the hard points of a curve come last, and have some of what the easy ones left.
+        """
         each, points = self.options.time_limit, max(self.total - self.done, 1)
-        seconds = min(each, (self.total * each - self.clock.elapsed()) / points)
+        most = supported.BORROWED * each if self.borrows else each
+        seconds = min(most, (self.total * each - self.clock.elapsed()) / points)
         # A channel of a large table takes its time, too, once it has been found.
         seconds -= min(channel_seconds(self.problem), LATEST_SHARE * seconds)
         return Limits(max(seconds, SHORTEST_LIMIT), nodes=self.options.node_limit)
