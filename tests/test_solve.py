@@ -132,6 +132,13 @@ def test_a_leakage_budget_is_spent_exactly(budget: float) -> None:
     assert solution.disclosure_upper_bound >= solution.disclosure
 
 
+def test_without_leakage_the_most_disclosure_is_the_free_one() -> None:
+    problem = pf.instances.load("heart-failure")
+    solution = pf.solve(problem, leakage=0.0)
+    assert solution.disclosure_upper_bound is not None
+    assert 0.0 <= solution.disclosure_upper_bound - solution.disclosure <= 1e-6
+
+
 def test_solution_files(tmp_path: Path) -> None:
     solution = pf.solve(synthetic(), disclosure=0.5, solver=Mixer())
     path = tmp_path / "solution.json"

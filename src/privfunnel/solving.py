@@ -52,6 +52,8 @@ GUARDS = ("known", "published", "guarantees", "measure")
 
 #: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
 FREE_PROVED = 1e-6
+#: Public symbols up to which the free disclosure is searched for the bound of a release that leaks nothing.
+SMALL = 64
 
 
 def solve(
@@ -402,7 +404,7 @@ def judge(
     upper, missing = None, point.leakage - lower
     if budget is not None:
         met = point.leakage <= budget + FEASIBILITY
-        upper = _most_disclosure(problem, budget, certificate)
+        upper = _most_disclosure(problem, budget, certificate, point.disclosure)
         # A proved line of slope μ turns missing disclosure into leakage: whatever discloses as much as this channel
         # leaks at least budget − μ (upper − disclosure). Only a verified slope counts; no curve is steeper than 1.
         missing = (upper - point.disclosure) * (1.0 if certificate is None else min(certificate.slope, 1.0))
@@ -456,13 +458,19 @@ def meet(lower: float, leakage: float, source: str) -> float:
     return min(lower, leakage)
 
 
-def _most_disclosure(problem: Problem, budget: float, certificate: Certificate | None) -> float:
-    """No channel that leaks at most ``budget`` discloses more than this, in nats; rounded up."""
+def _most_disclosure(
+    problem: Problem, budget: float, certificate: Certificate | None, disclosure: float
+) -> float:
+    """No channel that leaks at most ``budget`` discloses more than this, in nats; rounded up; found: ``disclosure``."""
     upper = min(problem.disclosure_ceiling, problem.h_x_given_s + budget + problem.rounding)
     if certificate is not None and certificate.slope > 0.0:
         # L(R) ≥ c + μ R and L(R) ≤ budget give R ≤ (budget − c)/μ.
         bought = (budget - certificate.lower_bound(0.0)) / certificate.slope
         upper = min(upper, bought * (1.0 + problem.rounding) + problem.rounding)
+    if budget == 0.0 and (problem.n_x <= SMALL or "_free_disclosure_bounds" in vars(problem)):
+        # Near R₀ lines have next to no slope; but a channel that leaks as little as rounding may disclose more than R₀.
+        free = free_disclosure_bounds(problem)[1]
+        upper = free if disclosure <= free < upper else upper
     return float(upper)
 
 
