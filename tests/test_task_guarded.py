@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 import privfunnel as pf
 from privfunnel import guarantees
 from privfunnel.certificate import GuardedCertificate, TaskCertificate, load_bundle
-from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
+from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.measures import Array, xlogx
 from privfunnel.task_curve import TaskCurve
 from privfunnel.task_solution import TaskSolution
@@ -201,6 +201,29 @@ def test_symbols_that_nobody_tells_apart_are_solved_as_one(monkeypatch: pytest.M
     monkeypatch.setattr("privfunnel.task_guarding.MOST_SYMBOLS", 60)
     with pytest.raises(InvalidInputError, match="searched on up to 60 public symbols, there are 68"):
         solve(many, utility="80%", disclosure="99%")
+
+
+def test_what_groups_of_symbols_cannot_reach_is_not_called_infeasible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = toy(3, n_x=8)
+    fine = solve(problem, utility="98%", guarantees=["lip=1.5"])
+    assert fine.utility >= 0.98 * problem.utility_ceiling - 1e-9
+    for name in ("task_guarding.SEARCHED_UP_TO", "task_classes.MOST_CLASSES"):
+        monkeypatch.setattr(f"privfunnel.{name}", 0)
+    for name in ("MOST_CELLS", "LEAST_CELLS"):
+        monkeypatch.setattr(f"privfunnel.task_classes.{name}", 2)
+    monkeypatch.setattr(
+        "privfunnel.task_guarding._allowed", lambda *_: False
+    )  # the plain funnel's release is none
+    for utility, guarantee in (
+        ("98%", "lip=1.5"),
+        ("70%", "lip=0.01"),
+    ):  # groups do not keep it; must not tell it
+        with pytest.raises(
+            SolverError, match="groups of the 8 public symbols, which proves nothing of all of them"
+        ):
+            solve(problem, utility=utility, guarantees=[guarantee])
 
 
 def test_ends_need_no_search(problem: pf.Problem) -> None:

@@ -13,7 +13,7 @@ from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure, check_utility
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import GuardedCertificate, TaskCertificate
-from privfunnel.errors import InvalidInputError, SolverError
+from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
 from privfunnel.floors import SEARCHED_UP_TO, SHARE
 from privfunnel.guarantees import MET
 from privfunnel.guarding import INEXACT, slope_of
@@ -26,12 +26,14 @@ from privfunnel.solvers.guarded.tasks import Asked, answer_task
 from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.search import all_utility
-from privfunnel.task_classes import classes_of, lifted
+from privfunnel.task_classes import Classes, classes_of, lifted
 from privfunnel.task_solution import TaskSolution
 from privfunnel.threats import Threat
 
 #: Public symbols up to which a disclosure besides the utility is searched.
 MOST_SYMBOLS = 300
+#: Share of the time in which each release that nothing guards is looked for, to begin with its posteriors.
+UNGUARDED = 0.1
 #: What was asked for as it was written: utility, leakage, disclosure.
 Written = tuple[float | str | None, float | str | None, float | str | None]
 
@@ -125,8 +127,42 @@ def _of_many(
     if asked.disclosure is not None:
         return answer_task(hurried, problem, threat, asked, seed=run[0], progress=run[1]), floor
     alike = classes_of(problem, threat)
-    answer = answer_task(hurried, alike.problem, alike.threat, asked, seed=run[0], progress=run[1])
+    pool = _unguarded(alike, asked, hurried) if usual else None
+    try:
+        if (asked.utility or 0.0) > alike.problem.utility_ceiling + FEASIBILITY:
+            raise InfeasibleError(f"{alike.problem.n_x} groups keep {alike.problem.utility_ceiling:.9g} nats")
+        answer = answer_task(
+            hurried, alike.problem, alike.threat, asked, seed=run[0], progress=run[1], pool=pool
+        )
+    except InfeasibleError as error:
+        if alike.exact:
+            raise
+        # What cells of symbols cannot reach their members may.
+        raise SolverError(
+            f"utility={asked.utility or 0.0:.9g} nats was not reached with {alike.problem.n_x} groups of the "
+            f"{problem.n_x} public symbols, which proves nothing of all of them: lower it, or take coarser columns"
+        ) from error
     return lifted(answer, alike, problem, threat), floor
+
+
+def _unguarded(alike: Classes, asked: Asked, solver: Guarded) -> Array:
+    """Posteriors (n, classes) of releases that nothing guards and that the guarantees allow all the same.
+
+    Without leakage every output has p(s|y) = p(s), which most guarantees allow: no search has to find that again.
+    """
+    problem = alike.problem
+    funnel = TaskFunnel(gap=solver.gap, time_limit=UNGUARDED * solver.time_limit)
+    made = [funnel.free(problem)]
+    if asked.utility is not None and 0.0 < asked.utility < problem.utility_ceiling:
+        made.append(funnel.solve(problem, asked.utility))
+    found = []
+    for answer in made:
+        p_xy = np.asarray(channels.joint(problem.p_x, answer.channel))
+        likely = p_xy.sum(axis=0)
+        found.append((p_xy[:, likely > 0.0] / likely[likely > 0.0]).T)
+    listed = np.concatenate(found)
+    kept = [all(each.excess(problem, w) <= 0.0 for each in alike.threat.guarantees) for w in listed]
+    return np.asarray(listed[np.array(kept, dtype=np.bool_)])
 
 
 def _check(threat: Threat, written: Written) -> None:
