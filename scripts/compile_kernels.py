@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
-
 import privfunnel as pf
-from privfunnel.certificate.supports import search
+from privfunnel.solvers.global_ import supported
 
 
 def main() -> None:
@@ -26,8 +24,7 @@ def main() -> None:
         pf.solve(heart, disclosure=1.5, solver=pf.AEM(restarts=2, max_steps=5, accelerate=accelerate))
     known = next(iter(heart.public_columns))
     pf.solve(heart, disclosure=0.9 * heart.disclosure_ceiling, known=[known])
-    columns = np.array([[0.7, 0.2, 0.1], [0.2, 0.1, 0.7], [0.1, 0.7, 0.2]])
-    search(columns, np.full(3, -0.8), 0.3, -0.5, np.ones((3, 3), dtype=np.bool_))
+    supported.load_kernels()
     print("the kernels are compiled")
 
 

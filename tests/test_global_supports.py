@@ -14,7 +14,7 @@ from privfunnel.certificate.supports import Below
 from privfunnel.solution import Answer
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.global_ import Global, supported
-from privfunnel.solvers.global_.search import Search
+from privfunnel.solvers.global_.search import Outcome, Search
 from privfunnel.solvers.global_.supported import Sight
 from privfunnel.solvers.global_.work import Work
 
@@ -105,6 +105,24 @@ def test_points_are_answered_in_the_order_asked_for(problem: pf.Problem) -> None
     assert [problem.evaluate(answer.channel).disclosure for answer in answers] == pytest.approx(
         wanted, abs=1e-6
     )
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_what_is_free_leaves_its_time_to_a_hard_point(
+    problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close: Callable[..., Outcome] = Search.close
+    given: list[float] = []
+
+    def noted(search: Search, *args: object) -> Outcome:
+        given.append(search.limits.seconds)
+        return close(search, *args)
+
+    monkeypatch.setattr(Search, "close", noted)
+    free = [share * problem.free_disclosure for share in (0.2, 0.4, 0.6, 0.8)]
+    list(Global(time_limit=1000.0).trace(problem, [*free, 0.9 * problem.disclosure_ceiling]))
+    assert len(given) == 1
+    assert 4000.0 < given[0] <= 5000.0  # of five thousand seconds, of which next to nothing is used up
 
 
 @pytest.mark.usefixtures("_few_are_many")

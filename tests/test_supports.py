@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from helpers_kernels import simplex_grid
-from privfunnel.certificate import rivalry, rivals
+from privfunnel.certificate import rivalry, rivals, supports
 from privfunnel.certificate.supports import Below, SupportsProof, check_supports, search
 from privfunnel.errors import CertificateError, MissingExtraError
 from privfunnel.measures import xlogx
@@ -106,6 +106,22 @@ def test_a_claim_above_the_least_f_is_refused_with_a_value_that_contradicts_it()
     for broken, claim in ((1.5, least), (slope, np.nan), (0.0, least)):
         with pytest.raises(CertificateError, match="it is damaged"):
             check_supports(columns.T, prices, broken, SupportsProof(claim=claim), 0.0)
+
+
+def test_other_numbers_of_private_symbols_are_refused() -> None:
+    for n_s in (2, 6):
+        columns, prices, slope = random_table(5, 6, n_s)
+        with pytest.raises(CertificateError, match=f"3 to 5 private symbols, not {n_s}"):
+            check_supports(columns.T, prices, slope, SupportsProof(claim=-5.0), 0.0)
+
+
+def test_a_claim_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, prices, slope = random_table(5, 6, 3)
+    proof = SupportsProof(claim=lowest(columns, prices, slope)[0] - CLEAR)
+    check_supports(columns.T, prices, slope, proof, 0.0)
+    monkeypatch.setattr(supports, "MOST_SLICES", 0)
+    with pytest.raises(CertificateError, match="too long to check"):
+        check_supports(columns.T, prices, slope, proof, 0.0)
 
 
 def test_a_large_proof_asks_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:

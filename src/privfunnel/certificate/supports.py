@@ -8,6 +8,7 @@ search.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,8 +27,8 @@ from privfunnel.measures import Array, xlogx
 _EPS = float(np.finfo(np.float64).eps)
 #: Private symbols from and up to which supports are looked at: fewer have proofs by pairs, more have too many boxes.
 FEWEST, MOST = 3, 5
-#: Posteriors below the cutoff after which a search ends.
-ENOUGH = 64
+#: Posteriors below the cutoff after which a search ends: with a few, the next search meets the same boxes again.
+ENOUGH = 256
 #: Symbols nearest to x that may take its mass.
 NEAR = 48
 #: A box is looked at for supports where its list is not longer than ``SHORT``, and where the square of the list's
@@ -40,6 +41,8 @@ STEPS, NARROW, MOST_STEPS = 1000, 0.1, 3_000_000
 OPEN = 1000
 #: Steps between two questions whether to stop, some hundredths of a second compiled and a second in plain Python.
 SLICE, PLAIN_SLICE = 300_000, 10_000
+#: Slices after which the checker gives a claim up, less than an hour: proofs of 600 classes take about a thousand.
+MOST_SLICES = 200_000
 #: Classes up to which a proof is checked in plain Python; more take hours.
 MOST_PLAIN = 100
 #: A box this narrow, in nats, is not split any further: the proof fails.
@@ -261,7 +264,9 @@ def _search_face(bracket: Bracket, cutoff: float, stop: Callable[[], bool]) -> t
 def check_supports(columns: Array, prices: Array, slope: float, proof: SupportsProof, spread: float) -> None:
     """Raise CertificateError unless F ≥ ``proof.claim`` on the simplex of these classes.
 
-    With more than 100 classes this asks for numba: the same functions in plain Python take hours.
+    With more than 100 classes this asks for numba: the same functions in plain Python take hours. A claim that takes a
+    hundred times what proofs of hundreds of classes take is refused: whoever made it up does not choose how long the
+    checker works.
 
     Args:
         columns: p(s|class), shape (K, n), to the share ``spread`` those of all members.
@@ -272,12 +277,26 @@ def check_supports(columns: Array, prices: Array, slope: float, proof: SupportsP
     """
     if not (0.0 < slope < 1.0 and abs(proof.claim) < LARGEST and columns.shape[1] > 1):
         raise CertificateError("a proof by supports needs a slope between 0 and 1 and a claim: it is damaged")
+    if not FEWEST <= len(columns) <= MOST:
+        raise CertificateError(
+            f"a proof by supports is for {FEWEST} to {MOST} private symbols, not {len(columns)}: it is damaged"
+        )
     if columns.shape[1] > MOST_PLAIN:
         need("numba", "fast")
     table = np.ascontiguousarray((columns / columns.sum(axis=0)).T)
     # Entries that differ by a share δ move t log t by no more than δ(h + 1): all of F by less than 4δ.
     cutoff = proof.claim + 4.0 * (2.0 * spread + 8.0 * _EPS) * np.log(len(columns) + 1.0)
-    below = search(table, prices, slope, cutoff, rivals(rivalry(table), slope) == 0)
+    questions = itertools.count()
+    below = search(
+        table,
+        prices,
+        slope,
+        cutoff,
+        rivals(rivalry(table), slope) == 0,
+        lambda: next(questions) >= MOST_SLICES,
+    )
+    if next(questions) > MOST_SLICES:
+        raise CertificateError("the proof by supports takes too long to check: make one with a larger gap")
     if not below.proved:
         least = f": F is {below.values.min():.3g} somewhere" if len(below.values) else ""
         raise CertificateError(f"the certificate does not prove its claim{least}")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel.certificate import FEWEST, MOST, rivals, search
+from privfunnel.certificate.supports import MOST_SLICES
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import Deadline
@@ -26,7 +27,7 @@ MOST_ADDED, MOST_LOCAL = 300, 200
 #: Rounds of local descents that lower the value by less than this share of it are idle: a look finds more.
 IDLE_SHARE = 3e-4
 #: So many times its time limit a point of a curve may take of what the points before it left.
-BORROWED = 2.0
+BORROWED = 10.0
 #: A proof of what a look left is tried this share below the least F that it found, and no less than this, in nats.
 BELOW_SHARE, BELOW_LEAST = 0.02, 1e-9
 #: Where no look was finished, the first proof leaves so many times the least F that the last one met, or this share of
@@ -34,6 +35,8 @@ BELOW_SHARE, BELOW_LEAST = 0.02, 1e-9
 DEEPER, COARSE = 2.0, 0.1
 #: What a look does between two questions for the time counts as so many boxes of branch and bound.
 BOXES_PER_QUESTION = 200
+#: What one look counts as at most: half of what the checker would do again.
+MOST_BOXES = MOST_SLICES // 2 * BOXES_PER_QUESTION
 #: What the last proof may count as, once limits came first.
 LAST_BOXES = 200_000
 #: So many times what a look took is left for the next one and for the proof of what it leaves.
@@ -130,7 +133,7 @@ def look(pricing: Pricing, thresholds: Array, cutoff: float, boxes: int, deadlin
         boxes: What it may count as at most.
         deadline: When it ends.
     """
-    watch = _Watch(deadline, boxes)
+    watch = _Watch(deadline, min(boxes, MOST_BOXES))
     mates = rivals(thresholds, pricing.slope) == 0
     below = search(pricing.columns, pricing.prices, pricing.slope, cutoff, mates, watch)
     found = np.ascontiguousarray(below.found)

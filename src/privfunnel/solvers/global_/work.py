@@ -105,7 +105,7 @@ class Work:
     def _limits(self) -> Limits:
         """The limits of the next point: no more than its time, nor than its share of what is left for all of them.
 
-        Where supports are looked at, the hard points of a curve come last, and have some of what the easy ones left.
+        Where supports are looked at, the hard points of a curve come last, and have what the easy ones left.
         """
         each, points = self.options.time_limit, max(self.total - self.done, 1)
         most = supported.BORROWED * each if self.borrows else each
@@ -147,8 +147,9 @@ class Work:
     def answers(self, disclosures: list[float]) -> Iterator[Answer]:
         """The answers, in the order given.
 
-        Where supports are looked at, they are found from the largest disclosure down, since what one needs is mostly
-        known from the one above it; otherwise one after the other.
+        Where supports are looked at, those of perfect privacy come first, which leave all their time to the others, and
+        these from the largest disclosure down, since what one needs is mostly known from the one above it; otherwise
+        one after the other.
         """
         if not supported.fits(self.search.master):
             for disclosure in disclosures:
@@ -156,7 +157,7 @@ class Work:
             return
         known: dict[float, Answer] = {}
         try:
-            for disclosure in sorted(set(disclosures), reverse=True):
+            for disclosure in sorted(set(disclosures), key=lambda r: (self._open(r), -r)):
                 known[disclosure] = self.answer(disclosure)
         except KeyboardInterrupt:
             yield from (known.get(disclosure) or self.pooled(disclosure) for disclosure in disclosures)
