@@ -7,6 +7,7 @@ import re
 import warnings
 from dataclasses import replace
 from html import unescape
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from privfunnel import audit, release, report, tables
 from privfunnel.errors import SmallSampleWarning
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy
+from privfunnel.release import fidelity
 from privfunnel.release.fidelity import Fidelity, Numbers, Series, figures
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.described import Described
@@ -331,3 +333,19 @@ def test_a_worst_record_beyond_the_number_of_symbols_is_reported(mechanism: Mech
     section = questions_section(replace(described, p_sy=p_sy), None, Rounding(1e6))
     assert section is not None
     assert "times as likely" in section.tables[0][2][2][1]
+
+
+@pytest.mark.parametrize("widths", [(3,), (3, 4), (2, 3, 4, 5, 6, 7, 8), (300, 2, 3, 400, 2), (70, 70, 3)])
+def test_each_two_columns_are_margins_of_what_is_counted_together(
+    widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fidelity, "MOST_CELLS", 20_000)  # some pairs have more
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(0, width, 500) for width in widths]
+    shares = rng.normal(size=500)
+    found = fidelity._pairs(codes, shares)
+    assert list(found) == list(combinations(range(len(widths)), 2))
+    for (i, j), largest in found.items():
+        apart = np.zeros((widths[i], widths[j]))
+        np.add.at(apart, (codes[i], codes[j]), shares)
+        assert largest == pytest.approx(np.abs(apart).max(), rel=1e-12)

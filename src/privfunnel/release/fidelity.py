@@ -5,11 +5,13 @@ All of it is the steward's: it is exact, and no part of what is published. A rep
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel.engines import Column, Cut, ReadOptions, open_table
 from privfunnel.engines.categories import Codes, canonical, shown
@@ -17,6 +19,8 @@ from privfunnel.errors import need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.records import RecordAlphabet
+
+Index = NDArray[np.intp]
 
 #: Shares of the rows at which the numbers of a column are compared.
 QUARTILES = (0.25, 0.5, 0.75)
@@ -26,6 +30,8 @@ SAMPLE = 2**16
 SHOWN_ROWS = 5
 #: Cells of a pair of columns up to which a table of all of them is made.
 MOST_CELLS = 2**22
+#: Combinations of values up to which columns are counted together.
+TOGETHER = 2**9
 BATCH_ROWS = 131_072
 
 
@@ -225,18 +231,60 @@ def measured(
                 alphabet.written[j].texts[worst],
             )
         )
-    pair, deviation = None, -1.0
-    widths = [max(int(a.max(initial=0)), int(b.max(initial=0))) + 1 for a, b in zip(new, old, strict=True)]
     codes = [np.concatenate([a, b]) for a, b in zip(new, old, strict=True)]
-    shares = np.concatenate([q, -p])
-    for i, j in combinations(range(len(columns)), 2):
-        cells = codes[i] * widths[j] + codes[j]
-        if cells.max(initial=0) > MOST_CELLS:
-            cells = np.unique(cells, return_inverse=True)[1].reshape(-1)
-        away = np.abs(np.bincount(cells, weights=shares)).max()
-        if away > deviation:
-            pair, deviation = (columns[i].name, columns[j].name), float(away)
-    return Fidelity(int(rows), tuple(columns), pair, max(deviation, 0.0))
+    away_of = _pairs(codes, np.concatenate([q, -p]))
+    worst_pair = max(away_of, key=lambda pair: away_of[pair], default=None)
+    if worst_pair is None:
+        return Fidelity(int(rows), tuple(columns))
+    i, j = worst_pair
+    return Fidelity(int(rows), tuple(columns), (columns[i].name, columns[j].name), away_of[worst_pair])
+
+
+def _pairs(codes: list[Index], shares: Array) -> dict[tuple[int, int], float]:
+    """For each two columns, in order, the largest sum of ``shares`` (n,) in a cell of their cross-tabulation.
+
+    Columns of few values are counted several at once, and each two of them are margins of that: passes over all rows
+    are what takes the time.
+    """
+    widths = [int(each.max(initial=0)) + 1 for each in codes]
+    groups: list[list[int]] = []
+    for j, width in enumerate(widths):
+        if groups and math.prod(widths[i] for i in groups[-1]) * width <= TOGETHER:
+            groups[-1].append(j)
+        else:
+            groups.append([j])
+    joined = [_joined([codes[j] for j in group], [widths[j] for j in group]) for group in groups]
+    found: dict[tuple[int, int], float] = {}
+    for a, b in combinations(range(len(groups)), 2) if len(groups) > 1 else [(0, 0)]:
+        of = groups[a] if a == b else groups[a] + groups[b]
+        shape = [widths[j] for j in of]
+        missing = [pair for pair in combinations(of, 2) if pair not in found]
+        if math.prod(shape) > MOST_CELLS:
+            for i, j in missing:
+                found[i, j] = _largest(codes[i] * widths[j] + codes[j], shares, widths[i] * widths[j])
+            continue
+        cells = joined[a] if a == b else joined[a] * math.prod(widths[j] for j in groups[b]) + joined[b]
+        table = np.bincount(cells, weights=shares, minlength=math.prod(shape)).reshape(shape)
+        for i, j in missing:
+            found[i, j] = float(
+                np.abs(table.sum(axis=tuple(k for k, x in enumerate(of) if x not in {i, j}))).max()
+            )
+    return {pair: found[pair] for pair in combinations(range(len(codes)), 2)}
+
+
+def _largest(cells: Index, shares: Array, size: int) -> float:
+    """The largest sum of ``shares`` (n,) in one of ``size`` cells."""
+    if size > MOST_CELLS:
+        cells = np.unique(cells, return_inverse=True)[1].reshape(-1)
+    return float(np.abs(np.bincount(cells, weights=shares)).max())
+
+
+def _joined(codes: list[Index], widths: list[int]) -> Index:
+    """One code (n,) for the values of several columns together."""
+    joined = codes[0].astype(np.intp)
+    for code, width in zip(codes[1:], widths[1:], strict=True):
+        joined = joined * width + code
+    return joined
 
 
 def unwritten(mechanism: Mechanism, alphabet: RecordAlphabet, j: int) -> Codes:
