@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 
 import privfunnel as pf
 from funnels import toy
 from helpers_cli import assert_one_line_error, run
-from privfunnel import guarantees, instances, measures, tables
+from privfunnel import guarantees, instances, measures, tables, threats
 from privfunnel.certificate import GuardedCertificate
+from privfunnel.ends import ends_of
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.solvers.deadline import cpu_clock
@@ -349,6 +351,34 @@ def test_guarantees_are_written_as_they_are_read() -> None:
 def test_questions_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         pf.solve(toy(), **options)
+
+
+@pytest.mark.parametrize(
+    "text", ["lip=0.2", "t-closeness=0.1", "l-diversity=1.7", "recursive-l-diversity=3,2", "k=20"]
+)
+def test_sparse_channels_miss_guarantees_by_as_much(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.random.default_rng(0).integers(1, 9, (3, 8))
+    problem = pf.Problem(counts, public_columns={"a": tuple("01010101")})
+    monkeypatch.setattr(threats, "TOGETHER", 3)  # outputs are looked at in several parts
+    channels = (np.eye(8), np.eye(9)[:8], np.random.default_rng(1).dirichlet(np.ones(5), 8))
+    for threat in (Threat.of(problem, guarantees=[text]), Threat.of(problem, guarantees=[text], known=["a"])):
+        for channel in channels:
+            missed = threat.excess(problem, sparse.csc_array(channel))
+            assert missed == pytest.approx(threat.excess(problem, channel), abs=1e-12)
+
+
+def test_ends_of_tables_whose_identity_is_sparse_are_judged_by_guarantees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = toy(2)
+    dense = [ends_of(problem, Threat.of(problem, guarantees=[text])).whole for text in ("lip=0.01", "lip=9")]
+    monkeypatch.setattr("privfunnel.channels.DENSE_ENTRIES", 4)
+    thin = [ends_of(problem, Threat.of(problem, guarantees=[text])).whole for text in ("lip=0.01", "lip=9")]
+    assert dense[0] is thin[0] is None
+    assert sparse.issparse(thin[1])
+    asked = pf.solve(problem, disclosure="100%", guarantees=["lip=9"])
+    assert asked.status is pf.Status.OPTIMAL
+    assert asked.leakage == pytest.approx(problem.leakage_ceiling, abs=1e-12)
 
 
 def test_what_cannot_hold_is_named() -> None:

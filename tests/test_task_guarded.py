@@ -273,6 +273,8 @@ def test_forged_certificates_are_refused(problem: pf.Problem, proved: TaskSoluti
             each.verify(problem)
     with pytest.raises(CertificateError, match="another task"):
         line.verify(pf.Problem(np.asarray(problem.counts)))
+    no_slope = replace(line, weights=0.0 * line.weights, slope=1.0, task_slope=0.0)
+    assert no_slope.words.startswith("disclosure ≤")
 
 
 def test_what_is_proved_and_found_survives_its_files(

@@ -16,8 +16,10 @@ from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from privfunnel import measures
+from privfunnel.channels import is_sparse
 from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import Array
@@ -107,19 +109,27 @@ class Guarantee(ABC):
     def reached(self, problem: Problem, channel: Any) -> float:
         """The value that a channel p(y|x), (M, N), has, to be compared with :attr:`value`."""
 
-    def excess(self, problem: Problem, posterior: Array) -> float:
-        """By what share of its terms a posterior (M,) misses the tightest constraint; negative where it meets all."""
+    def excess(self, problem: Problem, posterior: Any) -> float:
+        """By what share of its terms a posterior misses the tightest constraint; negative where it meets all.
+
+        Args:
+            problem: The problem.
+            posterior: p(x|y), shape (M,); or those of several outputs, sparse, shape (M, N), of which the worst counts.
+        """
         rows = self.rows(problem)
         missed = [_share(rows.values @ posterior, rows.sizes @ posterior)]
         for ball in self.balls(problem):
-            missed.append(
-                (float(np.abs(ball.values @ posterior).sum()) - ball.radius) / max(ball.radius, 1.0)
-            )
+            farthest = float(np.max(np.abs(ball.values @ posterior).sum(axis=0)))
+            missed.append((farthest - ball.radius) / max(ball.radius, 1.0))
         caps = self.caps(problem)
-        if caps is not None:
+        if caps is not None and is_sparse(posterior):
+            stored = sparse.coo_array(posterior)  # no other entry is above a cap
+            missed.append(float(np.max(stored.data - caps[stored.row], initial=-1.0)))
+        elif caps is not None:
             missed.append(float(np.max(posterior - caps)))
         if self.least_entropy is not None:
-            missed.append(self.least_entropy - float(measures.entropy(problem.p_s_given_x @ posterior)))
+            entropies = measures.entropy(problem.p_s_given_x @ posterior, axis=0)
+            missed.append(self.least_entropy - float(np.min(entropies)))
         return max(missed)
 
     def check_feasible(self, problem: Problem) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import Certificate, GuardedCertificate
@@ -104,7 +105,7 @@ def _end(
     least = threat.nothing(problem)
     if disclosure is not None and disclosure <= problem.evaluate(least).disclosure + FEASIBILITY:
         return GuardedAnswer(channel=least, status=Status.OPTIMAL, slope=0.0)
-    whole = np.eye(problem.n_x)
+    whole = channels.identity(problem.n_x)
     allowed = not threat.guarantees or threat.excess(problem, whole) <= MET
     asked = disclosure is not None and disclosure >= problem.disclosure_ceiling - FEASIBILITY
     enough = threat.overspent(threat.leakages(problem, whole), leakage) <= 0.0

@@ -232,10 +232,7 @@ def whole_task(problem: Problem, threat: Threat) -> Channel | None:
 
 def _allowed(problem: Problem, threat: Threat, channel: Channel) -> bool:
     """Whether a channel meets the guarantees, sparse or not."""
-    if not threat.guarantees:
-        return True
-    dense = channel if isinstance(channel, np.ndarray) else channel.toarray()
-    return threat.excess(problem, dense) <= MET
+    return not threat.guarantees or threat.excess(problem, channel) <= MET
 
 
 def _itself(problem: Problem, threat: Threat) -> Channel | None:

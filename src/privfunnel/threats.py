@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from privfunnel import measures
 from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, knowing
 from privfunnel.averages import CONVEX, Convex
+from privfunnel.channels import is_sparse
 from privfunnel.errors import InvalidInputError
 from privfunnel.guarantees import Guarantee, parse
 from privfunnel.measures import Array
@@ -26,6 +28,8 @@ from privfunnel.problem import Channel, Problem
 
 #: Posteriors that belong to one stratum: the symbols with one value of the published columns.
 Index = NDArray[np.intp]
+#: Outputs of a sparse channel that guarantees look at together.
+TOGETHER = 1024
 
 
 class Attribute(NamedTuple):
@@ -245,9 +249,7 @@ class Threat:
         channel = problem.check_channel(channel)
         worst = -1.0
         for stratum in self.strata(problem):
-            p_xy = np.asarray(channel[stratum.x] * stratum.problem.p_x[:, None])
-            p_y = p_xy.sum(axis=0)
-            for posterior in (p_xy[:, p_y > 0.0] / p_y[p_y > 0.0]).T:
+            for posterior in _posteriors(channel[stratum.x], stratum.problem.p_x):
                 worst = max([worst, *(each.excess(stratum.problem, posterior) for each in self.guarantees)])
         return worst
 
@@ -382,3 +384,18 @@ def _both(one: Attacker, other: Attacker) -> Attacker:
     names = list(dict.fromkeys([*one.name.split(", "), *other.name.split(", ")]))
     pairs = one.values * other.n_values + other.values
     return Attacker(", ".join(names), np.unique(pairs, return_inverse=True)[1].reshape(-1))
+
+
+def _posteriors(channel: Any, p_x: Array) -> Iterator[Any]:
+    """p(x|y) of the outputs that occur: one (M,) at a time, or of a sparse channel some, sparse, (M, n), at a time."""
+    if not is_sparse(channel):
+        p_xy = np.asarray(channel * p_x[:, None])
+        p_y = p_xy.sum(axis=0)
+        yield from (p_xy[:, p_y > 0.0] / p_y[p_y > 0.0]).T
+        return
+    by_output: Any = sparse.csc_array(channel).multiply(p_x[:, None]).tocsc()
+    p_y = np.asarray(by_output.sum(axis=0))
+    used = np.flatnonzero(p_y > 0.0)
+    for start in range(0, used.size, TOGETHER):
+        some = used[start : start + TOGETHER]
+        yield by_output[:, some].multiply(1.0 / p_y[some]).tocsc()

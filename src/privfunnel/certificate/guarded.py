@@ -94,7 +94,7 @@ class GuardedCertificate:
         per, who = measures.nats_per(unit), self.threat.conditions
         if self.bounds_disclosure:
             nothing = " that tells them nothing" if self.zero and not self.threat.attributes else ""
-            if self.task_fingerprint is None:
+            if self.task_fingerprint is None or self.task_slope <= 0.0:
                 return f"disclosure ≤ {self.most_disclosure(0.0) / per:.6g} {unit}{nothing}, {who}"
             besides = f" − {self.slope / self.task_slope:.6g} R" if self.slope > 0.0 else ""
             return f"utility ≤ {self.most_utility(0.0) / per:.6g}{besides} {unit}{nothing}, {who}"
