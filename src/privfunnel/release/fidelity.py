@@ -321,9 +321,9 @@ class Watch:
             released: Their records, an Arrow column each.
         """
         known = x < len(self.before)
-        self.before += np.bincount(x[known], minlength=len(self.before))
+        np.add.at(self.before, x[known], 1.0)  # no array of all symbols for each batch
         written = self.alphabet.of_x[drawn]
-        self.after += np.bincount(written, minlength=len(self.after))
+        np.add.at(self.after, written, 1.0)
         own, written = self.alphabet.of_x[x[known]], written[known]
         changed = np.flatnonzero(own != written)
         # Most records are often what they were: their columns need not be looked up.
