@@ -1,19 +1,26 @@
 """Many private symbols: where proofs end, and what cost depends on.
 
-    python -m benchmarks.bench_many [--quick] [eight | growth | census …]
+    python -m benchmarks.bench_many [--quick] [--adult adult.data] [eight | growth | census | line | upper …]
 
 *Eight*: eight private symbols and some thousand classes, ``auto`` beside AEM with 30 restarts of 500 steps. *Growth*:
 the gap that ``auto`` leaves in a few seconds, by the numbers of private symbols and of classes. *Census*: the census
-with 1e-3 added to every probability, one component of 160 public symbols, point by point. Tables are those of
-:mod:`benchmarks.bench_large`; limits count CPU time, and compilation is not counted. Parts that are not named keep the
-results they have.
+with 1e-3 added to every probability, one component of 160 public symbols, point by point. *Line*: twenty points of UCI
+Adult, income and sex private, seven public columns, from the file ``adult.data``, as ``trace`` places them; *upper*:
+twenty points between what is free and H(X). Other tables are those of :mod:`benchmarks.bench_large`; limits count CPU
+time, and compilation is not counted. Parts that are not named keep the results they have.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import functools
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import privfunnel as pf
 from benchmarks import harness
@@ -21,6 +28,7 @@ from benchmarks.bench_large import survey, timed
 from privfunnel.lumping import lumping_of
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import cpu_clock
+from privfunnel.solvers.global_ import supported
 from privfunnel.solving import free_disclosure_bounds
 
 #: Public symbols and people whose surveys have about a thousand classes of eight private symbols.
@@ -33,6 +41,15 @@ TABLES = ((250, 2_500), (700, 20_000), (2_000, 120_000))
 GROWTH_SECONDS = 5.0
 #: Shares of H(X).
 CENSUS = (0.95, 0.9, 0.85, 0.8, 0.7)
+#: Columns of adult.data, those that are public as they are, and where bands of hours and of age begin.
+ADULT = (
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital", "occupation", "relationship", "race", "sex",
+    "gain", "loss", "hours", "country", "income",
+)  # fmt: skip
+AS_THEY_ARE = ("workclass", "marital", "occupation", "race", "country")
+HOURS, AGES = (20, 35, 40, 41, 50, 60), tuple(range(22, 92, 5))
+#: Points of a curve, and the CPU seconds of each between what is free and H(X).
+LINE_POINTS, UPPER_SECONDS = 20, 15.0
 
 
 def answered(problem: Problem, disclosure: float, **options: Any) -> dict[str, Any]:
@@ -99,21 +116,65 @@ def census(quick: bool) -> dict[str, Any]:
     }
 
 
-PARTS = {"eight": eight, "growth": growth, "census": census}
+def adult(path: Path) -> Problem:
+    """UCI Adult: income and sex private, seven public columns."""
+    lines = csv.reader(path.read_text("utf-8").splitlines(), skipinitialspace=True)
+    table = dict(zip(ADULT, np.array([row for row in lines if len(row) == len(ADULT)]).T, strict=True))
+    public = [np.unique(table[name], return_inverse=True)[1] for name in AS_THEY_ARE]
+    public += [np.digitize(table[name].astype(float), at) for name, at in (("hours", HOURS), ("age", AGES))]
+    x = np.unique(np.column_stack(public), axis=0, return_inverse=True)[1].ravel()
+    private = np.column_stack([table["income"], table["sex"]])
+    s = np.unique(private, axis=0, return_inverse=True)[1].ravel()
+    counts = np.zeros((int(s.max()) + 1, int(x.max()) + 1))
+    np.add.at(counts, (s, x), 1.0)
+    return pf.Problem(counts)
+
+
+def line(quick: bool, path: Path | None, *, upper: bool) -> dict[str, Any] | None:
+    """Twenty points of one curve, all of it or its upper part; None without the file."""
+    if path is None and not quick:
+        return None
+    problem = survey(3, 90, 400) if path is None or quick else adult(path)
+    asked: dict[str, Any] = {"points": 4 if quick else LINE_POINTS}
+    if upper:
+        ends = problem.free_disclosure, problem.disclosure_ceiling
+        asked = {"disclosures": np.linspace(*ends, asked["points"] + 1)[1:], "time_limit": UPPER_SECONDS}
+    curve, seconds = timed(lambda: pf.trace(problem, **asked, throw=False))
+    points = [
+        {"share": point.disclosure / problem.disclosure_ceiling, "status": point.status.value,
+         "leakage": point.leakage, "lower_bound": point.lower_bound}
+        for point in curve.solutions
+    ]  # fmt: skip
+    return {
+        "n_s": problem.n_s, "n_x": problem.n_x, "n_classes": lumping_of(problem).n_classes, "cpu_seconds": seconds,
+        "points": points,
+    }  # fmt: skip
+
+
+PARTS: dict[str, Callable[[bool], Any]] = {"eight": eight, "growth": growth, "census": census}
+CURVES = {"line": False, "upper": True}
 
 
 def main() -> None:
     """Measure and write results/many.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small tables only")
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all by default")
+    parser.add_argument("--adult", type=Path, help="the file adult.data, for the parts line and upper")
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join((*PARTS, *CURVES))}; all by default")
     options = parser.parse_args()
+    parts = PARTS | {
+        name: functools.partial(line, path=options.adult, upper=upper) for name, upper in CURVES.items()
+    }
     warnings.simplefilter("ignore")
     small = survey(3, 90, 400)
     pf.solve(small, disclosure=0.9 * small.disclosure_ceiling)  # compile
-    for part in options.parts or PARTS:
+    supported.load_kernels()
+    for part in options.parts or parts:
         with cpu_clock():
-            found = PARTS[part](options.quick)
+            found = parts[part](options.quick)
+        if found is None:
+            print(f"{part} needs --adult: it keeps the result it has")
+            continue
         known = harness.load("many") or {}
         harness.save("many", {**known, "machine": harness.machine(), part: found})
     print(harness.results() / "many.json")
