@@ -19,6 +19,8 @@ from privfunnel.ledger import Ledger
 from privfunnel.mechanism import Mechanism
 from privfunnel.quantities import amount
 from privfunnel.report import Report, render
+from privfunnel.report.from_audit import audit_section
+from privfunnel.report.html import FORMS
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -105,6 +107,11 @@ def test_only_records_are_said_to_be_drawn_anew(form: str, designed: Mechanism) 
         form != "records"
     ):  # whoever knows nothing learns what the mechanism tells, as those who know something do
         assert any(f"who knows nothing learns {amount(designed.leakage)}." in line for line in found.words())
+    assert f"replaced by {FORMS[form]}" in render(designed, Report(audit=found))
+    # Decoys name combinations of values that few rows have, which is not for a report.
+    loud = replace(found, symbols=(replace(found.symbols[0], share=0.5, lift=1.5),))
+    titles = [title for title, _, _ in audit_section(loud).tables]
+    assert ("The released symbols that tell most." in titles) is (form != "decoys")
 
 
 def test_a_guarantee_is_named_where_it_answers() -> None:

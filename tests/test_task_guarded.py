@@ -271,10 +271,12 @@ def test_forged_certificates_are_refused(problem: pf.Problem, proved: TaskSoluti
     for each in forged:
         with pytest.raises(CertificateError):
             each.verify(problem)
-    with pytest.raises(CertificateError, match="another task"):
+    with pytest.raises(CertificateError, match="about a release for a task: name it"):
         line.verify(pf.Problem(np.asarray(problem.counts)))
     no_slope = replace(line, weights=0.0 * line.weights, slope=1.0, task_slope=0.0)
     assert no_slope.words.startswith("disclosure ≤")
+    with pytest.raises(CertificateError, match="another task"):
+        replace(line, task_fingerprint="0" * 64).verify(problem)
 
 
 def test_what_is_proved_and_found_survives_its_files(

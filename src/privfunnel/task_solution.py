@@ -90,6 +90,8 @@ class TaskSolution(Solution):
         """What the status means and what to do next, in a sentence."""
         if self.status is Status.FEASIBLE:
             return "A feasible channel, not proved optimal: compare its gap, or raise outputs."
+        if self.seeks_utility and self.status is Status.OPTIMAL:
+            return "Proved optimal within the gap: that no release keeps more was verified independently of the solver."
         return self.status.advice
 
     def summary(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.audit.informed import how_many
 from privfunnel.measures import Array
 from privfunnel.quantities import told
 
@@ -212,7 +213,8 @@ def _inference(found: Audit, numbers: Board) -> Question:
     if found.informed:
         worst = found.informed[0]
         parts.append(
-            f"of those who know one or two public columns, one who knows {worst.columns} {told(worst.leakage)}"
+            f"of those who know {how_many(found.informed)} of the public columns, one who knows {worst.columns} "
+            f"{told(worst.leakage)}"
         )
     parts.append(
         f"no released symbol makes a private value more than {numbers.lift:.2f} times as likely ({numbers.about}, by "

@@ -128,6 +128,11 @@ def _ceiling(p_sx: Array, attacker: Attacker) -> float:
     return max(float(measures.conditional_entropy(p_sa) - measures.conditional_entropy(p_sx)), 0.0)
 
 
+def how_many(found: tuple[Informed, ...]) -> str:
+    """How many public columns the attackers know: pairs are left out where a table has many columns."""
+    return "one or two" if any("," in each.columns for each in found) else "one"
+
+
 def words(found: tuple[Informed, ...], alone: float) -> list[str]:
     """What the attacker who learns most learns, beside one who knows nothing.
 
@@ -138,10 +143,9 @@ def words(found: tuple[Informed, ...], alone: float) -> list[str]:
     if not found:
         return []
     worst = found[0]
-    several = "one or two" if any("," in each.columns for each in found) else "one"
     return [
-        f"Of attackers who know {several} of the public columns of their target, one who knows {worst.columns} learns "
-        "most: "
+        f"Of attackers who know {how_many(found)} of the public columns of their target, one who knows {worst.columns} "
+        "learns most: "
         f"{amount(worst.leakage)} of the {told(worst.ceiling)} that the columns as they are would "
         f"add; one who knows nothing learns {amount(alone)}."
     ]

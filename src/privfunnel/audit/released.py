@@ -143,10 +143,21 @@ def release(
     )
 
 
+def _form(sample: Sample) -> str:
+    """How a mechanism's release is written, by the symbols that its columns form."""
+    if isinstance(sample.y_alphabet, DecoyAlphabet):
+        return "decoys"
+    return "records" if isinstance(sample.y_alphabet, RecordAlphabet) else "symbols"
+
+
 def _known(mechanism: Mechanism | None, found: _Estimates, sample: Sample) -> dict[str, Any]:
-    """What the mechanism itself tells of the rows: attackers with knowledge, and the questions of a review board."""
+    """What the mechanism itself tells of the rows: attackers with knowledge, a review board's questions, the form."""
     counts = sample.counts
-    return {"informed": _informed(found, counts), "board": _board(mechanism, found, sample, counts)}
+    return {
+        "informed": _informed(found, counts),
+        "board": _board(mechanism, found, sample, counts),
+        "form": None if mechanism is None else _form(sample),
+    }
 
 
 def _board(mechanism: Mechanism | None, found: _Estimates, sample: Sample, counts: Counts) -> Board | None:

@@ -198,6 +198,7 @@ class Audit:
         board: Singling out, linkability and inference, where the mechanism is known; see :attr:`questions`.
         together: What all draws of a ledger tell together, where one was given.
         threshold: How many rows were few to the release; see :class:`~privfunnel.publication.Policy`.
+        form: How a mechanism's release is written: ``"records"``, ``"decoys"`` or ``"symbols"``; None without one.
         limits: What this is not.
     """
 
@@ -230,6 +231,7 @@ class Audit:
     board: Board | None = None
     together: Together | None = None
     threshold: int = DEFAULT_THRESHOLD
+    form: str | None = None
     limits: tuple[str, ...] = field(default=LIMITS)
 
     def __post_init__(self) -> None:

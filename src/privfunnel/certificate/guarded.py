@@ -186,8 +186,10 @@ class GuardedCertificate:
         tasks = None if self.task_fingerprint is None else problem.tasks
         if self.task_fingerprint != (None if tasks is None else tasks.fingerprint):
             raise CertificateError(
-                f"the certificate belongs to another task (fingerprint {str(self.task_fingerprint)[:12]}…): verify it "
-                "with the task it was made for"
+                "the certificate is about a release for a task: name it, on the command line with --task"
+                if tasks is None and self.task_fingerprint is not None
+                else f"the certificate belongs to another task (fingerprint {str(self.task_fingerprint)[:12]}…): "
+                "verify it with the task it was made for"
             )
         digest = self._digest()
         if digest in self._verified:

@@ -187,7 +187,7 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
             table.add_row(*row)
     if threat is None or not solution.seeks_utility:
         table.add_row("proved lower bound", leaked(solution.lower_bound), solution.bound_source)
-    of_utility = threat is not None and solution.seeks_utility
+    of_utility = solution.seeks_utility
     gap = f"{units.of(solution.gap):.2e}" if of_utility else leaked(solution.gap, ".2e")
     table.add_row("gap", gap, "of utility" if of_utility else "")
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",

@@ -222,14 +222,19 @@ def _show(
     from rich import box
     from rich.table import Table
 
+    from privfunnel.certificate import Certificate
+
     about_changes = _about_changes(lines)
     at = wanted[1] if about_changes else wanted[0]
 
     table = Table(title=f"{name}: {len(lines)} proved lines ({units.name})", box=box.SIMPLE_HEAD)
     upper = [_bounds_disclosure(line) for line in lines]
+    short = all(
+        isinstance(line, Certificate) for line in lines
+    )  # others name attackers, guarantees and costs
     table.add_column(
         "proved" if all(upper) else f"proved for every {'D' if about_changes else 'R'}",
-        no_wrap=not any(upper),
+        no_wrap=short,
     )
     if at is not None:
         place = f"D = {at:.6g}" if about_changes else f"R = {units.of(at):.6g}"

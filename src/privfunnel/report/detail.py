@@ -290,8 +290,9 @@ def verify_section(certified: bool, table: str, *, designed: bool = False) -> st
         "solver nor an optimiser. The file "
         f"<code>{proofs}</code>{writes if designed else ''} is checked against the table with:"
         if certified
-        else "The bounds here are closed forms: they follow from the table alone. For certificates, trace the curve "
-        "with the default solver and check their file against the table with:"
+        else "The bounds here need no certificate: leakage is never negative, and closed forms follow from the table "
+        "alone. Where a higher bound is proved, the default solver leaves certificates, and their file is checked "
+        "against the table with:"
     )
     return (
         "<section><h2>How to verify</h2><p>Leakage and disclosure follow from the table and the channel by the "

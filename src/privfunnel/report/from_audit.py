@@ -81,8 +81,10 @@ def audit_section(audit: Audit, policy: Policy | None = None) -> Section:
         )
         for each in audit.attributes
     ]
-    # A symbol or a private value that few people have would speak of them.
-    frequent = [s for s in audit.symbols if not say.rare(s.share) and s.lift > 1.0 + ZERO]
+    # A symbol or a private value that few people have would speak of them, and so would decoys: they name combinations
+    # of values that few people have.
+    named = () if audit.form == "decoys" else audit.symbols
+    frequent = [s for s in named if not say.rare(s.share) and s.lift > 1.0 + ZERO]
     # In the order of what is told, for an order by exact numbers tells more.
     frequent.sort(key=lambda s: (-say.of(s.share).bits_told(s.information.value), s.label))
     symbols = [

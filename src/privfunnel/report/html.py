@@ -36,8 +36,12 @@ AnyCurve = Curve | DistortionCurve
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
-#: What stands for a row where nothing else is said.
-FORM = "values of the same columns"
+#: What stands for a row, by the form of the release that the audit has read.
+FORMS = {
+    "records": "values of the same columns",
+    "decoys": "a short list of candidates with weights, its own values and decoys",
+    "symbols": "a symbol, whose meaning is in the codebook",
+}
 
 #: Sources of a mechanism's bound that need no certificate, or left none.
 UNCERTIFIED = (None, "zero", "closed form")
@@ -61,7 +65,7 @@ class Report:
             default.
         task_alternatives: The same for a release for a task: what else is as good for it, and what that leaks.
         usefulness: How well models of the task, and of private columns, do that are trained on the release.
-        form: What replaces a row's public values.
+        form: What replaces a row's public values; by default what the audited file has, records where none was read.
         threshold: What fewer rows have is not told, and numbers come in steps worth as many.
         contact: Who is to be asked; a line to fill in by default.
         sections: Further sections.
@@ -83,7 +87,7 @@ class Report:
     alternatives: Sequence[tuple[str, float, float]] = ()
     task_alternatives: Sequence[TaskAlternative] = ()
     usefulness: Sequence[Usefulness] = ()
-    form: str = FORM
+    form: str = ""
     threshold: int = THRESHOLD
     contact: str = ""
     sections: Sequence[Section] = ()
@@ -208,7 +212,8 @@ def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: 
                 *(population_words(report.audit, say) or [AS_A_REGISTER]),
             ]
         instead = front.Instead(found_instead, report.task_alternatives)
-        page = front.board(release, say, form=report.form, instead=instead, beyond=told)
+        written = (report.audit and report.audit.form) or "records"
+        page = front.board(release, say, form=report.form or FORMS[written], instead=instead, beyond=told)
         return f'<section class="board">{head}{page}{front.signatures(report.contact)}</section>'
     assert not isinstance(found, Mechanism)  # which is a release
     private = report.private or Axis.parse(found.problem.s_labels, "private")
