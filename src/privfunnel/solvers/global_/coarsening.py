@@ -11,13 +11,20 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privfunnel.certificate import Certificate
+from privfunnel.lumping import lumping_of
 from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import NEVER, Deadline, Limits
+from privfunnel.solvers.global_ import seeding
 from privfunnel.solvers.global_.search import Search
 
 #: Numbers of groups that are tried.
 SIZES = (5, 4, 3, 2)
+#: Numbers that are tried of tables so large that AEM begins their search, the first with all the time it needs: proofs
+#: by supports end soonest there.
+LARGE_SIZES = (3, 4)
+#: The share of its value that such a table's proof may leave.
+LARGE_GAP = 0.01
 
 
 def _losses(table: Array, row: int, others: NDArray[np.intp]) -> Array:
@@ -70,15 +77,32 @@ def coarse_lines(
     """
     lines = []
     tables = coarsenings(problem.p_sx, limits)
+    seeded = seeding.pays(problem)
+    if seeded:
+        tables = sorted((groups for groups in tables if groups.max() + 1 in LARGE_SIZES), key=np.max)
     for number, groups in enumerate(tables):
         if limits.passed():
             break
-        merged = np.zeros((int(groups.max()) + 1, problem.n_x))
-        np.add.at(merged, groups, problem.p_sx)
-        own = Limits(limits.left() / (len(tables) - number), limits.clock, nodes=limits.nodes)
-        search = Search(Problem(merged), rng, own)
-        search.close(disclosure, gap)
-        _, line = search.bound(disclosure)
+        lumping = lumping_of(_merged(problem, groups))
+        inner = lumping.inner(disclosure)
+        seconds = limits.left() / (1 if seeded else len(tables) - number)
+        search = Search(lumping.lumped, rng, Limits(seconds, limits.clock, nodes=limits.nodes))
+        own = gap
+        if seeded:
+            search.seed(inner)
+            own = max(gap, LARGE_GAP * search.master.solve(inner).value)
+        search.close(inner, own)
+        _, line = search.bound(inner)
         if line is not None:
-            lines.append(Certificate.build(problem, line.prices, line.slope, line.proofs, groups))
+            cells = None if lumping.trivial else lumping.cells
+            prices = line.prices if cells is None else line.prices[cells]
+            lines.append(Certificate.build(problem, prices, line.slope, line.proofs, groups, cells))
     return lines
+
+
+def _merged(problem: Problem, groups: NDArray[np.int32]) -> Problem:
+    """The problem of the groups of private symbols; what tells symbols of a group apart is gone."""
+    table = problem.p_sx if problem.counts is None else problem.counts
+    merged = np.zeros((int(groups.max()) + 1, problem.n_x), dtype=table.dtype)
+    np.add.at(merged, groups, table)
+    return Problem(merged)

@@ -13,7 +13,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.global_ import branching, supported
+from privfunnel.solvers.global_ import branching, seeding, supported
 from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
 from privfunnel.solvers.global_.master import Master, Prices
 from privfunnel.solvers.global_.newton import refine
@@ -113,6 +113,12 @@ class Search:
             duals = self.master.solve(disclosure)
             if not self._price_locally(duals, self.master.weights(), threshold):
                 break
+
+    def seed(self, disclosure: float) -> None:
+        """Begin with the posteriors of AEM, where the table is of one component."""
+        if len(self.master.parts) == 1 and 0.0 < disclosure < self.problem.disclosure_ceiling:
+            seconds, number = seeding.SHARE * self.limits.left(), int(self.rng.integers(2**31))
+            self.master.add(0, seeding.posteriors(self.problem, disclosure, seconds, number))
 
     def channel(self, disclosure: float) -> Array:
         """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""

@@ -17,7 +17,7 @@ from privfunnel.problem import Channel, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.global_ import supported
+from privfunnel.solvers.global_ import seeding, supported
 from privfunnel.solvers.global_.coarsening import coarse_lines
 from privfunnel.solvers.global_.hurried import ENTRY_SECONDS, channel_seconds
 from privfunnel.solvers.global_.search import Outcome, Search
@@ -41,6 +41,9 @@ AT_R0 = 1e-12
 HOPELESS_SHARE, HOPELESS_GAPS = 0.01, 10.0
 #: together with this share of a point's time, or what its search left of it, and so many boxes each, to so many gaps.
 COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
+#: Share of a point's time for the search of a table so large that AEM begins it, whose own proof is out of reach: the
+#: rest is for coarser ones.
+LARGE_SHARE = 0.5
 #: Newton steps towards a leakage budget at most, and the width in nats that is left to none.
 BUDGET_STEPS, BUDGET_WIDTH = 60, 1e-9
 #: A budget is met when this share of the gap, or of the budget if that is less, is left of it;
@@ -93,6 +96,10 @@ class Work:
         load_kernels()  # before any clock starts
         if supported.of_size(problem):
             supported.load_kernels()
+        self.seeds = seeding.pays(problem)
+        if self.seeds:
+            seeding.load_kernels()
+            supported.load_kernels()  # for tables with fewer private symbols
         self.clock = Deadline()
         parts = split_problem(problem)
         self.borrows = supported.of_size(problem) and len(parts) == 1
@@ -102,17 +109,18 @@ class Work:
         for component, mixture in enumerate(self.free.mixtures):
             self.search.master.add(component, mixture.posteriors)
 
-    def _limits(self) -> Limits:
-        """The limits of the next point: no more than its time, nor than its share of what is left for all of them.
+    def _limits(self, share: float = 1.0) -> Limits:
+        """The limits of the next point: no more than its time, nor than its part of what is left for all of them.
 
-        Where supports are looked at, the hard points of a curve come last, and have what the easy ones left.
+        A ``share`` of that is for the search. Where supports are looked at, the hard points of a curve come last, and
+        have what the easy ones left.
         """
         each, points = self.options.time_limit, max(self.total - self.done, 1)
         most = supported.BORROWED * each if self.borrows else each
         seconds = min(most, (self.total * each - self.clock.elapsed()) / points)
         # A channel of a large table takes its time, too, once it has been found.
         seconds -= min(channel_seconds(self.problem), LATEST_SHARE * seconds)
-        return Limits(max(seconds, SHORTEST_LIMIT), nodes=self.options.node_limit)
+        return Limits(max(share * seconds, SHORTEST_LIMIT), nodes=self.options.node_limit)
 
     def warm(self, disclosures: list[float]) -> None:
         """Fill the pool from the easy end of the curve, so that the hard end starts with good posteriors."""
@@ -135,14 +143,20 @@ class Work:
             channel = share_down(self.problem, self.free.channel, disclosure)
             answer = Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
         else:
-            self.search.limits = self._limits()
-            outcome = self.search.close(disclosure, self.options.gap, self._tell(disclosure))
+            self.search.limits = self._limits(LARGE_SHARE if self.seeds else 1.0)
+            outcome = self._close(disclosure)
             if outcome.status is not Status.OPTIMAL:
                 self._coarsen(disclosure, outcome.duals.value)
             answer = self._finish(disclosure, outcome, self.search.nodes - before, started)
         self.done += 1
         self._report(disclosure, None, None)
         return answer
+
+    def _close(self, disclosure: float) -> Outcome:
+        """Close the gap at one disclosure, as far as limits allow."""
+        if self.seeds:
+            self.search.seed(disclosure)
+        return self.search.close(disclosure, self.options.gap, self._tell(disclosure))
 
     def answers(self, disclosures: list[float]) -> Iterator[Answer]:
         """The answers, in the order given.
@@ -178,7 +192,8 @@ class Work:
             return
         nodes = min(self.options.node_limit, COARSE_NODES)
         own = self.search.limits
-        limits = Limits(max(own.left(), COARSE_SHARE * own.seconds), own.clock, nodes=nodes)
+        share = (1.0 - LARGE_SHARE) / LARGE_SHARE if self.seeds else COARSE_SHARE
+        limits = Limits(max(own.left(), share * own.seconds), own.clock, nodes=nodes)
         if limits.seconds < ENTRY_SECONDS * self.problem.n_x**2:
             return  # setting up one search takes longer
         for line in coarse_lines(self.problem, disclosure, COARSE_GAPS * gap, limits, rng):
@@ -233,7 +248,7 @@ class Work:
         for _ in range(BUDGET_STEPS):
             if high - low <= BUDGET_WIDTH or budget <= 0.0:
                 break
-            outcome = self.search.close(guess, gap, self._tell(guess))
+            outcome = self._close(guess)
             slope, status = outcome.duals.slope, outcome.status
             refined = self.search.channel(guess)  # it may leak less than the program's value says
             value = self.problem.evaluate(refined).leakage
