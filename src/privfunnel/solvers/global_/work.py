@@ -12,7 +12,7 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate
-from privfunnel.errors import CertificateError
+from privfunnel.errors import CertificateError, MissingExtraError
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
@@ -199,8 +199,8 @@ class Work:
         for line in coarse_lines(self.problem, disclosure, COARSE_GAPS * gap, limits, rng):
             try:
                 line.verify(self.problem)
-            except CertificateError:
-                continue  # the merged table was rounded unluckily: do without this bound
+            except (CertificateError, MissingExtraError):
+                continue  # rounded unluckily when merged, or too large to check without numba: do without this bound
             self.search.lines.append(line)
 
     def _finish(self, disclosure: float, outcome: Outcome, nodes: int, started: float) -> Answer:
