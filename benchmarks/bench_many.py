@@ -25,11 +25,11 @@ import numpy as np
 import privfunnel as pf
 from benchmarks import harness
 from benchmarks.bench_large import survey, timed
+from privfunnel.free import free_disclosure_bounds
 from privfunnel.lumping import lumping_of
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import cpu_clock
 from privfunnel.solvers.global_ import supported
-from privfunnel.solving import free_disclosure_bounds
 
 #: Public symbols and people whose surveys have about a thousand classes of eight private symbols.
 EIGHT, EIGHT_QUICK = (2_150, 51_000), (70, 80)

@@ -23,8 +23,8 @@ from prose import wrapped
 import privfunnel as pf
 from privfunnel import instances, plot
 from privfunnel.certificate import load_bundle, save_bundle
+from privfunnel.solution import ROUNDING
 from privfunnel.solvers.deadline import cpu_clock
-from privfunnel.solving import ROUNDING
 from privfunnel.storage import read_json, write_json
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

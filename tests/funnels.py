@@ -11,10 +11,10 @@ import numpy as np
 import privfunnel as pf
 from privfunnel import tables
 from privfunnel.errors import SmallSampleWarning
+from privfunnel.judging import judge
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.solution import Answer, Status
-from privfunnel.solving import judge
 
 
 def people(n: int = 2000, seed: int = 0) -> dict[str, list[Any]]:

@@ -17,11 +17,12 @@ import pytest
 
 from privfunnel import audit, measures, report
 from privfunnel.engines import Alphabet, Column
+from privfunnel.judging import judge
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy
 from privfunnel.release import codebook
 from privfunnel.solution import Answer, Status
-from privfunnel.solving import judge, solve
+from privfunnel.solving import solve
 from privfunnel.tables import Counts
 
 ROWS, SHAPE = 30, (2, 3)

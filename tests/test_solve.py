@@ -17,8 +17,8 @@ from privfunnel.errors import (
     SolverError,
     need,
 )
+from privfunnel.judging import judge, meet
 from privfunnel.solution import Answer, Record, Solution, stationarity
-from privfunnel.solving import judge, meet
 from strategies import channels_for, problems
 from test_problem import synthetic
 from toys import Mixer

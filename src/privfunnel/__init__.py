@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from privfunnel import instances
     from privfunnel.comparison import Comparison, compare
     from privfunnel.curve import Curve
+    from privfunnel.free import free_disclosure, free_disclosure_bounds
     from privfunnel.problem import Point, Problem
     from privfunnel.repeated import joint_leakage
     from privfunnel.sequels import sequel
     from privfunnel.solution import Solution, Status, kkt_residual
     from privfunnel.solvers.aem import AEM
-    from privfunnel.solving import free_disclosure, free_disclosure_bounds, solve
+    from privfunnel.solving import solve
     from privfunnel.tracing import trace
 
 __all__ = [
@@ -67,8 +68,8 @@ _NAMES = {
     "Solution": "solution",
     "Status": "solution",
     "compare": "comparison",
-    "free_disclosure": "solving",
-    "free_disclosure_bounds": "solving",
+    "free_disclosure": "free",
+    "free_disclosure_bounds": "free",
     "joint_leakage": "repeated",
     "kkt_residual": "solution",
     "sequel": "sequels",

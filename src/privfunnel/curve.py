@@ -17,6 +17,7 @@ from privfunnel.ends import Ends, closed_form, ends_of, usual
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InfeasibleError, InvalidInputError, need
 from privfunnel.guarding import INEXACT, judge_guarded
+from privfunnel.judging import Line, judge, meet
 from privfunnel.lumping import Lumping, lumping_of
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
@@ -32,7 +33,7 @@ from privfunnel.solution import (
     final_status,
 )
 from privfunnel.solvers.guarded import GuardedAnswer
-from privfunnel.solving import Line, judge, lifted, lowered, meet
+from privfunnel.solving import lifted, lowered
 from privfunnel.storage import Stored
 from privfunnel.threats import Threat
 

@@ -18,6 +18,7 @@ from privfunnel.averages import CONVEX, Convex
 from privfunnel.guarantees import MET
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Point, Problem
+from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.threats import Threat
 
 
@@ -72,6 +73,18 @@ def ends_of(problem: Problem, threat: Threat | None = None) -> Ends:
     if threat is None:
         return Ends(nothing, least, identity, whole, 1.0)
     return Ends(nothing, least, identity, whole, 1.0 if usual(threat) else math.inf, threat.convex)
+
+
+def end_of_curve(problem: Problem, disclosure: float) -> Answer | None:
+    """The answer at the two ends of every curve, nothing and X itself; None between them, where a solver is needed.
+
+    A disclosure is at an end when it misses it by no more than any request may be missed.
+    """
+    if disclosure <= FEASIBILITY:
+        return Answer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
+    if disclosure >= problem.disclosure_ceiling - FEASIBILITY:
+        return Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
+    return None
 
 
 def usual(threat: Threat | None) -> bool:

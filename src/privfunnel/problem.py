@@ -324,7 +324,7 @@ class Problem(Stored):
 
         The first time it is asked for it has to be searched, which may take seconds; the problem remembers it.
         """
-        from privfunnel.solving import search_free_disclosure  # a room far above, asked for convenience
+        from privfunnel.free import search_free_disclosure  # a room far above, asked for convenience
 
         return search_free_disclosure(self)
 

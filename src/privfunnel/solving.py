@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from privfunnel import channels
 from privfunnel.amounts import check_budget, check_budgets, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
-from privfunnel.errors import (
-    ConvergenceWarning,
-    InfeasibleError,
-    InvalidInputError,
-    SolverError,
-)
+from privfunnel.ends import end_of_curve
+from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.guarding import guarded_solver, solve_guarded
-from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping, lumping_of
+from privfunnel.judging import judge
+from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping
 from privfunnel.problem import Problem
-from privfunnel.solution import (
-    DEFAULT_GAP,
-    FAILURES,
-    FEASIBILITY,
-    ROUNDING,
-    UNFINISHED,
-    Answer,
-    Solution,
-    Status,
-    failed,
-    final_status,
-    stationarity,
-)
-from privfunnel.solvers import perfect, registry
+from privfunnel.solution import FAILURES, FEASIBILITY, UNFINISHED, Answer, Solution, Status, failed
+from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.tables import Counts
 from privfunnel.task_guarding import guarded_task_solver, solve_guarded_task
@@ -49,11 +34,6 @@ REPAIRABLE = 1e-4
 
 #: Options that say what a release is guarded against.
 GUARDS = ("known", "published", "guarantees", "measure")
-
-#: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
-FREE_PROVED = 1e-6
-#: Public symbols up to which the free disclosure is searched for the bound of a release that leaks nothing.
-SMALL = 64
 
 
 def solve(
@@ -309,169 +289,6 @@ def lowered(solution: Solution) -> Solution:
         certificate=None,
         requested=None if requested is None else lumping.inner(requested),
     )
-
-
-def free_disclosure(problem: Problem) -> float:
-    """R₀, the largest disclosure that leaks nothing, in nats: a fact of the problem, whatever solver is used later.
-
-    What the members of a class disclose beyond it is free; the rest is searched on the classes by the ``perfect``
-    solver when it is first asked for, seconds of work on a large table, and remembered by the problem. Where the
-    search is cut short by its time limit it is the largest found; :func:`free_disclosure_bounds` says how much larger
-    R₀ may be.
-    """
-    return problem.free_disclosure
-
-
-def free_disclosure_bounds(problem: Problem) -> tuple[float, float]:
-    """The largest disclosure found that leaks nothing, and what none exceeds, in nats; remembered by the problem.
-
-    The two are equal up to rounding where R₀ is proved largest: always for two private symbols, elsewhere where the
-    search could be finished. The first is never below H(X) − log rank(P), P = p(s|x).
-    """
-    known: tuple[float, float] | None = vars(problem).get("_free_disclosure_bounds")
-    if known is None:
-        lumping = lumping_of(problem)
-        found, ceiling = perfect.free_disclosure(lumping.lumped), problem.disclosure_ceiling
-        least = min(found.disclosure + lumping.h_within, ceiling)
-        known = least, max(least, min(found.upper + lumping.h_within, ceiling))
-        vars(problem)["_free_disclosure_bounds"] = known
-    return known
-
-
-def search_free_disclosure(problem: Problem) -> float:
-    """:func:`free_disclosure`, searched now, in nats."""
-    return free_disclosure_bounds(problem)[0]
-
-
-def end_of_curve(problem: Problem, disclosure: float) -> Answer | None:
-    """The answer at the two ends of every curve, nothing and X itself; None between them, where a solver is needed.
-
-    A disclosure is at an end when it misses it by no more than any request may be missed.
-    """
-    if disclosure <= FEASIBILITY:
-        return Answer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
-    if disclosure >= problem.disclosure_ceiling - FEASIBILITY:
-        return Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
-    return None
-
-
-class Line(NamedTuple):
-    """A certificate that has been verified, a line below the whole curve, and what to call it."""
-
-    certificate: Certificate
-    source: str
-
-
-def judge(
-    problem: Problem,
-    answer: Answer,
-    solver: str,
-    seed: int,
-    *,
-    gap: float = DEFAULT_GAP,
-    requested: float | None = None,
-    budget: float | None = None,
-    seconds: float | None = None,
-    lines: Iterable[Line] = (),
-) -> Solution:
-    """Make a solution of an answer: evaluate its channel, verify its certificate, and correct its status.
-
-    ``Status.OPTIMAL`` survives only where a proof stands behind it: a closed form that meets the leakage, or a
-    certificate that verifies, within ``gap`` nats.
-
-    Args:
-        problem: The problem.
-        answer: What the solver found.
-        solver: Name of the solver.
-        seed: Seed of the run.
-        gap: The gap in nats at which an answer is proved optimal.
-        requested: The asked disclosure in nats, or None.
-        budget: The asked leakage budget in nats, or None.
-        seconds: Time spent, where it is not the answer's.
-        lines: Further proofs of the same problem, verified before: those of a curve hold at each of its points.
-    """
-    channel = problem.check_channel(answer.channel)
-    point = problem.evaluate(channel)
-    target = point.disclosure if requested is None else requested
-    certificate = answer.certificate
-    if certificate is not None:
-        certificate.verify(problem)
-        lines = [*lines, Line(certificate, answer.bound_source)]
-    lower, source, proof = _lower_bound(problem, target, lines)
-    met = point.disclosure >= target - FEASIBILITY
-    if met:  # a channel that falls short may well leak less than the bound
-        lower = meet(lower, point.leakage, source)
-    upper, missing = None, point.leakage - lower
-    if budget is not None:
-        met = point.leakage <= budget + FEASIBILITY
-        upper = _most_disclosure(problem, budget, certificate, point.disclosure)
-        # A proved line of slope μ turns missing disclosure into leakage: whatever discloses as much as this channel
-        # leaks at least budget − μ (upper − disclosure). Only a verified slope counts; no curve is steeper than 1.
-        missing = (upper - point.disclosure) * (1.0 if certificate is None else min(certificate.slope, 1.0))
-    status = final_status(answer.status, met=met, proved=missing <= gap + ROUNDING)
-    slope = answer.slope
-    if slope is None and status is not Status.FAILED:
-        slope = min(stationarity(problem, channel)[1], 1.0)
-    return Solution(
-        problem=problem,
-        mapping=channel,
-        disclosure=point.disclosure,
-        leakage=point.leakage,
-        lower_bound=lower,
-        bound_source=source,
-        slope=slope,
-        status=status,
-        certificate=proof if certificate is None else certificate,
-        requested=requested,
-        budget=budget,
-        disclosure_upper_bound=upper,
-        solver=solver,
-        seed=seed,
-        steps=answer.steps,
-        seconds=answer.seconds if seconds is None else seconds,
-        message=answer.message,
-        record=answer.record,
-    )
-
-
-def _lower_bound(
-    problem: Problem, disclosure: float, lines: Iterable[Line]
-) -> tuple[float, str, Certificate | None]:
-    """The best proved bound on L(R), what proves it, and the certificate where it is one."""
-    # X itself is the only release that keeps H(X), up to names: its leakage is its bound, without any rounding.
-    at_the_top = disclosure >= problem.disclosure_ceiling
-    closed = problem.leakage_ceiling if at_the_top else float(problem.lower_bound(disclosure))
-    bound, source, proof = max(closed, 0.0), "closed form" if closed > 0.0 else "zero", None
-    for line in lines:
-        proved = line.certificate.lower_bound(disclosure)
-        if proved > bound:
-            bound, source, proof = proved, line.source, line.certificate
-    return bound, source, proof
-
-
-def meet(lower: float, leakage: float, source: str) -> float:
-    """The bound, no higher than the value by rounding: both carry a few ulps. More than that is a wrong proof."""
-    if lower > leakage + FEASIBILITY:
-        raise SolverError(
-            f"the bound {lower!r} ({source}) exceeds the leakage {leakage!r} of a real channel: please report this"
-        )
-    return min(lower, leakage)
-
-
-def _most_disclosure(
-    problem: Problem, budget: float, certificate: Certificate | None, disclosure: float
-) -> float:
-    """No channel that leaks at most ``budget`` discloses more than this, in nats; rounded up; found: ``disclosure``."""
-    upper = min(problem.disclosure_ceiling, problem.h_x_given_s + budget + problem.rounding)
-    if certificate is not None and certificate.slope > 0.0:
-        # L(R) ≥ c + μ R and L(R) ≤ budget give R ≤ (budget − c)/μ.
-        bought = (budget - certificate.lower_bound(0.0)) / certificate.slope
-        upper = min(upper, bought * (1.0 + problem.rounding) + problem.rounding)
-    if budget == 0.0 and (problem.n_x <= SMALL or "_free_disclosure_bounds" in vars(problem)):
-        # Near R₀ lines have next to no slope; but a channel that leaks as little as rounding may disclose more than R₀.
-        free = free_disclosure_bounds(problem)[1]
-        upper = free if disclosure <= free < upper else upper
-    return float(upper)
 
 
 def _raise_or_warn(solution: Solution) -> None:

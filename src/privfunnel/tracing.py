@@ -15,24 +15,18 @@ from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import AchievedPoints, Curve, lifted_curve
-from privfunnel.ends import ends_of
+from privfunnel.ends import end_of_curve, ends_of
 from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
 from privfunnel.guarded_task_tracing import tracing_guarded_task
 from privfunnel.guarded_tracing import GuardedPartialCurve, tracing_guarded
 from privfunnel.guarding import guarded_solver
+from privfunnel.judging import Line, judge
 from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.problem import Problem
 from privfunnel.solution import FAILURES, FEASIBILITY, UNFINISHED, Answer, Solution, Status, failed
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
-from privfunnel.solving import (
-    GUARDS,
-    Line,
-    end_of_curve,
-    judge,
-    lifted,
-    problem_of,
-)
+from privfunnel.solving import GUARDS, lifted, problem_of
 from privfunnel.tables import Counts
 from privfunnel.task_curve import PartialTaskCurve, tracing_task
 from privfunnel.task_guarding import guarded_task_solver

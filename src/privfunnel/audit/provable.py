@@ -15,11 +15,12 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.channels import is_sparse, merge_outputs
+from privfunnel.judging import judge
 from privfunnel.measures import Array
 from privfunnel.population.bounds import expected_bound
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Solution, Status
-from privfunnel.solving import judge, solve
+from privfunnel.solving import solve
 
 #: Where between the disclosure that was asked for and all of X the designs lie that are merged down.
 BEYOND = (0.0, 0.05, 0.15, 0.3, 0.5)

@@ -421,7 +421,7 @@ def guarded_words(curve: Curve, units: Units) -> list[str]:
 
 def free_sentence(problem: Problem, units: Units) -> str:
     """What can be released without any leakage, and how much more it may be where that is not proved."""
-    from privfunnel.solving import FREE_PROVED, free_disclosure_bounds
+    from privfunnel.free import FREE_PROVED, free_disclosure_bounds
 
     least, most = free_disclosure_bounds(problem)
     ceiling = problem.disclosure_ceiling

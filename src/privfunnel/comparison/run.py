@@ -20,6 +20,7 @@ from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.neighbours import Neighbour
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
+from privfunnel.ends import end_of_curve
 from privfunnel.errors import InvalidInputError, PrivFunnelError, RetiredOptionWarning, need
 from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.measures import Array
@@ -28,7 +29,6 @@ from privfunnel.solution import FEASIBILITY, UNFINISHED, Answer, Status, kkt_res
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
-from privfunnel.solving import end_of_curve
 from privfunnel.tracing import assemble
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)

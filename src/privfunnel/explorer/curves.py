@@ -11,6 +11,7 @@ import numpy as np
 from privfunnel.amounts import check_disclosure, check_utility
 from privfunnel.checks import is_whole
 from privfunnel.curve import Curve
+from privfunnel.ends import end_of_curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import guards, people, purpose
 from privfunnel.explorer.news import Listener, tell
@@ -22,7 +23,6 @@ from privfunnel.lumping import chosen_lumping
 from privfunnel.report import chart, view
 from privfunnel.solution import FEASIBILITY, Solution
 from privfunnel.solvers import registry
-from privfunnel.solving import end_of_curve
 from privfunnel.task_curve import PartialTaskCurve
 from privfunnel.tracing import PartialCurve, assemble, tracing
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from privfunnel import instances
 from privfunnel._version import __version__
+from privfunnel.ends import end_of_curve
 from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solvers import registry
 from privfunnel.solvers.deadline import cpu_clock
-from privfunnel.solving import end_of_curve
 
 AEM = "AEM"
 DRS = "DRS, authors' settings"
