@@ -6,51 +6,38 @@ point is searched with the posteriors of the points before it, and each certific
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from privfunnel.certificate import GuardedCertificate
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
-from privfunnel.solution import ROUNDING, Solution, Status, final_status
-from privfunnel.solvers.base import Listener, Progress
+from privfunnel.guarded_tracing import SHORT
+from privfunnel.solution import ROUNDING, USELESS, Solution, Status, final_status, posteriors_of
+from privfunnel.solvers.base import Listener, counted
 from privfunnel.solvers.guarded import Guarded
-from privfunnel.task_curve import PartialTaskCurve, wanted_utilities
+from privfunnel.task_curve import PartialTaskCurve, spread
 from privfunnel.task_guarding import solve_guarded_task, whole_task
 from privfunnel.task_solution import TaskSolution
 from privfunnel.threats import Threat
 
-#: The last point under guarantees asks for so much less than is known to be possible, in nats: a program has room then.
-SHORT = 1e-8
 #: A point that keeps so much more than was asked for, in nats, is time-shared with its neighbours.
 AHEAD = 1e-7
-#: Statuses of points that have no usable release.
-USELESS = (Status.FAILED, Status.INFEASIBLE)
 
 
 def tracing_guarded_task(
-    start: PartialTaskCurve,
-    *,
-    points: int,
-    utilities: Iterable[float | str] | None,
-    throw: bool = True,
-    progress: Listener | None = None,
+    start: PartialTaskCurve, utilities: int | Sequence[float], progress: Listener | None
 ) -> Iterator[PartialTaskCurve]:
     """Trace the curve and say what has been found after each point; the last item is complete.
 
     Args:
         start: Problem, threat, solver and seed.
-        points: Number of points, spaced uniformly from the least utility to the most.
-        utilities: The utilities in nats, or texts such as ``"90%"``, instead of ``points``.
-        throw: If False, what goes wrong is a status.
+        utilities: The utilities in nats, ascending, or how many points there are to be from the least to the most.
         progress: Called with news.
 
     Raises:
         InvalidInputError: The measure of the threat is no average that time sharing mixes.
     """
-    problem, threat, solver = start.problem, start.threat, start.solver
+    threat, solver = start.threat, start.solver
     assert threat is not None
     assert isinstance(solver, Guarded)
     if threat.convex.worst_value:
@@ -59,38 +46,38 @@ def tracing_guarded_task(
         )
     if threat.attributes:
         raise InvalidInputError("attributes with budgets of their own have no curve: ask solve for a point")
-    given = wanted_utilities(problem, utilities)
-    return _follow(start, threat, solver, (points, given, throw), progress)
+    return _follow(start, threat, solver, utilities, progress)
 
 
 def _follow(
     found: PartialTaskCurve,
     threat: Threat,
     solver: Guarded,
-    asked: tuple[int, list[float], bool],
+    utilities: int | Sequence[float],
     progress: Listener | None,
 ) -> Iterator[PartialTaskCurve]:
     """Find out where the guarantees end the curve, and solve the wanted points."""
-    problem, (points, given, throw) = found.problem, asked
-    total = len(given) or points
+    problem, total = found.problem, utilities if isinstance(utilities, int) else len(utilities)
     most = problem.utility_ceiling
     if whole_task(problem, threat) is None:
-        tell = None if progress is None else _counted(progress, 0, total)
-        limit = solve_guarded_task(problem, threat, solver, (None, None, None), found.seed, tell, throw=throw)
+        tell = counted(progress, 0, total)
+        limit = solve_guarded_task(
+            problem, threat, solver, (None, None, None), found.seed, tell, throw=found.throw
+        )
         most = limit.utility - SHORT
         found = replace(found, limit=limit)
     least = float(problem.evaluate(threat.nothing(problem)).utility or 0.0)
-    for number, utility in enumerate(given or np.linspace(least, max(most, least), points).tolist()):
-        tell = None if progress is None else _counted(progress, number, total)
+    for number, utility in enumerate(spread(utilities, least, max(most, least))):
+        held = found.points if found.limit is None else (*found.points, found.limit)
         solution = solve_guarded_task(
             problem,
             threat,
             solver,
             (utility, None, None),
             found.seed,
-            tell,
-            throw=throw,
-            pool=_posteriors(found),
+            counted(progress, number, total),
+            throw=found.throw,
+            pool=posteriors_of(problem, held),
         )
         found = replace(found, points=(*found.points, solution))
         yield found
@@ -112,13 +99,6 @@ def _shared(found: PartialTaskCurve) -> Iterator[Solution]:
         yield shared if shared.leakage <= own.leakage + ROUNDING else own
 
 
-def _posteriors(found: PartialTaskCurve) -> Array:
-    """p(x|y) of all that was found, shape (n, M)."""
-    held = found.points if found.limit is None else (*found.points, found.limit)
-    made = [s.p_x_given_y.T[s.p_y > 0.0] for s in held if s.status not in USELESS]
-    return np.concatenate([np.zeros((0, found.problem.n_x)), *made])
-
-
 def _strengthened(solution: Solution, proofs: Sequence[GuardedCertificate], gap: float) -> Solution:
     """A point with the best bound that the curve's certificates prove there."""
     wanted = solution.requested_utility if isinstance(solution, TaskSolution) else None
@@ -132,12 +112,3 @@ def _strengthened(solution: Solution, proofs: Sequence[GuardedCertificate], gap:
     proved = solution.leakage - lower <= gap + ROUNDING
     status = final_status(solution.status, met=True, proved=proved)
     return replace(solution, lower_bound=lower, bound_source="certificate", certificate=best, status=status)
-
-
-def _counted(progress: Listener, done: int, total: int) -> Listener:
-    """A listener that hears how many points are done."""
-
-    def listen(news: Progress) -> None:
-        progress(replace(news, done=done, total=total))
-
-    return listen

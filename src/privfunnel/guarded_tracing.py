@@ -21,15 +21,13 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.guarding import judge_guarded, solve_guarded
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, Solution, Status, failed
-from privfunnel.solvers.base import Listener, Progress
+from privfunnel.solution import FAILURES, FEASIBILITY, USELESS, Solution, failed, posteriors_of
+from privfunnel.solvers.base import Listener, counted
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
 from privfunnel.threats import Threat
 
 #: The last point under guarantees asks for so much less than is known to be possible, in nats: a program has room then.
 SHORT = 1e-8
-#: Statuses of points that have no usable release.
-USELESS = (Status.FAILED, Status.INFEASIBLE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,8 +78,7 @@ class GuardedPartialCurve:
     @property
     def posteriors(self) -> Array:
         """p(x|y) of all that was found, shape (n, M)."""
-        made = [s.p_x_given_y.T[s.p_y > 0.0] for s in self.found]
-        return np.concatenate([np.zeros((0, self.problem.n_x)), *made])
+        return posteriors_of(self.problem, self.found)
 
     def curve(self) -> Curve:
         """The curve of everything found: where the run is not complete, up to the largest disclosure reached."""
@@ -170,10 +167,9 @@ def _follow(
 ) -> Iterator[GuardedPartialCurve]:
     """Find out where the guarantees end the curve, solve the wanted points, and then those where it bends most."""
     total = (points if given is None else len(given)) + refine
-    tell = None if progress is None else _counted(progress, found, total)
     if found.ends.most is None:
-        limit = solve_guarded(found.problem, found.threat, found.solver, (None, None), found.seed, tell,
-                              throw=found.throw)  # fmt: skip
+        limit = solve_guarded(found.problem, found.threat, found.solver, (None, None), found.seed,
+                              counted(progress, 0, total), throw=found.throw)  # fmt: skip
         found = replace(found, limit=limit)
     wanted = given or tuple(np.linspace(found.ends.least.disclosure, _most(found), points).tolist())
     found = replace(found, wanted=wanted)
@@ -193,7 +189,7 @@ def with_point(
     found: GuardedPartialCurve, disclosure: float, progress: Listener | None, total: int
 ) -> GuardedPartialCurve:
     """What was found, with one more point at a disclosure in nats, searched with all posteriors found before."""
-    tell = None if progress is None else _counted(progress, found, total)
+    tell = counted(progress, len(found.answers), total)
     solution = solve_guarded(found.problem, found.threat, found.solver, (disclosure, None), found.seed, tell,
                              throw=found.throw, pool=found.posteriors)  # fmt: skip
     return replace(found, answers=(*found.answers, solution))
@@ -202,12 +198,3 @@ def with_point(
 def _most(found: GuardedPartialCurve) -> float:
     """The largest disclosure to ask for, in nats."""
     return found.problem.disclosure_ceiling if found.limit is None else found.limit.disclosure - SHORT
-
-
-def _counted(progress: Listener, found: GuardedPartialCurve, total: int) -> Listener:
-    """A listener that hears how many points are done."""
-
-    def listen(news: Progress) -> None:
-        progress(replace(news, done=len(found.answers), total=total))
-
-    return listen

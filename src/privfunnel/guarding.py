@@ -6,20 +6,30 @@ import dataclasses
 import math
 import time
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.certificate import Certificate, GuardedCertificate
+from privfunnel.certificate import Certificate, GuardedCertificate, TaskCertificate
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.floors import SHARE, Floor, plain_floor
 from privfunnel.guarantees import MET
+from privfunnel.judging import meet
 from privfunnel.measures import Array
-from privfunnel.problem import Point, Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Solution, Status, failed, final_status
+from privfunnel.problem import Channel, Point, Problem
+from privfunnel.solution import (
+    FAILURES,
+    FEASIBILITY,
+    ROUNDING,
+    ProvedAnswer,
+    Solution,
+    Status,
+    failed,
+    final_status,
+)
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
 from privfunnel.solvers.options import taken_over
@@ -193,7 +203,6 @@ def judge_guarded(
     channel = problem.check_channel(answer.channel)
     leakages = threat.leakages(problem, channel)
     point = problem.evaluate(channel)._replace(leakage=max(leakages.values()))
-    leakage = point.leakage
     certificate: GuardedCertificate | Certificate | None = answer.certificate
     lower, source, upper = _closed(problem, threat, asked)
     if answer.certificate is not None:
@@ -209,30 +218,94 @@ def judge_guarded(
         if (bound > lower) if requested is not None else (most < upper):
             lower, source, certificate = max(bound, lower), "certificate", floor.certificate
         upper = min(upper, most)
-        if requested is not None and bound > leakage + FEASIBILITY:
-            raise SolverError(_wrong(bound, leakage))
+        if requested is not None:
+            meet(bound, point.leakage, "certificate")
     if requested is not None and requested >= problem.disclosure_ceiling - ROUNDING:
-        lower, source = leakage, "closed form"
-    met = threat.excess(problem, channel) <= MET if threat.guarantees else True
+        lower, source = point.leakage, "closed form"
+    has, proved = (
+        Has(channel, point.disclosure, leakages, point.disclosure),
+        Proved(lower, source, upper, certificate),
+    )
+    made = concluded(problem, threat, answer, has, proved, asked, gap, seed)
+    ceiling = max(upper, point.disclosure) if requested is None else None
+    return dataclasses.replace(made, requested=requested, disclosure_upper_bound=ceiling)
+
+
+class Has(NamedTuple):
+    """What a release has, in nats.
+
+    Attributes:
+        channel: p(y|x), shape (M, N), checked.
+        disclosure: I(X;Y).
+        leakages: What it tells each attacker.
+        kept: What it has of what a request is about: its disclosure, or its utility.
+        enough: Whether it has what was asked for besides.
+    """
+
+    channel: Channel
+    disclosure: float
+    leakages: dict[str, float]
+    kept: float
+    enough: bool = True
+
+
+class Proved(NamedTuple):
+    """What is proved of all releases that may be made, in nats.
+
+    Attributes:
+        lower: They leak at least this, to the attacker who learns most.
+        source: What proves it.
+        upper: They keep at most this.
+        certificate: The proof, where it is one.
+    """
+
+    lower: float
+    source: str
+    upper: float
+    certificate: GuardedCertificate | Certificate | TaskCertificate | None
+
+
+def concluded(
+    problem: Problem,
+    threat: Threat,
+    answer: ProvedAnswer[Any],
+    has: Has,
+    proved: Proved,
+    asked: tuple[float | None, float | None],
+    gap: float,
+    seed: int,
+) -> Solution:
+    """The solution that follows from what a release has and what is proved of all: whether it is met, and optimal.
+
+    Args:
+        problem: The problem.
+        threat: What it is guarded against.
+        answer: What the solver found.
+        has: What its release has.
+        proved: What is proved, verified before.
+        asked: What was to be kept, and what may leak, in nats; None for what was not asked for.
+        gap: The gap in nats at which an answer is proved optimal.
+        seed: Seed of the run.
+    """
+    (requested, budget), leakage = asked, max(has.leakages.values())
+    met = has.enough and (not threat.guarantees or threat.excess(problem, has.channel) <= MET)
     if requested is None:
-        met = met and threat.overspent(leakages, budget) <= FEASIBILITY
-        proved = upper - point.disclosure <= gap + ROUNDING
+        met = met and threat.overspent(has.leakages, budget) <= FEASIBILITY
+        missing = proved.upper - has.kept
     else:
-        met = met and point.disclosure >= requested - FEASIBILITY
-        proved = leakage - lower <= gap + ROUNDING
+        met = met and has.kept >= requested - FEASIBILITY
+        missing = leakage - proved.lower
     return Solution(
         problem=problem,
-        mapping=channel,
-        disclosure=point.disclosure,
+        mapping=has.channel,
+        disclosure=has.disclosure,
         leakage=leakage,
-        lower_bound=min(lower, leakage),
-        bound_source=source,
+        lower_bound=min(proved.lower, leakage),
+        bound_source=proved.source,
         slope=slope_of(threat, answer.slope, leakage),
-        status=final_status(answer.status, met=met, proved=proved),
-        certificate=certificate,
-        requested=requested,
+        status=final_status(answer.status, met=met, proved=missing <= gap + ROUNDING),
+        certificate=proved.certificate,
         budget=budget,
-        disclosure_upper_bound=max(upper, point.disclosure) if requested is None else None,
         solver=Guarded.name,
         seed=seed,
         steps=answer.steps,
@@ -275,18 +348,14 @@ def _check_against(certificate: GuardedCertificate, point: Point) -> None:
     threat = certificate.threat
     exact = not (certificate.zero or threat.guarantees or threat.attributes)
     slack = FEASIBILITY if exact else INEXACT
-    bound, most = certificate.lower_bound(point.disclosure), certificate.most_disclosure(point.leakage)
-    if exact and bound > point.leakage + slack:
-        raise SolverError(_wrong(bound, point.leakage))
+    most = certificate.most_disclosure(point.leakage)
+    if exact:
+        meet(certificate.lower_bound(point.disclosure), point.leakage, "certificate")
     if certificate.bounds_disclosure and point.disclosure > most + slack:
         raise SolverError(
             f"the disclosure {point.disclosure!r} of a real channel exceeds the bound {most!r} (certificate): please "
             "report this"
         )
-
-
-def _wrong(bound: float, leakage: float) -> str:
-    return f"the bound {bound!r} (certificate) exceeds the leakage {leakage!r} of a real channel: please report this"
 
 
 def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -118,9 +118,19 @@ def _lower_bound(
     return bound, source, proof
 
 
-def meet(lower: float, leakage: float, source: str) -> float:
-    """The bound, no higher than the value by rounding: both carry a few ulps. More than that is a wrong proof."""
-    if lower > leakage + FEASIBILITY:
+def meet(lower: float, leakage: float, source: str, slack: float = FEASIBILITY) -> float:
+    """The bound, no higher than the value by rounding: both carry a few ulps. More than that is a wrong proof.
+
+    Args:
+        lower: A lower bound on the leakage, in nats.
+        leakage: What a channel leaks, in nats.
+        source: What proves the bound.
+        slack: By how much rounding may let the bound exceed the leakage, in nats.
+
+    Raises:
+        SolverError: The bound exceeds the leakage by more.
+    """
+    if lower > leakage + slack:
         raise SolverError(
             f"the bound {lower!r} ({source}) exceeds the leakage {leakage!r} of a real channel: please report this"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -73,6 +74,9 @@ _ADVICE = {
 
 #: Statuses of runs that a limit cut short.
 UNFINISHED = (Status.MAX_STEPS, Status.TIME_LIMIT, Status.NODE_LIMIT)
+
+#: Statuses of answers that have no usable release.
+USELESS = (Status.FAILED, Status.INFEASIBLE)
 
 
 def final_status(claimed: Status, *, met: bool, proved: bool) -> Status:
@@ -416,6 +420,12 @@ def failed(
         message=str(error) or type(error).__name__,
         threat=threat,
     )
+
+
+def posteriors_of(problem: Problem, solutions: Iterable[Solution]) -> Array:
+    """p(x|y) of the releases among solutions, shape (n, M): what a search for another point may begin with."""
+    made = [s.p_x_given_y.T[s.p_y > 0.0] for s in solutions if s.status not in USELESS]
+    return np.concatenate([np.zeros((0, problem.n_x)), *made])
 
 
 def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:

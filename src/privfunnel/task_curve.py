@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -230,6 +230,7 @@ class PartialTaskCurve:
         complete: True for the last item of a run that was not interrupted.
         threat: Attackers, published columns and guarantees; None for an attacker who knows nothing.
         limit: The release that keeps most, where guarantees end the curve.
+        throw: Whether what is wrong with an answer raises, or is a status.
     """
 
     problem: Problem
@@ -239,6 +240,7 @@ class PartialTaskCurve:
     complete: bool = False
     threat: Threat | None = None
     limit: Solution | None = None
+    throw: bool = True
 
     def curve(self) -> TaskCurve:
         """The curve of the points found."""
@@ -249,40 +251,36 @@ class PartialTaskCurve:
         )  # fmt: skip
 
 
-def wanted_utilities(problem: Problem, given: Iterable[float | str] | None) -> list[float]:
-    """The utilities that are asked for, in nats, by size; none where none are given.
+def wanted_utilities(problem: Problem, given: Iterable[float | str]) -> list[float]:
+    """The utilities that are asked for, in nats, by size.
 
     Raises:
         InvalidInputError: An empty list is given.
     """
-    wanted = sorted({check_utility(problem, value) for value in given or ()})
-    if given is not None and not wanted:
+    wanted = sorted({check_utility(problem, value) for value in given})
+    if not wanted:
         raise InvalidInputError("utilities is empty: give at least one value in nats")
     return wanted
 
 
+def spread(wanted: int | Sequence[float], least: float, most: float) -> list[float]:
+    """The utilities of a curve, in nats: those given, or so many between the least and the most."""
+    return np.linspace(least, most, wanted).tolist() if isinstance(wanted, int) else list(wanted)
+
+
 def tracing_task(
-    start: PartialTaskCurve,
-    *,
-    points: int,
-    utilities: Iterable[float | str] | None,
-    throw: bool = True,
-    progress: Listener | None = None,
+    start: PartialTaskCurve, utilities: int | Sequence[float], progress: Listener | None
 ) -> Iterator[PartialTaskCurve]:
     """Trace the curve of a task and say what has been found after each point.
 
     Args:
         start: Problem, solver and seed.
-        points: Number of points, spaced uniformly from 0 to I(U;X).
-        utilities: The utilities in nats, or texts such as ``"90%"``, instead of ``points``.
-        throw: If False, what goes wrong is a status.
+        utilities: The utilities in nats, ascending, or how many points there are to be from 0 to I(U;X).
         progress: Called with news.
     """
     problem, solver, seed = start.problem, start.solver, start.seed
     assert isinstance(solver, TaskFunnel)
-    wanted = (
-        wanted_utilities(problem, utilities) or np.linspace(0.0, problem.utility_ceiling, points).tolist()
-    )
+    wanted = spread(utilities, 0.0, problem.utility_ceiling)
     inner = [value for value in wanted if end_of_task_curve(problem, value, None) is None]
     answers = solver.trace(problem, inner, progress=progress) if inner else iter(())
     found = start
@@ -292,7 +290,7 @@ def tracing_task(
             answer = next(answers) if answer is None else answer
             point: Solution = judge_task(problem, answer, solver.gap, (utility, None), seed)
         except FAILURES as error:
-            if throw:
+            if start.throw:
                 raise
             channel = channels.constant(problem.n_x) if answer is None else answer.channel
             point = failed_task(problem, channel, error, (utility, None), seed)

@@ -16,10 +16,11 @@ from privfunnel.certificate import GuardedCertificate, TaskCertificate
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
 from privfunnel.floors import SEARCHED_UP_TO, SHARE
 from privfunnel.guarantees import MET
-from privfunnel.guarding import INEXACT, slope_of
+from privfunnel.guarding import INEXACT, Has, Proved, concluded
+from privfunnel.judging import meet
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, ProvedAnswer, Status, failed, final_status
+from privfunnel.solution import FAILURES, FEASIBILITY, ProvedAnswer, Status, failed
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.guarded.tasks import Asked, answer_task
@@ -263,7 +264,7 @@ def judge_guarded_task(
     """
     channel = problem.check_channel(answer.channel)
     leakages, point = threat.leakages(problem, channel), problem.evaluate(channel)
-    leakage, kept = max(leakages.values()), float(point.utility or 0.0)
+    kept = float(point.utility or 0.0)
     lower, source, upper = _proved(problem, threat, answer, asked, kept)
     proof: GuardedCertificate | TaskCertificate | None = answer.certificate
     if floor is not None and asked.utility is not None:
@@ -271,35 +272,14 @@ def judge_guarded_task(
         bound = floor.lower_bound(asked.utility)
         lower, source, proof = (bound, "certificate", floor) if bound > lower else (lower, source, proof)
     exact = not threat.guarantees and not threat.attributes and (asked.leakage is None or asked.leakage > 0.0)
-    if asked.utility is not None and lower > leakage + (FEASIBILITY if exact else INEXACT):
-        raise SolverError(
-            f"the bound {lower!r} ({source}) exceeds the leakage {leakage!r} of a real channel: please report this"
-        )
-    met = _allowed(problem, threat, channel)
-    met = met and point.disclosure >= (asked.disclosure or 0.0) - FEASIBILITY
-    if asked.utility is None:
-        met = met and threat.overspent(leakages, asked.leakage) <= FEASIBILITY
-        proved = upper - kept <= gap + ROUNDING
-    else:
-        met = met and kept >= asked.utility - FEASIBILITY
-        proved = leakage - lower <= gap + ROUNDING
-    return TaskSolution(
-        problem=problem,
-        mapping=channel,
-        disclosure=point.disclosure,
-        leakage=leakage,
-        lower_bound=min(lower, leakage),
-        bound_source=source,
-        slope=slope_of(threat, answer.slope, leakage),
-        status=final_status(answer.status, met=met, proved=proved),
-        certificate=proof,
+    if asked.utility is not None:
+        meet(lower, max(leakages.values()), source, FEASIBILITY if exact else INEXACT)
+    wide = point.disclosure >= (asked.disclosure or 0.0) - FEASIBILITY
+    has, proved = Has(channel, point.disclosure, leakages, kept, wide), Proved(lower, source, upper, proof)
+    made = concluded(problem, threat, answer, has, proved, (asked.utility, asked.leakage), gap, seed)
+    return TaskSolution.of(
+        made,
         requested=asked.disclosure,
-        budget=asked.leakage,
-        solver=Guarded.name,
-        seed=seed,
-        steps=answer.steps,
-        seconds=answer.seconds,
-        message=answer.message,
         threat=None if threat.plain else threat,
         utility=kept,
         requested_utility=asked.utility,
@@ -335,10 +315,10 @@ def failed_guarded_task(
     """What is left of an answer that cannot be believed: see :func:`privfunnel.solution.failed`."""
     plain = failed(problem, channel, error, Guarded.name, seed, requested=asked.disclosure, budget=asked.leakage,
                    threat=threat)  # fmt: skip
-    shared = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
     kept, most = problem.evaluate(plain.mapping).utility, problem.utility_ceiling
-    return TaskSolution(
-        **shared | {"disclosure_upper_bound": None, "threat": None if threat.plain else threat},
+    return TaskSolution.of(
+        plain,
+        threat=None if threat.plain else threat,
         utility=float(kept or 0.0),
         requested_utility=asked.utility,
         utility_upper_bound=most if asked.utility is None else None,

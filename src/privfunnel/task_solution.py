@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from privfunnel import cards
@@ -69,6 +69,17 @@ class TaskSolution(Solution):
         ]
         return cards.card("Solution for a task", facts)
 
+    @classmethod
+    def of(cls, plain: Solution, **task: Any) -> Self:
+        """A solution with what it has of a task: its utility, what was asked for, and the bound on it.
+
+        Args:
+            plain: The release with its leakage and what is proved of that.
+            **task: The fields of a task, and those of ``plain`` that are others.
+        """
+        shared = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        return cls(**shared | {"disclosure_upper_bound": None} | task)
+
     @property
     def seeks_utility(self) -> bool:
         """Whether the release was to keep as much as guarantees, or attackers who learn nothing or little, allow."""
@@ -103,17 +114,6 @@ class TaskSolution(Solution):
             "utility_upper_bound": self.utility_upper_bound,
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready form; certificates live in files of their own."""
-        return {
-            **self.heading(),
-            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
-            "units": "nats",
-            **self.summary(),
-            **self.stored_channel(),
-            "problem": self.problem.to_dict(),
-        }
-
     @classmethod
     def from_dict(cls, data: Any, problem: Problem | None = None) -> Self:
         """Read back what :meth:`to_dict` wrote; the channel's numbers are recomputed, not believed."""
@@ -128,11 +128,11 @@ def task_fields(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
     Raises:
         InvalidInputError: The file claims another utility than its channel has.
     """
-    fields = fields_from(data, problem)
-    utility = problem.required_tasks().of(problem.check_channel(fields["mapping"]))
+    found = fields_from(data, problem)
+    utility = problem.required_tasks().of(problem.check_channel(found["mapping"]))
     if abs(float(data["utility"]) - utility) > FEASIBILITY:
         raise InvalidInputError(
             f"the file claims utility {data['utility']!r}, its channel gives {utility!r}: the file was changed"
         )
     more = {name: data[name] for name in ("requested_utility", "utility_upper_bound")}
-    return fields | more | {"utility": utility}
+    return found | more | {"utility": utility}

@@ -205,9 +205,8 @@ def failed_task(
     utility, budget = asked
     plain = failed(problem, channel, error, TaskFunnel.name, seed, budget=budget)
     kept = problem.evaluate(plain.mapping).utility
-    shared = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
-    return TaskSolution(
-        **shared | {"disclosure_upper_bound": None},
+    return TaskSolution.of(
+        plain,
         utility=float(kept or 0.0),
         requested_utility=utility if utility is not None or budget is not None else problem.utility_ceiling,
         utility_upper_bound=None if budget is None else problem.utility_ceiling,

@@ -28,7 +28,7 @@ from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving import GUARDS, lifted, problem_of
 from privfunnel.tables import Counts
-from privfunnel.task_curve import PartialTaskCurve, tracing_task
+from privfunnel.task_curve import PartialTaskCurve, tracing_task, wanted_utilities
 from privfunnel.task_guarding import guarded_task_solver
 from privfunnel.tasking import task_solver
 from privfunnel.threats import Threat
@@ -104,7 +104,8 @@ def trace(
                 begin = _task_start(problem_of(problem), guarded, solver, seed, options)
                 _check_counts(points, refine)
                 follow = tracing_task if guarded is None else tracing_guarded_task
-                for each in follow(begin, points=points, utilities=utilities, throw=throw, progress=listener):
+                wanted = int(points) if utilities is None else wanted_utilities(begin.problem, utilities)
+                for each in follow(replace(begin, throw=throw), wanted, listener):
                     found = each
             elif threat is not None and not threat.plain:
                 start = _guarded_start(problem_of(problem), threat, solver, seed, options)

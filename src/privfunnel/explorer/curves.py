@@ -17,11 +17,11 @@ from privfunnel.explorer import guards, people, purpose
 from privfunnel.explorer.news import Listener, tell
 from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Workspace
-from privfunnel.guarded_tracing import USELESS, GuardedPartialCurve
+from privfunnel.guarded_tracing import GuardedPartialCurve
 from privfunnel.jit import compiling
 from privfunnel.lumping import chosen_lumping
 from privfunnel.report import chart, view
-from privfunnel.solution import FEASIBILITY, Solution
+from privfunnel.solution import FEASIBILITY, USELESS, Solution
 from privfunnel.solvers import registry
 from privfunnel.task_curve import PartialTaskCurve
 from privfunnel.tracing import PartialCurve, assemble, tracing

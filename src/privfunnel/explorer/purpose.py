@@ -19,7 +19,7 @@ from privfunnel.solvers.options import SAME_SOLVER
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.tables import Counts
 from privfunnel.task_alternatives import instead_for_task
-from privfunnel.task_curve import PartialTaskCurve, tracing_task
+from privfunnel.task_curve import PartialTaskCurve, tracing_task, wanted_utilities
 from privfunnel.task_solution import TaskSolution
 from privfunnel.tasking import solve_task
 
@@ -46,11 +46,11 @@ def following(problem: Problem, points: int, seed: int, progress: Listener) -> I
     nothing = solve_task(problem, solver, (0.0, None, None), seed, None)
     free = solve_task(problem, solver, (None, 0.0, None), seed, progress, throw=False)
     known = (nothing, free) if free.utility > FEASIBILITY and free.leakage <= FEASIBILITY else (nothing,)
-    start = PartialTaskCurve(problem=problem, solver=solver, seed=seed, points=known)
+    start = PartialTaskCurve(problem=problem, solver=solver, seed=seed, points=known, throw=False)
     yield start
     even = np.linspace(known[-1].utility, problem.utility_ceiling, points)[1:]
     if known[-1].utility < problem.utility_ceiling - FEASIBILITY:
-        yield from tracing_task(start, points=0, utilities=map(float, even), throw=False, progress=progress)
+        yield from tracing_task(start, even.tolist(), progress)
     else:
         yield replace(start, complete=True)
 
@@ -60,7 +60,7 @@ def further(
 ) -> Iterator[PartialTaskCurve]:
     """Add points to a curve, at utilities in nats."""
     alone = replace(found, points=(), complete=False)
-    for partial in tracing_task(alone, points=0, utilities=utilities, throw=False, progress=progress):
+    for partial in tracing_task(alone, wanted_utilities(found.problem, utilities), progress):
         both = sorted((*found.points, *partial.points), key=lambda s: getattr(s, "utility", 0.0))
         yield replace(partial, points=tuple(both), complete=found.complete or partial.complete)
 

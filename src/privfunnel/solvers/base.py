@@ -37,6 +37,13 @@ class Progress:
 Listener = Callable[[Progress], None]
 
 
+def counted(progress: Listener | None, done: int, total: int) -> Listener | None:
+    """A listener that passes news on with how many points of a curve are done; None where nobody listens."""
+    if progress is None:
+        return None
+    return lambda news: progress(replace(news, done=done, total=total))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Solver(metaclass=Configured):
     """A funnel solver: options as fields, no state.
