@@ -15,11 +15,15 @@ import privfunnel as pf
 from funnels import toy
 from helpers_cli import assert_one_line_error, run
 from privfunnel import certificate, guarding, measures
+from privfunnel.audit import words
+from privfunnel.audit.promise import recount
 from privfunnel.averages import CONVEX
 from privfunnel.certificate import GuardedCertificate
 from privfunnel.cli._common import MEASURES
 from privfunnel.errors import CertificateError, InvalidInputError, SolverError
 from privfunnel.measures import Array
+from privfunnel.mechanism import Mechanism
+from privfunnel.report.rounding import Rounding
 from privfunnel.threats import Threat
 
 OTHERS = [name for name in measures.LEAKAGES if name != "mutual-information"]
@@ -260,15 +264,18 @@ def test_the_command_line_traces_the_curve_of_a_measure(small: pf.Problem, tmp_p
         "--units",
         "bits",
     )
-    told = run(*asked, "--option", "gap=1e-2", "--out", tmp_path / "curve")
+    told = run(*asked, "--option", "gap=1e-2", "--out", tmp_path / "curve", "--describe", "90%")
     assert told.exit_code == 0, told.output
     assert "measured by total-variation" in told.output
-    assert not (tmp_path / "curve" / "report.html").exists()
     assert "by total-variation" in (tmp_path / "curve" / "curve.svg").read_text(encoding="utf-8")
     whole = small.evaluate(np.eye(3), measure="total-variation").leakage
     assert f"{whole:.6f}" in told.output  # a probability has no bits
     assert f"{whole}" in (tmp_path / "curve" / "curve.csv").read_text(encoding="utf-8")
-    assert_one_line_error(run(*asked, "--out", tmp_path / "more", "--describe", "50%"), "--describe")
+    report = (tmp_path / "curve" / "report.html").read_text(encoding="utf-8")
+    assert "Measured by total variation" in report
+    assert "leakage, of what X itself leaks" in report
+    assert 'data-unit="" data-xunit="bits"' in report  # a probability has no bits, in a drawing either
+    assert "It was designed against an attacker who knows nothing, measured by total-variation." in report
 
 
 def test_the_command_line_measures_otherwise(tmp_path: Path) -> None:
@@ -291,3 +298,38 @@ def test_the_command_line_measures_otherwise(tmp_path: Path) -> None:
     assert_one_line_error(
         run("solve", "heart-failure", "--leakage", "1 bits", "--measure", "guessing"), "has none"
     )
+
+
+def test_audit_and_report_know_the_measure_that_a_release_was_designed_for(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 3, 3000), rng.integers(0, 2, 3000)
+    s = (a == b) ^ (rng.random(3000) < 0.3)
+    table = tmp_path / "rows.csv"
+    table.write_text(
+        "a,b,s,r\n" + "".join(f"{i},{j},{int(k)},{i % 2}\n" for i, j, k in zip(a, b, s, strict=True))
+    )
+    counts = pf.tables.count(str(table), private=["s"], public=["a", "b"])
+    asked = {"measure": "total-variation", "known": ["a"], "gap": 1e-3}
+    solution = pf.solve(counts.problem(), disclosure="90%", **asked)
+    mechanism = Mechanism.from_solution(counts, solution)
+    shares = [counts.table() / counts.n] * 3
+    found = recount(mechanism, counts, shares)
+    assert found.holds
+    assert found.measured == pytest.approx(solution.leakages)
+    assert f"{solution.leakages['a']:.4f} by total-variation to who knows a" in words._recount(found, None)
+    # A file that claims what its channel does not have is found out.
+    better = mechanism.provenance | {"measured": {"nothing": 0.0, "a": 0.0}}
+    assert not recount(replace(mechanism, provenance=better), counts, shares).holds
+    most = Rounding(3000).share(solution.leakage, "up")
+    for told in (pf.report.render(mechanism), pf.report.render(pf.trace(counts.problem(), points=3, **asked),
+                                                               pf.report.Report(chosen=solution))):  # fmt: skip
+        assert "It was designed against attackers who know nothing; a, measured by total-variation." in told
+        assert f"is at most {most:.3g} for who learns most" in told
+        assert "under the same conditions has less than" in told
+    # Budgets of single private columns are counted again, too.
+    counts = pf.tables.count(str(table), private=["r", "s"], public=["a"])
+    solution = pf.solve(counts.problem(), leakage={"s": 0.01}, gap=1e-3)
+    found = recount(Mechanism.from_solution(counts, solution), counts, [counts.table() / counts.n] * 3)
+    assert found.holds
+    assert found.measured == pytest.approx({"s": 0.01}, abs=1e-3)
+    assert "about s" in words._recount(found, None)

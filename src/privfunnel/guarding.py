@@ -369,6 +369,7 @@ def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]
         return {}, {}
     designed: dict[str, Any] = {
         "guarded": threat.words,
+        "conditions": threat.conditions,
         "leakages": solution.leakages,
         "guaranteed": solution.guaranteed,
         "lower_bound": solution.lower_bound,
@@ -385,4 +386,10 @@ def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]
             "lower_bound": 0.0,
         }
         promised |= {"budget": None}
+    if threat.measure != DEFAULT_MEASURE:
+        whole = threat.leakages(solution.problem, channels.identity(solution.problem.n_x))
+        numbers = {"ceiling": max(whole.values()), "lower_bound": solution.lower_bound}
+        designed["measure"] = {"name": threat.measure, **numbers}
+    if threat.attributes:
+        designed["budgets"] = {one.name: one.budget for one in threat.attributes}
     return designed, promised

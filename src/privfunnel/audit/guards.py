@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
+from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.checks import is_number
 from privfunnel.claims import AGREEMENT
 from privfunnel.errors import PrivFunnelError
 from privfunnel.guarantees import MET
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel
+from privfunnel.problem import Channel, Problem
 from privfunnel.tables import Counts
 from privfunnel.threats import Threat
 
@@ -18,12 +21,16 @@ from privfunnel.threats import Threat
 class Guards(NamedTuple):
     """Leakages by what attackers know, in nats; values of guarantees as they are written; whether all are as designed.
 
-    Attackers who know something else than columns cannot be counted again, and are left out with all else.
+    Attackers who know something else than columns cannot be counted again, and are left out with all else. What the
+    design was measured by otherwise, or about single private columns, is in ``measured``, by the name of the
+    ``measure``.
     """
 
     leakages: dict[str, float]
     guaranteed: dict[str, float]
     hold: bool
+    measured: Mapping[str, float] = MappingProxyType({})
+    measure: str = DEFAULT_MEASURE
 
 
 def designed_for(mechanism: Mechanism) -> tuple[dict[str, float], dict[str, float]]:
@@ -31,13 +38,8 @@ def designed_for(mechanism: Mechanism) -> tuple[dict[str, float], dict[str, floa
 
     They are what the file says, which only the table can confirm.
     """
-    leakages, guaranteed = (
-        {str(name): float(value) for name, value in each.items() if is_number(value)}
-        if isinstance(each, Mapping)
-        else {}
-        for each in (mechanism.provenance.get("leakages"), mechanism.provenance.get("guaranteed"))
-    )
-    return leakages, guaranteed
+    told = mechanism.provenance
+    return _numbers(told.get("leakages")), _numbers(told.get("guaranteed"))
 
 
 def count_again(mechanism: Mechanism, counts: Counts, channel: Channel) -> Guards:
@@ -63,7 +65,35 @@ def count_again(mechanism: Mechanism, counts: Counts, channel: Channel) -> Guard
         )
         leakages, reached = threat.leakages(problem, channel), threat.reached(problem, channel)
         met = not threat.guarantees or threat.excess(problem, channel) <= MET
+        otherwise, measured = _otherwise(mechanism, threat, problem, channel)
     except PrivFunnelError:
         return Guards({}, {}, hold=True)
-    same = all(abs(leakages.get(name, 0.0) - value) <= AGREEMENT for name, value in claimed.items())
-    return Guards(leakages, reached, hold=met and same)
+    same = _agree(leakages, claimed)
+    if measured:
+        same = same and _agree(measured, _numbers(mechanism.provenance.get("measured")))
+    return Guards(leakages, reached, met and same, measured, otherwise)
+
+
+def _otherwise(
+    mechanism: Mechanism, threat: Threat, problem: Problem, channel: Channel
+) -> tuple[str, dict[str, float]]:
+    """The measure of the design, and by it what a channel tells: nothing where it is the usual one, of all of S."""
+    named = mechanism.provenance.get("measure")
+    measure = str(named.get("name")) if isinstance(named, Mapping) else DEFAULT_MEASURE
+    budgets = _numbers(mechanism.provenance.get("budgets"))
+    if measure == DEFAULT_MEASURE and not budgets:
+        return measure, {}
+    asked = Threat.of(problem, measure=measure, budgets=budgets)
+    return measure, replace(threat, measure=measure, attributes=asked.attributes).leakages(problem, channel)
+
+
+def _agree(counted: Mapping[str, float], claimed: Mapping[str, float]) -> bool:
+    """Whether what was counted again is what a file says of it."""
+    return all(abs(counted.get(name, 0.0) - value) <= AGREEMENT for name, value in claimed.items())
+
+
+def _numbers(told: object) -> dict[str, float]:
+    """The numbers of a table in a file, by name; nothing where there is no such table."""
+    if not isinstance(told, Mapping):
+        return {}
+    return {str(name): float(value) for name, value in told.items() if is_number(value)}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel import measures
+from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
 from privfunnel.audit.guards import Guards, count_again
@@ -51,6 +52,9 @@ class Recount:
             population.
         guarded_leakages: On the design table of a guarded mechanism: what it tells attackers by what they know.
         guaranteed: Likewise the value of each guarantee as it is written.
+        measured: Likewise the leakages by the ``measure`` of the design, or about single private columns, where it was
+            designed for those.
+        measure: What ``measured`` is measured by.
         holds: On the design table: claims and recount agree, and guarantees are met. On another one: the claim is not
             below ``least_leakage``: chance alone, in tables of one population, breaks about one promise in forty.
     """
@@ -67,6 +71,8 @@ class Recount:
     overlaps: bool = False
     guarded_leakages: dict[str, float] = field(default_factory=dict)
     guaranteed: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
+    measure: str = DEFAULT_MEASURE
 
 
 def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[np.bool_]]:
@@ -171,6 +177,8 @@ def recount(
         or mechanism.provenance.get("part_of") == counts.fingerprint,
         guarded_leakages=guards.leakages,
         guaranteed=guards.guaranteed,
+        measured=dict(guards.measured),
+        measure=guards.measure,
     )
 
 

@@ -126,7 +126,7 @@ def command(
     with I(X;Y) ≥ R. Each line shows the leakage of a channel that was found and, as the gap, how far it may be from
     the proved optimum. With --known, --published or --guarantee it is the curve of the largest leakage of the
     attackers, which begins at what is published and ends where the guarantees end it. With --measure leakage is
-    measured otherwise; a folder then holds no report, whose words are those of mutual information.
+    measured otherwise, and so are its bounds.
 
     With --distortion, --cost or --invariant records are released for records, and the curve is the least leakage for
     every distortion: how much records are changed on average, as --cost counts changes.
@@ -217,10 +217,6 @@ def _check_together(
     """Raise InvalidInputError for options that do not go together."""
     if guards and (view == "sample" or compare_with):
         raise InvalidInputError(f"--view sample and --compare-with {PLAIN_ONLY}")
-    if "measure" in guards and describe is not None:
-        raise InvalidInputError(
-            "--describe goes into the report, which is of mutual information: leave --measure out"
-        )
     check_describing(out, describe, compare_with)
 
 
@@ -314,8 +310,6 @@ def write_files(
 ) -> None:
     """Write the curve as table, JSON and report, and what it takes to check it: the problem and the proofs.
 
-    A curve of another measure than mutual information has no report.
-
     Args:
         curve: The curve.
         folder: Where to.
@@ -323,7 +317,6 @@ def write_files(
         title: What the curve is called.
         details: Further fields of :class:`privfunnel.report.Report`; ``population`` goes into the table, too.
     """
-    from privfunnel.ends import usual
     from privfunnel.storage import PRIVATE, write_json
 
     found: PopulationBand | None = (details or {}).get("population")
@@ -331,8 +324,7 @@ def write_files(
     write_curve(folder, curve, units, INFORMATION if curve.unit else INFORMATION[:1], more)
     if found is not None:
         write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
-    if usual(curve.threat):
-        write_report(folder, curve, title, details or {})
+    write_report(folder, curve, title, details or {})
 
 
 def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:

@@ -12,6 +12,7 @@ from privfunnel.distortion import DistortionCurve, DistortionSolution
 from privfunnel.report import detail, parts, view
 from privfunnel.report.chart import Mark, Picture, figure
 from privfunnel.report.rounding import ZERO, Rounding, Towards
+from privfunnel.report.scale import Scale
 from privfunnel.solution import Solution
 from privfunnel.task_curve import TaskCurve
 
@@ -19,6 +20,7 @@ from privfunnel.task_curve import TaskCurve
 def utility_section(curve: TaskCurve, chosen: Solution | None, say: Rounding) -> str:
     """Return the drawing of a task's curve, and in words what is free and what costs."""
     problem, tasks = curve.problem, " and ".join(curve.problem.required_tasks().names)
+    scale = Scale.of_curve(curve)
     free, whole = view.free_utility(curve), problem.utility_ceiling
     drawn = view.picture(curve, free_disclosure=free, chosen=chosen)
     lead = (
@@ -33,7 +35,7 @@ def utility_section(curve: TaskCurve, chosen: Solution | None, say: Rounding) ->
     lead += _guarded(curve, tasks, say)
     return (
         f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>'
-        f"{figure(detail.published(drawn, say))}"
+        f"{figure(detail.published(drawn, say, scale))}"
         f'<p class="small quiet">{escape(detail.note(curve))}</p></section>'
     )
 
@@ -42,7 +44,8 @@ def _guarded(curve: TaskCurve, tasks: str, say: Rounding) -> str:
     """Say whose leakage the curve of guarded releases shows, and where guarantees end it."""
     if curve.threat is None:
         return ""
-    words = f" Shown is the largest leakage, {curve.threat.conditions}."
+    scale = Scale.of_curve(curve)
+    words = f" Shown is the largest leakage, {curve.threat.conditions}.{detail.scale_words(scale, say)}"
     if curve.threat.published is not None and curve.solutions:
         told = say.bits(curve.solutions[0].published_leakage)
         words += f" What is published tells {told} by itself, which is not counted."
@@ -54,9 +57,10 @@ def _guarded(curve: TaskCurve, tasks: str, say: Rounding) -> str:
 
 def utility_points(curve: TaskCurve, say: Rounding) -> str:
     """Return the table of all points of a task's curve."""
+    scale = Scale.of_curve(curve)
 
-    def leaked(nats: float, to: Towards = "near") -> str:
-        return say.percent(view.share(nats, curve.problem.leakage_ceiling, 0.0), to)
+    def leaked(leakage: float, to: Towards = "near") -> str:
+        return say.percent(scale.share(leakage), to)
 
     rows = [
         (
@@ -70,7 +74,7 @@ def utility_points(curve: TaskCurve, say: Rounding) -> str:
     ]
     heads = (
         "#utility, of I(U;X)",
-        "#leakage, of I(S;X)",
+        f"#leakage, of {scale.whole}",
         "#proved at least",
         "#disclosure, of H(X)",
         "status",

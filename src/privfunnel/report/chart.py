@@ -48,7 +48,7 @@ class Picture:
 
     Attributes:
         disclosure_ceiling: H(X), or I(U;X), or the largest distortion: the right end of the horizontal axis.
-        leakage_ceiling: I(S;X), the top of the vertical axis.
+        leakage_ceiling: I(S;X), or what X itself leaks by another measure: the top of the vertical axis.
         h_x_given_s: H(X|S), where the closed-form lower bound leaves zero.
         marks: Computed points by increasing disclosure.
         proved: Proved lower bound as a polyline, or empty where nothing beyond the closed form is proved.
@@ -63,6 +63,9 @@ class Picture:
             those of the plain funnel, and are not drawn.
         along: What the curve goes along, see :data:`ALONG`: the closed-form bounds are those of disclosure. Distortions
             are in the unit of their costs.
+        leakage: What the vertical axis is called.
+        information: Whether leakages are amounts of information; other measures have no unit.
+        achieved: What time sharing of the points achieves, as a polyline, where it is not straight between them.
     """
 
     disclosure_ceiling: float
@@ -79,6 +82,9 @@ class Picture:
     confidence: float = 0.95
     guarded: bool = False
     along: str = "disclosure"
+    leakage: str = "leakage I(S;Y)"
+    information: bool = True
+    achieved: Line = ()
 
     @property
     def bounded(self) -> bool:
@@ -106,6 +112,12 @@ class _Frame:
     y_max: float
     units: str
     along: str = "disclosure"
+    information: bool = True
+
+    @property
+    def y_units(self) -> str:
+        """The unit of the vertical axis, where leakage is an amount of information."""
+        return self.units if self.information else ""
 
     @property
     def x_units(self) -> str:
@@ -115,16 +127,18 @@ class _Frame:
     def told(self, nats: float) -> float:
         return nats / nats_per(self.units)
 
+    def told_leakage(self, leakage: float) -> float:
+        return self.told(leakage) if self.y_units else leakage
+
     def told_along(self, place: float) -> float:
         return self.told(place) if self.x_units else place
 
     def x(self, place: float) -> float:
         return self.left + (self.width - self.left - self.right) * self.told_along(place) / self.x_max
 
-    def y(self, nats: float) -> float:
-        return (
-            self.height - self.bottom - (self.height - self.top - self.bottom) * self.told(nats) / self.y_max
-        )
+    def y(self, leakage: float) -> float:
+        high = self.height - self.top - self.bottom
+        return self.height - self.bottom - high * self.told_leakage(leakage) / self.y_max
 
     def path(self, line: Line) -> str:
         return "M" + "L".join(f"{self.x(a):.1f} {self.y(b):.1f}" for a, b in line)
@@ -145,10 +159,11 @@ def figure(picture: Picture, *, label: str = "") -> str:
     label = label or f"Privacy funnel: leakage against {ALONG[picture.along][2]}"
     per = nats_per(picture.units)
     x_max = picture.disclosure_ceiling / (1.0 if picture.along == "distortion" else per) or 1.0
-    y_max = picture.leakage_ceiling / per * 1.06 or 1.0
+    y_max = picture.leakage_ceiling / (per if picture.information else 1.0) * 1.06 or 1.0
+    ends = (x_max, y_max, picture.units, picture.along, picture.information)
     frames = (
-        _Frame("wide", 760, 400, 66, 22, 20, 54, x_max, y_max, picture.units, picture.along),
-        _Frame("narrow", 360, 300, 50, 14, 18, 50, x_max, y_max, picture.units, picture.along),
+        _Frame("wide", 760, 400, 66, 22, 20, 54, *ends),
+        _Frame("narrow", 360, 300, 50, 14, 18, 50, *ends),
     )
     drawings = "".join(_drawing(picture, frame, label) for frame in frames)
     return (
@@ -162,8 +177,8 @@ def _drawing(picture: Picture, f: _Frame, label: str) -> str:
         f'<svg class="chart {f.name}" viewBox="0 0 {f.width} {f.height}" role="group" aria-label="{escape(label)}" '
         f'data-left="{f.left}" data-right="{f.width - f.right}" data-top="{f.top}" '
         f'data-bottom="{f.height - f.bottom}" data-xmax="{f.x_max:.9g}" data-ymax="{f.y_max:.9g}" '
-        f'data-unit="{f.units}" data-xunit="{f.x_units}" data-along="{ALONG[f.along][1]}">',
-        *_axes(f, "largest leakage" if picture.guarded else "leakage I(S;Y)"),
+        f'data-unit="{f.y_units}" data-xunit="{f.x_units}" data-along="{ALONG[f.along][1]}">',
+        *_axes(f, picture.leakage),
         *_bounds(picture, f),
         *_others(picture, f),
         *_population(picture, f),
@@ -195,7 +210,7 @@ def _axes(f: _Frame, leakage: str) -> list[str]:
     narrow = f.name == "narrow"
     names = (ALONG[f.along][1], "leaked") if narrow else (ALONG[f.along][0], leakage)
     what = [
-        f"{name}, {unit}".removesuffix(", ") for name, unit in zip(names, (f.x_units, f.units), strict=True)
+        f"{name}, {unit}".removesuffix(", ") for name, unit in zip(names, (f.x_units, f.y_units), strict=True)
     ]
     out.append(
         f'<text class="title" x="{middle:.1f}" y="{f.height - 8}" text-anchor="middle">{what[0]}</text>'
@@ -220,7 +235,7 @@ def _bounds(picture: Picture, f: _Frame) -> list[str]:
     out = closed if picture.bounded else []
     if picture.proved and picture.marks:
         origin = [] if picture.falling else [(0.0, 0.0)]
-        achieved = [*origin, *((m.disclosure, m.leakage) for m in picture.marks)]
+        achieved = picture.achieved or [*origin, *((m.disclosure, m.leakage) for m in picture.marks)]
         out.append(f'<path class="band" d="{f.path([*achieved, *reversed(list(picture.proved))])}Z"/>')
         out.append(f'<path class="proved" d="{f.path(picture.proved)}"/>')
     return out
@@ -267,11 +282,11 @@ def _curve(picture: Picture, f: _Frame) -> list[str]:
     line = [(m.disclosure, m.leakage) for m in picture.marks]
     if line[0][0] > 0.0 and not picture.falling:
         line.insert(0, (0.0, 0.0))
-    out = [f'<path class="curve" d="{f.path(line)}"/>', '<g class="points">']
+    out = [f'<path class="curve" d="{f.path(picture.achieved or line)}"/>', '<g class="points">']
     for i, mark in enumerate(picture.marks):
-        r, v, b = f.told_along(mark.disclosure), f.told(mark.leakage), f.told(mark.lower_bound)
+        r, v, b = f.told_along(mark.disclosure), *map(f.told_leakage, (mark.leakage, mark.lower_bound))
         place = f"{ALONG[f.along][2]} {r:.3f} {f.x_units}".rstrip()
-        said = f"{place}, leakage {v:.4f} {f.units}, proved at least {b:.4f}"
+        said = f"{place}, leakage {f'{v:.4f} {f.y_units}'.rstrip()}, proved at least {b:.4f}"
         out.append(
             f'<circle class="point" r="{4 if f.name == "wide" else 3.2}" cx="{f.x(mark.disclosure):.1f}" '
             f'cy="{f.y(mark.leakage):.1f}" tabindex="{0 if i == 0 else -1}" role="button" aria-label="{said}" '

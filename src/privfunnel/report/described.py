@@ -18,6 +18,7 @@ from privfunnel.publication import Policy
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.aims import Aim, TaskAim, aim_of_mechanism, aim_of_solution
 from privfunnel.report.axes import Axis
+from privfunnel.report.designed import Designed
 from privfunnel.report.meaning import Meaning, explain, meaning_of
 from privfunnel.report.rounding import Rounding
 from privfunnel.solution import Solution
@@ -34,12 +35,12 @@ class Described:
         private: The private symbols; ``public`` the public ones.
         rows: Rows behind the table, or persons where they are known; None where neither is.
         disclosure: I(X;Y); ``disclosure_ceiling`` H(X).
-        leakage: I(S;Y); ``lower_bound`` what is proved of it; ``leakage_ceiling`` I(S;X).
+        leakage: I(S;Y); ``lower_bound`` what is proved of it, 0 where it was guarded; ``leakage_ceiling`` I(S;X).
         meaning: What it does, on average and at worst.
         p_x: p(x), shape (M,).
         p_sy: p(s, y), shape (K, N).
         channel: p(y|x), shape (M, N), dense or sparse.
-        guarded: What it was designed against beyond an attacker who knows nothing, in words; empty for nothing.
+        designed: What it was designed against beyond an attacker who knows nothing; None for nothing.
         symbols: Disclosure and leakage of the mechanism's symbols where records are released, which are drawn anew from
             them: all of the above is then about records, but for ``lower_bound`` and ``channel``; None otherwise.
         aim: What it was designed to keep where that is not disclosure: a task, or records.
@@ -60,7 +61,7 @@ class Described:
     p_sy: Array
     channel: Channel
     symbols: Point | None = None
-    guarded: str = ""
+    designed: Designed | None = None
     aim: Aim | None = None
     outputs: Codes | None = None
     classes: int = 0
@@ -71,20 +72,22 @@ class Described:
         problem = solution.problem
         private = private or Axis.parse(problem.s_labels, "private")
         public = public or Axis.parse(problem.x_labels, "public")
+        meaning = explain(problem, solution.channel, private, public)
+        plain = solution.threat is None
         return cls(
             private=private,
             public=public,
             rows=problem.n,
             disclosure=solution.disclosure,
             disclosure_ceiling=problem.disclosure_ceiling,
-            leakage=solution.leakage,
+            leakage=solution.leakage if plain else meaning.leakage,
             leakage_ceiling=problem.leakage_ceiling,
-            lower_bound=solution.lower_bound,
-            meaning=explain(problem, solution.channel, private, public),
+            lower_bound=solution.lower_bound if plain else 0.0,
+            meaning=meaning,
             p_x=problem.p_x,
             p_sy=problem.p_sx @ solution.channel,
             channel=solution.channel,
-            guarded="" if solution.threat is None else solution.threat.words,
+            designed=Designed.of_solution(solution),
             aim=aim_of_solution(solution, public.alphabet),
             outputs=solution.outputs,
         )
@@ -113,7 +116,7 @@ class Described:
             p_x=mechanism.p_x,
             p_sy=mechanism.p_sy,
             channel=mechanism.channel,
-            guarded=str(mechanism.provenance.get("guarded", "")),
+            designed=Designed.of_mechanism(mechanism),
             aim=aim_of_mechanism(mechanism),
             outputs=mechanism.outputs,
             classes=0 if mechanism.scores is None else mechanism.scores.n_classes,

@@ -20,6 +20,7 @@ from privfunnel.report import large, parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import ZERO, Rounding, Towards
+from privfunnel.report.scale import WORDS, Scale
 from privfunnel.solution import Solution, Status
 
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
@@ -40,7 +41,8 @@ def curve_section(
     problem = curve.problem
     free = problem.free_disclosure if curve.threat is None else None
     series = [Series(name, line(other)) for name, other in others.items()]
-    drawn = view.picture(curve, free_disclosure=free, chosen=chosen, others=series, population=population)
+    exact = view.picture(curve, free_disclosure=free, chosen=chosen, others=series, population=population)
+    drawn = published(exact, say, Scale.of_curve(curve))
     lead = (
         f"The public data holds {say.bits(problem.disclosure_ceiling)}. Released as it is, it leaks "
         f"{say.bits(problem.leakage_ceiling)} about the private data. "
@@ -55,7 +57,7 @@ def curve_section(
     if population is not None:
         lead += f" {_people(curve, population, say)}"
     return (
-        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(published(drawn, say))}'
+        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(drawn)}'
         f'<p class="small quiet">{escape(note(curve))}</p></section>'
     )
 
@@ -78,7 +80,8 @@ def _guarded(curve: Curve, say: Rounding) -> str:
     """Say whose leakage a guarded curve shows, and where guarantees end it."""
     if curve.threat is None:
         return ""
-    words = f"Shown is the largest leakage, {curve.threat.conditions}."
+    scale = Scale.of_curve(curve)
+    words = f"Shown is the largest leakage, {curve.threat.conditions}.{scale_words(scale, say)}"
     if curve.threat.published is not None and curve.solutions:
         told = say.bits(curve.solutions[0].published_leakage)
         words += f" What is published tells {told} by itself, which is not counted."
@@ -88,10 +91,20 @@ def _guarded(curve: Curve, say: Rounding) -> str:
     return words
 
 
-def published(drawn: Picture, say: Rounding) -> Picture:
+def scale_words(scale: Scale, say: Rounding) -> str:
+    """Say what leakage is measured by, where that is not mutual information, to follow another sentence."""
+    if scale.usual:
+        return ""
+    return (
+        f" Measured by {scale.name} ({WORDS[scale.measure][1]}), the public data themselves leak "
+        f"{scale.told(scale.ceiling, say)}."
+    )
+
+
+def published(drawn: Picture, say: Rounding, scale: Scale) -> Picture:
     """The picture with every number rounded: a drawing can be measured."""
     h_x, i_sx = drawn.disclosure_ceiling, drawn.leakage_ceiling
-    wide, high = say.information(h_x), say.information(i_sx)
+    wide, high = say.information(h_x), scale.rounded(i_sx, say)
 
     def x(nats: float) -> float:
         return say.share(view.share(nats, h_x, 0.0)) * wide
@@ -115,6 +128,7 @@ def published(drawn: Picture, say: Rounding) -> Picture:
         chosen=None if drawn.chosen is None else (x(drawn.chosen[0]), y(drawn.chosen[1])),
         others=tuple(Series(series.name, along(series.points)) for series in drawn.others),
         population=along(drawn.population),
+        achieved=along(drawn.achieved),
         population_most=tuple((x(r), y(v, "up")) for r, v in drawn.population_most),
     )
 
@@ -123,8 +137,9 @@ def note(curve: Curve) -> str:
     """Return how good a curve is, in numbers that may be published."""
     worst = max((s.gap for s in curve.solutions), default=0.0)
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
+    unit = " bits" if curve.unit else ""
     return (
-        f"{whole}{proved_words(curve.status)}; no point is more than {above(worst)} bits "
+        f"{whole}{proved_words(curve.status)}; no point is more than {above(worst)}{unit} "
         f"above what is proved possible. Solver {curve.solver}. Numbers are rounded, to protect the people "
         "behind them."
     )
@@ -151,8 +166,13 @@ def release_section(release: Described, say: Rounding) -> str:
     if not say.detailed:
         return ""
     meaning = release.meaning
-    bound = "No release leaks less than"
-    if release.aim is not None:
+    bound, least, leaked = "No release leaks less than", say.bits(release.lower_bound, "down"), ""
+    if (asked := release.designed) is not None and asked.leakage is not None:
+        bound = "No release designed alike leaks less than"
+        least = asked.scale.told(asked.lower_bound, say, "down")
+        about = ", ".join(filter(None, ("to who learns most" * bool(asked.who), asked.scale.unusual)))
+        leaked = parts.fact("Largest leakage", asked.scale.told(asked.leakage, say), about) if about else ""
+    elif release.aim is not None:
         bound = f"No {release.rivals} leaks less than"
     elif release.symbols is not None:
         kept_by_symbols = say.percent(view.share(release.symbols.disclosure, release.disclosure_ceiling, 1.0))
@@ -166,7 +186,8 @@ def release_section(release: Described, say: Rounding) -> str:
             parts.fact(
                 "Leaked", say.bits(release.leakage), f"{say.percent(release.promised_leaked)} of I(S;X)"
             ),
-            parts.fact(bound, say.bits(release.lower_bound, "down"), "proved"),
+            leaked,
+            parts.fact(bound, least, "proved"),
         )
     )
     guesses = [(g.name, *map(say.percent, (g.before, g.after, g.original))) for g in meaning.guesses]
@@ -192,7 +213,7 @@ def _details(release: Described, say: Rounding) -> str:
     named = not say.rare(float(release.p_sy[meaning.most_telling[0]].sum()))
     worst = [
         (row["name"], row["value"], row["words"])
-        for row in view.worst_case(meaning, release.private, say, named=named)
+        for row in view.worst_case(meaning, release.private, say, named=named, drawn=release.designed is None)
     ]
     return (
         survival.examples(release, say)
@@ -224,10 +245,10 @@ def _maps(release: Described, say: Rounding) -> str:
 
 def points_section(curve: Curve, say: Rounding, population: PopulationBand | None = None) -> str:
     """Return the table of all points, with what is estimated for people like those of the table."""
-    problem = curve.problem
+    problem, scale = curve.problem, Scale.of_curve(curve)
 
-    def leaked(nats: float, to: Towards = "near") -> str:
-        return say.percent(view.share(nats, problem.leakage_ceiling, 0.0), to)
+    def leaked(leakage: float, to: Towards = "near") -> str:
+        return say.percent(scale.share(leakage), to)
 
     rows = [
         (
@@ -242,7 +263,7 @@ def points_section(curve: Curve, say: Rounding, population: PopulationBand | Non
     ]
     people = () if population is None else ("#people like them, estimated",)
     heads: tuple[str, ...] = (
-        "#disclosure, of H(X)", "#leakage, of I(S;X)", "#proved at least", *people, "status",
+        "#disclosure, of H(X)", f"#leakage, of {scale.whole}", "#proved at least", *people, "status",
     )  # fmt: skip
     if curve.threat is not None:
         heads = (*heads, "to who knows")

@@ -70,11 +70,11 @@ def board(
         designed.append(release.aim.words(numbers, redrawn=release.symbols is not None))
     if release.symbols is not None:
         what += f" {escape(_second_draw(release, release.symbols.disclosure, numbers))}"
+    against = [] if release.designed is None else release.designed.words(release.rivals, numbers)
     if not numbers.detailed:
-        return _brief(release, numbers, what, designed)
+        return _brief(release, numbers, what, [*designed, *against[:1]])
     said = view.in_words(release.promised_kept, release.promised_leaked, release.meaning, numbers)
     both = view.column_words(release.promised_kept, release.meaning, numbers)
-    against = [f"It was designed against {release.guarded}."] if release.guarded else []
     promised = parts.paragraphs([_promise(release, numbers), *against, *beyond])
     return (
         f'<h2>What is released</h2><p class="lead">{escape(said)}</p><p>{what}</p>'
@@ -134,11 +134,14 @@ def _promise(release: Described, numbers: Rounding) -> str:
             f"Of all the people in the table, a reader who knows nothing else learns nothing about {private}: each "
             "released value is as frequent among people of any private value."
         )
-    return (
+    promised = (
         f"A reader who knows nothing else learns at most {numbers.bits(release.leakage, 'up')} about {private} of a "
-        f"person, on average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}. No "
-        f"{release.rivals} can leak less than {numbers.bits(release.lower_bound, 'down')}: this is proved."
+        f"person, on average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}."
     )
+    if release.designed is not None and release.lower_bound <= ZERO:
+        return promised  # the proof is of what it was designed for
+    least = numbers.bits(release.lower_bound, "down")
+    return f"{promised} No {release.rivals} can leak less than {least}: this is proved."
 
 
 def _exposed(release: Described, numbers: Rounding) -> str:

@@ -24,6 +24,7 @@ from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.meaning import Meaning, explain
 from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
+from privfunnel.report.scale import Scale
 from privfunnel.solution import Solution, Status
 from privfunnel.task_curve import TaskCurve
 
@@ -42,10 +43,10 @@ def picture(
     units: str = "bits",
 ) -> Picture:
     """Collect what the chart draws of a curve, and of people like those of its table where they were looked at."""
-    problem = curve.problem
+    problem, scale = curve.problem, Scale.of_curve(curve)
     return Picture(
         disclosure_ceiling=ceiling(curve),
-        leakage_ceiling=problem.leakage_ceiling,
+        leakage_ceiling=scale.ceiling,
         h_x_given_s=problem.h_x_given_s,
         marks=tuple(
             Mark(place(curve, s), s.leakage, s.lower_bound, status_text(s.status)) for s in curve.solutions
@@ -57,6 +58,9 @@ def picture(
         units=units,
         guarded=curve.threat is not None,
         along=curve.along[0],
+        leakage=scale.axis,
+        information=scale.information,
+        achieved=achieved_line(curve),
         **({} if population is None else people_lines(population, problem.leakage_ceiling)),
     )
 
@@ -105,6 +109,15 @@ def proved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
     return tuple((float(r), float(b)) for r, b in zip(at, bound, strict=True))
 
 
+def achieved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
+    """Return what the points achieve by time sharing, as a polyline, where lines between them are not straight."""
+    if curve.threat is None or not curve.threat.convex.worst_value or not curve.solutions:
+        return ()
+    own = [place(curve, s) for s in curve.solutions]
+    at = np.union1d(np.linspace(0.0, max(own), GRID + 1), own)
+    return tuple((float(r), float(v)) for r, v in zip(at, curve.achieved(at), strict=True))
+
+
 def status_text(status: Status) -> str:
     """Return a status in a word or two."""
     words = {
@@ -126,10 +139,11 @@ def curve_note(curve: Curve, units: str = "bits") -> str:
     """Say in a sentence how good the curve is."""
     proved = sum(s.status is Status.OPTIMAL for s in curve.solutions)
     worst = max((s.gap for s in curve.solutions), default=0.0)
+    above = f"{worst / nats_per(units):.2g} {units}" if curve.unit else f"{worst:.2g}"
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
     return (
         f"{whole}{proved} of {len(curve.solutions)} points proved optimal; "
-        f"no point is more than {worst / nats_per(units):.2g} {units} above what is proved possible. "
+        f"no point is more than {above} above what is proved possible. "
         f"Solver {curve.solver}, seed {curve.seed}."
     )
 
@@ -151,7 +165,8 @@ def curve_summary(
         "along": curve.along[0],
         "task": " and ".join(problem.tasks.names) if problem.tasks is not None else "",
         "disclosure_ceiling": end,
-        "leakage_ceiling": problem.leakage_ceiling,
+        "leakage_ceiling": drawn.leakage_ceiling,
+        "information": drawn.information,
         "free_disclosure": free,
         "suggested": min(free if free > 0.0 else 0.5 * end, place(curve, curve.solutions[-1])),
         "group_name": public.names[0],
@@ -173,12 +188,16 @@ def point(
     numbers = Exact(units)
     meaning = explain(problem, solution.channel, private, public)
     kept = share(solution.disclosure, problem.disclosure_ceiling, 1.0)
-    leaked = share(solution.leakage, problem.leakage_ceiling, 0.0)
+    # Sentences are about a reader who knows nothing, and about mutual information.
+    leaked = share(meaning.leakage, problem.leakage_ceiling, 0.0)
+    scale = Scale.of(problem, solution.threat)
     return {
         "disclosure": solution.disclosure,
         "disclosure_share": kept,
         "leakage": solution.leakage,
-        "leakage_share": leaked,
+        "leakage_share": scale.share(solution.leakage),
+        "leakage_whole": scale.whole,
+        "leakage_name": "" if scale.usual else scale.name,
         "lower_bound": solution.lower_bound,
         "bound_source": proof_text(solution),
         "gap": solution.gap,
@@ -187,7 +206,7 @@ def point(
         "words": f"{in_words(kept, leaked, meaning, numbers)} {column_words(kept, meaning)}".strip(),
         "guesses": [vars(g) for g in meaning.guesses],
         "kept": [{**vars(k), "share": k.share} for k in meaning.kept],
-        "worst": worst_case(meaning, private, numbers),
+        "worst": worst_case(meaning, private, numbers, drawn=solution.threat is None),
         "heat": heat_maps(solution, public, width=width, group=group) if width else "",
     }
 
@@ -271,11 +290,12 @@ def column_words(kept: float, meaning: Meaning, numbers: Numbers = EXACT) -> str
 
 
 def worst_case(
-    meaning: Meaning, private: Axis, numbers: Numbers = EXACT, *, named: bool = True
+    meaning: Meaning, private: Axis, numbers: Numbers = EXACT, *, named: bool = True, drawn: bool = True
 ) -> list[dict[str, str]]:
     """Return the average and the worst-case measures side by side: name, value and what it says.
 
-    The private value of the largest lift is told where ``named``; it may be one that few people have.
+    The private value of the largest lift is told where ``named``; it may be one that few people have. The average is
+    what the curve shows where ``drawn``; guarded curves are of the largest leakage, or of another measure.
     """
     s, _, p_y = meaning.most_telling
     told = ", ".join(f"{n} = {v}" for n, v in zip(private.names, private.values[s], strict=True))
@@ -289,7 +309,7 @@ def worst_case(
         {
             "name": "Average leakage I(S;Y)",
             "value": numbers.amount(meaning.leakage),
-            "words": "what the curve shows: the mean over all released symbols",
+            "words": f"{'what the curve shows: ' if drawn else ''}the mean over all released symbols",
         },
         {
             "name": "Maximal leakage",

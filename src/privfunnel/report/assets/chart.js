@@ -36,7 +36,7 @@
 
   function scales(svg) {
     const d = svg.dataset;
-    const nat = NATS[d.unit];
+    const nat = NATS[d.unit] || 1; // not every measure of leakage has a unit
     const along = NATS[d.xunit] || 1; // a distortion has no unit
     const [left, right, top, bottom, xmax, ymax] =
       [d.left, d.right, d.top, d.bottom, d.xmax, d.ymax].map(Number);
@@ -54,11 +54,10 @@
     function show(svg, circle) {
       const point = pointOf(circle);
       const gap = point.leakage - point.bound;
-      const unit = svg.dataset.unit;
-      const told = (nats, digits) => `${number(nats / NATS[unit], digits)} ${unit}`;
+      const told = (nats, digits, unit = svg.dataset.unit) => `${number(nats / (NATS[unit] || 1), digits)} ${unit}`.trim();
       tip.replaceChildren();
       for (const line of [
-        svg.dataset.xunit ? `${svg.dataset.along} ${told(point.disclosure, 3)}` : `${svg.dataset.along} ${number(point.disclosure, 3)}`,
+        `${svg.dataset.along} ${told(point.disclosure, 3, svg.dataset.xunit)}`,
         `leaked ${told(point.leakage, 4)}`,
         `proved at least ${told(point.bound, 4)}`,
         `gap ${told(gap, 6)}${point.status ? " · " + point.status : ""}`,

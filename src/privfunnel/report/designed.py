@@ -1,0 +1,103 @@
+"""What a guarded release was designed for: attackers who know something, guarantees, another measure of leakage.
+
+The promise of a report is about a reader who knows nothing, and of mutual information. What else a release was designed
+for, and what is proved of that, stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.averages import CONVEX
+from privfunnel.checks import is_number
+from privfunnel.curve import worst_attacker
+from privfunnel.mechanism import Mechanism
+from privfunnel.report.rounding import ZERO, Rounding
+from privfunnel.report.scale import WORDS, Scale
+from privfunnel.solution import Solution
+
+
+@dataclass(frozen=True)
+class Designed:
+    """The question that a guarded release answers.
+
+    Attributes:
+        conditions: Whom it is guarded against and what holds, to follow "it was designed".
+        scale: What its leakage is measured by.
+        leakage: The largest leakage of the attackers, in nats or the measure's own numbers; None where private columns
+            have budgets of their own.
+        lower_bound: What is proved of the largest leakage of every release that keeps as much.
+        who: What the attacker knows who learns most; empty where there is only one.
+    """
+
+    conditions: str
+    scale: Scale
+    leakage: float | None = None
+    lower_bound: float = 0.0
+    who: str = ""
+
+    @classmethod
+    def of_solution(cls, solution: Solution) -> Designed | None:
+        """The question of a solution; None for the plain funnel."""
+        threat = solution.threat
+        if threat is None:
+            return None
+        scale = Scale.of(solution.problem, threat)
+        if threat.attributes:
+            return cls(threat.conditions, scale)
+        who = worst_attacker(solution) if len(solution.leakages) > 1 else ""
+        return cls(threat.conditions, scale, solution.leakage, solution.lower_bound, who)
+
+    @classmethod
+    def of_mechanism(cls, mechanism: Mechanism) -> Designed | None:
+        """The question of a mechanism, as its file tells it; None for the plain funnel."""
+        told = mechanism.provenance
+        if not told.get("guarded"):
+            return None
+        conditions = str(told.get("conditions") or f"against {told['guarded']}")
+        measure = told.get("measure")
+        usual = Scale(DEFAULT_MEASURE, float(mechanism.promise["leakage_ceiling"]), guarded=True)
+        if "budgets" in told:
+            return cls(conditions, usual)
+        held, scale, lower = told.get("leakages"), usual, told.get("lower_bound")
+        if isinstance(measure, Mapping):
+            held, lower, ceiling = told.get("measured"), measure.get("lower_bound"), measure.get("ceiling")
+            if measure.get("name") not in CONVEX or ceiling is None or not is_number(ceiling):
+                return cls(conditions, usual)
+            scale = Scale(str(measure["name"]), float(ceiling), guarded=True)
+        elif "measured" in told:  # files of earlier versions do not say what was proved by another measure
+            held = {}
+        leaked = {str(who): float(value) for who, value in (held or {}).items() if is_number(value)}
+        if not leaked or lower is None or not is_number(lower):
+            return cls(conditions, scale)
+        worst = max(leaked, key=lambda who: leaked[who])
+        return cls(conditions, scale, leaked[worst], float(lower), worst if len(leaked) > 1 else "")
+
+    def words(self, rivals: str, say: Rounding) -> list[str]:
+        """Say what the release was designed for, and what is proved of it.
+
+        Args:
+            rivals: The releases that the bound is about, as they follow the word "no".
+            say: How numbers are told.
+        """
+        said = [f"It was designed {self.conditions}."]
+        if self.leakage is None or (self.scale.usual and not self.who):
+            return said  # the promise itself says it
+        most, least = self.scale.told(self.leakage, say, "up"), self.scale.told(self.lower_bound, say, "down")
+        whole = self.scale.told(self.scale.ceiling, say)
+        less = "leaks" if self.scale.usual else "has"
+        proved = f"No {rivals} under the same conditions {less} less than {least}: this is proved."
+        if not self.scale.usual:
+            name, about = WORDS[self.scale.measure]
+            whose = f" for who learns most, one who knows {self.who}" * bool(self.who)
+            said.append(
+                f"Its {name} ({about}) is {'0' if self.leakage <= ZERO else f'at most {most}'}{whose}; the public "
+                f"columns themselves have {whole}."
+            )
+        elif self.leakage <= ZERO:
+            said.append(f"None of these attackers, not one who knows {self.who}, learns anything.")
+        else:
+            said.append(f"Who learns most of these, one who knows {self.who}, learns at most {most}.")
+        return said if self.leakage <= ZERO else [*said, proved]
