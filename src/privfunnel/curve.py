@@ -311,6 +311,19 @@ class Curve(Stored):
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form with every channel; certificates live in files of their own."""
         return {
+            **self.stored_run(),
+            "disclosure_ceiling": self.problem.disclosure_ceiling,
+            "leakage_ceiling": self.leakage_ceiling,
+            "problem": self.problem.to_dict(),
+            **({} if self.classes is None else {"classes": lumping_of(self.problem).classes.tolist()}),
+            "points": [{**s.summary(), **_without_classes(s.stored_channel())} for s in self.solutions],
+            **self.stored_limit(),
+            "raw": [list(point) for point in self.raw],
+        }
+
+    def stored_run(self) -> dict[str, Any]:
+        """What a file of any curve begins with: what it is, and of which run."""
+        return {
             **self.heading(),
             **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
             "units": "nats",
@@ -318,18 +331,12 @@ class Curve(Stored):
             "seed": self.seed,
             "complete": self.complete,
             "target_gap": self.target_gap,
-            "disclosure_ceiling": self.problem.disclosure_ceiling,
-            "leakage_ceiling": self.leakage_ceiling,
-            "problem": self.problem.to_dict(),
-            **({} if self.classes is None else {"classes": lumping_of(self.problem).classes.tolist()}),
-            "points": [{**s.summary(), **_without_classes(s.stored_channel())} for s in self.solutions],
-            **(
-                {}
-                if self.limit is None
-                else {"limit": {**self.limit.summary(), **self.limit.stored_channel()}}
-            ),
-            "raw": [list(point) for point in self.raw],
         }
+
+    def stored_limit(self) -> dict[str, Any]:
+        """The release at which guarantees end the curve, as files hold it; nothing where they do not."""
+        limit = self.limit
+        return {} if limit is None else {"limit": {**limit.summary(), **limit.stored_channel()}}
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:

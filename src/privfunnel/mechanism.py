@@ -23,6 +23,7 @@ from privfunnel._version import __version__
 from privfunnel.channelfiles import Classes, codes, read_channel, stored_channel
 from privfunnel.channels import is_sparse, joint
 from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
+from privfunnel.engines.alphabet import TwoAlphabets
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import Guess, best_guesses
@@ -46,7 +47,7 @@ GUESSES = ("attribute", "before", "after", "original")
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism(Provenance, Stored):
+class Mechanism(TwoAlphabets, Provenance, Stored):
     """A channel with its labels, its promise and its provenance; nats.
 
     Attributes:
@@ -187,46 +188,6 @@ class Mechanism(Provenance, Stored):
     def y_labels(self) -> tuple[str, ...]:
         """Names of the released symbols: ``y0``, ``y1``, … with as many digits as needed to sort."""
         return symbol_names(self.n_y)
-
-    @property
-    def private(self) -> tuple[Column, ...]:
-        """The private columns."""
-        return self.s_alphabet.columns
-
-    @property
-    def public(self) -> tuple[Column, ...]:
-        """The public columns."""
-        return self.x_alphabet.columns
-
-    @property
-    def private_names(self) -> tuple[str, ...]:
-        """Names of the private columns."""
-        return self.s_alphabet.names
-
-    @property
-    def public_names(self) -> tuple[str, ...]:
-        """Names of the public columns."""
-        return self.x_alphabet.names
-
-    @property
-    def s_codes(self) -> Codes:
-        """Categories of each private symbol, shape (K, private columns)."""
-        return self.s_alphabet.codes
-
-    @property
-    def x_codes(self) -> Codes:
-        """Categories of each public symbol, shape (M, public columns)."""
-        return self.x_alphabet.codes
-
-    @property
-    def s_labels(self) -> tuple[str, ...]:
-        """One text a private symbol."""
-        return self.s_alphabet.labels
-
-    @property
-    def x_labels(self) -> tuple[str, ...]:
-        """One text a public symbol."""
-        return self.x_alphabet.labels
 
     @property
     def bins(self) -> dict[str, Bins]:

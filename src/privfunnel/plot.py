@@ -106,16 +106,7 @@ def curve(
             _population(ax, curve.problem, population, unit)
         if not guarded and (_affordable(curve.problem) if free is None else free):
             _free(ax, curve.problem, unit)
-        ax.set_xlabel(f"disclosure $I(X;Y)$ [{units}]")
-        ax.set_ylabel(_leakage_axis(curve, units))
-        ax.set_xlim(left=0.0)
-        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-        if title:
-            ax.set_title(title)
-        if legend:
-            _legend(ax)
-    figure: Figure = ax.figure  # type: ignore[assignment]
-    return figure
+        return _finished(ax, curve, f"disclosure $I(X;Y)$ [{units}]", units, title, legend=legend)
 
 
 def task_curve(
@@ -150,16 +141,21 @@ def task_curve(
         band(ax, grid * unit, curve.proved(grid) * unit, np.interp(grid, x, y) * unit)
         ax.plot(curve.utility * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
                 label="least leakage for the task", zorder=3)  # fmt: skip
-        ax.set_xlabel(f"utility $I(U;Y)$ [{units}]")
-        ax.set_ylabel(f"leakage $I(S;Y)$ [{units}]")
-        ax.set_xlim(left=0.0)
-        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-        if title:
-            ax.set_title(title)
-        if legend:
-            _legend(ax)
-    made: Figure = ax.figure  # type: ignore[assignment]
-    return made
+        return _finished(ax, curve, f"utility $I(U;Y)$ [{units}]", units, title, legend=legend)
+
+
+def _finished(ax: Axes, curve: Curve, along: str, units: str, title: str | None, *, legend: bool) -> Figure:
+    """The figure of axes that a curve was drawn in, named and cut at 0."""
+    ax.set_xlabel(along)
+    ax.set_ylabel(_leakage_axis(curve, units))
+    ax.set_xlim(left=0.0)
+    ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+    if title:
+        ax.set_title(title)
+    if legend:
+        _legend(ax)
+    figure: Figure = ax.figure  # type: ignore[assignment]
+    return figure
 
 
 def _leakage_axis(curve: Curve, units: str) -> str:

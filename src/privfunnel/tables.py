@@ -29,7 +29,7 @@ from privfunnel.engines.advice import (
     peek,
     too_many_cells,
 )
-from privfunnel.engines.alphabet import distinct
+from privfunnel.engines.alphabet import TwoAlphabets, distinct
 from privfunnel.engines.categories import Codes
 from privfunnel.engines.coding import bin_means, encode, of_dates, summed
 from privfunnel.engines.rows import MISSING as MISSING
@@ -52,7 +52,7 @@ PEEK_ROWS = 50_000
 
 
 @dataclass(frozen=True, eq=False)
-class Counts(Evidence):
+class Counts(TwoAlphabets, Evidence):
     """How often each combination of private and public categories occurs.
 
     Attributes:
@@ -108,36 +108,6 @@ class Counts(Evidence):
     def n_x(self) -> int:
         """M, the number of public symbols that occur."""
         return len(self.x_alphabet)
-
-    @property
-    def private(self) -> tuple[Column, ...]:
-        """The private columns, in the order given."""
-        return self.s_alphabet.columns
-
-    @property
-    def public(self) -> tuple[Column, ...]:
-        """The public columns, in the order given."""
-        return self.x_alphabet.columns
-
-    @property
-    def s_codes(self) -> Codes:
-        """Categories of each private symbol, shape (K, private columns)."""
-        return self.s_alphabet.codes
-
-    @property
-    def x_codes(self) -> Codes:
-        """Categories of each public symbol, shape (M, public columns)."""
-        return self.x_alphabet.codes
-
-    @property
-    def s_labels(self) -> tuple[str, ...]:
-        """One text a private symbol, e.g. ``sex=Male, income=>50K``."""
-        return self.s_alphabet.labels
-
-    @property
-    def x_labels(self) -> tuple[str, ...]:
-        """One text a public symbol."""
-        return self.x_alphabet.labels
 
     @property
     def s_values(self) -> list[tuple[Value, ...]]:

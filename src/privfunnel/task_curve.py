@@ -168,22 +168,12 @@ class TaskCurve(Curve):
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form with every channel; certificates live in files of their own."""
         return {
-            **self.heading(),
-            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
-            "units": "nats",
-            "solver": self.solver,
-            "seed": self.seed,
-            "complete": self.complete,
-            "target_gap": self.target_gap,
+            **self.stored_run(),
             "utility_ceiling": self.problem.utility_ceiling,
             "leakage_ceiling": self.problem.leakage_ceiling,
             "problem": self.problem.to_dict(),
             "points": [{**s.summary(), **s.stored_channel()} for s in self.solutions],
-            **(
-                {}
-                if self.limit is None
-                else {"limit": {**self.limit.summary(), **self.limit.stored_channel()}}
-            ),
+            **self.stored_limit(),
         }
 
     @classmethod

@@ -40,6 +40,19 @@ class Attack:
     auc_interval: Interval | None = None
     auc_original_interval: Interval | None = None
 
+    @classmethod
+    def of(cls, prior: Interval, release: Score, original: Score) -> Attack:
+        """How well attackers do who were scored on the release and on the original data."""
+        return cls(
+            prior=prior,
+            release=release.accuracy,
+            original=original.accuracy,
+            auc=release.auc,
+            auc_original=original.auc,
+            auc_interval=release.ranking,
+            auc_original_interval=original.ranking,
+        )
+
 
 class Score(NamedTuple):
     """Cross-validated share of right guesses with a Wilson interval, and the mean AUC over the classes with its own."""

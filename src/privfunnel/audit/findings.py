@@ -126,15 +126,7 @@ def attacks(sample: Sample, rows: int, rng: np.random.Generator) -> dict[str, At
             continue
         release = attacker.score(sample.sy, sample.y_alphabet.codes, target, size=rows, rng=rng)
         original = attacker.score(from_x, counts.x_codes, target, size=rows, rng=rng)
-        found[column.name] = Attack(
-            prior=attacker.prior(sample.sy, target),
-            release=release.accuracy,
-            original=original.accuracy,
-            auc=release.auc,
-            auc_original=original.auc,
-            auc_interval=release.ranking,
-            auc_original_interval=original.ranking,
-        )
+        found[column.name] = Attack.of(attacker.prior(sample.sy, target), release, original)
     return found
 
 
@@ -149,15 +141,7 @@ def _attack_by_person(
         for codes, seen in ((sample.y_alphabet.codes, some.y), (sample.counts.x_codes, some.x))
     )
     common = np.bincount(target[people.s]).argmax()
-    return Attack(
-        prior=share_by_person(target[people.s] == common, people.piece),
-        release=release.accuracy,
-        original=original.accuracy,
-        auc=release.auc,
-        auc_original=original.auc,
-        auc_interval=release.ranking,
-        auc_original_interval=original.ranking,
-    )
+    return Attack.of(share_by_person(target[people.s] == common, people.piece), release, original)
 
 
 def preserved(public: Alphabet, p_xy: Channel) -> tuple[Preserved, ...]:

@@ -6,16 +6,18 @@ import math
 import os
 import stat
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from privfunnel.errors import CertificateError
+from privfunnel.errors import CertificateError, InvalidInputError
+from privfunnel.storage import PRIVATE, write_whole
 
 #: What the arrays of a file may take in memory together: this, in bytes, or so many times the file's own size. Trees
 #: of boxes pack by a factor of 2 to 10; only a file made to fill the memory packs large ones by a thousand.
@@ -26,6 +28,25 @@ MOST_ARRAYS = 1_000_000
 KINDS = "Ufiu"
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
+
+#: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
+UNREADABLE = (
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    RuntimeError,
+)
+
+Made = TypeVar("Made")
 
 
 class Archive:
@@ -90,3 +111,76 @@ def _check(path: Path, stream: BinaryIO, members: list[zipfile.ZipInfo]) -> None
         raise CertificateError(
             f"{str(path)!r} is encrypted or packed in another way: give it as it was written"
         )
+
+
+@contextmanager
+def certificate_file(path: str | os.PathLike[str], made_by: str, otherwise: str = "") -> Iterator[Archive]:
+    """The arrays of a certificate file; what the block then stumbles over is said in one line.
+
+    Args:
+        path: The file.
+        made_by: What writes such files, for people.
+        otherwise: Why there may be no such file, for people.
+
+    Raises:
+        InvalidInputError: There is no such file.
+        CertificateError: It cannot be read.
+    """
+    try:
+        with open_archive(path) as data:
+            yield data
+    except FileNotFoundError as error:
+        raise InvalidInputError(
+            f"cannot read {str(path)!r} ({error.strerror}): check the path{otherwise}"
+        ) from error
+    except (*UNREADABLE, InvalidInputError) as error:
+        raise CertificateError(
+            f"{str(path)!r} is not a readable certificate file: give the .npz that {made_by} wrote"
+        ) from error
+
+
+class FileKind(NamedTuple):
+    """A kind of certificate file: one compressed ``.npz`` for one or many certificates of the same sort.
+
+    Attributes:
+        schema: What such a file calls itself.
+        version: The version that is written and read.
+        about: What the certificates are of, for people.
+        made_by: What writes such files, for people.
+    """
+
+    schema: str
+    version: int
+    about: str
+    made_by: str
+
+    def save(self, path: str | os.PathLike[str], certificates: Iterable[dict[str, Any]]) -> None:
+        """Write the arrays of certificates, by name, whole or not at all, for the user alone."""
+        made = list(certificates)
+        head = {"schema": self.schema, "version": self.version, "count": len(made)}
+        data: dict[str, Any] = {name: np.array(value) for name, value in head.items()}
+        data |= {f"{c}.{name}": array for c, arrays in enumerate(made) for name, array in arrays.items()}
+        write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
+
+    def named_by(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a file can be opened and calls itself one of this kind."""
+        try:
+            with open_archive(path) as data:
+                return str(data["schema"]) == self.schema
+        except (*UNREADABLE, CertificateError):
+            return False
+
+    def load(self, path: str | os.PathLike[str], read: Callable[[Archive, int], Made]) -> tuple[Made, ...]:
+        """Read what :meth:`save` wrote, from a file that anybody may have made; ``read`` makes one certificate.
+
+        Raises:
+            InvalidInputError: There is no such file.
+            CertificateError: It cannot be read as certificates of this kind and version.
+        """
+        with certificate_file(path, self.made_by) as data:
+            if (str(data["schema"]), int(data["version"])) != (self.schema, self.version):
+                raise CertificateError(
+                    f"{str(path)!r} holds no certificate of {self.about} that this release reads: give one that "
+                    f"privfunnel {self.made_by} wrote, or update privfunnel"
+                )
+            return tuple(read(data, c) for c in range(int(data["count"])))

@@ -26,18 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.certificate.archive import open_archive
-from privfunnel.certificate.bundle import UNREADABLE, says
+from privfunnel.certificate.archive import Archive, FileKind
 from privfunnel.certificate.checker import SIMPLEX_SLACK
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.tree import LARGEST, LEAF
-from privfunnel.errors import CertificateError, InvalidInputError
+from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
 from privfunnel.problem import Problem
-from privfunnel.storage import PRIVATE, write_whole
 
-SCHEMA = "privfunnel/bottleneck-certificate"
-SCHEMA_VERSION = 1
+FILES = FileKind("privfunnel/bottleneck-certificate", 1, "a bottleneck", "bottleneck --out")
 
 #: The unit of rounding errors, and how many boxes are worked on at a time, which bounds memory.
 _EPS = float(np.finfo(np.float64).eps)
@@ -269,24 +266,12 @@ def _line(problem: Problem, prices: Array, slope: float, value: float) -> float:
 
 def save_bottleneck(path: str | os.PathLike[str], certificates: Iterable[BottleneckCertificate]) -> None:
     """Write certificates, e.g. those of a curve, as one compressed ``.npz`` file, for the user alone."""
-    data: dict[str, Any] = {"schema": np.array(SCHEMA), "version": np.array(SCHEMA_VERSION)}
-    count = 0
-    for c, certificate in enumerate(certificates):
-        count += 1
-        tree = certificate.tree
-        data |= {
-            f"{c}.fingerprint": np.array(certificate.fingerprint),
-            f"{c}.prices": certificate.prices,
-            f"{c}.numbers": np.array([certificate.slope, certificate.value, certificate.intercept]),
-            f"{c}.variable": tree.variable, f"{c}.split": tree.split, f"{c}.first": tree.first,
-        }  # fmt: skip
-    data["count"] = np.array(count)
-    write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
+    FILES.save(path, map(_arrays, certificates))
 
 
 def is_bottleneck(path: str | os.PathLike[str]) -> bool:
     """Whether a file says that it holds certificates of the bottleneck."""
-    return says(path, SCHEMA)
+    return FILES.named_by(path)
 
 
 def load_bottleneck(path: str | os.PathLike[str]) -> tuple[BottleneckCertificate, ...]:
@@ -295,29 +280,32 @@ def load_bottleneck(path: str | os.PathLike[str]) -> tuple[BottleneckCertificate
     Raises:
         CertificateError: The file cannot be read as certificates of the bottleneck.
     """
-    try:
-        with open_archive(path) as data:
-            if (str(data["schema"]), int(data["version"])) != (SCHEMA, SCHEMA_VERSION):
-                raise CertificateError(
-                    f"{str(path)!r} holds no certificate of a bottleneck that this release reads: give one that "
-                    "privfunnel bottleneck --out wrote, or update privfunnel"
-                )
-            found = []
-            for c in range(int(data["count"])):
-                slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
-                tree = BoxTree(
-                    variable=data[f"{c}.variable"].astype(np.int32),
-                    split=data[f"{c}.split"].astype(np.float64),
-                    first=data[f"{c}.first"].astype(np.int32),
-                )
-                found.append(BottleneckCertificate(
-                    fingerprint=str(data[f"{c}.fingerprint"]), prices=data[f"{c}.prices"].astype(np.float64),
-                    slope=slope, value=value, intercept=intercept, tree=tree,
-                ))  # fmt: skip
-            return tuple(found)
-    except FileNotFoundError as error:
-        raise InvalidInputError(f"cannot read {str(path)!r} ({error.strerror}): check the path") from error
-    except UNREADABLE as error:
-        raise CertificateError(
-            f"{str(path)!r} is not a readable certificate file: give the .npz that bottleneck --out wrote"
-        ) from error
+    return FILES.load(path, _read)
+
+
+def _arrays(certificate: BottleneckCertificate) -> dict[str, Any]:
+    tree = certificate.tree
+    return {
+        "fingerprint": np.array(certificate.fingerprint),
+        "prices": certificate.prices,
+        "numbers": np.array([certificate.slope, certificate.value, certificate.intercept]),
+        "variable": tree.variable,
+        "split": tree.split,
+        "first": tree.first,
+    }
+
+
+def _read(data: Archive, c: int) -> BottleneckCertificate:
+    slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
+    return BottleneckCertificate(
+        fingerprint=str(data[f"{c}.fingerprint"]),
+        prices=data[f"{c}.prices"].astype(np.float64),
+        slope=slope,
+        value=value,
+        intercept=intercept,
+        tree=BoxTree(
+            variable=data[f"{c}.variable"].astype(np.int32),
+            split=data[f"{c}.split"].astype(np.float64),
+            first=data[f"{c}.first"].astype(np.int32),
+        ),
+    )

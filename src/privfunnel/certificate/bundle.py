@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from privfunnel.certificate.archive import Archive, open_archive
+from privfunnel.certificate.archive import Archive, certificate_file
 from privfunnel.certificate.certificate import AnyProof, Certificate
 from privfunnel.certificate.chain import ChainProof, Step
 from privfunnel.certificate.distortion import DistortionCertificate
@@ -20,7 +18,7 @@ from privfunnel.certificate.pairs import PairsProof
 from privfunnel.certificate.supports import SupportsProof
 from privfunnel.certificate.task import Partition, TaskCertificate
 from privfunnel.certificate.tree import Proof
-from privfunnel.errors import CertificateError, InvalidInputError
+from privfunnel.errors import CertificateError
 from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.threats import Threat
 
@@ -33,23 +31,6 @@ GUARDED_TASK_VERSION, SUPPORTS_VERSION = 7, 8
 SCHEMA_VERSION = SUPPORTS_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
-
-#: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
-UNREADABLE = (
-    OSError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-    RecursionError,
-    SyntaxError,
-    RuntimeError,
-)
 
 _TREE_ARRAYS = ("q", "nu", "variable", "split", "first")
 _PAIR_ARRAYS = ("outer", "inner")
@@ -93,41 +74,23 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[AnyCertific
     write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 
 
-def says(path: str | os.PathLike[str], schema: str) -> bool:
-    """Whether a file can be opened and calls itself one of ``schema``."""
-    try:
-        with open_archive(path) as data:
-            return str(data["schema"]) == schema
-    except (*UNREADABLE, CertificateError):
-        return False
-
-
 def load_bundle(path: str | os.PathLike[str]) -> tuple[AnyCertificate, ...]:
     """Read what :func:`save_bundle` wrote, from a file that anybody may have made: see :mod:`.archive`.
 
     Raises:
         CertificateError: The file cannot be read as certificates of this version.
     """
-    try:
-        with open_archive(path) as data:
-            if str(data["schema"]) != SCHEMA:
-                raise CertificateError(f"{str(path)!r} is not a certificate file: give one written by save")
-            version, count = int(data["version"]), int(data["count"])
-            if not 1 <= version <= SCHEMA_VERSION:
-                raise CertificateError(
-                    f"{str(path)!r} has certificate version {version}, this release reads up to "
-                    f"{SCHEMA_VERSION}: update privfunnel or write the file again"
-                )
-            return tuple(_read_any(data, c) for c in range(count))
-    except FileNotFoundError as error:
-        raise InvalidInputError(
-            f"cannot read {str(path)!r} ({error.strerror}): check the path; a disclosure without leakage has no "
-            "certificate and needs none: leakage is never negative"
-        ) from error
-    except (*UNREADABLE, InvalidInputError) as e:
-        raise CertificateError(
-            f"{str(path)!r} is not a readable certificate file: give the .npz that solve --out or curve --out wrote"
-        ) from e
+    none = "; a disclosure without leakage has no certificate and needs none: leakage is never negative"
+    with certificate_file(path, "solve --out or curve --out", none) as data:
+        if str(data["schema"]) != SCHEMA:
+            raise CertificateError(f"{str(path)!r} is not a certificate file: give one written by save")
+        version, count = int(data["version"]), int(data["count"])
+        if not 1 <= version <= SCHEMA_VERSION:
+            raise CertificateError(
+                f"{str(path)!r} has certificate version {version}, this release reads up to "
+                f"{SCHEMA_VERSION}: update privfunnel or write the file again"
+            )
+        return tuple(_read_any(data, c) for c in range(count))
 
 
 def _read_any(data: Archive, c: int) -> AnyCertificate:

@@ -12,38 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel.certificate.archive import Archive, open_archive
-from privfunnel.certificate.bundle import UNREADABLE, says
+from privfunnel.certificate.archive import Archive, FileKind
 from privfunnel.certificate.chi_squared import ChiSquaredCertificate
 from privfunnel.certificate.guessing import GuessingCertificate
-from privfunnel.errors import CertificateError, InvalidInputError
-from privfunnel.storage import PRIVATE, write_whole
 
-SCHEMA = "privfunnel/neighbour-certificate"
-SCHEMA_VERSION = 1
+FILES = FileKind("privfunnel/neighbour-certificate", 1, "guesses or χ²", "guess --out or inertia --out")
 
 NeighbourCertificate = GuessingCertificate | ChiSquaredCertificate
 
 
 def save_neighbours(path: str | os.PathLike[str], certificates: Iterable[NeighbourCertificate]) -> None:
     """Write certificates, e.g. those of a guessing curve, as one compressed ``.npz`` file, for the user alone."""
-    data: dict[str, Any] = {"schema": np.array(SCHEMA), "version": np.array(SCHEMA_VERSION)}
-    count = 0
-    for c, certificate in enumerate(certificates):
-        count += 1
-        data[f"{c}.fingerprint"] = np.array(certificate.fingerprint)
-        data[f"{c}.numbers"] = np.array([certificate.slope, certificate.intercept])
-        if isinstance(certificate, GuessingCertificate):
-            data[f"{c}.weights"] = certificate.weights
-        else:
-            data |= {f"{c}.prices": certificate.prices, f"{c}.entries": certificate.entries}
-    data["count"] = np.array(count)
-    write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
+    FILES.save(path, map(_arrays, certificates))
 
 
 def is_neighbours(path: str | os.PathLike[str]) -> bool:
     """Whether a file says that it holds certificates of the funnel's neighbours."""
-    return says(path, SCHEMA)
+    return FILES.named_by(path)
 
 
 def load_neighbours(path: str | os.PathLike[str]) -> tuple[NeighbourCertificate, ...]:
@@ -52,20 +37,17 @@ def load_neighbours(path: str | os.PathLike[str]) -> tuple[NeighbourCertificate,
     Raises:
         CertificateError: The file cannot be read as certificates of this version.
     """
-    try:
-        with open_archive(path) as data:
-            if (str(data["schema"]), int(data["version"])) != (SCHEMA, SCHEMA_VERSION):
-                raise CertificateError(
-                    f"{str(path)!r} holds no certificate of guesses or χ² that this release reads: give one that "
-                    "privfunnel guess --out or inertia --out wrote, or update privfunnel"
-                )
-            return tuple(_read(data, c) for c in range(int(data["count"])))
-    except FileNotFoundError as error:
-        raise InvalidInputError(f"cannot read {str(path)!r} ({error.strerror}): check the path") from error
-    except UNREADABLE as error:
-        raise CertificateError(
-            f"{str(path)!r} is not a readable certificate file: give the .npz that guess --out or inertia --out wrote"
-        ) from error
+    return FILES.load(path, _read)
+
+
+def _arrays(certificate: NeighbourCertificate) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "fingerprint": np.array(certificate.fingerprint),
+        "numbers": np.array([certificate.slope, certificate.intercept]),
+    }
+    if isinstance(certificate, GuessingCertificate):
+        return made | {"weights": certificate.weights}
+    return made | {"prices": certificate.prices, "entries": certificate.entries}
 
 
 def _read(data: Archive, c: int) -> NeighbourCertificate:

@@ -154,6 +154,57 @@ class Alphabet:
         return np.array([known.get(label, -1) for label in other.labels], dtype=np.int64)
 
 
+class TwoAlphabets:
+    """What is made of private and public columns: a table's counts, and a mechanism.
+
+    Attributes:
+        s_alphabet: The K private symbols, ``x_alphabet`` the M public ones.
+    """
+
+    s_alphabet: Alphabet
+    x_alphabet: Alphabet
+
+    @property
+    def private(self) -> tuple[Column, ...]:
+        """The private columns, in the order given."""
+        return self.s_alphabet.columns
+
+    @property
+    def public(self) -> tuple[Column, ...]:
+        """The public columns, in the order given."""
+        return self.x_alphabet.columns
+
+    @property
+    def private_names(self) -> tuple[str, ...]:
+        """Names of the private columns."""
+        return self.s_alphabet.names
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """Names of the public columns."""
+        return self.x_alphabet.names
+
+    @property
+    def s_codes(self) -> Codes:
+        """Categories of each private symbol, shape (K, private columns)."""
+        return self.s_alphabet.codes
+
+    @property
+    def x_codes(self) -> Codes:
+        """Categories of each public symbol, shape (M, public columns)."""
+        return self.x_alphabet.codes
+
+    @property
+    def s_labels(self) -> tuple[str, ...]:
+        """One text a private symbol, e.g. ``sex=Male, income=>50K``."""
+        return self.s_alphabet.labels
+
+    @property
+    def x_labels(self) -> tuple[str, ...]:
+        """One text a public symbol."""
+        return self.x_alphabet.labels
+
+
 def distinct(codes: Codes) -> tuple[Codes, Codes]:
     """The different rows of codes ≥ 0, shape (rows, columns), in order, and the place of each row among them.
 

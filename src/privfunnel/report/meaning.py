@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.audit.result import Preserved
 from privfunnel.channels import joint
 from privfunnel.guessing import Guess, best_guesses
 from privfunnel.measures import Array
@@ -21,18 +22,8 @@ from privfunnel.report.axes import Axis
 TOGETHER = "all together"
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Information about one public attribute that survives, in nats: I(X_a;Y) of H(X_a)."""
-
-    name: str
-    kept: float
-    entropy: float
-
-    @property
-    def share(self) -> float:
-        """Share of the attribute's entropy that the release keeps; 1 for a constant, which needs none."""
-        return self.kept / self.entropy if self.entropy > 0.0 else 1.0
+#: Information about one public attribute that survives.
+Kept = Preserved
 
 
 @dataclass(frozen=True)
