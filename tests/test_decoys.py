@@ -103,7 +103,7 @@ def test_a_symbol_with_too_many_candidates_is_refused() -> None:
         counts = tables.count(pa.table(columns), private="s", public="x")
     blurred = random_mechanism(counts)
     with pytest.raises(
-        InvalidInputError, match=r"[0-9]+ candidates, too many for decoys: design with solver 'auto'"
+        InvalidInputError, match=r"[0-9]+ candidates, too many for decoys: design with 'privfunnel solve'"
     ):
         release.frame(pa.table(columns), blurred, form="decoys")
 

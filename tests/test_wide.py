@@ -17,16 +17,22 @@ from scipy import sparse, stats
 
 import privfunnel as pf
 from helpers_cli import run
-from privfunnel import audit, release, tables
+from privfunnel import audit, free, release, tables
 from privfunnel.audit import beyond, promise
 from privfunnel.audit.held_out import split_rows
 from privfunnel.audit.pairs import Pairs
 from privfunnel.coupling import couple
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.explorer.curves import chosen
 from privfunnel.lumping import lump
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
+from privfunnel.release.candidates import candidates
+from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Cumulative
+from privfunnel.report.described import Described
+from privfunnel.report.front import Instead, board
+from privfunnel.report.rounding import Rounding
 from wide import wide_columns
 
 pa = pytest.importorskip("pyarrow")
@@ -106,6 +112,62 @@ def test_members_narrower_than_a_rounding_are_released_too() -> None:
     full, _ = couple(np.zeros(3, dtype=np.intp), p_x, np.ones((1, 1)))
     assert full.sum(axis=1) == pytest.approx(1.0)
     assert full.shape[1] == 3
+
+
+# --- what is free ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_all_that_is_free_is_released_where_less_was_asked_for(counts: tables.Counts, share: float) -> None:
+    problem = counts.problem()
+    wanted = share * problem.disclosure_ceiling
+    found = pf.solve(problem, disclosure=wanted)
+    assert found.status is pf.Status.OPTIMAL
+    assert found.leakage == pytest.approx(0.0, abs=1e-12)
+    assert found.disclosure == pytest.approx(problem.free_disclosure, abs=1e-9)
+    assert found.free_extra == found.disclosure - wanted
+    assert free.free_words(found).startswith("More than you asked for is free: this release discloses 9")
+    mechanism = Mechanism.from_solution(counts, found)
+    assert candidates(mechanism, RecordAlphabet.of(mechanism)).most <= problem.n_s
+    assert "More than was asked for is free" in board(
+        Described.of_mechanism(mechanism), Rounding(counts.n), form="a list", instead=Instead(()), beyond=()
+    )
+
+
+@pytest.mark.parametrize("solver", ["auto", "greedy"])
+def test_three_private_symbols_have_all_that_is_free_by_solvers_that_prove(solver: str) -> None:
+    rng = np.random.default_rng(4)
+    columns = rng.integers(1, 5, (3, 12))[:, rng.integers(0, 12, 90)]
+    problem = pf.Problem(columns * rng.integers(1, 3, 90))
+    within = lump(problem).h_within
+    below = pf.solve(problem, disclosure=0.5 * within, solver=solver)
+    assert below.leakage == pytest.approx(0.0, abs=1e-12)
+    assert below.disclosure == pytest.approx(problem.free_disclosure if solver == "auto" else 0.5 * within)
+    if solver == "auto":
+        above = pf.solve(problem, disclosure=0.5 * (within + problem.free_disclosure))
+        assert above.disclosure == pytest.approx(problem.free_disclosure, abs=1e-9)
+    assert pf.solve(problem, disclosure=0.0, solver=solver).disclosure == 0.0
+
+
+def test_outputs_that_say_nothing_are_left_out() -> None:
+    told = np.array([[0.5, 0.0], [0.0, 0.5]])
+    silent = np.full((2, 1), 0.5)
+    for table in (np.hstack([told, silent]), sparse.csc_array(np.hstack([silent, told]))):
+        found = free.telling(table)
+        np.testing.assert_allclose(sparse.csc_array(found).toarray(), np.eye(2))
+    assert free.telling(silent) is silent
+
+
+def test_the_page_releases_all_that_is_free_of_a_wide_table(counts: tables.Counts) -> None:
+    problem = counts.problem()
+    ceiling = problem.disclosure_ceiling
+    curve = pf.trace(problem, disclosures=[0.0, problem.free_disclosure, ceiling])
+    asked = 0.5 * ceiling
+    found = chosen(curve, asked, None)
+    assert found.disclosure == pytest.approx(problem.free_disclosure, abs=1e-9)
+    assert found.requested == asked
+    assert chosen(curve, 0.0, None).disclosure == 0.0
+    assert chosen(curve, 0.99 * ceiling, None).leakage > 0.0
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------
@@ -334,9 +396,11 @@ def test_a_wide_table_goes_from_a_file_to_an_audit_of_decoys_in_one_sitting(
     source, design, out = tmp_path / "wide.csv", tmp_path / "design", tmp_path / "decoys.parquet"
     pytest.importorskip("pyarrow.csv").write_csv(table.slice(0, 5500), source)
     named = ("--private", "ill", "--public", "a,b,c")
-    solved = run("solve", str(source), *named, "--disclosure", "95%", "--out", str(design), "--json")
+    solved = run("solve", str(source), *named, "--disclosure", "50%", "--out", str(design), "--json")
     assert solved.exit_code == 0, solved.output
-    assert json.loads(solved.stdout)["status"] == "optimal"
+    told = json.loads(solved.stdout)
+    assert told["status"] == "optimal"
+    assert told["free_extra"] == told["disclosure"] - told["requested"] > 0.0
     mechanism = ("--mechanism", str(design / "mechanism.json"))
     written = run("release", str(source), *mechanism, "-o", str(out), "--as", "decoys", "--json")
     assert written.exit_code == 0, written.output

@@ -1,13 +1,30 @@
-"""The free disclosure R₀: what a release may tell of X without telling anything of S."""
+"""The free disclosure R₀: what a release may tell of X without telling anything of S; and the release of all of it.
+
+A release that is to disclose less than R₀ could be the free one some of the time and nothing otherwise. Nobody is
+better off with that: it leaks no less, and the output that says nothing could come from every public symbol, so that on
+a wide table it is no list of decoys. What was asked for is the least disclosure, and wide tables release all of R₀.
+"""
 
 from __future__ import annotations
 
-from privfunnel.lumping import lumping_of
-from privfunnel.problem import Problem
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+
+from privfunnel import channels
+from privfunnel.lumping import LUMPED_BEYOND, Lumping, lumping_of
+from privfunnel.problem import Channel, Problem
+from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
 from privfunnel.solvers import perfect
+from privfunnel.solvers.base import Solver
 
 #: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
 FREE_PROVED = 1e-6
+#: Entries p(y|x) of an output that are equal to this share of the largest say nothing.
+EQUAL = 1e-12
+#: Share of the time limit for the search for what is free, and seconds where a solver has no limit.
+SHARE, SECONDS = 0.2, 20.0
 
 
 def free_disclosure(problem: Problem) -> float:
@@ -40,3 +57,59 @@ def free_disclosure_bounds(problem: Problem) -> tuple[float, float]:
 def search_free_disclosure(problem: Problem) -> float:
     """:func:`free_disclosure`, searched now, in nats."""
     return free_disclosure_bounds(problem)[0]
+
+
+def is_whole(problem: Problem, solver: Solver) -> bool:
+    """Whether all that is free is released below R₀: with many public symbols, by solvers that prove."""
+    return solver.proves and problem.n_x > LUMPED_BEYOND
+
+
+def within_classes(lumping: Lumping, wanted: float, solver: Solver, seed: int) -> Answer | None:
+    """The free release of the classes where their members alone disclose what is wanted; None where they do not.
+
+    Args:
+        lumping: The classes.
+        wanted: The disclosure asked of the members, in nats.
+        solver: What solves; its time limit is kept.
+        seed: Fixes all randomness.
+    """
+    if not FEASIBILITY < wanted <= lumping.h_within + FEASIBILITY:
+        return None
+    seconds = SHARE * float(getattr(solver, "time_limit", SECONDS))
+    free = perfect.free_disclosure(lumping.lumped, seed=seed, seconds=seconds, nodes=0)
+    return Answer(channel=free.channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
+
+
+def without_silence(problem: Problem, answer: Answer) -> Answer:
+    """An answer that leaks nothing without its outputs that say nothing; any other answer as it is."""
+    if answer.status is Status.FAILED or problem.evaluate(answer.channel).leakage > ROUNDING:
+        return answer
+    return replace(answer, channel=telling(answer.channel))
+
+
+def telling(channel: Channel) -> Channel:
+    """A channel (M, N) without the outputs that every x is released as equally often, the others in proportion.
+
+    The channel itself where there are none, or nothing else.
+    """
+    table = sparse.csc_array(channel)
+    most = table.max(axis=0).toarray().reshape(-1)
+    least = table.min(axis=0).toarray().reshape(-1)
+    told = most - least > EQUAL * most
+    if told.all() or not told.any():
+        return channel
+    kept = table[:, told]
+    scaled = sparse.csc_array(sparse.diags_array(1.0 / np.asarray(kept.sum(axis=1))) @ kept)
+    return channels.as_held(scaled) if channels.is_sparse(channel) else scaled.toarray()
+
+
+def free_words(solution: Solution) -> str:
+    """That more than was asked for is free, in a sentence; empty where it is not."""
+    if solution.free_extra <= 0.0 or solution.requested is None:
+        return ""
+    ceiling = solution.problem.disclosure_ceiling
+    asked, disclosed = 100.0 * solution.requested / ceiling, 100.0 * solution.disclosure / ceiling
+    return (
+        f"More than you asked for is free: this release discloses {disclosed:.1f} % of H(X), where {asked:.1f} % was "
+        "asked for, and leaks nothing."
+    )

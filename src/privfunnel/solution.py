@@ -270,6 +270,17 @@ class Solution(Stored):
         return max(self.leakage - self.lower_bound, 0.0)
 
     @property
+    def free_extra(self) -> float:
+        """What is disclosed beyond the asked disclosure where nothing leaks, in nats; 0 elsewhere."""
+        if (
+            self.requested is None
+            or self.leakage > ROUNDING
+            or self.disclosure <= self.requested + FEASIBILITY
+        ):
+            return 0.0
+        return self.disclosure - self.requested
+
+    @property
     def advice(self) -> str:
         """What the status means and what to do next, in a sentence about what was asked for."""
         if self.seeks_disclosure and self.status is Status.OPTIMAL:
@@ -352,6 +363,7 @@ class Solution(Stored):
             "requested": self.requested,
             "budget": self.budget,
             "disclosure_upper_bound": self.disclosure_upper_bound,
+            "free_extra": self.free_extra,
             "solver": self.solver,
             "seed": self.seed,
             "steps": self.steps,

@@ -15,6 +15,7 @@ from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.ends import end_of_curve
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
+from privfunnel.free import is_whole, within_classes, without_silence
 from privfunnel.guarding import guarded_solver, solve_guarded
 from privfunnel.judging import judge
 from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping
@@ -166,6 +167,7 @@ def _solve(
     lumping = chosen_lumping(problem, False if chosen.by_columns else lump)
     classes = lumping.lumped
     wanted = target = budget = None
+    whole = disclosure is not None and is_whole(problem, chosen)
     if disclosure is not None:
         try:
             wanted = check_disclosure(problem, disclosure)
@@ -180,7 +182,8 @@ def _solve(
     else:
         budget = check_budget(problem, leakage)
     try:
-        answer = _answer(classes, target, budget, chosen, seed, progress)
+        free = None if wanted is None or not whole else within_classes(lumping, wanted, chosen, seed)
+        answer = free or _answer(classes, target, budget, chosen, seed, progress)
     except FAILURES as error:
         if throw:
             raise
@@ -189,10 +192,11 @@ def _solve(
     try:  # what is wrong from here on is wrong with the answer, not with what was asked
         if not chosen.free_only and answer.status is not Status.FAILED:
             answer = repaired(classes, answer, target, budget)
+            answer = without_silence(classes, answer) if whole else answer
         seconds = time.perf_counter() - started
         inner = judge(classes, answer, chosen.name, seed, gap=chosen.target_gap, requested=target, budget=budget,
                       seconds=seconds)  # fmt: skip
-        return lifted(lumping, inner, requested=wanted)
+        return lifted(lumping, inner, requested=wanted, whole=whole)
     except (*FAILURES, InvalidInputError) as error:
         if throw:
             raise
@@ -242,18 +246,20 @@ def repaired(problem: Problem, answer: Answer, target: float | None, budget: flo
     return replace(answer, channel=channels.time_share([answer.channel, other], [1.0 - more, more]))
 
 
-def lifted(lumping: Lumping, inner: Solution, *, requested: float | None) -> Solution:
+def lifted(lumping: Lumping, inner: Solution, *, requested: float | None, whole: bool = False) -> Solution:
     """A solution for the classes as one for their members: H(X|T) more disclosure at the same leakage.
 
     Args:
         lumping: The classes.
         inner: A solution of ``lumping.lumped``.
         requested: The disclosure asked of the members in nats, or None.
+        whole: Whether members are released always, also where less was asked for than they disclose, unless nothing.
     """
     if lumping.trivial:
         return inner
     # Below H(X|T) the members alone disclose more than was asked for: release them only some of the time.
-    below = requested is not None and requested < lumping.h_within
+    most = min(FEASIBILITY, lumping.h_within) if whole else lumping.h_within
+    below = requested is not None and requested < most
     share = float(requested or 0.0) / lumping.h_within if below else 1.0
     mapping = ClassChannel(lumping, inner.mapping, share)
     point, upper = mapping.evaluate(), inner.disclosure_upper_bound

@@ -397,6 +397,7 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     from rich import box
     from rich.table import Table
 
+    from privfunnel.free import free_words
     from privfunnel.report import Axis, explain, view
 
     problem = solution.problem
@@ -433,7 +434,7 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     table.add_row("solver", solution.solver, f"seed {solution.seed}, {solution.seconds:.1f} s")
     out = console()
     out.print(table)
-    for line in guarantee_words(solution):
+    for line in filter(None, (free_words(solution), *guarantee_words(solution))):
         out.print(line)
     private, public = (
         (Axis.parse(problem.s_labels, "private"), Axis.parse(problem.x_labels, "public"))

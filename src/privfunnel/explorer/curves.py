@@ -19,9 +19,9 @@ from privfunnel.explorer.process import Event
 from privfunnel.explorer.workspace import Found, Workspace
 from privfunnel.guarded_tracing import GuardedPartialCurve
 from privfunnel.jit import compiling
-from privfunnel.lumping import chosen_lumping
+from privfunnel.lumping import LUMPED_BEYOND, chosen_lumping
 from privfunnel.report import chart, view
-from privfunnel.solution import FEASIBILITY, USELESS, Solution
+from privfunnel.solution import FEASIBILITY, ROUNDING, USELESS, Solution
 from privfunnel.solvers import registry
 from privfunnel.task_curve import PartialTaskCurve
 from privfunnel.tracing import PartialCurve, assemble, tracing
@@ -240,4 +240,18 @@ def chosen(curve: Curve, disclosure: float | None, leakage: float | None) -> Sol
     if disclosure is None:
         return curve.within(leakage)  # type: ignore[arg-type]
     # Under guarantees the curve ends before H(X), where the page's slider does.
-    return curve.at(disclosure if curve.threat is None else min(disclosure, curve.most))
+    found = curve.at(disclosure if curve.threat is None else min(disclosure, curve.most))
+    return _whole(curve, found)
+
+
+def _whole(curve: Curve, found: Solution) -> Solution:
+    """Return the curve's point that discloses most without leakage where the one found leaks nothing either.
+
+    On a wide table only: what is time-shared with nothing has no decoys there; see :mod:`privfunnel.free`.
+    """
+    wide = curve.along[0] == "disclosure" and curve.problem.n_x > LUMPED_BEYOND
+    if not wide or found.leakage > ROUNDING or found.disclosure <= FEASIBILITY:
+        return found
+    free = [point for point in curve.solutions if point.leakage <= ROUNDING]
+    most = max(free, key=lambda point: point.disclosure, default=found)
+    return replace(most, requested=found.requested) if most.disclosure > found.disclosure else found

@@ -75,9 +75,8 @@ def candidates(mechanism: Mechanism, alphabet: RecordAlphabet) -> Candidates:
     most = int(np.diff(start).max(initial=0))
     if most > MOST_CANDIDATES:
         raise InvalidInputError(
-            f"a released symbol has {most} candidates, too many for decoys: design with solver 'auto', which needs at "
-            "most as many as there are private symbols, disclose more than the members of a class do, or release "
-            "records"
+            f"a released symbol has {most} candidates, too many for decoys: design with 'privfunnel solve', whose "
+            "symbols have at most as many as there are private symbols and keep all that is free, or release records"
         )
     return Candidates(start, given_y.indices.astype(np.int64), _parts(given_y.data, start))
 

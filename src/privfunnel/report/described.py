@@ -46,6 +46,7 @@ class Described:
         aim: What it was designed to keep where that is not disclosure: a task, or records.
         outputs: The public symbol that each output is, shape (N,), where records are released for records.
         classes: How many score classes p(s|x) was taken from; 0 where it was counted.
+        asked: The disclosure that was asked for, in nats; None where something else was.
     """
 
     private: Axis
@@ -65,6 +66,7 @@ class Described:
     aim: Aim | None = None
     outputs: Codes | None = None
     classes: int = 0
+    asked: float | None = None
 
     @classmethod
     def of_solution(cls, solution: Solution, private: Axis | None, public: Axis | None) -> Described:
@@ -90,6 +92,7 @@ class Described:
             designed=Designed.of_solution(solution),
             aim=aim_of_solution(solution, public.alphabet),
             outputs=solution.outputs,
+            asked=solution.requested,
         )
 
     @classmethod
@@ -120,6 +123,7 @@ class Described:
             aim=aim_of_mechanism(mechanism),
             outputs=mechanism.outputs,
             classes=0 if mechanism.scores is None else mechanism.scores.n_classes,
+            asked=mechanism.promise.get("requested"),
         )
 
     @classmethod

@@ -66,6 +66,7 @@ def board(
         "The private columns are not published."
     )
     designed = [] if not release.classes else [_by_classes(release.classes)]
+    designed += _free_words(release, numbers)
     if release.aim is not None:
         designed.append(release.aim.words(numbers, redrawn=release.symbols is not None))
     if release.symbols is not None:
@@ -85,6 +86,21 @@ def board(
         f"<h2>Who is exposed most</h2>{_exposed(release, numbers)}"
         f"<h2>What was possible instead</h2>{_instead(release, numbers, instead)}"
     )
+
+
+def _free_words(release: Described, numbers: Rounding) -> list[str]:
+    """That more than was asked for is free of leakage, where it is."""
+    point = release.symbols or Point(release.disclosure, release.leakage)
+    if release.asked is None or point.leakage > ZERO or point.disclosure <= release.asked + ZERO:
+        return []
+    asked, kept = (
+        numbers.percent(view.share(nats, release.disclosure_ceiling, 1.0))
+        for nats in (release.asked, point.disclosure)
+    )
+    return [
+        f"More than was asked for is free: {asked} was asked for, and the mechanism's symbols keep {kept} of what the "
+        "public columns say, and leak nothing."
+    ]
 
 
 def _by_classes(classes: int) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privfunnel.audit import PopulationBand
 from privfunnel.curve import Curve
 from privfunnel.ends import closed_form
+from privfunnel.free import free_words
 from privfunnel.guessing import Guess
 from privfunnel.measures import Array, nats_per
 from privfunnel.mechanism import symbol_names
@@ -191,6 +192,7 @@ def point(
     # Sentences are about a reader who knows nothing, and about mutual information.
     leaked = share(meaning.leakage, problem.leakage_ceiling, 0.0)
     scale = Scale.of(problem, solution.threat)
+    said = free_words(solution), in_words(kept, leaked, meaning, numbers), column_words(kept, meaning)
     return {
         "disclosure": solution.disclosure,
         "disclosure_share": kept,
@@ -203,7 +205,7 @@ def point(
         "gap": solution.gap,
         "status": solution.status.value,
         "advice": status_text(solution.status),
-        "words": f"{in_words(kept, leaked, meaning, numbers)} {column_words(kept, meaning)}".strip(),
+        "words": " ".join(filter(None, said)),
         "guesses": [vars(g) for g in meaning.guesses],
         "kept": [{**vars(k), "share": k.share} for k in meaning.kept],
         "worst": worst_case(meaning, private, numbers, drawn=solution.threat is None),
