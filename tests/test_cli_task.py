@@ -82,6 +82,20 @@ def test_curve_is_along_the_utility(table: Path, tmp_path: Path) -> None:
     assert len(one["points"]) == 1
 
 
+def test_a_curve_for_a_task_may_be_of_another_measure(table: Path, tmp_path: Path) -> None:
+    asked = ["--measure", "guessing", "--utility", "90%", "--units", "bits", "--option", "gap=1e-2"]
+    said = run("curve", table, *ROLES, *asked, "--out", tmp_path / "curve")
+    assert "measured by guessing" in said.replace("\n", " ")
+    assert "% of X's" in said
+    (row,) = pd.read_csv(tmp_path / "curve" / "curve.csv").to_dict("records")
+    curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
+    assert row["leakage"] == float(curve.leakage[0])  # a probability has no bits
+    assert row["utility"] == pytest.approx(float(curve.utility[0]) / np.log(2))
+    report = (tmp_path / "curve" / "report.html").read_text("utf-8")
+    assert "Measured by gain in guessing" in report
+    assert 'data-unit="" data-xunit="bits" data-along="useful"' in report
+
+
 def test_options_of_other_funnels_are_refused(table: Path) -> None:
     for more, words in (
         (["--utility", "90%", "--known", "income"], "there is no public column 'income'"),
@@ -93,8 +107,6 @@ def test_options_of_other_funnels_are_refused(table: Path) -> None:
         found = CliRunner().invoke(main, ["solve", str(table), *ROLES, *more])
         assert found.exit_code == 2
         assert words in found.output + (found.stderr or "")
-    measured = CliRunner().invoke(main, ["curve", str(table), *ROLES, "--measure", "guessing"])
-    assert_one_line_error(measured, "leave --measure guessing out")
     nowhere = CliRunner().invoke(main, ["curve", str(table), *ROLES, "--describe", "90%"])
     assert_one_line_error(nowhere, "--out DIR")
     bare = CliRunner().invoke(main, ["solve", "heart-failure", "--utility", "90%"])

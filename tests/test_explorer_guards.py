@@ -37,7 +37,7 @@ def small(folder: Path) -> tuple[Workspace, list[dict[str, Any]]]:
 
 def test_the_curve_against_an_attacker_is_the_librarys(tmp_path: Path) -> None:
     workspace, events = small(tmp_path)
-    tasks.trace(workspace, points=6, solver="auto", guarded={"known": ["a"]})
+    tasks.trace(workspace, points=6, solver="auto", guarded={"known": [["a"]]})
     curve = tasks.curve_of(workspace)
     assert curve.threat is not None
     assert [each.name for each in curve.threat.attackers] == ["nothing", "a"]
@@ -79,9 +79,42 @@ def test_a_guarantee_and_a_published_column_can_be_taken_home(tmp_path: Path) ->
     assert "import numpy" not in script
 
 
+def test_a_measure_is_told_in_its_own_numbers(tmp_path: Path) -> None:
+    workspace, _ = small(tmp_path)
+    asked = {"measure": "total-variation", "known": [["a", "b"]]}
+    tasks.trace(workspace, points=6, solver="auto", guarded=asked)
+    curve = tasks.curve_of(workspace)
+    assert curve.threat is not None
+    assert [each.name for each in curve.threat.attackers] == ["nothing", "a, b"]
+    shown = tasks.summary(workspace)
+    assert shown["information"] is False
+    whole = curve.problem.evaluate(np.eye(curve.problem.n_x), measure="total-variation").leakage
+    assert shown["leakage_ceiling"] == pytest.approx(whole)
+    assert "total variation</text>" in shown["figure"]
+    within = tasks.point(workspace, leakage=0.5 * whole)
+    assert within["leakage"] == pytest.approx(0.5 * whole, abs=1e-9)
+    assert within["leakage_share"] == pytest.approx(0.5, abs=1e-9)
+    assert (within["leakage_name"], within["leakage_whole"]) == ("total variation", "what X itself leaks")
+    assert f"It is {0.5 * whole:.4f} here, of the {whole:.4f}" in within["people"][0]
+    # The sentence is about mutual information, and what else could be done is compared by it.
+    plain = curve.problem.evaluate(curve.at(within["disclosure"]).channel).leakage
+    assert f"leaks {plain / np.log(2):.4f} bits" in within["words"]
+    assert all(other["leakage"] <= plain + 1e-9 for other in tasks.beside(workspace, within["at"])["others"])
+    assert "--measure total-variation" in within["command"]
+    assert "'measure': 'total-variation'" in within["script"]
+    audited = tasks.audit(workspace, within["at"], "symbols")
+    assert any("by total-variation to who knows a, b" in line for line in audited["words"])
+    report = Path(tasks.export(workspace, "report.html", within["at"], "decoys")).read_text("utf-8")
+    assert "Its total variation (" in report
+    assert "a short list of candidates with weights, its own values and decoys" in report
+    assert "--as decoys" in report
+    with pytest.raises(InvalidInputError, match="no form 'cards'"):
+        tasks.export(workspace, "report.html", within["at"], "cards")
+
+
 def test_what_cannot_be_guarded_against_is_said(tmp_path: Path) -> None:
     workspace, _ = small(tmp_path)
     with pytest.raises(InvalidInputError, match="no public column"):
-        tasks.trace(workspace, points=6, solver="auto", guarded={"known": ["sick"]})
+        tasks.trace(workspace, points=6, solver="auto", guarded={"known": [["sick"]]})
     with pytest.raises(InvalidInputError, match="lip"):
         tasks.trace(workspace, points=6, solver="auto", guarded={"guarantees": ["lip=-1"]})

@@ -107,11 +107,34 @@ def test_a_point_can_be_sharpened_and_taken_home(
     assert "--utility 97.0%" in rounded
 
 
+def test_a_task_is_guarded_on_request(traced: tuple[Workspace, list[dict[str, Any]]], tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, emit=lambda event: None)
+    for name in ("source", "setting"):
+        workspace.put(name, traced[0].get(name))
+    tasks.trace(workspace, points=6, solver="auto", guarded={"known": [["age"]], "guarantees": ["lip=0.3"]})
+    curve = tasks.curve_of(workspace)
+    assert isinstance(curve, TaskCurve)
+    assert curve.limit is not None
+    # The slider ends at I(U;X), the curve before; a point can be added to it.
+    last = tasks.point(workspace, disclosure=curve.problem.utility_ceiling)
+    assert last["task"]["utility"] == pytest.approx(curve.most, abs=1e-6)
+    assert any("Guaranteed for every output: lip=0.3" in line for line in last["people"])
+    asked = 0.5 * curve.most
+    tasks.trace(workspace, points=6, solver="auto", refine=True, at=asked)
+    more = tasks.curve_of(workspace)
+    assert len(more.solutions) == len(curve.solutions) + 1
+    found = tasks.point(workspace, disclosure=asked)
+    alone = pf.solve(curve.problem, utility=asked, known=["age"], guarantees=["lip=0.3"], gap=1e-3)
+    assert found["leakage"] == pytest.approx(alone.leakage, abs=2e-3)
+    for part in ("--known age", "--guarantee lip=0.3", "--task hours", "--utility"):
+        assert part in found["command"]
+    compile(found["script"], "release.py", "exec")
+    assert "throw=False, **guards" in found["script"]
+
+
 def test_what_goes_with_no_task_is_said(traced: tuple[Workspace, list[dict[str, Any]]]) -> None:
     workspace, _ = traced
     with pytest.raises(InvalidInputError, match="'aem' knows no task"):
         tasks.trace(workspace, points=3, solver="aem")
-    with pytest.raises(InvalidInputError, match="either a task or attackers"):
-        tasks.trace(workspace, points=3, solver="auto", guarded={"known": ["age"]})
     with pytest.raises(InvalidInputError, match="is private and a task"):
         tasks.roles(workspace, private=["sex"], public=["age"], bins={}, task="sex")

@@ -344,8 +344,22 @@ def test_what_makes_no_sense_is_refused(problem: pf.Problem) -> None:
     told = solve(problem, utility="99.9%", guarantees=["lip=0.05"], throw=False)
     assert told.status is pf.Status.INFEASIBLE
     assert "the guarantees allow" in told.message
-    with pytest.raises(InvalidInputError, match="maximal-leakage is a logarithm"):
-        pf.trace(problem, along="utility", measure="maximal-leakage")
+
+
+def test_a_curve_of_maximal_leakage_mixes_its_exponential(problem: pf.Problem) -> None:
+    asked = {"measure": "maximal-leakage", "gap": 1e-3}
+    curve = pf.trace(problem, along="utility", utilities=["50%", "90%", "100%"], **asked)
+    assert isinstance(curve, TaskCurve)
+    low, high = (float(curve.utility[i]) for i in (1, 2))
+    middle = curve.at((low + high) / 2)
+    assert np.exp(middle.leakage) == pytest.approx(np.exp(curve.leakage[1:]).mean(), abs=1e-9)
+    assert float(curve.achieved(middle.utility)) == pytest.approx(middle.leakage, abs=1e-9)
+    assert curve.proved(middle.utility) <= middle.leakage
+    within = curve.within(middle.leakage)
+    assert within.utility == pytest.approx(middle.utility, abs=1e-6)
+    alone = solve(problem, utility="90%", measure="maximal-leakage")
+    assert float(curve.leakage[1]) == pytest.approx(alone.leakage, abs=2e-3)
+    assert curve.rows()[-1]["leakage_share"] <= 1.0 + 1e-9
 
 
 def test_an_answer_that_proves_nothing_is_a_failure_with_a_channel(

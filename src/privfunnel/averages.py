@@ -226,3 +226,17 @@ CONVEX: dict[str, Convex] = {
 }
 #: The same by the kind of block; what makes multipliers safe is that of guessing and of maximal leakage alike.
 KINDS: dict[str, Convex] = {each.kind: each for each in CONVEX.values()}
+#: The measures in the words of people: what each is called, and what a number of it says.
+WORDS: dict[str, tuple[str, str]] = {
+    "mutual-information": ("mutual information", "the average surprise about the private values"),
+    "maximal-leakage": (
+        "maximal leakage",
+        "the logarithm of the factor by which any question about the private values becomes easier to guess at most",
+    ),
+    "guessing": (
+        "gain in guessing",
+        "by how much oftener the best guess of the private values is right, as a probability",
+    ),
+    "chi-squared": ("χ²", "the mean squared relative change of beliefs about the private values"),
+    "total-variation": ("total variation", "how far beliefs about the private values move on average"),
+}

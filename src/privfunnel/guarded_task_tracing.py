@@ -35,15 +35,11 @@ def tracing_guarded_task(
         progress: Called with news.
 
     Raises:
-        InvalidInputError: The measure of the threat is no average that time sharing mixes.
+        InvalidInputError: Private attributes have budgets of their own.
     """
     threat, solver = start.threat, start.solver
     assert threat is not None
     assert isinstance(solver, Guarded)
-    if threat.convex.worst_value:
-        raise InvalidInputError(
-            f"a curve along utility is of leakages that mix, {threat.measure} is a logarithm: ask solve for points"
-        )
     if threat.attributes:
         raise InvalidInputError("attributes with budgets of their own have no curve: ask solve for a point")
     return _follow(start, threat, solver, utilities, progress)
@@ -59,7 +55,7 @@ def _follow(
     """Find out where the guarantees end the curve, and solve the wanted points."""
     problem, total = found.problem, utilities if isinstance(utilities, int) else len(utilities)
     most = problem.utility_ceiling
-    if whole_task(problem, threat) is None:
+    if found.limit is None and whole_task(problem, threat) is None:
         tell = counted(progress, 0, total)
         limit = solve_guarded_task(
             problem, threat, solver, (None, None, None), found.seed, tell, throw=found.throw

@@ -117,7 +117,7 @@ def task_curve(
     ax: Axes | None = None,
     legend: bool = True,
 ) -> Figure:
-    """Draw the curve of a task: leakage I(S;Y) over utility I(U;Y), with the band down to what is proved.
+    """Draw the curve of a task: leakage over utility I(U;Y), with the band down to what is proved.
 
     Args:
         curve: The curve.
@@ -136,10 +136,10 @@ def task_curve(
             figure = need("matplotlib.figure", extra="plots").Figure(figsize=(5.2, 3.6), layout="constrained")
             ax = figure.add_subplot()
         assert ax is not None
-        x, y = curve.with_ends()
         grid = np.linspace(0.0, curve.most, 400)
-        band(ax, grid * unit, curve.proved(grid) * unit, np.interp(grid, x, y) * unit)
-        ax.plot(curve.utility * unit, curve.leakage * unit, color=BLUE, lw=1.4, marker="o", ms=3.0,
+        high = unit if curve.unit else 1.0
+        band(ax, grid * unit, curve.proved(grid) * high, curve.achieved(grid) * high)
+        ax.plot(curve.utility * unit, curve.leakage * high, color=BLUE, lw=1.4, marker="o", ms=3.0,
                 label="least leakage for the task", zorder=3)  # fmt: skip
         return _finished(ax, curve, f"utility $I(U;Y)$ [{units}]", units, title, legend=legend)
 

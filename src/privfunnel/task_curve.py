@@ -69,11 +69,14 @@ class TaskCurve(Curve):
         bound = np.zeros_like(at)
         for line in self._task_lines:
             bound = np.maximum(bound, line_at(line, at))
-        return np.asarray(np.minimum(bound, self._shared.value(at)))
+        return np.asarray(np.minimum(bound, self._mixed(self._shared.value(at))))
 
     @cached_property
     def _shared(self) -> Envelope:
-        """The lower convex envelope of (utility, leakage), with nothing and with all that the task can use."""
+        """The lower convex envelope of (utility, leakage), with nothing and with all that the task can use.
+
+        Of maximal leakage its exponential, in which mixing is linear.
+        """
         threat = Threat.of(self.problem) if self.threat is None else self.threat
         whole = whole_task(self.problem, threat)
         ends = [threat.nothing(self.problem), *([] if whole is None else [whole])]
@@ -83,7 +86,17 @@ class TaskCurve(Curve):
             point = self.problem.evaluate(channel)
             told = None if self.threat is None else max(threat.leakages(self.problem, channel).values())
             points.append((float(point.utility or 0.0), point.leakage if told is None else told))
-        return Envelope.of(points, [*(s.channel for s in held), *ends])
+        useful, leaked = np.array(points).T
+        mixing = np.column_stack([useful, self._mixing(leaked)])
+        return Envelope.of(mixing, [*(s.channel for s in held), *ends])
+
+    def _mixing(self, leakages: Array) -> Array:
+        """What time sharing mixes linearly, of leakages of any shape: their averages, see :class:`.ends.Ends`."""
+        return leakages if self.threat is None else self.ends.averages(leakages)
+
+    def _mixed(self, averages: Array) -> Array:
+        """The leakages that belong to averages of any shape."""
+        return averages if self.threat is None else self.ends.leakages(averages)
 
     @property
     def _points(self) -> tuple[TaskSolution, ...]:
@@ -91,7 +104,7 @@ class TaskCurve(Curve):
 
     def with_ends(self) -> tuple[Array, Array]:
         """Utilities and leakages of the envelope, by utility; nats."""
-        return self._shared.disclosure, self._shared.leakage
+        return self._shared.disclosure, self._mixed(self._shared.leakage)
 
     def at(self, disclosure: float | str) -> Solution:
         """The curve at any utility in nats: a channel that time-shares its two neighbours."""
@@ -135,7 +148,8 @@ class TaskCurve(Curve):
         if y[-1] <= leakage:
             return self.at(min(float(x[-1]), self.most))
         right = int(np.flatnonzero(y > leakage)[0])
-        share = (leakage - y[right - 1]) / (y[right] - y[right - 1])
+        low, spent, high = self._mixing(np.array([y[right - 1], leakage, y[right]]))
+        share = float((spent - low) / (high - low))
         return self.at(float(x[right - 1] + share * (x[right] - x[right - 1])))
 
     def plot(self, **options: Any) -> Figure:
@@ -146,7 +160,7 @@ class TaskCurve(Curve):
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary a point: what the CSV file and the frame hold, in nats."""
-        whole, i_sx = self.problem.utility_ceiling, self.problem.leakage_ceiling
+        whole, i_sx = self.problem.utility_ceiling, self.leakage_ceiling
         return [
             {
                 "utility": s.utility,
@@ -170,7 +184,7 @@ class TaskCurve(Curve):
         return {
             **self.stored_run(),
             "utility_ceiling": self.problem.utility_ceiling,
-            "leakage_ceiling": self.problem.leakage_ceiling,
+            "leakage_ceiling": self.leakage_ceiling,
             "problem": self.problem.to_dict(),
             "points": [{**s.summary(), **s.stored_channel()} for s in self.solutions],
             **self.stored_limit(),

@@ -193,7 +193,7 @@ def test_a_release_for_a_task(open_page: Any, tmp_path: Path) -> None:
     page.get_by_label("The release is for").select_option("paid")
     page.wait_for_selector("#curve:not([data-locked])")
     assert "about paid" in page.locator("#curve-about").inner_text()
-    assert page.locator("#guards").is_hidden()
+    assert page.locator("#guards").is_visible()
     draw(page)
     assert "utility I(U;Y), bits" in page.locator("#chart svg.wide").text_content()
     keep(page, "95")
@@ -461,8 +461,11 @@ def test_columns_that_are_known_and_a_guarantee_are_chosen_on_the_page(open_page
     load_heart(page)
     page.get_by_text("Attackers who know something").click()
     page.locator("#guard-columns").get_by_label("anaemia").select_option("published")
-    page.get_by_label("Guarantee").select_option("lip")
+    page.locator("#guarantee").select_option("lip")
     page.locator("#guarantee-value").fill("0.3")
+    assert page.get_by_label("Another guarantee").is_visible()
+    page.get_by_label("Leakage is measured by").select_option("total-variation")
+    assert "how far beliefs" in page.locator("#measure-about").inner_text()
     draw(page)
 
     assert page.locator("#chart svg.wide .point").count() == 5
@@ -473,8 +476,13 @@ def test_columns_that_are_known_and_a_guarantee_are_chosen_on_the_page(open_page
     # What the guarantee does not allow cannot be asked for: the slider goes back to the end of the curve.
     keep(page, "100")
     assert float(page.locator("#keep").input_value()) < 99.0
-    assert float(figures(page)["No release leaks less than"].split()[0]) > 0.0
+    shown = figures(page)
+    assert float(shown["No release leaks less than"]) > 0.0  # a probability has no unit
+    assert shown["Leaked, by total variation"] == page.locator("#budget").input_value()
+    assert page.locator("#budget-unit").text_content() == ""
+    assert "total variation" in page.locator("#chart svg.wide .title").all_text_contents()
     command = page.locator("#command").text_content()
+    assert "--measure total-variation" in command
     assert "--published anaemia" in command
     assert "--guarantee lip=0.3" in command
     proofs = load_bundle(download(page, "certificates.npz"))

@@ -241,11 +241,6 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
 
     _refuse(given, reading)
     units, out, guards = given["units"], given["out"], _guards(given)
-    if "measure" in guards:
-        raise InvalidInputError(
-            f"a curve of a task is of mutual information, and so are its words: leave --measure {given['measure']} "
-            "out, and ask solve for a point"
-        )
     check_describing(out, given["describe"])
     checked_threshold(given["threshold"])
     opened = open_source(given["source"], units=units.name, **reading)
@@ -260,7 +255,7 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
                 **guards, **_shared_time(given, guards, len(utilities or ()) or given["points"]),
             )  # fmt: skip
         if folder is not None:
-            write_curve(folder, curve, units, INFORMATION)
+            write_curve(folder, curve, units, INFORMATION if curve.unit else ("utility", "disclosure"))
             write_report(folder, curve, given["source"], {"view": given["view"], **_described(opened, given)})
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name))
@@ -295,6 +290,7 @@ def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
     from rich import box
     from rich.table import Table
 
+    from privfunnel.ends import usual
     from privfunnel.solution import Status
 
     problem = curve.problem
@@ -302,7 +298,12 @@ def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
     table = Table(
         title=f"Task funnel of {title} for {', '.join(tasks.names)} ({units.name})", box=box.SIMPLE_HEAD
     )
-    for name in ("utility", "% of I(U;X)", "leakage", "% of I(S;X)", "proved ≥", "gap", "disclosure"):
+    whole = "% of I(S;X)" if usual(curve.threat) else "% of X's"
+
+    def leaked(value: float, form: str = ".6f") -> str:
+        return format(units.of(value) if curve.unit else value, form)
+
+    for name in ("utility", "% of I(U;X)", "leakage", whole, "proved ≥", "gap", "disclosure"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     attacked = curve.threat is not None and len(curve.threat.attackers) > 1
@@ -312,10 +313,10 @@ def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
         table.add_row(
             f"{units.of(row['utility']):.6f}",
             f"{100 * row['utility_share']:.1f}",
-            f"{units.of(row['leakage']):.6f}",
+            leaked(row["leakage"]),
             f"{100 * row['leakage_share']:.1f}",
-            f"{units.of(row['lower_bound']):.6f}",
-            f"{units.of(row['gap']):.1e}",
+            leaked(row["lower_bound"]),
+            leaked(row["gap"], ".1e"),
             f"{units.of(row['disclosure']):.6f}",
             row["status"],
             *([row["worst_attacker"]] if attacked else []),
@@ -329,10 +330,11 @@ def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:
             f"The guarantees allow {units.of(curve.most):.6f} {units.name} of utility.", soft_wrap=True
         )
     proved = sum(status is Status.OPTIMAL for status in curve.status)
+    gap = leaked(float(curve.gap.max()), ".1e") + (f" {units.name}" if curve.unit else "")
     screen.print(
         f"I(U;X) = {units.of(tasks.ceiling):.6f}, I(S;X) = {units.of(problem.leakage_ceiling):.6f} {units.name}; "
         f"{problem.n_s} private × {problem.n_x} public symbols. {proved} of {len(curve.solutions)} points proved "
-        f"optimal, largest gap to the proved bound {units.of(float(curve.gap.max())):.1e} {units.name}.",
+        f"optimal, largest gap to the proved bound {gap}.",
         soft_wrap=True,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import re
 import shutil
@@ -23,9 +22,9 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from privfunnel.checks import is_number
+from privfunnel.averages import CONVEX, WORDS
 from privfunnel.errors import InvalidInputError, PrivFunnelError
-from privfunnel.explorer import reading
+from privfunnel.explorer import asking, reading
 from privfunnel.explorer.examples import EXAMPLES
 from privfunnel.explorer.process import JobError, JobStoppedError, Limits
 from privfunnel.explorer.security import Gate
@@ -34,8 +33,6 @@ from privfunnel.explorer.workspace import ROWS
 from privfunnel.solvers import registry
 from privfunnel.storage import PRIVATE
 
-MAX_JSON = 1 << 20
-MAX_DEPTH = 8  # the page's own requests have four
 WATCH_SECONDS = 60.0
 LONGEST_SEARCH = 1000  # characters
 MEDIA = {
@@ -168,60 +165,6 @@ def _in_session(handler: Callable[[Request, Session], Awaitable[Response]]) -> H
     return wrapped
 
 
-async def _json(request: Request) -> dict[str, Any]:
-    raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > MAX_JSON:
-            raise InvalidInputError("the request is too large: reload the page and try again")
-    try:
-        data = json.loads(raw or b"{}")
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise InvalidInputError("the request is not a JSON object: reload the page and try again")
-    if _depth(data) > MAX_DEPTH:
-        raise InvalidInputError("the request is nested too deeply: reload the page and try again")
-    return data
-
-
-def is_finite(value: Any) -> bool:
-    """Whether a value that came as JSON is a number that a float can hold."""
-    try:
-        return is_number(value) and math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _depth(data: Any) -> int:
-    """Return how deep lists and objects lie in each other, without a recursion that the data could exhaust."""
-    level, depth = [data], 0
-    while level := [item for item in level if isinstance(item, dict | list)]:
-        depth += 1
-        level = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
-    return depth
-
-
-def _texts(data: dict[str, Any], name: str) -> list[str]:
-    value = data.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InvalidInputError(f"{name} is not a list of column names: reload the page and try again")
-    return value
-
-
-def _number(request: Request, name: str) -> float | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InvalidInputError(f"{name} = {text!r} is not a number: type one")
-    return value
-
-
 # --- pages ----------------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +182,10 @@ async def _hello(request: Request) -> Response:
             "given": settings.given is not None or settings.example is not None,
             "examples": [{"name": e.name, "title": e.title, "about": e.about} for e in EXAMPLES.values()],
             "solvers": list(registry.names()),
+            "measures": [
+                {"name": name, "title": title, "about": about, "information": CONVEX[name].in_nats}
+                for name, (title, about) in WORDS.items()
+            ],
         }
     )
 
@@ -317,7 +264,7 @@ def file_name(name: str) -> str:
 
 
 async def _example(request: Request, session: Session) -> Response:
-    data = await _json(request)
+    data = await asking.body(request)
     await session.cancel()
     return JSONResponse(await _loaded(session, session.ask("example", name=str(data.get("name")))))
 
@@ -345,11 +292,11 @@ async def _loaded(session: Session, table: Awaitable[Any], upload: Path | None =
 
 
 async def _roles(request: Request, session: Session) -> Response:
-    data = await _json(request)
+    data = await asking.body(request)
     bins = data.get("bins", {})
     if not isinstance(bins, dict) or not all(isinstance(rule, dict) for rule in bins.values()):
         raise InvalidInputError("bins is not a table of rules: reload the page and try again")
-    private, public = _texts(data, "private"), _texts(data, "public")
+    private, public = asking.texts(data, "private"), asking.texts(data, "public")
     rows = {name: data.get(name, "") for name in ROWS}
     for name, said in rows.items():
         if not isinstance(said, str):
@@ -364,32 +311,19 @@ async def _roles(request: Request, session: Session) -> Response:
 
 async def _trace(request: Request, session: Session) -> Response:
     """Trace a new curve."""
-    data = await _json(request)
-    await session.begin(**_asked(data), guarded=_guarded(data))
+    data = await asking.body(request)
+    await session.begin(**asking.traced(data), guarded=asking.guarded(data))
     return JSONResponse({}, status_code=202)
 
 
 async def _refine(request: Request, session: Session) -> Response:
     """Add points to the curve: one at the disclosure ``at``, or some where the least is known."""
-    data = await _json(request)
+    data = await asking.body(request)
     at = data.get("at")
-    if at is not None and not is_finite(at):
+    if at is not None and not asking.is_finite(at):
         raise InvalidInputError(f"{at!r} is not a disclosure: choose a point on the curve")
-    await session.begin(**_asked(data), refine=True, at=at)
+    await session.begin(**asking.traced(data), refine=True, at=at)
     return JSONResponse({}, status_code=202)
-
-
-def _guarded(data: dict[str, Any]) -> dict[str, list[str]]:
-    """The attackers, published columns and guarantees that the page asks for, those that say something."""
-    asked = data.get("guarded", {})
-    if not isinstance(asked, dict):
-        raise InvalidInputError("what to guard against cannot be read: reload the page and try again")
-    found = {name: _texts(asked, name) for name in ("known", "published", "guarantees") if name in asked}
-    return {name: texts for name, texts in found.items() if texts}
-
-
-def _asked(data: dict[str, Any]) -> dict[str, Any]:
-    return {"points": data.get("points", 20), "solver": str(data.get("solver", "auto"))}
 
 
 async def _cancel(_: Request, session: Session) -> Response:
@@ -420,7 +354,7 @@ async def _news(_: Request, session: Session) -> Response:
 
 
 async def _units(request: Request, session: Session) -> Response:
-    data = await _json(request)
+    data = await asking.body(request)
     return JSONResponse(await session.ask("units", units=str(data.get("units"))))
 
 
@@ -429,55 +363,47 @@ async def _curve(_: Request, session: Session) -> Response:
 
 
 async def _point(request: Request, session: Session) -> Response:
-    width = _number(request, "width")
+    width = asking.number(request, "width")
     return JSONResponse(
         await session.ask(
             "point",
-            disclosure=_number(request, "disclosure"),
-            leakage=_number(request, "leakage"),
+            disclosure=asking.number(request, "disclosure"),
+            leakage=asking.number(request, "leakage"),
             width=int(min(max(width or 520.0, 240.0), 1200.0)),
             group=request.query_params.get("group", ""),
-            form=request.query_params.get("form", "records"),
+            form=asking.form(request),
         )
     )
 
 
 async def _beside(request: Request, session: Session) -> Response:
-    return JSONResponse(await session.compare(disclosure=_chosen(request)))
+    return JSONResponse(await session.compare(disclosure=asking.chosen(request)))
 
 
 async def _audit(request: Request, session: Session) -> Response:
     form = request.query_params.get("form", "")
-    return JSONResponse(await session.audit(disclosure=_chosen(request), form=form))
+    return JSONResponse(await session.audit(disclosure=asking.chosen(request), form=form))
 
 
 async def _search(request: Request, session: Session) -> Response:
     text = request.query_params.get("text", "")[:LONGEST_SEARCH]
-    return JSONResponse(await session.ask("search", disclosure=_chosen(request), text=text))
-
-
-def _chosen(request: Request) -> float:
-    """Return the chosen disclosure in nats."""
-    disclosure = _number(request, "disclosure")
-    if disclosure is None:
-        raise InvalidInputError("no point is chosen: choose one on the curve")
-    return disclosure
+    return JSONResponse(await session.ask("search", disclosure=asking.chosen(request), text=text))
 
 
 async def _prepare(request: Request, session: Session) -> Response:
     """Write a download, so that the page can show that this takes time, and why it fails."""
-    await session.export(request.path_params["name"], _chosen(request))
+    await session.export(request.path_params["name"], asking.chosen(request), asking.form(request))
     return JSONResponse({})
 
 
 async def _export(request: Request, session: Session) -> Response:
     name = request.path_params["name"]
-    disclosure = _chosen(request)
-    path = session.prepared.pop((name, disclosure), None)
+    asked = (name, asking.chosen(request), asking.form(request))
+    path = session.prepared.pop(asked, None)
     try:
         if path is None:
-            await session.export(name, disclosure)
-            path = session.prepared.pop((name, disclosure))
+            await session.export(*asked)
+            path = session.prepared.pop(asked)
     except (JobError, JobStoppedError) as error:
         return _error(str(error), 400)  # a download has no page to show the message
     return FileResponse(

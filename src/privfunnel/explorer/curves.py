@@ -35,7 +35,7 @@ def trace(
     solver: str,
     refine: bool = False,
     at: float | None = None,
-    guarded: dict[str, list[str]] | None = None,
+    guarded: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Trace the curve, or add points to it, reporting each point as it is found.
 
@@ -46,15 +46,15 @@ def trace(
         solver: Name of the solver.
         refine: Keep what has been found and add points: a quarter as many, where the least is known, or one at ``at``.
         at: A disclosure in nats.
-        guarded: Attackers, published columns and guarantees of a new curve, see :mod:`.guards`.
+        guarded: Attackers, published columns, guarantees and measure of a new curve, see :mod:`.guards`.
     """
     problem = workspace.setting().problem
     if not is_whole(points) or not 2 <= points <= 200:
         raise InvalidInputError(f"{points!r} points cannot be traced: give a number from 2 to 200")
     registry.get(solver)  # an unknown name is told before the work
     if workspace.setting().task:
-        purpose.check(solver, guarded)
-        return _trace_task(workspace, points, at, refine=refine)
+        purpose.check(solver)
+        return _trace_task(workspace, points, guarded or {}, at, refine=refine)
     if guarded or (refine and isinstance(workspace.get("found"), GuardedPartialCurve)):
         return _trace_guarded(workspace, points, guarded or {}, at, refine=refine)
     tell(workspace, 0, 0, "looking for what leaks nothing")
@@ -100,7 +100,7 @@ def trace(
 
 
 def _trace_guarded(
-    workspace: Workspace, points: int, asked: dict[str, list[str]], at: float | None, *, refine: bool
+    workspace: Workspace, points: int, asked: dict[str, Any], at: float | None, *, refine: bool
 ) -> dict[str, Any]:
     """The same of a curve with guards, half as many points: each takes longer."""
     problem, listener = workspace.setting().problem, Listener(workspace)
@@ -127,15 +127,22 @@ def _trace_guarded(
     return {}
 
 
-def _trace_task(workspace: Workspace, points: int, at: float | None, *, refine: bool) -> dict[str, Any]:
-    """The same of a curve along the utility of a task; ``at`` is a utility in nats."""
+def _trace_task(
+    workspace: Workspace, points: int, asked: dict[str, Any], at: float | None, *, refine: bool
+) -> dict[str, Any]:
+    """The same of a curve along the utility of a task, half as many points with guards; ``at`` is a utility in nats."""
     problem, listener = workspace.setting().problem, Listener(workspace)
-    tell(workspace, 0, 0, "looking for what leaks nothing")
+    tell(workspace, 0, 0, "starting the solver" if asked else "looking for what leaks nothing")
     if refine:
         curve = curve_of(workspace)
         before: PartialTaskCurve = workspace.get("found")
-        new = _between(curve, max(points // 4, 3)) if at is None else [check_utility(problem, at)]
+        few = max(points // 4, 3) if before.threat is None else max(points // 8, 2)
+        new = _between(curve, few) if at is None else [min(check_utility(problem, at), curve.most)]
         total, steps = len(before.points) + len(new), purpose.further(before, new, listener)
+    elif asked:
+        workspace.drop("found", "curve", "band")
+        total = max(points // 2, 3)
+        steps = purpose.following_guarded(problem, asked, total, SEED, listener)
     else:
         workspace.drop("found", "curve", "band")
         total, steps = points + 1, purpose.following(problem, points, SEED, listener)
@@ -144,7 +151,8 @@ def _trace_task(workspace: Workspace, points: int, at: float | None, *, refine: 
         if not partial.complete or refine:
             curve, done = partial.curve(), len(partial.points)
             newest = curve.solutions[-1]
-            drawn = view.picture(curve, free_disclosure=view.free_utility(curve), units=workspace.units)
+            free = None if curve.threat is not None else view.free_utility(curve)
+            drawn = view.picture(curve, free_disclosure=free, units=workspace.units)
             news = {"leakage": newest.leakage, "gap": newest.gap, "figure": chart.figure(drawn)}
             workspace.emit({"kind": "point", "done": done, "total": max(total, done), **news})
     curve_of(workspace)

@@ -19,7 +19,7 @@ from privfunnel.explorer.recipes import Grid
 from privfunnel.explorer.workspace import Setting
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
-from privfunnel.report import Report
+from privfunnel.report import FORMS, Report
 from privfunnel.report import write as write_report
 from privfunnel.solution import Solution
 from privfunnel.storage import write_text
@@ -64,12 +64,16 @@ DOWNLOADS = {
 
 
 class Exported(NamedTuple):
-    """What is taken home: a point of a curve, the curve's grid, and what holds for people like those of the table."""
+    """What is taken home: a point of a curve, the curve's grid, and what holds for people like those of the table.
+
+    Rows are released in a ``form``, which the report and the script speak of.
+    """
 
     curve: Curve
     solution: Solution
     grid: Grid
     population: PopulationBand | None = None
+    form: str = "records"
 
 
 def offer(
@@ -84,7 +88,7 @@ def offer(
         units: What amounts are told in.
         form: The form that commands and script release; records where it cannot be had.
     """
-    curve, solution, grid, _ = found
+    curve, solution, grid = found[:3]
     absent = {name for name in release_files.DECOY_FILES if name not in held}
     absent |= set() if curve.certificates else {"certificates.npz"}
     forms = list(dict.fromkeys(held.values()))
@@ -114,16 +118,18 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
     further draw would tell more.
 
     Raises:
-        InvalidInputError: There is no such download.
+        InvalidInputError: There is no such download, or no such form.
     """
     if name not in DOWNLOADS:
         raise InvalidInputError(f"there is no export {name!r}: choose one of {', '.join(DOWNLOADS)}")
-    curve, solution, grid, population = found
+    curve, solution, grid, population, form = found
+    if form not in FORMS:
+        raise InvalidInputError(f"there is no form {form!r}: choose one of {', '.join(FORMS)}")
     mechanism = Mechanism.from_solution(setting.counts, solution)
     place = _place(folder, setting, mechanism)
     target = place / name
     if name == "release.py":
-        write_text(target, recipes.script(setting, curve, solution, grid))
+        write_text(target, recipes.script(setting, curve, solution, grid, form=form))
     elif name == "mechanism.json":
         mechanism.save(target)
     elif name == "codebook.json":
@@ -144,8 +150,9 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
                 population=population,
                 audit=audit.table(setting.source, mechanism, read=reading.options(setting.reading)),
                 **_for_task(setting, mechanism),
+                form=FORMS[form],
                 table=shlex.join(recipes.table_arguments(setting)),
-                command=recipes.command_line(setting, curve, solution, exact=False),
+                command=recipes.command_line(setting, curve, solution, exact=False, form=form),
             ),
         )
     else:

@@ -1,16 +1,19 @@
-"""Attackers who know something, published columns and guarantees on the page: their curve, and their words."""
+"""Attackers who know something, published columns, guarantees and measures on the page: their curve and words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.averages import WORDS
 from privfunnel.curve import Curve, worst_attacker
 from privfunnel.ends import ends_of
 from privfunnel.guarded_tracing import GuardedPartialCurve, tracing_guarded, with_point
 from privfunnel.problem import Problem
 from privfunnel.report.rounding import Exact
+from privfunnel.report.scale import Scale
 from privfunnel.solution import FEASIBILITY, Solution
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.guarded import Guarded
@@ -20,22 +23,34 @@ from privfunnel.threats import Threat
 GAP, SECONDS = 1e-3, 20.0
 
 
-def following(
-    problem: Problem, asked: dict[str, list[str]], points: int, seed: int, progress: Listener
-) -> Iterator[GuardedPartialCurve]:
-    """Trace a curve against these guards and say what was found after each point.
+def threat_of(problem: Problem, asked: Mapping[str, Any]) -> Threat:
+    """The threat that the page asks for: what attackers ``known``, columns ``published``, ``guarantees``, ``measure``.
 
     Raises:
-        InvalidInputError: A column or guarantee does not exist.
+        InvalidInputError: A column, guarantee or measure does not exist.
         InfeasibleError: A guarantee cannot hold.
     """
-    known = [[name] for name in asked.get("known", [])]
-    threat = Threat.of(
-        problem, known=known or None, published=asked.get("published"), guarantees=asked.get("guarantees")
+    return Threat.of(problem, **asked)
+
+
+def solver() -> Guarded:
+    """The solver of guarded points."""
+    return Guarded(gap=GAP, time_limit=SECONDS)
+
+
+def following(
+    problem: Problem, asked: Mapping[str, Any], points: int, seed: int, progress: Listener
+) -> Iterator[GuardedPartialCurve]:
+    """Trace a curve against these guards, see :func:`threat_of`, and say what was found after each point.
+
+    Half of the points are spread evenly, the others go to where the curve bends most.
+    """
+    threat = threat_of(problem, asked)
+    start = GuardedPartialCurve(
+        problem=problem, threat=threat, solver=solver(), seed=seed, ends=ends_of(problem, threat)
     )
-    start = GuardedPartialCurve(problem=problem, threat=threat, solver=Guarded(gap=GAP, time_limit=SECONDS), seed=seed,
-                                ends=ends_of(problem, threat))  # fmt: skip
-    return tracing_guarded(start, points=points, disclosures=None, refine=0, progress=progress)
+    even = max(points - points // 2, 3)
+    return tracing_guarded(start, points=even, disclosures=None, refine=points - even, progress=progress)
 
 
 def further(
@@ -54,15 +69,25 @@ def words(solution: Solution, units: str) -> list[str]:
     threat = solution.threat
     if threat is None:
         return []
-    numbers = Exact(units)
+    numbers, scale = Exact(units), Scale.of(solution.problem, threat)
+    most, least = (scale.told(each, numbers) for each in (solution.leakage, solution.lower_bound))
     said = []
+    if not scale.usual:
+        name, about = WORDS[threat.measure]
+        said.append(
+            f"Leakage is measured by {name}: {about}. It is {most} here, of the {scale.told(scale.ceiling, numbers)} "
+            f"that the public columns have themselves; no release of this kind that keeps as much has less than "
+            f"{least}: proved. The sentence above is about mutual information."
+        )
     if len(solution.leakages) > 1 or threat.published is not None:
         worst = worst_attacker(solution)
         said.append(
-            f"Of all attackers one who knows {worst} learns most, {numbers.amount(solution.leakage)}; no release "
-            f"against them that keeps as much tells less than {numbers.amount(solution.lower_bound)}: proved."
+            f"Of all attackers one who knows {worst} learns most, {most}; no release against them that keeps as much "
+            f"tells less than {least}: proved."
             if solution.leakage > FEASIBILITY
             else f"No attacker learns anything, whether they know {' or '.join(solution.leakages)}."
+            if threat.convex.faithful
+            else f"No attacker guesses oftener right, whether they know {' or '.join(solution.leakages)}."
         )
     if threat.published is not None:
         said.append(
@@ -77,17 +102,18 @@ def words(solution: Solution, units: str) -> list[str]:
     return said
 
 
-def of_curve(curve: Curve) -> dict[str, list[Any]]:
+def of_curve(curve: Curve) -> dict[str, Any]:
     """The guards of a curve, as :func:`privfunnel.trace` takes them; empty for the plain funnel."""
     threat = curve.threat
     if threat is None:
         return {}
     shown = [] if threat.published is None else threat.published.name.split(", ")
     knowing = [[name for name in each.name.split(", ") if name not in shown] for each in threat.attackers]
-    given: dict[str, list[Any]] = {
+    given: dict[str, Any] = {
         "known": [names for names in knowing if names and names != ["nothing"]],
         "published": shown,
         "guarantees": [str(each) for each in threat.guarantees],
+        "measure": "" if threat.measure == DEFAULT_MEASURE else threat.measure,
     }
     return {name: value for name, value in given.items() if value}
 
@@ -98,4 +124,5 @@ def arguments(curve: Curve) -> list[str]:
     known = [part for names in found.get("known", []) for part in ("--known", ",".join(names))]
     published = ["--published", ",".join(found["published"])] if "published" in found else []
     guarantees = [part for each in found.get("guarantees", []) for part in ("--guarantee", each)]
-    return [*known, *published, *guarantees]
+    measure = ["--measure", found["measure"]] if "measure" in found else []
+    return [*known, *published, *guarantees, *measure]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.explorer import guards
+from privfunnel.guarded_task_tracing import tracing_guarded_task
 from privfunnel.guessing import Guess
 from privfunnel.measures import guessing_accuracy
 from privfunnel.problem import Problem
@@ -27,16 +29,11 @@ from privfunnel.tasking import solve_task
 SECONDS = 60.0
 
 
-def check(solver: str, guarded: Any) -> None:
+def check(solver: str) -> None:
     """Refuse what a release for a task does not go with."""
     if solver not in SAME_SOLVER:
         raise InvalidInputError(
             f"the solver {solver!r} knows no task: choose auto, or let the release be for anything"
-        )
-    if guarded:
-        raise InvalidInputError(
-            "a release for a task is designed against a reader who knows nothing: choose either a task or attackers "
-            "who know something"
         )
 
 
@@ -55,10 +52,25 @@ def following(problem: Problem, points: int, seed: int, progress: Listener) -> I
         yield replace(start, complete=True)
 
 
+def following_guarded(
+    problem: Problem, asked: Mapping[str, Any], points: int, seed: int, progress: Listener
+) -> Iterator[PartialTaskCurve]:
+    """The same against guards, see :func:`.guards.threat_of`: from what is published to what the guarantees allow."""
+    threat = guards.threat_of(problem, asked)
+    start = PartialTaskCurve(problem=problem, solver=guards.solver(), seed=seed, threat=threat, throw=False)
+    return tracing_guarded_task(start, points, progress)
+
+
 def further(
     found: PartialTaskCurve, utilities: Sequence[float], progress: Listener
 ) -> Iterator[PartialTaskCurve]:
     """Add points to a curve, at utilities in nats."""
+    if found.threat is not None:
+        new = [utility for utility in utilities if utility not in utilities_of(found)]
+        for partial in tracing_guarded_task(found, new, progress) if new else ():
+            ordered = sorted(partial.points, key=lambda s: getattr(s, "utility", 0.0))
+            yield replace(partial, points=tuple(ordered), complete=found.complete)
+        return
     alone = replace(found, points=(), complete=False)
     for partial in tracing_task(alone, wanted_utilities(found.problem, utilities), progress):
         both = sorted((*found.points, *partial.points), key=lambda s: getattr(s, "utility", 0.0))

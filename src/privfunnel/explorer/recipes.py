@@ -106,9 +106,10 @@ def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid, *, fo
     rows = "".join(f"\n        {name}={value!r}," for name, value in setting.rows.items())
     again = f", read={reading.literal(setting.reading)}" if setting.reading else ""
     if setting.task:
-        traced = (
-            f"""curve = pf.trace(problem, along="utility", utilities={list(extra)!r}, seed={curve.seed})"""
-        )
+        guarded = "" if curve.threat is None else f", gap={curve.target_gap!r}, throw=False, **guards"
+        given = "" if curve.threat is None else f"guards = {guards.of_curve(curve)!r}\n    "
+        traced = f"""{given}utilities = {list(extra)!r}
+    curve = pf.trace(problem, along="utility", utilities=utilities, seed={curve.seed}{guarded})"""
     elif curve.threat is not None:
         traced = f"""guards = {guards.of_curve(curve)!r}
     disclosures = {list(extra)!r}

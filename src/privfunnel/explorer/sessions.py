@@ -76,7 +76,7 @@ class Session:
         self.tracer = Worker(self.folder, pool, niceness=5)  # traces the curve meanwhile
         self.stream: Stream | None = None
         self.news: Event = {}
-        self.prepared: dict[tuple[str, float], Path] = {}
+        self.prepared: dict[tuple[str, float, str], Path] = {}
         self.seen = time.monotonic()
         self._trace: asyncio.Task[None] | None = None
         self._uploading: set[Path] = set()
@@ -107,11 +107,11 @@ class Session:
         finally:
             self.news = {}
 
-    async def export(self, name: str, disclosure: float) -> None:
-        """Write one of the files of a point; it stands in :attr:`prepared` until it is fetched."""
-        arguments = {"name": name, "disclosure": disclosure}
+    async def export(self, name: str, disclosure: float, form: str) -> None:
+        """Write one of the files of a point and a form; it stands in :attr:`prepared` until it is fetched."""
+        arguments = {"name": name, "disclosure": disclosure, "form": form}
         path = await self.front.call("export", arguments, seconds=self.limits.trace)
-        self.prepared[name, disclosure] = Path(path)
+        self.prepared[name, disclosure, form] = Path(path)
 
     async def audit(self, **arguments: Any) -> Any:
         """Audit what a point is released as; like a download, it is waited for longer than a look."""

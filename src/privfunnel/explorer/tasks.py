@@ -231,7 +231,9 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
     if isinstance(solution, TaskSolution):
         others = purpose.instead(solution, counts)
     else:
-        found = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, solution.leakage)
+        # What is compared is what a reader learns who knows nothing, by mutual information.
+        leaked = problem.evaluate(solution.channel).leakage
+        found = alternatives.instead(counts.x_alphabet, counts.table() / counts.n, leaked)
         others = [each.to_dict() for each in found]
     knowing = informed(counts.x_alphabet, problem.p_sx, solution.channel)
     one = [each for each in knowing if each.columns in setting.public]
@@ -240,7 +242,7 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
         "share": describe.share_kept(solution),
         "columns": len(setting.public),
         "task": setting.task,
-        "leakage": solution.leakage,
+        "leakage": problem.evaluate(solution.channel).leakage,
         "leakage_ceiling": problem.leakage_ceiling,
         "others": others,
         "known": [
@@ -254,11 +256,11 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
     }
 
 
-def export(workspace: Workspace, name: str, disclosure: float) -> str:
-    """Write one of the files of a chosen point into the folder and return its path."""
+def export(workspace: Workspace, name: str, disclosure: float, form: str = "records") -> str:
+    """Write one of the files of a chosen point into the folder and return its path; rows are released in a form."""
     setting, curve = workspace.setting(), curve_of(workspace)
     found = exports.Exported(
-        curve, chosen(curve, disclosure, None), grid_of(workspace), workspace.get("band")
+        curve, chosen(curve, disclosure, None), grid_of(workspace), workspace.get("band"), form
     )
     return str(exports.write(name, workspace.folder, setting, found))
 

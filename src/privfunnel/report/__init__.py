@@ -12,11 +12,11 @@ from privfunnel.guessing import Guess
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.from_audit import audit_section
-from privfunnel.report.html import Report, render, write
+from privfunnel.report.html import FORMS, Report, render, write
 from privfunnel.report.meaning import Kept, Meaning, explain
 from privfunnel.report.parts import Section
 
 __all__ = [
-    "Axis", "Guess", "Kept", "Mark", "Meaning", "Picture", "Report", "Section", "Series", "audit_section", "explain",
-    "figure", "render", "write",
+    "FORMS", "Axis", "Guess", "Kept", "Mark", "Meaning", "Picture", "Report", "Section", "Series", "audit_section",
+    "explain", "figure", "render", "write",
 ]  # fmt: skip

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import CONVEX
+from privfunnel.averages import CONVEX, WORDS
 from privfunnel.checks import is_number
 from privfunnel.curve import worst_attacker
 from privfunnel.mechanism import Mechanism
 from privfunnel.report.rounding import ZERO, Rounding
-from privfunnel.report.scale import WORDS, Scale
+from privfunnel.report.scale import Scale
 from privfunnel.solution import Solution
 
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from privfunnel._version import __version__
 from privfunnel.audit import PopulationBand
+from privfunnel.averages import WORDS
 from privfunnel.curve import Curve, worst_attacker
 from privfunnel.measures import to_bits
 from privfunnel.report import large, parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import ZERO, Rounding, Towards
-from privfunnel.report.scale import WORDS, Scale
+from privfunnel.report.scale import Scale
 from privfunnel.solution import Solution, Status
 
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")

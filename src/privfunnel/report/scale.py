@@ -6,27 +6,12 @@ from dataclasses import dataclass
 
 from privfunnel import channels
 from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import CONVEX
+from privfunnel.averages import CONVEX, WORDS
 from privfunnel.curve import Curve
 from privfunnel.engines.cutting import nice_above
 from privfunnel.problem import Problem
 from privfunnel.report.rounding import ZERO, Exact, Numbers, Rounding, Towards
 from privfunnel.threats import Threat
-
-#: The measures in the words of people: what each is called, and what a number of it says.
-WORDS = {
-    "mutual-information": ("mutual information", "the average surprise about the private values"),
-    "maximal-leakage": (
-        "maximal leakage",
-        "the logarithm of the factor by which any question about the private values becomes easier to guess at most",
-    ),
-    "guessing": (
-        "gain in guessing",
-        "by how much oftener the best guess of the private values is right, as a probability",
-    ),
-    "chi-squared": ("χ²", "the mean squared relative change of beliefs about the private values"),
-    "total-variation": ("total variation", "how far beliefs about the private values move on average"),
-}
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ def curve_note(curve: Curve, units: str = "bits") -> str:
     """Say in a sentence how good the curve is."""
     proved = sum(s.status is Status.OPTIMAL for s in curve.solutions)
     worst = max((s.gap for s in curve.solutions), default=0.0)
+    worst = 0.0 if worst <= ZERO else worst
     above = f"{worst / nats_per(units):.2g} {units}" if curve.unit else f"{worst:.2g}"
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
     return (

@@ -22,7 +22,6 @@ async function changeUnit() {
     const { warnings } = await api.post("units", { units: $("units").value });
     table.warn(warnings);
     setUnit($("units").value);
-    document.querySelectorAll(".unit").forEach((name) => { name.textContent = $("units").value; });
     await curve.redraw();
   } catch (error) {
     complain(error);

@@ -1,5 +1,6 @@
 // Step 3: trace the curve in the background and draw what arrives.
-import { $, amount, api, complain, el, keepingFocus, lock, say, unlock } from "./dom.js";
+import { $, api, complain, keepingFocus, leaked, lock, say, setInformation, unlock } from "./dom.js";
+import * as guards from "./guards.js";
 
 let source = null;
 let chart = null;
@@ -11,6 +12,7 @@ export const current = () => chart;
 export function setUp(hello, callbacks) {
   ({ onPick, onCurve } = callbacks);
   for (const name of hello.solvers) $("solver").append(new Option(name, name));
+  guards.setUp(hello);
   $("trace").addEventListener("click", () => start("trace"));
   $("refine").addEventListener("click", () => start("refine"));
   $("cancel").addEventListener("click", async () => {
@@ -24,25 +26,7 @@ export function offer(names, task) {
   $("curve-about").textContent = task
     ? `For every share of what the public columns tell about ${task}, the least that must leak about what is private.`
     : "For every amount of useful information, the least that must leak about what is private.";
-  $("guards").hidden = Boolean(task); // a release for a task is designed against a reader who knows nothing
-  const chosen = Object.fromEntries(guardSelects().map((select) => [select.dataset.column, select.value]));
-  $("guard-columns").replaceChildren(...names.map((name) => {
-    const select = el("select", { "data-column": name },
-      ...[["", "not known"], ["known", "may be known"], ["published", "published as it is"]].map(([value, text]) => new Option(text, value)));
-    select.value = chosen[name] || "";
-    return el("label", {}, `${name} `, select);
-  }));
-}
-
-const guardSelects = () => [...$("guard-columns").querySelectorAll("select")];
-
-function guarded() {
-  const named = (role) => guardSelects().filter((select) => select.value === role).map((select) => select.dataset.column);
-  const guarantee = $("guarantee").value;
-  return {
-    known: named("known"), published: named("published"),
-    guarantees: guarantee ? [`${guarantee}=${$("guarantee-value").value}`] : [],
-  };
+  guards.offer(names);
 }
 
 export function reset() {
@@ -82,7 +66,8 @@ export async function start(task, options = {}) {
   $("progress").removeAttribute("value");
   $("progress-text").textContent = "Starting…";
   try {
-    const asked = task === "trace" && !$("guards").hidden ? { guarded: guarded() } : {};
+    const asked = task === "trace" ? { guarded: guards.asked() } : {};
+    if (task === "trace") setInformation(guards.information());
     await api.post(task, { points: Number($("points").value), solver: $("solver").value, ...asked, ...options });
   } catch (error) {
     busy(false);
@@ -99,14 +84,14 @@ export async function start(task, options = {}) {
 function handle(event) {
   if (event.kind === "progress") {
     const text = [event.message];
-    if (event.value !== null && event.bound !== null) text.push(`gap ${amount(Math.max(event.value - event.bound, 0), 6)}`);
+    if (event.value !== null && event.bound !== null) text.push(`gap ${leaked(Math.max(event.value - event.bound, 0), 6)}`);
     $("progress-text").textContent = text.filter(Boolean).join(" · ");
     if (event.total) $("progress").value = event.done / event.total;
   } else if (event.kind === "point") {
     draw(event.figure);
     if (event.total) $("progress").value = event.done / event.total;
     $("progress-text").textContent =
-      `${event.done} of ${event.total} points · last: ${amount(event.leakage, 4)} leaked, gap ${amount(event.gap, 6)}`;
+      `${event.done} of ${event.total} points · last: ${leaked(event.leakage)} leaked, gap ${leaked(event.gap, 6)}`;
   } else {
     finish(event);
   }

@@ -61,6 +61,13 @@ export const natsPerUnit = () => window.privfunnel.NATS[unit];
 export const number = (nats, digits = 3) => window.privfunnel.number(nats / natsPerUnit(), digits);
 export const amount = (nats, digits = 3) => `${number(nats, digits)} ${unit}`;
 
+// Leakage is an amount of information, unless it is measured otherwise: then it is a number without unit.
+let information = true;
+export const setInformation = (is) => { information = is; };
+export const leakageUnit = () => (information ? unit : "");
+export const perLeakage = () => (information ? natsPerUnit() : 1);
+export const leaked = (value, digits = 4) => `${window.privfunnel.number(value / perLeakage(), digits)} ${leakageUnit()}`.trim();
+
 export function unlock(id) {
   $(id).removeAttribute("data-locked");
   document.querySelector(`.steps a[href="#${id}"]`).classList.add("ready");

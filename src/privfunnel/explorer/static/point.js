@@ -1,5 +1,5 @@
 // Steps 4 to 6: choose a point, see what it means, download it.
-import { $, amount, api, bar, complain, el, head, keepingFocus, latest, natsPerUnit, number, percent, say, unitName, unlock } from "./dom.js";
+import { $, amount, api, bar, complain, el, head, keepingFocus, latest, leaked, leakageUnit, number, percent, perLeakage, say, setInformation, unitName, unlock } from "./dom.js";
 import * as beside from "./beside.js";
 import * as curve from "./curve.js";
 import * as release from "./release.js";
@@ -17,9 +17,9 @@ export function setUp() {
     if (!refuse("keep", fits, `${$("keep").value || "That"} is not a share: keep from 0 to 100 %`)) choose(share * ceiling.disclosure);
   });
   $("budget").addEventListener("change", () => {
-    const leakage = Number($("budget").value) * natsPerUnit();
+    const leakage = Number($("budget").value) * perLeakage();
     const fits = $("budget").value !== "" && leakage >= 0;
-    if (!refuse("budget", fits, `${$("budget").value || "That"} is not a leakage: allow 0 ${unitName()} or more`)) ask({ leakage: String(leakage) });
+    if (!refuse("budget", fits, `${$("budget").value || "That"} is not a leakage: allow ${`0 ${leakageUnit()}`.trim()} or more`)) ask({ leakage: String(leakage) });
   });
   $("sharpen").addEventListener("click", () => curve.start("refine", { at: chosen }));
   for (const id of ["keep", "budget"]) {
@@ -47,8 +47,10 @@ function refuse(id, fits, why = "") {
 
 export function begin(summary) {
   ceiling = { disclosure: summary.disclosure_ceiling, leakage: summary.leakage_ceiling, free: summary.free_disclosure };
+  setInformation(summary.information);
   $("go-free").hidden = !(ceiling.free > 0);
-  $("budget").max = ceiling.leakage / natsPerUnit();
+  $("budget").max = ceiling.leakage / perLeakage();
+  $("budget-unit").textContent = leakageUnit();
   $("keep-about").textContent = summary.along === "utility" ? ` about ${summary.task}` : "";
   const groups = summary.groups;
   $("group-row").hidden = groups.length < 2;
@@ -99,13 +101,13 @@ function show(found) {
   follow(chosen);
   const chart = curve.current();
   if (chart) chart.mark(found.at, found.leakage);
-  if (!("typing" in $("budget").dataset)) $("budget").value = (found.leakage / natsPerUnit()).toFixed(4);
+  if (!("typing" in $("budget").dataset)) $("budget").value = (found.leakage / perLeakage()).toFixed(4);
   $("figures").replaceChildren(...[
     ...(found.task ? [[`Kept of ${found.task.name}`, amount(found.task.utility), `${percent(found.task.share)} of I(U;X)`]] : []),
     ["Disclosed", amount(found.disclosure), `${percent(found.disclosure_share)} of H(X)`],
-    ["Leaked", amount(found.leakage, 4), `${percent(found.leakage_share)} of I(S;X)`],
-    [found.task ? `No release as good for ${found.task.name} leaks less than` : "No release leaks less than", amount(found.lower_bound, 4), found.bound_source],
-    ["Gap", amount(found.gap, 6), found.advice],
+    [found.leakage_name ? `Leaked, by ${found.leakage_name}` : "Leaked", leaked(found.leakage), `${percent(found.leakage_share)} of ${found.leakage_whole}`],
+    [found.task ? `No release as good for ${found.task.name} leaks less than` : "No release leaks less than", leaked(found.lower_bound), found.bound_source],
+    ["Gap", leaked(found.gap, 6), found.advice],
   ].flatMap(([name, value, more]) => [el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)))]));
   $("sharpen").hidden = found.status === "optimal";
   unlock("meaning");
@@ -171,9 +173,9 @@ async function fetchIt(event) {
 }
 
 function exports(found) {
-  const query = new URLSearchParams({ disclosure: String(found.at) });
+  const query = new URLSearchParams({ disclosure: String(found.at), form: found.form });
   const of = found.task ? ` of ${found.task.name}` : "";
-  $("export-point").textContent = `${percent(found.at_share)}${of} kept, ${amount(found.leakage, 4)} leaked`;
+  $("export-point").textContent = `${percent(found.at_share)}${of} kept, ${leaked(found.leakage)} leaked${found.leakage_name ? ` by ${found.leakage_name}` : ""}`;
   keepingFocus($("downloads"), () => document.querySelectorAll("#downloads ul").forEach((list) =>
     list.replaceChildren(...found.downloads.filter((file) => file.group === list.dataset.group).map((file) =>
       el("li", {}, el("a", { href: `${api.path("export/" + file.name)}?${query}`, download: file.name, onclick: fetchIt },
