@@ -58,6 +58,25 @@ def test_a_shuffle_is_a_permutation_whether_in_memory_or_on_disk(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_order_does_not_depend_on_how_many_rows_are_divided_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for spilled in (1, 500, 10**6):
+        monkeypatch.setattr("privfunnel.release.shuffling.SPILLED_ROWS", spilled)
+        with Shuffle(tmp_path, seeded(3), 100) as shuffle:
+            for start in range(0, 900, 90):
+                texts = pa.array([f"t{i % (start + 1)}" for i in range(90)]).dictionary_encode()
+                shuffle.add([texts], np.arange(start, start + 90))
+            shuffle.add([texts.slice(0, 0)], np.zeros(0, dtype=np.int64))  # rows may all be dropped
+            parts = list(shuffle.shuffled())
+        found.append(
+            [(a, int(b)) for (texts,), rows in parts for a, b in zip(texts.to_pylist(), rows, strict=True)]
+        )
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 900
+
+
 @pytest.mark.parametrize(("rows", "memory_rows", "trials"), [(4, 10**6, 3000), (3, 2, 36)])
 def test_every_permutation_is_as_likely(tmp_path: Path, rows: int, memory_rows: int, trials: int) -> None:
     uniforms = seeded(5)

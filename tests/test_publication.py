@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from privfunnel import measures, tables
 from privfunnel.engines import Column, Cut
+from privfunnel.engines.cutting import rounded, rounded_all
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy, published
@@ -48,6 +49,23 @@ def test_sizes_leave_as_many_candidates_as_twice_the_threshold(n: int) -> None:
     same = [m for m in range(max(n - 12, 1), n + 13) if POLICY.rows(m) == told]
     assert len(same) >= 9
     assert POLICY.about(1987) == "about 2,000"
+
+
+@given(
+    shares=st.lists(st.floats(0.0, 1.0), max_size=20),
+    rows=st.integers(0, 10**5),
+    finest=st.sampled_from([0.001, 0.01]),
+)
+def test_many_shares_are_rounded_as_each_is(shares: list[float], rows: int, finest: float) -> None:
+    own = np.array(shares) * rows
+    steps = POLICY.steps(own, finest)
+    assert [None if np.isnan(step) else step for step in steps] == [
+        POLICY.step(n, finest) for n in own.tolist()
+    ]
+    some = ~np.isnan(steps)
+    told = rounded_all(np.array(shares)[some], steps[some])
+    asked = zip(np.array(shares)[some].tolist(), steps[some].tolist(), strict=True)
+    assert told.tolist() == [rounded(share, step) for share, step in asked]
 
 
 @given(nats=st.floats(1e-6, 10.0), rows=st.integers(10, 10**7))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import json
 import warnings
 from pathlib import Path
@@ -22,7 +23,7 @@ from privfunnel.audit import beyond, promise
 from privfunnel.audit.held_out import split_rows
 from privfunnel.audit.pairs import Pairs
 from privfunnel.coupling import couple
-from privfunnel.errors import InvalidInputError, SmallSampleWarning
+from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.explorer.curves import chosen
 from privfunnel.lumping import lump
 from privfunnel.mechanism import Mechanism
@@ -193,6 +194,19 @@ def test_a_sparse_row_is_drawn_as_often_as_it_says() -> None:
 # --- the mechanism --------------------------------------------------------------------------------------------------
 
 
+def test_the_entry_drawn_is_the_first_whose_sum_is_above_the_number() -> None:
+    rng = np.random.default_rng(4)
+    table = rng.dirichlet(np.ones(50), 60) * (rng.random((60, 50)) < 0.1)
+    table[:, 0] += 0.01  # some rows have one entry, and one all of them
+    table[0] = rng.dirichlet(np.ones(50))
+    drawer = Cumulative(sparse.csr_array(table))
+    rows, uniform = rng.integers(0, 60, 2000), rng.random(2000)
+    found = drawer.entries(rows, uniform)
+    for row, number, entry in zip(rows.tolist(), uniform.tolist(), found.tolist(), strict=True):
+        own = drawer.upto[drawer.start[row] : drawer.start[row + 1]]
+        assert entry == drawer.start[row] + np.searchsorted(own, number, side="right")
+
+
 def test_a_wide_mechanism_keeps_its_promise_without_a_dense_table(mechanism: Mechanism) -> None:
     n_x, n_y = mechanism.channel.shape
     assert n_x > 5000
@@ -291,6 +305,23 @@ def test_records_of_a_wide_release_are_candidates_of_what_was_drawn(
 )
 def test_codebooks_are_indented_as_ever(data: Any) -> None:
     assert codebook.indented(data) == json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("form", "digest"),
+    [("records", "6e84392f9f66b27e"), ("decoys", "a4c5374a44d444a2"), ("symbols", "e1a3f771ce851fe1")],
+)
+def test_a_seed_gives_the_files_that_it_always_gave(form: str, digest: str, tmp_path: Path) -> None:
+    mechanism = Mechanism.load(FIXTURE)
+    values = np.array(mechanism.x_alphabet.values, dtype=object)[np.arange(2000) % 30]
+    rows = pa.table({name: values[:, j].tolist() for j, name in enumerate(mechanism.public_names)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuaranteeWarning)
+        release.write(rows, mechanism, tmp_path / "r.csv", form=form, seed=7, batch_rows=300)
+    written = b"".join(
+        (tmp_path / f"r.{suffix}").read_bytes() for suffix in ("csv", "codebook.json", "order")
+    )
+    assert hashlib.sha256(written).hexdigest()[:16] == digest
 
 
 def test_the_codebook_of_a_wide_mechanism_lists_only_what_rows_stand_behind(mechanism: Mechanism) -> None:

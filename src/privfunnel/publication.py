@@ -101,6 +101,14 @@ class Policy:
         """The step to which shares of so many rows are rounded: worth the threshold; None where no step is."""
         return next((s for s in STEPS if s >= finest and s * rows >= self.threshold), None)
 
+    def steps(self, rows: Array, finest: float = FINEST) -> Array:
+        """:meth:`step` for many numbers of rows, NaN where no step is worth the threshold; shape (n,)."""
+        found = np.full(len(rows), np.nan)
+        for step in reversed(STEPS):
+            if step >= finest:
+                found[step * rows >= self.threshold] = step
+        return found
+
     def share(self, p: float, rows: float, finest: float = FINEST) -> float | None:
         """A share of so many rows, rounded; None where too few rows are behind it."""
         step = self.step(rows, finest)

@@ -73,8 +73,8 @@ def models(
     train, judge = train[known], judge[known]
     if min(train.sum(), judge.sum()) < LEAST_ROWS:
         return ()
-    old = np.stack([unwritten(mechanism, records, j) for j in range(len(records.columns))], axis=1)
-    old, new = old[place[known]].astype(np.int64), records.codes[y[known]].astype(np.int64)
+    old = unwritten(mechanism, records)[place[known]].astype(np.int64)
+    new = records.codes[y[known]].astype(np.int64)
     found: list[Model] = []
     for j, written in enumerate(records.written):
         values = np.unique(np.repeat(old[:, j], judge))

@@ -13,14 +13,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel.channels import is_sparse
 from privfunnel.engines.bins import Bins
 from privfunnel.engines.categories import Codes, Column, Value
 
-#: Entries up to which a recogniser keeps a table that is indexed directly.
-DENSE = 2**22
+#: Entries up to which a recogniser keeps a table that is indexed directly, and as many for each prefix.
+DENSE, DENSE_SHARE = 2**22, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +218,8 @@ def distinct(codes: Codes) -> tuple[Codes, Codes]:
     keys = np.zeros(len(codes), dtype=np.int64)
     for j, size in enumerate(sizes.tolist()):
         keys = keys * size + codes[:, j]
+    if (keys[1:] > keys[:-1]).all():  # as a counted table's symbols are
+        return codes, np.arange(len(codes))
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
     return codes[first], place.reshape(-1)
 
@@ -226,7 +229,7 @@ class Recogniser:
 
     def __init__(self, alphabet: Alphabet) -> None:
         """Prepare one small table a column: prefix of known combinations × category → longer prefix."""
-        self.steps: list[tuple[int, Codes | None, Codes]] = []
+        self.steps: list[tuple[int, NDArray[np.int32] | None, Codes]] = []
         prefix = np.zeros(len(alphabet), dtype=np.int64)
         for j, column in enumerate(alphabet.columns):
             keys = prefix * column.n_values + alphabet.codes[:, j]
@@ -237,10 +240,10 @@ class Recogniser:
         self.symbol[prefix] = np.arange(len(alphabet))
 
     @staticmethod
-    def _table(known: Codes) -> tuple[Codes | None, Codes]:
-        if known[-1] >= DENSE:
+    def _table(known: Codes) -> tuple[NDArray[np.int32] | None, Codes]:
+        if known[-1] >= max(DENSE, DENSE_SHARE * len(known)):
             return None, known
-        dense = np.full(int(known[-1]) + 1, -1, dtype=np.int64)
+        dense = np.full(int(known[-1]) + 1, -1, dtype=np.int32)
         dense[known] = np.arange(len(known))
         return dense, known
 
@@ -252,7 +255,7 @@ class Recogniser:
             bad = (prefix < 0) | (code < 0)
             if dense is not None:
                 bad |= key >= len(dense)
-                prefix = dense[np.where(bad, 0, key)]
+                prefix = dense[np.where(bad, 0, key)].astype(np.int64)
                 prefix[bad] = -1
             else:
                 position = np.minimum(np.searchsorted(known, key), len(known) - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
@@ -199,10 +199,12 @@ class Column:
     def _encode_values(self, array: Any) -> Codes:
         pa = need("pyarrow", "tables")
         chunk = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        if not pa.types.is_dictionary(chunk.type):
-            chunk = chunk.dictionary_encode(null_encoding="mask")
         lookup = {text(value): code for code, value in enumerate(self.values)}
         other = lookup.get(binning.OTHER, UNSEEN) if isinstance(self.bins, Top) else UNSEEN
+        if pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type):
+            return self._encode_texts(chunk, lookup, other)
+        if not pa.types.is_dictionary(chunk.type):
+            chunk = chunk.dictionary_encode(null_encoding="mask")
         new = [lookup.get(text(canonical(value)), other) for value in chunk.dictionary.to_pylist()]
         table = np.array([*new, self.null_code], dtype=np.int64)
         for position, value in enumerate(chunk.dictionary.to_pylist()):
@@ -210,6 +212,17 @@ class Column:
                 table[position] = self.null_code
         indices = chunk.indices.fill_null(len(new)).to_numpy(zero_copy_only=False)
         return np.asarray(table[indices])
+
+    def _encode_texts(self, array: Any, lookup: Mapping[str | None, int], other: int) -> Codes:
+        """Looked up as they are, in half the time of finding out first which texts there are."""
+        pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
+        known = {plain: code for plain, code in lookup.items() if plain is not None}
+        table = np.array([*known.values(), other], dtype=np.int64)
+        found = pc.index_in(array, value_set=pa.array(list(known), array.type))
+        codes = table[found.fill_null(len(known)).to_numpy(zero_copy_only=False)]
+        if array.null_count:
+            codes[array.is_null().to_numpy(zero_copy_only=False)] = self.null_code
+        return np.asarray(codes)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

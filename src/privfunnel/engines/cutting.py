@@ -134,6 +134,16 @@ def rounded(value: float, step: float) -> float:
     return round(round(value / step) * step, digits) + 0.0  # no −0
 
 
+def rounded_all(values: Numbers, steps: Numbers) -> Numbers:
+    """:func:`rounded` of many values ≥ 0, each to a step of its own, shape (n,); of steps there are few."""
+    found = np.empty(len(values))
+    for step in np.unique(steps).tolist():
+        own = steps == step
+        multiples, where = np.unique(np.rint(values[own] / step), return_inverse=True)
+        found[own] = np.array([rounded(k * step, step) for k in multiples.tolist()])[where.reshape(-1)]
+    return found
+
+
 def weighted_quantiles(values: Numbers, counts: NDArray[np.int64], size: int) -> list[float]:
     """Quantiles 0, 1/size, …, 1 with linear interpolation, of sorted ``values`` each repeated ``counts`` times."""
     ends = np.cumsum(counts)

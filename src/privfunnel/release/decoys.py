@@ -26,18 +26,20 @@ class DecoyOutput(Output):
     Args:
         mechanism: The mechanism.
         options: What stands for a bin of numbers, and how many rows are few.
+        records: The mechanism's records under that number, where they are known already.
 
     Raises:
         InvalidInputError: A symbol has too many candidates.
     """
 
-    def __init__(self, mechanism: Mechanism, options: DrawOptions) -> None:
+    def __init__(
+        self, mechanism: Mechanism, options: DrawOptions, records: RecordAlphabet | None = None
+    ) -> None:
         """Prepare the tables."""
-        super().__init__(mechanism, "decoys", options)
+        alphabet = records or RecordAlphabet.of(mechanism, Policy(options.threshold))
+        super().__init__(mechanism, "decoys", options, alphabet)
         self.names = (ROW, *mechanism.public_names, WEIGHT)
-        alphabet = RecordAlphabet.of(mechanism, Policy(options.threshold))
         self.candidates = candidates(mechanism, alphabet)
-        self.codes = list(alphabet.codes.T)
 
     @property
     def held(self) -> int:
@@ -77,6 +79,6 @@ class DecoyOutput(Output):
         row = np.repeat(np.arange(len(y)), sizes)
         at = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[row]
         at = at[np.lexsort((uniforms(len(at)), row))]
-        written = self.written(self.candidates.record[at], uniforms)
+        written = self.recorded(self.candidates.record[at], uniforms)
         weights = pa.array(self.candidates.parts[at] / PARTS)
         return [pa.array(rows[row]), *written, weights, *(column.take(pa.array(row)) for column in kept)]

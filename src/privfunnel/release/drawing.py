@@ -17,6 +17,7 @@ from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output, check_kept
 from privfunnel.release.persons import PersonDraws, PersonSummary
 from privfunnel.release.randomness import Uniforms
+from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Indices, Sampler, Tally
 from privfunnel.release.sticky import StickyDraws
 
@@ -49,14 +50,21 @@ class Draw:
         mechanism: The mechanism.
         forms: Some of ``FORMS``.
         options: How to draw.
+        records: The mechanism's records, where they are known already: of a wide table they take seconds.
 
     Raises:
         InvalidInputError: A form or rule is unknown, or a column cannot be kept.
     """
 
-    def __init__(self, mechanism: Mechanism, forms: Iterable[str], options: DrawOptions) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        forms: Iterable[str],
+        options: DrawOptions,
+        records: RecordAlphabet | None = None,
+    ) -> None:
         """Build the tables."""
-        self.outputs = {form: _output(mechanism, form, options) for form in forms}
+        self.outputs = {form: _output(mechanism, form, options, records) for form in forms}
         self.public, self.keep = mechanism.public_names, tuple(options.keep)
         for output in self.outputs.values():
             check_kept(mechanism, output.names, self.keep)
@@ -151,8 +159,10 @@ class Draw:
         return Drawn(columns, rows, batch, x, records)
 
 
-def _output(mechanism: Mechanism, form: str, options: DrawOptions) -> Output:
-    return DecoyOutput(mechanism, options) if form == "decoys" else Output(mechanism, form, options)
+def _output(mechanism: Mechanism, form: str, options: DrawOptions, records: RecordAlphabet | None) -> Output:
+    if form == "decoys":
+        return DecoyOutput(mechanism, options, records)
+    return Output(mechanism, form, options, records)
 
 
 def _persons(mechanism: Mechanism, options: DrawOptions) -> PersonDraws | None:

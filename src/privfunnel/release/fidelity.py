@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.engines import Column, Cut, ReadOptions, open_table
-from privfunnel.engines.categories import Codes, canonical, shown
+from privfunnel.engines.categories import UNSEEN, Codes, canonical, shown
 from privfunnel.errors import need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
@@ -216,8 +216,13 @@ def measured(
     """
     rows = float(after.sum())
     p, q = before / max(float(before.sum()), 1.0), after / max(rows, 1.0)
-    old = [unwritten(mechanism, alphabet, j) for j in range(len(alphabet.columns))]
-    new = [alphabet.codes[:, j] for j in range(len(alphabet.columns))]
+    # Column by column and as narrow as they can be: passes over codes of many symbols are what takes the time.
+    most = max(column.n_values for column in alphabet.columns)
+    narrow = np.min_scalar_type(-most - 1)
+    new, old = (
+        np.ascontiguousarray(codes.astype(narrow).T)
+        for codes in (alphabet.codes, unwritten(mechanism, alphabet))
+    )
     columns = []
     for j, column in enumerate(alphabet.columns):
         size = column.n_values
@@ -231,7 +236,7 @@ def measured(
                 alphabet.written[j].texts[worst],
             )
         )
-    codes = [np.concatenate([a, b]) for a, b in zip(new, old, strict=True)]
+    codes = list(np.concatenate([new, old], axis=1))
     away_of = _pairs(codes, np.concatenate([q, -p]))
     worst_pair = max(away_of, key=lambda pair: away_of[pair], default=None)
     if worst_pair is None:
@@ -240,7 +245,7 @@ def measured(
     return Fidelity(int(rows), tuple(columns), (columns[i].name, columns[j].name), away_of[worst_pair])
 
 
-def _pairs(codes: list[Index], shares: Array) -> dict[tuple[int, int], float]:
+def _pairs(codes: list[NDArray[Any]], shares: Array) -> dict[tuple[int, int], float]:
     """For each two columns, in order, the largest sum of ``shares`` (n,) in a cell of their cross-tabulation.
 
     Columns of few values are counted several at once, and each two of them are margins of that: passes over all rows
@@ -261,7 +266,8 @@ def _pairs(codes: list[Index], shares: Array) -> dict[tuple[int, int], float]:
         missing = [pair for pair in combinations(of, 2) if pair not in found]
         if math.prod(shape) > MOST_CELLS:
             for i, j in missing:
-                found[i, j] = _largest(codes[i] * widths[j] + codes[j], shares, widths[i] * widths[j])
+                cells = _joined([codes[i], codes[j]], [widths[i], widths[j]])
+                found[i, j] = _largest(cells, shares, widths[i] * widths[j])
             continue
         cells = joined[a] if a == b else joined[a] * math.prod(widths[j] for j in groups[b]) + joined[b]
         table = np.bincount(cells, weights=shares, minlength=math.prod(shape)).reshape(shape)
@@ -279,7 +285,7 @@ def _largest(cells: Index, shares: Array, size: int) -> float:
     return float(np.abs(np.bincount(cells, weights=shares)).max())
 
 
-def _joined(codes: list[Index], widths: list[int]) -> Index:
+def _joined(codes: list[NDArray[Any]], widths: list[int]) -> Index:
     """One code (n,) for the values of several columns together."""
     joined = codes[0].astype(np.intp)
     for code, width in zip(codes[1:], widths[1:], strict=True):
@@ -287,11 +293,15 @@ def _joined(codes: list[Index], widths: list[int]) -> Index:
     return joined
 
 
-def unwritten(mechanism: Mechanism, alphabet: RecordAlphabet, j: int) -> Codes:
-    """The category of each public symbol in the column as it is written, as if nothing were rare."""
-    codes, null = mechanism.x_codes[:, j], mechanism.public[j].null_code
-    # What is written may have one value more, "(other)", which stands before null.
-    return codes if null < 0 else np.where(codes == null, alphabet.columns[j].null_code, codes)
+def unwritten(mechanism: Mechanism, alphabet: RecordAlphabet) -> Codes:
+    """The categories of each public symbol in the columns as written, as if nothing were rare, shape (M, columns)."""
+    codes = mechanism.x_codes
+    for j, (own, written) in enumerate(zip(mechanism.public, alphabet.columns, strict=True)):
+        # What is written may have one value more, "(other)", which stands before null.
+        if own.null_code not in {UNSEEN, written.null_code}:
+            codes = codes.copy()
+            codes[mechanism.x_codes[:, j] == own.null_code, j] = written.null_code
+    return codes
 
 
 class Watch:

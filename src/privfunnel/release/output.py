@@ -17,6 +17,7 @@ from privfunnel.publication import Policy, Written, middles, published
 from privfunnel.release.numbers import Density
 from privfunnel.release.options import FORMS, DrawOptions
 from privfunnel.release.randomness import Uniforms
+from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Indices, drawer
 
 #: Names of symbols up to which a batch carries all of them and refers to them.
@@ -32,12 +33,15 @@ class Output:
             from p(x|y); that is post-processing of y, so it leaks no more than y does. For ``"decoys"`` see
             :class:`~privfunnel.release.decoys.DecoyOutput`.
         options: The name of the symbol's column, what stands for a bin of numbers, and how many rows are few.
+        records: The mechanism's records under that number, where they are known already.
 
     Raises:
         InvalidInputError: The form is unknown.
     """
 
-    def __init__(self, mechanism: Mechanism, form: str, options: DrawOptions) -> None:
+    def __init__(
+        self, mechanism: Mechanism, form: str, options: DrawOptions, records: RecordAlphabet | None = None
+    ) -> None:
         """Prepare the tables."""
         if form not in FORMS:
             raise InvalidInputError(f"output as {form!r} is unknown: use one of {', '.join(FORMS)}")
@@ -51,9 +55,13 @@ class Output:
                 record_given_y[:, mechanism.p_y <= 0.0] = mechanism.p_x[:, None]
             self.posterior = drawer(record_given_y.T)
         if form != "symbols":
-            self.columns = written_columns(mechanism, Policy(options.threshold))
-            # What is written for each symbol, one array a column.
-            self.codes = [written.codes[mechanism.x_codes[:, j]] for j, written in enumerate(self.columns)]
+            alphabet = records or RecordAlphabet.of(mechanism, Policy(options.threshold))
+            self.columns = alphabet.written
+            # What is written for each record, and of each symbol which record that is: as narrow as the categories
+            # allow, and side by side, since rows are looked up one by one.
+            most = max(written.column.n_values for written in self.columns)
+            self.codes = alphabet.codes.astype(np.min_scalar_type(-most - 1))
+            self.of_x = alphabet.of_x
             self.densities = [_density(written) for written in self.columns]
 
     @cached_property
@@ -98,9 +106,14 @@ class Output:
             return [pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int32)), pa.array(self.labels))]
         return self.written(records, uniforms)
 
-    def written(self, records: Indices, uniforms: Uniforms) -> list[Any]:
-        """The public columns of records, given by their symbols; texts as references to what they can be."""
-        return [self._values(j, codes[records], uniforms) for j, codes in enumerate(self.codes)]
+    def written(self, symbols: Indices, uniforms: Uniforms) -> list[Any]:
+        """The public columns of records, given by symbols that are written so."""
+        return self.recorded(self.of_x[symbols], uniforms)
+
+    def recorded(self, records: Indices, uniforms: Uniforms) -> list[Any]:
+        """The public columns of records, given by their places; texts as references to what they can be."""
+        rows = self.codes[records]
+        return [self._values(j, codes, uniforms) for j, codes in enumerate(np.ascontiguousarray(rows.T))]
 
     def _values(self, j: int, codes: Indices, uniforms: Uniforms) -> Any:
         column, _, texts, numbers = self.columns[j]
@@ -126,11 +139,6 @@ class Output:
         return arrow_type(written.column)
 
 
-def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]:
-    """How the public columns of a mechanism are written."""
-    return policy.columns(mechanism.x_alphabet, mechanism.p_x, mechanism.behind)
-
-
 def _chosen(values: Sequence[Any], codes: Indices, kind: Any) -> Any:
     """The value of each code as an Arrow array; texts are referred to, and copied where they are written."""
     pa = need("pyarrow", "tables")
@@ -139,7 +147,7 @@ def _chosen(values: Sequence[Any], codes: Indices, kind: Any) -> Any:
     # A dictionary must not hold the missing value itself.
     missing = np.array([value is None for value in values])
     texts = pa.array(["" if value is None else value for value in values], kind)
-    indices = pa.array(codes.astype(np.int32), mask=missing[codes] if missing.any() else None)
+    indices = pa.array(codes, mask=missing[codes] if missing.any() else None)
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 

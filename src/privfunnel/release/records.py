@@ -17,7 +17,6 @@ from privfunnel.errors import need
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
 from privfunnel.publication import Policy, Written
-from privfunnel.release.output import written_columns
 from privfunnel.release.writer import original
 
 
@@ -46,7 +45,9 @@ class RecordAlphabet(Alphabet):
     ) -> RecordAlphabet:
         """The records of a mechanism under a policy; ``header`` are the columns' names where they were changed."""
         written = written_columns(mechanism, policy or Policy())
-        codes = np.stack([w.codes[mechanism.x_codes[:, j]] for j, w in enumerate(written)], axis=1)
+        codes = mechanism.x_codes
+        if any((w.codes != np.arange(len(w.codes))).any() for w in written):
+            codes = np.stack([w.codes[codes[:, j]] for j, w in enumerate(written)], axis=1)
         found, of_x = distinct(codes)
         names = tuple(header or mechanism.public_names)
         return cls(tuple(w.column for w in written), found, written, of_x, names)
@@ -72,6 +73,11 @@ class RecordAlphabet(Alphabet):
         """One text a record, as the codebook names it."""
         parts = [[f"{w.column.name}={text}" for text in w.texts] for w in self.written]
         return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in self.codes.tolist())
+
+
+def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]:
+    """How the public columns of a mechanism are written."""
+    return policy.columns(mechanism.x_alphabet, mechanism.p_x, mechanism.behind)
 
 
 def _encode(written: Written, array: Any) -> Codes:

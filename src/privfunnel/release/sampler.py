@@ -76,8 +76,8 @@ class Cumulative:
         """Build the tables for a SciPy sparse array of shape (rows, outcomes), each row with a positive sum."""
         entries = rows.tocsr()
         entries.eliminate_zeros()
-        self.outcome = entries.indices.astype(np.int64)
-        self.start = entries.indptr.astype(np.int64)
+        # As narrow as SciPy holds them: half the memory, and rows are looked up one by one.
+        self.outcome, self.start = entries.indices, entries.indptr
         sizes = np.diff(self.start)
         sums = np.empty(len(entries.data))
         # Sums over all rows at once would lose the digits of the last ones.
@@ -88,21 +88,27 @@ class Cumulative:
             sums[own[0] : own[-1]] = total[1:] - inside
         last = self.start[1:] - 1
         self.upto = sums / np.repeat(sums[last], sizes)
-        self.steps = int(sizes.max()).bit_length()
 
     def entries(self, rows: Indices, uniform: Array) -> Indices:
         """The entry that is drawn for each of ``rows``, numbered row by row, from uniform numbers in [0, 1)."""
         low, high = self.start[rows], self.start[rows + 1] - 1
-        for _ in range(self.steps):
+        found: Indices = high.astype(np.int64)
+        # Most rows have one entry, and one in a table may have all of them: only those still open are gone on with.
+        left = np.flatnonzero(low < high)
+        low, high, uniform = low[left], high[left], uniform[left]
+        while len(left):
             middle = (low + high) // 2
             above = self.upto[middle] > uniform
             high = np.where(above, middle, high)
-            low = np.where(above, low, np.minimum(middle + 1, high))
-        return np.asarray(high)
+            low = np.where(above, low, middle + 1)
+            still = low < high
+            found[left] = high
+            left, low, high, uniform = (each[still] for each in (left, low, high, uniform))
+        return found
 
     def draw(self, rows: Indices, uniform: Array) -> Indices:
         """One outcome for each entry of ``rows``, from as many uniform numbers in [0, 1)."""
-        return np.asarray(self.outcome[self.entries(rows, uniform)])
+        return np.asarray(self.outcome[self.entries(rows, uniform)], dtype=np.int64)
 
 
 def drawer(rows: Any) -> Alias | Cumulative:

@@ -24,6 +24,8 @@ from privfunnel.release.randomness import Uniforms
 MEMORY_ROWS = 2**20
 #: Buckets; a power of two. A hundred million rows make buckets of less than half a million.
 BUCKETS = 256
+#: Rows that are divided among the buckets at a time: fewer, larger pieces cost less to write and to read again.
+SPILLED_ROWS = 2**19
 #: Rows that are written at a time.
 WRITTEN_ROWS = 2**17
 
@@ -44,6 +46,7 @@ class Shuffle:
         self.folder, self.uniforms, self.memory_rows = folder, uniforms, memory_rows
         self.rows = 0
         self._batches: list[Any] = []
+        self._waiting = 0
         self._files: list[Path] = []
         self._writers: list[Any] = []
         self._stack = ExitStack()
@@ -69,15 +72,12 @@ class Shuffle:
         names = [*map(str, range(len(arrays))), POSITION]
         batch = pa.RecordBatch.from_arrays([*arrays, pa.array(positions)], names=names)
         self.rows += len(positions)
-        if self._writers:
-            self._spill(batch)
-            return
         self._batches.append(batch)
-        if self.rows > self.memory_rows:
+        self._waiting += len(positions)
+        if not self._writers and self.rows > self.memory_rows:
             self._open(batch.schema)
-            for waiting in self._batches:
-                self._spill(waiting)
-            self._batches = []
+        if self._writers and self._waiting >= SPILLED_ROWS:
+            self._spill()
 
     def _open(self, schema: Any) -> None:
         ipc = need("pyarrow.ipc", "tables")
@@ -92,15 +92,21 @@ class Shuffle:
             for path in self._files
         ]
 
-    def _spill(self, batch: Any) -> None:
+    def _spill(self) -> None:
+        """Divide the rows that wait among the buckets."""
+        if not self._waiting:
+            return
         pa = need("pyarrow", "tables")
-        bucket = (self.uniforms(batch.num_rows) * BUCKETS).astype(np.int64)
+        table = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
+        self._batches, self._waiting = [], 0
+        # Small numbers are sorted in one pass.
+        bucket = (self.uniforms(table.num_rows) * BUCKETS).astype(np.uint8)
         order = np.argsort(bucket, kind="stable")
-        ends = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
-        sorted_batch = batch.take(pa.array(order))
+        ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=BUCKETS))]).tolist()
+        (batch,) = table.take(pa.array(order)).combine_chunks().to_batches()
         for i, writer in enumerate(self._writers):
             if ends[i + 1] > ends[i]:
-                writer.write_batch(sorted_batch.slice(ends[i], ends[i + 1] - ends[i]))
+                writer.write_batch(batch.slice(ends[i], ends[i + 1] - ends[i]))
 
     def shuffled(self) -> Iterator[tuple[list[Any], NDArray[np.int64]]]:
         """All rows in a random order, batch by batch: the arrays, and the positions that they were added with."""
@@ -109,6 +115,7 @@ class Shuffle:
             if self._batches:
                 yield from self._mixed(pa.Table.from_batches(self._batches))
             return
+        self._spill()
         for writer in self._writers:
             writer.close()
         for path in self._files:
@@ -119,8 +126,11 @@ class Shuffle:
 
     def _mixed(self, table: Any) -> Iterator[tuple[list[Any], NDArray[np.int64]]]:
         pa = need("pyarrow", "tables")
-        # Two of the 2^53 keys are equal once in many million tables, and then their rows stay in order.
-        order = np.argsort(self.uniforms(table.num_rows), kind="stable")
+        keys = self.uniforms(table.num_rows)
+        order = np.argsort(keys)
+        if (np.diff(keys[order]) == 0.0).any():
+            # Two of the 2^53 keys are equal once in many million tables, and then their rows stay in order.
+            order = np.argsort(keys, kind="stable")
         whole = table.unify_dictionaries().combine_chunks()
         for start in range(0, len(order), WRITTEN_ROWS):
             part = whole.take(pa.array(order[start : start + WRITTEN_ROWS])).combine_chunks()

@@ -171,10 +171,12 @@ def _write(
         file_format(path)
     policy = Policy(options.threshold)
     decoys = "decoys" in files.forms.values()
-    text = "" if files.book is None else codebooks.render(mechanism, files.book, policy, decoys=decoys)
-    draw, tally = Draw(mechanism, dict.fromkeys(files.forms.values()), options), Tally()
+    records, text = RecordAlphabet.of(mechanism, policy), ""
+    if files.book is not None:
+        text = codebooks.render(mechanism, files.book, policy, decoys=decoys, records=records)
+    draw, tally = Draw(mechanism, dict.fromkeys(files.forms.values()), options, records), Tally()
     uniforms = chosen_uniforms(options.seed)
-    watch = Watch(mechanism, RecordAlphabet.of(mechanism, policy)) if "records" in draw.outputs else None
+    watch = Watch(mechanism, records) if "records" in draw.outputs else None
     files.check(source, None if draw.sticky is None else draw.sticky.path)
     weakening.warn(options, stacklevel=3)
     if decoys:
