@@ -18,7 +18,9 @@ from privfunnel.certificate import Certificate, GuardedCertificate
 from privfunnel.curve import AchievedPoints, Curve, strengthened
 from privfunnel.ends import Ends
 from privfunnel.errors import InvalidInputError
+from privfunnel.guarded_classes import class_posteriors, guarded_lumping
 from privfunnel.guarding import judge_guarded, solve_guarded
+from privfunnel.lumping import Lumping
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solution import FAILURES, FEASIBILITY, USELESS, Solution, failed, posteriors_of
@@ -45,6 +47,7 @@ class GuardedPartialCurve:
         limit: The release that discloses most, where guarantees end the curve before X itself.
         complete: True for the last item of a run that was not interrupted.
         throw: Whether what is wrong with an answer raises, or is a status.
+        lump: Whether classes are solved; None leaves it to the size of the table.
     """
 
     problem: Problem
@@ -57,6 +60,12 @@ class GuardedPartialCurve:
     limit: Solution | None = None
     complete: bool = False
     throw: bool = True
+    lump: bool | None = None
+
+    @cached_property
+    def lumping(self) -> Lumping:
+        """The classes that are solved."""
+        return guarded_lumping(self.problem, self.threat, self.lump)
 
     @cached_property
     def found(self) -> tuple[Solution, ...]:
@@ -77,8 +86,11 @@ class GuardedPartialCurve:
 
     @property
     def posteriors(self) -> Array:
-        """p(x|y) of all that was found, shape (n, M)."""
-        return posteriors_of(self.problem, self.found)
+        """p(t|y) of all that was found, of the classes t that are solved, shape (n, C)."""
+        if self.lumping.trivial:
+            return posteriors_of(self.problem, self.found)
+        made = [class_posteriors(self.lumping, s.channel) for s in self.found]
+        return np.concatenate([np.zeros((0, self.lumping.n_classes)), *made])
 
     def curve(self) -> Curve:
         """The curve of everything found: where the run is not complete, up to the largest disclosure reached."""
@@ -169,7 +181,7 @@ def _follow(
     total = (points if given is None else len(given)) + refine
     if found.ends.most is None:
         limit = solve_guarded(found.problem, found.threat, found.solver, (None, None), found.seed,
-                              counted(progress, 0, total), throw=found.throw)  # fmt: skip
+                              counted(progress, 0, total), throw=found.throw, lumping=found.lumping)  # fmt: skip
         found = replace(found, limit=limit)
     wanted = given or tuple(np.linspace(found.ends.least.disclosure, _most(found), points).tolist())
     found = replace(found, wanted=wanted)
@@ -191,7 +203,7 @@ def with_point(
     """What was found, with one more point at a disclosure in nats, searched with all posteriors found before."""
     tell = counted(progress, len(found.answers), total)
     solution = solve_guarded(found.problem, found.threat, found.solver, (disclosure, None), found.seed, tell,
-                             throw=found.throw, pool=found.posteriors)  # fmt: skip
+                             throw=found.throw, pool=found.posteriors, lumping=found.lumping)  # fmt: skip
     return replace(found, answers=(*found.answers, solution))
 
 

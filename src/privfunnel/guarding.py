@@ -17,7 +17,9 @@ from privfunnel.certificate import Certificate, GuardedCertificate, TaskCertific
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.floors import SHARE, Floor, plain_floor
 from privfunnel.guarantees import MET
+from privfunnel.guarded_classes import guarded_lumping, threat_to
 from privfunnel.judging import meet
+from privfunnel.lumping import Lumping
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Point, Problem
 from privfunnel.solution import (
@@ -55,6 +57,7 @@ def solve_guarded(
     *,
     throw: bool = True,
     pool: Array | None = None,
+    lumping: Lumping | None = None,
 ) -> Solution:
     """One point of a guarded funnel, judged: numbers recomputed from the channel, the certificate verified.
 
@@ -67,7 +70,8 @@ def solve_guarded(
         seed: Fixes all randomness.
         progress: Called with news.
         throw: If False, what cannot be had and what goes wrong is a status.
-        pool: Allowed posteriors to begin with, (n, M): those of other points of the same curve.
+        pool: Allowed posteriors of the classes to begin with, (n, C): those of other points of the same curve.
+        lumping: The classes that are solved; those of :func:`~privfunnel.guarded_classes.guarded_lumping` by default.
 
     Raises:
         InvalidInputError: What was asked for makes no sense.
@@ -88,15 +92,12 @@ def solve_guarded(
     try:
         disclosure = None if asked[0] is None else check_disclosure(problem, asked[0])
         leakage = None if asked[1] is None else check_budget(problem, asked[1], threat.measure)
-        wanted, floor = (disclosure, leakage), None
-        answer, started = _end(problem, threat, disclosure, leakage), time.perf_counter()
-        if answer is None:
-            floor = plain_floor(problem, threat, wanted, (solver.gap, solver.time_limit), seed)
-            answer = _enough(problem, threat, floor, wanted, solver.gap)
-        if answer is None:
-            spent = min(time.perf_counter() - started, SHARE * solver.time_limit)
-            hurried = dataclasses.replace(solver, time_limit=solver.time_limit - spent)
-            answer = _searched(problem, threat, hurried, wanted, (seed, progress), pool, floor)
+        wanted = (disclosure, leakage)
+        classes = guarded_lumping(problem, threat) if lumping is None else lumping
+        inner = (None if disclosure is None else classes.inner(disclosure), leakage)
+        seen = threat_to(classes, threat)
+        answer, floor = _answered(classes.lumped, seen, solver, inner, (seed, progress), pool)
+        answer, floor = _on_members(classes, threat, answer, floor)
         channel = answer.channel
         return judge_guarded(problem, threat, answer, solver.gap, wanted, seed, floor)
     except FAILURES as error:
@@ -106,6 +107,43 @@ def solve_guarded(
             disclosure = problem.disclosure_ceiling  # more was asked for than there is
         return failed(problem, channel, error, Guarded.name, seed, requested=disclosure, budget=leakage,
                       threat=threat)  # fmt: skip
+
+
+def _answered(
+    problem: Problem,
+    threat: Threat,
+    solver: Guarded,
+    asked: tuple[float | None, float | None],
+    run: tuple[int, Listener | None],
+    pool: Array | None,
+) -> tuple[GuardedAnswer, Floor | None]:
+    """An answer to what is asked, in nats, by the quickest way there is, and what the plain funnel says of it."""
+    answer, started, floor = _end(problem, threat, *asked), time.perf_counter(), None
+    if answer is None:
+        floor = plain_floor(problem, threat, asked, (solver.gap, solver.time_limit), run[0])
+        answer = _enough(problem, threat, floor, asked, solver.gap)
+    if answer is None:
+        spent = min(time.perf_counter() - started, SHARE * solver.time_limit)
+        hurried = dataclasses.replace(solver, time_limit=solver.time_limit - spent)
+        answer = _searched(problem, threat, hurried, asked, run, pool, floor)
+    return answer, floor
+
+
+def _on_members(
+    lumping: Lumping, threat: Threat, answer: GuardedAnswer, floor: Floor | None
+) -> tuple[GuardedAnswer, Floor | None]:
+    """What was found for classes as what it is for their members: H(X|T) more disclosure, and the same leakages."""
+    if lumping.trivial:
+        return answer, floor
+    problem, cells, proof = lumping.problem, lumping.cells, answer.certificate
+    if proof is not None:
+        proof = proof.on_members(problem, threat, cells)
+    if floor is not None and floor.certificate is not None:
+        line = floor.certificate.on_members(problem, cells)
+        line.verify(problem)
+        floor = floor._replace(certificate=line)
+    channel = channels.as_held(lumping.lift(answer.channel))
+    return dataclasses.replace(answer, channel=channel, certificate=proof), floor
 
 
 def _end(

@@ -115,16 +115,16 @@ def lump(problem: Problem) -> Lumping:
     p = problem.p_s_given_x
     present = p > 0.0
     keys = np.where(present, np.rint(np.log(np.where(present, p, 1.0)) / EQUAL), 1.0).astype(np.int64)
-    return Lumping(problem, _numbered(keys))
+    return Lumping(problem, numbered(keys))
 
 
 def classes_of(counts: Array) -> Index:
     """Class of each column of a table of counts (K, M), shape (M,): columns of one class are multiples of one."""
     whole = counts.astype(np.int64)
-    return _numbered(whole // np.maximum(np.gcd.reduce(whole, axis=0), 1))
+    return numbered(whole // np.maximum(np.gcd.reduce(whole, axis=0), 1))
 
 
-def _numbered(keys: NDArray[np.int64]) -> Index:
+def numbered(keys: NDArray[np.int64]) -> Index:
     """The number of each column of ``keys`` (K, M) among the different ones, by first appearance, shape (M,)."""
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     rank = np.empty(first.size, dtype=np.intp)

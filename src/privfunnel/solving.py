@@ -16,6 +16,7 @@ from privfunnel.checks import check_seed
 from privfunnel.ends import end_of_curve
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.free import is_whole, within_classes, without_silence
+from privfunnel.guarded_classes import guarded_lumping
 from privfunnel.guarding import guarded_solver, solve_guarded
 from privfunnel.judging import judge
 from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping
@@ -82,7 +83,7 @@ def solve(
             and the message what is wrong. Where that is the proof, no bound is claimed.
         progress: Called with news of a long run; True to show them.
         lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
-            with more than 64 public symbols.
+            with more than 64 public symbols, and wherever a release is guarded.
         **options: Options of the solver, e.g. ``restarts=10``, and what the release is guarded against.
 
     Returns:
@@ -115,16 +116,10 @@ def solve(
         return found
     if threat is not None and not threat.plain:
         with watching(progress) as listener:
-            guarded = guarded_solver(chosen, options)
-            solution = solve_guarded(
-                problem_of(problem),
-                threat,
-                guarded,
-                (disclosure, leakage),
-                seed,
-                listener,
-                throw=throw,
-            )
+            own, guarded = problem_of(problem), guarded_solver(chosen, options)
+            classes = guarded_lumping(own, threat, lump)
+            solution = solve_guarded(own, threat, guarded, (disclosure, leakage), seed, listener, throw=throw,
+                                     lumping=classes)  # fmt: skip
         if throw:
             _raise_or_warn(solution)
         return solution

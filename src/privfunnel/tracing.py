@@ -110,7 +110,9 @@ def trace(
             elif threat is not None and not threat.plain:
                 start = _guarded_start(problem_of(problem), threat, solver, seed, options)
                 _check_counts(points, refine)
-                for partial in tracing_guarded(replace(start, throw=throw), progress=listener, **asked):
+                for partial in tracing_guarded(
+                    replace(start, throw=throw, lump=lump), progress=listener, **asked
+                ):
                     found = partial
             else:
                 for item in tracing(problem, solver=solver, seed=seed, throw=throw, progress=listener, lump=lump,

@@ -25,10 +25,11 @@ from privfunnel.threats import Threat
 SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
 #: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
-#: these, version 8 proofs by supports; a file is written as the oldest version that can hold it.
+#: these, version 8 proofs by supports, version 9 guarded ones over classes of public symbols; a file is written as the
+#: oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
-GUARDED_TASK_VERSION, SUPPORTS_VERSION = 7, 8
-SCHEMA_VERSION = SUPPORTS_VERSION
+GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION = 7, 8, 9
+SCHEMA_VERSION = GUARDED_CELLS_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -48,8 +49,7 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[AnyCertific
         count += 1
         if isinstance(certificate, GuardedCertificate):
             data.update(_guarded(certificate, c))
-            own = CHAINS_VERSION if certificate.task_fingerprint is None else GUARDED_TASK_VERSION
-            version = max(version, own)
+            version = max(version, _guarded_version(certificate))
             continue
         if isinstance(certificate, DistortionCertificate):
             data.update(_distortion(certificate, c))
@@ -141,6 +141,8 @@ def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
             f"{c}.task": np.array(certificate.task_fingerprint),
             f"{c}.task_slope": np.array(certificate.task_slope),
         }
+    if certificate.cells is not None:
+        made[f"{c}.cells"] = certificate.cells
     for t, proof in enumerate(certificate.proofs):
         made.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
     return made
@@ -160,6 +162,7 @@ def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
         proofs=tuple(_read_tree(data, f"{c}.{t}", float(claim)) for t, claim in enumerate(claims)),
         task_fingerprint=str(data[f"{c}.task"]) if tasked else None,
         task_slope=float(data[f"{c}.task_slope"]) if tasked else 0.0,
+        cells=data[f"{c}.cells"].astype(np.int32) if f"{c}.cells" in data else None,
     )
 
 
@@ -207,6 +210,13 @@ def _read_tree(data: Archive, place: str, claim: float) -> Proof:
         split=split.astype(np.float64),
         first=first.astype(np.int32),
     )
+
+
+def _guarded_version(certificate: GuardedCertificate) -> int:
+    """The first version of the file that has such guarded certificates."""
+    if certificate.cells is not None:
+        return GUARDED_CELLS_VERSION
+    return CHAINS_VERSION if certificate.task_fingerprint is None else GUARDED_TASK_VERSION
 
 
 def _version(proof: AnyProof) -> int:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.attackers import Attacker
@@ -31,7 +32,9 @@ from privfunnel.certificate.checker import check
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
-from privfunnel.errors import CertificateError, PrivFunnelError
+from privfunnel.errors import CertificateError, InvalidInputError, PrivFunnelError
+from privfunnel.guarded_classes import checked_lumping, threat_to
+from privfunnel.lumping import Lumping, singletons
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.threats import Attribute, Threat
@@ -57,6 +60,8 @@ class GuardedCertificate:
         proofs: One tree a stratum; their multipliers are those of :mod:`.stacking`.
         task_fingerprint: The tasks it belongs to; None where there is no task.
         task_slope: λ ≥ 0; 0 where there is no task.
+        cells: None, or for each public symbol its class, shape (M,): see :mod:`privfunnel.guarded_classes`. Prices are
+            then equal within a class, and the trees' symbols are classes: H(w) is at least the entropy of the classes.
     """
 
     fingerprint: str
@@ -69,6 +74,7 @@ class GuardedCertificate:
     proofs: tuple[Proof, ...]
     task_fingerprint: str | None = None
     task_slope: float = 0.0
+    cells: NDArray[np.int32] | None = None
     _verified: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,6 +142,12 @@ class GuardedCertificate:
         )  # fmt: skip
         return replace(made, intercept=made._line(problem) - 1e-13)
 
+    def on_members(self, problem: Problem, threat: Threat, cells: NDArray[np.int32]) -> GuardedCertificate:
+        """This certificate of a table of classes for ``problem``, whose symbol x belongs to class ``cells[x]``."""
+        prices = self.prices[cells]
+        made = replace(self, fingerprint=problem.fingerprint, threat=threat, prices=prices, cells=cells)
+        return replace(made, intercept=made._line(problem) - 1e-13)
+
     @property
     def n_nodes(self) -> int:
         """Number of boxes looked at."""
@@ -196,23 +208,25 @@ class GuardedCertificate:
             return
         self._check_form(problem)
         try:
-            strata = self.threat.strata(problem)
-            weights = self.weights.tolist()
-            stacks = [stack(each, self.threat, weights, zero=self.zero, tasks=tasks) for each in strata]
+            lumping = self._classes(problem)
+            threat, weights = threat_to(lumping, self.threat), self.weights.tolist()
+            strata = threat.strata(lumping.lumped)
+            stacks = [stack(each, threat, weights, zero=self.zero, tasks=tasks) for each in strata]
         except PrivFunnelError as error:
             raise CertificateError(
-                f"the certificate's guarantees do not fit the problem ({error})"
+                f"the certificate's guarantees or classes do not fit the problem ({error})"
             ) from error
         if len(strata) != len(self.proofs):
             raise CertificateError(
                 f"the certificate has {len(self.proofs)} trees for {len(strata)} strata: it is damaged"
             )
+        own = self.prices[np.unique(lumping.classes, return_index=True)[1]]
         for stratum, images, proof in zip(strata, stacks, self.proofs, strict=True):
-            prices, slope = self.prices[stratum.x], self.slope
+            prices, slope = own[stratum.x], self.slope
             case = Case(prices=prices, slope=slope, proof=proof)
             if tasks is not None:
-                none, own = np.zeros(len(tasks.rows)), self.task_slope * tasks.weights
-                slopes = np.concatenate([np.full(prices.size, slope), own])
+                none, steep = np.zeros(len(tasks.rows)), self.task_slope * tasks.weights
+                slopes = np.concatenate([np.full(prices.size, slope), steep])
                 case = Case(prices=np.concatenate([prices, none]), slope=slopes, proof=proof)
             check(images.columns, [case], images=images)
         line = self._line(problem)
@@ -227,6 +241,18 @@ class GuardedCertificate:
         from privfunnel.certificate.bundle import save_bundle
 
         save_bundle(path, [self])
+
+    def _classes(self, problem: Problem) -> Lumping:
+        """The classes that the trees are about, checked from the whole table; every symbol its own without cells."""
+        if self.cells is None:
+            return singletons(problem)
+        if self.task_fingerprint is not None:
+            raise InvalidInputError("it has classes besides a task, which may differ within them")
+        lumping = checked_lumping(problem, self.threat, self.cells)
+        first = np.unique(lumping.classes, return_index=True)[1]
+        if not np.array_equal(self.prices[first][lumping.classes], self.prices):
+            raise InvalidInputError("its prices differ within a class")
+        return lumping
 
     def _check_form(self, problem: Problem) -> None:
         """Raise CertificateError unless all numbers are such as the arithmetic relies on."""
@@ -262,7 +288,7 @@ class GuardedCertificate:
         claims = [proof.claim for proof in self.proofs]
         about = (self.threat.to_dict(), self.task_fingerprint, self.task_slope)
         head = (self.fingerprint, self.zero, self.slope, self.intercept, about, claims)
-        arrays: list[Any] = [self.prices, self.weights]
+        arrays: list[Any] = [self.prices, self.weights, *(() if self.cells is None else (self.cells,))]
         for proof in self.proofs:
             arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
         return digest_of(head, arrays)
