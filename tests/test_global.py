@@ -308,6 +308,10 @@ def test_coarser_tables_bound_the_finer_one(monkeypatch: pytest.MonkeyPatch) -> 
     problem = pf.Problem(rng.dirichlet(np.full(48, 0.4)).reshape(6, 8))
     exact = solve(problem, 0.9)
     monkeypatch.setattr(Search, "_prove_something", lambda *_: None)
+    thin = solve(problem, 0.9, node_limit=1, throw=False)
+    assert thin.bound_source == "thinning"
+    assert float(problem.lower_bound(thin.requested)) < thin.lower_bound <= exact.leakage
+    monkeypatch.setattr(work, "thinning_line", lambda *_: None)
     limited = solve(problem, 0.9, node_limit=1, throw=False)
     assert limited.status is pf.Status.NODE_LIMIT
     assert limited.lower_bound == pytest.approx(float(problem.lower_bound(limited.requested)), abs=1e-12)

@@ -44,6 +44,7 @@ from privfunnel.certificate.neighbours import (
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.supports import FEWEST, MOST, SupportsProof, check_supports, search
 from privfunnel.certificate.task import TaskCertificate
+from privfunnel.certificate.thinning import ThinProof, check_thinning, thinned, thinning_prices
 from privfunnel.certificate.tree import LEAF, SHRINK, Case, Proof
 
 __all__ = [
@@ -67,12 +68,14 @@ __all__ = [
     "Step",
     "SupportsProof",
     "TaskCertificate",
+    "ThinProof",
     "cell_columns",
     "chain_prices",
     "check",
     "check_chain",
     "check_pairs",
     "check_supports",
+    "check_thinning",
     "combine",
     "components",
     "flat_prices",
@@ -89,5 +92,7 @@ __all__ = [
     "save_neighbours",
     "search",
     "spread_within",
+    "thinned",
+    "thinning_prices",
     "verify_all",
 ]

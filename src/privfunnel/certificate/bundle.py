@@ -17,6 +17,7 @@ from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
 from privfunnel.certificate.supports import SupportsProof
 from privfunnel.certificate.task import Partition, TaskCertificate
+from privfunnel.certificate.thinning import ThinProof
 from privfunnel.certificate.tree import Proof
 from privfunnel.errors import CertificateError
 from privfunnel.storage import PRIVATE, write_whole
@@ -25,11 +26,11 @@ from privfunnel.threats import Threat
 SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
 #: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
-#: these, version 8 proofs by supports, version 9 guarded ones over classes of public symbols; a file is written as the
-#: oldest version that can hold it.
+#: these, version 8 proofs by supports, version 9 guarded ones over classes of public symbols, version 10 proofs by
+#: thinning; a file is written as the oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
-GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION = 7, 8, 9
-SCHEMA_VERSION = GUARDED_CELLS_VERSION
+GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION, THINNING_VERSION = 7, 8, 9, 10
+SCHEMA_VERSION = THINNING_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -221,6 +222,8 @@ def _guarded_version(certificate: GuardedCertificate) -> int:
 
 def _version(proof: AnyProof) -> int:
     """The first version of the file that has such proofs."""
+    if isinstance(proof, ThinProof):
+        return THINNING_VERSION
     if isinstance(proof, SupportsProof):
         return SUPPORTS_VERSION
     if isinstance(proof, ChainProof):
@@ -232,6 +235,8 @@ def _packed(place: str, proof: AnyProof) -> dict[str, Any]:
     """The arrays of a proof, named by where it is; one by supports has none, and says so."""
     if isinstance(proof, SupportsProof):
         return {f"{place}.supports": np.array(1)}
+    if isinstance(proof, ThinProof):
+        return {f"{place}.measure": proof.measure}
     if not isinstance(proof, ChainProof):
         names = _PAIR_ARRAYS if isinstance(proof, PairsProof) else _TREE_ARRAYS
         return {f"{place}.{name}": getattr(proof, name) for name in names}
@@ -281,6 +286,10 @@ def _read(data: Archive, c: int) -> Certificate:
             continue
         if f"{c}.{t}.supports" in data:
             proofs.append(SupportsProof(claim=float(claim)))
+            continue
+        if f"{c}.{t}.measure" in data:
+            measure = data[f"{c}.{t}.measure"].astype(np.float64)
+            proofs.append(ThinProof(claim=float(claim), measure=measure))
             continue
         proofs.append(_read_tree(data, f"{c}.{t}", float(claim)))
     groups, cells = (

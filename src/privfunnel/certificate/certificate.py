@@ -19,6 +19,7 @@ from privfunnel.certificate.checker import check
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.supports import SupportsProof, check_supports
+from privfunnel.certificate.thinning import ThinProof, check_thinning
 from privfunnel.certificate.tree import LARGEST, Case, Index, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -33,7 +34,7 @@ _ADDING = 16
 _RESERVE = 1e-13
 
 #: What may prove a certificate: a tree a component, or one proof for the whole table.
-AnyProof = Proof | PairsProof | ChainProof | SupportsProof
+AnyProof = Proof | PairsProof | ChainProof | SupportsProof | ThinProof
 
 
 def components(p_s_given_x: Array) -> list[tuple[Index, Index]]:
@@ -67,7 +68,7 @@ class Certificate:
         value: Proved lower bound on min F.
         intercept: The line at R = 0.
         proofs: One tree a component, in the order of :func:`components`; or one proof for all of a table, by pairs
-            where it has two private symbols, by a chain of such or by supports where it has more.
+            where it has two private symbols, by a chain of such, by supports or by thinning where it has more.
         coarsening: None, or for each private symbol the group it is merged into, shape (K,): since S' is then a
             function of S, a bound on its leakage is a bound on S's.
         cells: None, or for each public symbol the cell it belongs to, shape (M,). Prices are then equal within a
@@ -281,6 +282,8 @@ def _verify_whole(problem: Problem, certificate: Certificate) -> None:
         check_pairs(columns, prices, slope, proof, spread)
     elif isinstance(proof, SupportsProof):
         check_supports(columns, prices, slope, proof, spread)
+    elif isinstance(proof, ThinProof):
+        check_thinning(columns, prices, slope, proof, spread)
     else:
         check_chain(columns, prices, slope, proof, spread)
     certificate._conclude(problem)
@@ -328,4 +331,6 @@ def _arrays(proof: AnyProof) -> list[NDArray[Any]]:
         return [proof.outer, proof.inner]
     if isinstance(proof, SupportsProof):
         return []
+    if isinstance(proof, ThinProof):
+        return [proof.measure]
     return [proof.q, proof.nu, proof.variable, proof.split, proof.first]

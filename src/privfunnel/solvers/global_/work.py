@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.certificate import Certificate
+from privfunnel.certificate import Certificate, ThinProof
 from privfunnel.errors import CertificateError, MissingExtraError
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
@@ -23,6 +23,7 @@ from privfunnel.solvers.global_.hurried import ENTRY_SECONDS, channel_seconds
 from privfunnel.solvers.global_.search import Outcome, Search
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
 from privfunnel.solvers.posteriors.components import split_problem
+from privfunnel.solvers.thinning import thinning_line
 
 if TYPE_CHECKING:
     from privfunnel.solvers.global_ import Global
@@ -44,6 +45,10 @@ COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
 #: Share of a point's time for the search of a table so large that AEM begins it, whose own proof is out of reach: the
 #: rest is for coarser ones.
 LARGE_SHARE = 0.5
+#: Share of a point's time that a bound by thinning may take where the search has left none.
+THINNING_SHARE = 0.05
+#: Lines by thinning that a bound on disclosure takes, each where the one before reaches the budget.
+THINNED_CEILINGS = 4
 #: Newton steps towards a leakage budget at most, and the width in nats that is left to none.
 BUDGET_STEPS, BUDGET_WIDTH = 60, 1e-9
 #: A budget is met when this share of the gap, or of the budget if that is less, is left of it;
@@ -73,6 +78,8 @@ def load_kernels() -> None:
 
 def _named(certificate: Certificate | None) -> str:
     """What kind of proof a certificate is, for people."""
+    if certificate is not None and isinstance(certificate.proofs[0], ThinProof):
+        return "thinning"
     return "certificate" if certificate is None or certificate.coarsening is None else "coarsened certificate"
 
 
@@ -186,12 +193,14 @@ class Work:
         return Answer(channel=self.search.channel(disclosure), status=Status.TIME_LIMIT, message=message)
 
     def _coarsen(self, disclosure: float, value: float) -> None:
-        """Where the search was hopeless within its limits, see what tables with fewer private symbols prove."""
-        gap, rng = self.options.gap, self.search.rng
-        if value - self.search.bound(disclosure)[0] <= max(HOPELESS_SHARE * value, HOPELESS_GAPS * gap):
+        """Where the search was hopeless within its limits, see what thinning and fewer private symbols prove."""
+        gap, rng, own = self.options.gap, self.search.rng, self.search.limits
+        if self._near(disclosure, value):
+            return
+        self._thin(disclosure)
+        if self._near(disclosure, value):
             return
         nodes = min(self.options.node_limit, COARSE_NODES)
-        own = self.search.limits
         share = (1.0 - LARGE_SHARE) / LARGE_SHARE if self.seeds else COARSE_SHARE
         limits = Limits(max(own.left(), share * own.seconds), own.clock, nodes=nodes)
         if limits.seconds < ENTRY_SECONDS * self.problem.n_x**2:
@@ -202,6 +211,20 @@ class Work:
             except (CertificateError, MissingExtraError):
                 continue  # rounded unluckily when merged, or too large to check without numba: do without this bound
             self.search.lines.append(line)
+
+    def _near(self, disclosure: float, value: float) -> bool:
+        """Whether the bound is so close to the value, in nats, that coarser proofs are not tried."""
+        left = value - self.search.bound(disclosure)[0]
+        return left <= max(HOPELESS_SHARE * value, HOPELESS_GAPS * self.options.gap)
+
+    def _thin(self, disclosure: float) -> Certificate | None:
+        """Add the line by thinning at a disclosure, where there is one, and return it."""
+        own = self.search.limits
+        seconds = max(own.left(), THINNING_SHARE * own.seconds)
+        line = thinning_line(self.problem, disclosure, Deadline(seconds, own.clock))
+        if line is not None:
+            self.search.lines.append(line)
+        return line
 
     def _finish(self, disclosure: float, outcome: Outcome, nodes: int, started: float) -> Answer:
         _, certificate = self.search.bound(disclosure)
@@ -264,16 +287,29 @@ class Work:
             guess += (budget - AIM_BELOW * gap - value) / slope if slope > 0.0 else math.inf
             if not low < guess < high:
                 guess = 0.5 * (low + high)
+        if status is not Status.OPTIMAL:
+            self._thin_ceiling(low, budget)
         certificate = self._ceiling(low, budget)
         return Answer(
             channel=channel,
             status=status,
             slope=1.0 if certificate is None else certificate.slope,
             certificate=certificate,
+            bound_source=_named(certificate),
             steps=self.search.nodes,
             seconds=time.perf_counter() - started,
             message=f"{self.search.master.n_columns} posteriors, {self.search.nodes} boxes",
         )
+
+    def _thin_ceiling(self, disclosure: float, budget: float) -> None:
+        """Add lines by thinning that rise through the budget: each is the best where the one before does."""
+        reach = self.problem.disclosure_ceiling
+        for _ in range(THINNED_CEILINGS):
+            at = min(self.problem.h_x_given_s + budget, reach)
+            line = self._thin(at) if at > disclosure else None
+            if line is None or line.slope <= LEAST_SLOPE:
+                break
+            reach = (budget - line.intercept) / line.slope
 
     def _ceiling(self, disclosure: float, budget: float) -> Certificate | None:
         """A line that rises through the budget next to ``disclosure``: L(R) ≥ c + μR gives R ≤ (budget − c)/μ."""

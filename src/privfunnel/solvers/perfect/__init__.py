@@ -14,7 +14,7 @@ from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.options import check_seconds
 from privfunnel.solvers.perfect.equations import PrivateEquations
-from privfunnel.solvers.perfect.large import LISTED_PAIRS, MOST_SEARCHED, Found, by_pairs, by_split
+from privfunnel.solvers.perfect.large import LISTED_PAIRS, MOST_SEARCHED, Found, by_pairs, by_split, most_free
 from privfunnel.solvers.perfect.polytope import PrivateMixture, best_private_mixture
 from privfunnel.solvers.posteriors.assembly import align, channel_of_posteriors
 from privfunnel.solvers.posteriors.components import Part, split_problem
@@ -88,9 +88,7 @@ def free_disclosure(
     channel = channel_of_posteriors(problem, weights, posteriors)
     disclosure = problem.evaluate(channel).disclosure
     slack = sum(part.mass * m.slack for part, m in zip(parts, mixtures, strict=True))
-    upper = min(
-        disclosure + slack + problem.rounding, max(problem.h_x_given_s + problem.rounding, disclosure)
-    )
+    upper = min(disclosure + slack + problem.rounding, max(most_free(problem), disclosure))
     return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, mixtures=tuple(mixtures))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel.channels import as_held
-from privfunnel.measures import TINY, Array
+from privfunnel.measures import TINY, Array, lift
 from privfunnel.problem import Channel, Problem
 from privfunnel.solvers.binary.transport import free_pairs
 from privfunnel.solvers.deadline import NEVER, Deadline
@@ -30,6 +30,15 @@ class Found(NamedTuple):
 
     channel: Channel
     upper: float
+
+
+def most_free(problem: Problem) -> float:
+    """What no channel without leakage exceeds, in nats: H(X) − Σ p(x) log max_s p(s|x)/p(s), no more than H(X|S).
+
+    P w = p(s) keeps every w_x below min_s p(s)/p(s|x), and H(X|Y) is the mean of −log w_x.
+    """
+    told = float(np.log(lift(problem.p_sx).max(axis=0)) @ problem.p_x)
+    return problem.disclosure_ceiling - told + problem.rounding
 
 
 def by_pairs(problem: Problem) -> Found:
@@ -55,4 +64,4 @@ def by_split(problem: Problem, rows: Array, goal: Array, deadline: Deadline = NE
     parts = split(rows, goal, problem.p_x, deadline)
     masses = sparse.csc_array((parts.posteriors * parts.weights[:, None]).T)
     channel = sparse.csc_array(sparse.diags_array(1.0 / masses.sum(axis=1)) @ masses)
-    return Found(as_held(channel), problem.h_x_given_s + problem.rounding)
+    return Found(as_held(channel), most_free(problem))
