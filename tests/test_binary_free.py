@@ -113,6 +113,7 @@ def test_sharing_two_releases_averages_both_numbers() -> None:
     table = beta_table(3, 12)
     free = free_pairs(table).release
     told = free_pairs(np.outer([0.5, 0.5], table.sum(axis=0))).release  # every symbol alone
+    assert join([(1.0, free), (1e-15, told)]).n_y == free.n_y  # rounding is no share of the time
     mixed, parts = join([(0.25, free), (0.75, told)]).point(table), (free.point(table), told.point(table))
     assert mixed.disclosure == pytest.approx(
         0.25 * parts[0].disclosure + 0.75 * parts[1].disclosure, abs=1e-13

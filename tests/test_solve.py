@@ -204,6 +204,10 @@ def test_merging_equal_posteriors_changes_neither_number(problem: pf.Problem, da
 @given(problems(), st.data())
 def test_time_sharing_averages_both_numbers(problem: pf.Problem, data: st.DataObject) -> None:
     one, two = data.draw(channels_for(problem)), data.draw(channels_for(problem))
+    # What rounding leaves of a share would be outputs that tell much, of nobody.
+    assert (
+        channels.time_share([one, two], [1.0, 1e-15]).shape[1] == channels.time_share([one], [1.0]).shape[1]
+    )
     mixed = problem.evaluate(channels.time_share([one, two], [1.0, 3.0]))
     first, second = problem.evaluate(one), problem.evaluate(two)
     assert mixed.disclosure == pytest.approx(0.25 * first.disclosure + 0.75 * second.disclosure, abs=1e-12)

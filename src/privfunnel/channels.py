@@ -18,6 +18,8 @@ from privfunnel.measures import Array
 
 #: A channel of more entries than this, M·N, is held as a sparse array.
 DENSE_ENTRIES = 10_000_000
+#: A share of the time that is rounding, not a share.
+NEGLIGIBLE = 1e-14
 #: The golden ratio: fractional parts of its multiples are spread evenly.
 GOLDEN = 1.618033988749895
 
@@ -56,8 +58,12 @@ def constant(n_x: int) -> Array:
 
 
 def time_share(channels: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Use channel c with probability ``weights[c]`` and reveal which: both informations average linearly."""
+    """Use channel c with probability ``weights[c]`` and reveal which: both informations average linearly.
+
+    What is used less often than rounding can tell from never is not used: its outputs would tell of nobody.
+    """
     shares = np.asarray(weights, dtype=np.float64)
+    shares = np.where(shares > NEGLIGIBLE * shares.sum(), shares, 0.0)
     shares = shares / shares.sum()
     parts = [share * channel for share, channel in zip(shares, channels, strict=True) if share > 0.0]
     if any(sparse.issparse(part) for part in parts):

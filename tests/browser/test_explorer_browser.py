@@ -323,6 +323,13 @@ def test_a_narrow_window_needs_no_sideways_scrolling_and_every_control_has_a_nam
     page = open_page(width=390, color_scheme="light")
     load_heart(page)
     draw(page, solver="greedy")
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.locator("#guarantee").select_option("lip")
+    wide = page.evaluate(
+        """[...document.querySelectorAll('.card .row *')].filter((e) => e.getClientRects().length
+             && e.getBoundingClientRect().right > e.closest('.card').getBoundingClientRect().right).map((e) => e.id)"""
+    )
+    assert wide == []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

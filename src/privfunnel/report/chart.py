@@ -162,8 +162,8 @@ def figure(picture: Picture, *, label: str = "") -> str:
     y_max = picture.leakage_ceiling / (per if picture.information else 1.0) * 1.06 or 1.0
     ends = (x_max, y_max, picture.units, picture.along, picture.information)
     frames = (
-        _Frame("wide", 760, 400, 66, 22, 20, 54, *ends),
-        _Frame("narrow", 360, 300, 50, 14, 18, 50, *ends),
+        _Frame("wide", 760, 400, 76, 22, 20, 54, *ends),
+        _Frame("narrow", 360, 300, 62, 14, 18, 50, *ends),
     )
     drawings = "".join(_drawing(picture, frame, label) for frame in frames)
     return (
@@ -217,7 +217,7 @@ def _axes(f: _Frame, leakage: str) -> list[str]:
     )
     across = (f.top + base) / 2
     out.append(
-        f'<text class="title" transform="translate(14 {across:.1f}) rotate(-90)" text-anchor="middle">{what[1]}</text>'
+        f'<text class="title" transform="translate(12 {across:.1f}) rotate(-90)" text-anchor="middle">{what[1]}</text>'
     )
     out.append("</g>")
     return out

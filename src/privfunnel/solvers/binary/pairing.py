@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, csr_array
 
 from privfunnel import measures
+from privfunnel.channels import NEGLIGIBLE
 from privfunnel.measures import Array
 from privfunnel.problem import Point
 from privfunnel.solvers.binary.table import Index
@@ -75,8 +76,11 @@ class PairRelease:
 
 
 def join(releases: list[tuple[float, PairRelease]]) -> PairRelease:
-    """Time sharing: use each release with its share and reveal which; outputs that tell their symbol are merged."""
-    used = [(share, release) for share, release in releases if share > 0.0]
+    """Time sharing: use each release with its share and reveal which; outputs that tell their symbol are merged.
+
+    What rounding leaves of a share is none: see :func:`privfunnel.channels.time_share`.
+    """
+    used = [(share, release) for share, release in releases if share > NEGLIGIBLE]
     first = np.concatenate([release.first for _, release in used])
     second = np.concatenate([release.second for _, release in used])
     mass_first = np.concatenate([share * release.mass_first for share, release in used])
