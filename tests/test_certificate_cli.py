@@ -90,4 +90,5 @@ def test_the_certificate_of_a_part_of_the_rows_verifies_with_its_solution(tmp_pa
     assert "solution.json" in result.stderr
     result = run("verify", certificate, tmp_path / "d" / "solution.json")
     assert result.exit_code == 0, result.output
-    assert "VERIFIED" in result.output
+    assert "VERIFIED: the line is proved again" in result.output
+    assert "than it says" in result.output

@@ -103,6 +103,40 @@ def test_options_that_do_not_fit_the_source(joint: Path) -> None:
     assert_one_line_error(run("curve", "census-income", "--bands", "17-40,50-90"), "start at 41")
 
 
+SMALL_TABLE = "s,a,u\n" + "".join(f"s{i % 2},a{i % 3},u{i % 3 % 2}\n" for i in range(60))
+TASK = ("--task", "u", "--utility")
+KEEP = ("--disclosure", "50%")
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "advice"),
+    [
+        ("solve", (*TASK, "90"), "is I(U;X) = 0.63"),
+        ("curve", (*TASK, "50%", "--points", "7"), "leave --points out"),
+        ("curve", (*TASK, "90"), "did you mean 90%?"),
+        ("curve", ("--threshold", "7"), "--out DIR"),
+        ("curve", ("--sheet", "first"), "leave --sheet out"),
+        ("solve", (*KEEP, "--known", ""), "'' names no column"),
+        ("solve", (*KEEP, "--published", " , "), "names no column"),
+        ("solve", (*KEEP, "--task", ""), "names no column"),
+        ("solve", (*KEEP, "--type", "b=text"), "its columns are s, a, u"),
+        ("solve", (*KEEP, "--known", "a", "--confidence", "90%"), "--confidence is of what rows prove"),
+        ("solve", (*KEEP, "--design-epsilon", "1", "--confidence", "95%"), "without noise: leave it out"),
+        ("solve", (*KEEP, "--view", "register", "--confidence", "90%"), "of a sample"),
+        ("solve", (*KEEP, "--holdout", "0.3", "--task", "u"), "leave it out, or --holdout"),
+        ("solve", (*KEEP, "--ledger", "none.json", "--confidence", "90%"), "leave --confidence out"),
+        ("solve", (*KEEP, "--ledger", "none.json", "--task", "u"), "leave --task out"),
+        ("solve", ("--distortion", "1", "--known", "a", "--holdout", "0.3"), "leave them out"),
+    ],
+)
+def test_no_option_is_passed_over_in_silence(
+    tmp_path: Path, command: str, arguments: tuple[str, ...], advice: str
+) -> None:
+    (tmp_path / "small.csv").write_text(SMALL_TABLE)
+    roles = ("--private", "s", "--public", "a")
+    assert_one_line_error(run(command, tmp_path / "small.csv", *roles, *arguments), advice)
+
+
 # --- bad requests -------------------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,15 @@ def test_a_binary_source_has_shannons_rate(p: float, share: float) -> None:
     assert found.status is pf.Status.OPTIMAL
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_records_that_tell_nothing_are_left_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = pf.Problem(np.outer(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(5))))
+    found = distortion.solve(problem, leakage=0.0)
+    assert found.distortion == 0.0
+    assert found.status is pf.Status.OPTIMAL
+
+
 @pytest.mark.parametrize("m", [3, 8])
 @pytest.mark.parametrize("d", [0.0, 0.1, 0.5])
 def test_a_uniform_source_has_shannons_rate(m: int, d: float) -> None:

@@ -94,10 +94,18 @@ def test_separated_thousands_are_refused(tmp_path: Path) -> None:
         tmp_path / "t.csv",
         "s;x\n" + "".join(f"{i % 2};{i}.{i:03d}\n" for i in range(1, 60)) + "1;1.234.567\n",
     )
-    with pytest.raises(InvalidInputError, match=r"'x' .*separated thousands, such as '1\.001': remove them"):
+    with pytest.raises(
+        InvalidInputError, match=r"'x' .*separated thousands, such as '1\.001': remove .* '\.' in"
+    ):
         tables.count(path, private="s", public="x")
     with pytest.raises(InvalidInputError, match="it has separated thousands, remove the separators"):
         tables.count(path, private="s", public="x", bins={"x": "quantiles:3"})
+    both = put(tmp_path / "u.csv", "s;x\n" + "".join(f"{i % 2};{i}.435,{i:02d}\n" for i in range(1, 60)))
+    with pytest.raises(InvalidInputError, match=r"remove the separators '\.' in the file, and .*--decimal ,"):
+        tables.count(both, private="s", public="x")
+    points = put(tmp_path / "v.csv", "s;x\n" + "".join(f"{i % 2};{i},435.{i:02d}\n" for i in range(1, 60)))
+    with pytest.raises(InvalidInputError, match=r"remove the separators ',' in the file; or read"):
+        tables.count(points, private="s", public="x")
 
 
 @pytest.mark.parametrize(

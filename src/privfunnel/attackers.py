@@ -140,6 +140,11 @@ def _codes(entry: Any, n_x: int, kept: NDArray[np.bool_] | None) -> NDArray[np.i
     values = list(np.asarray(entry).tolist()) if hasattr(entry, "__len__") else []
     if kept is not None and len(values) == kept.size:
         values = [value for value, stays in zip(values, kept, strict=True) if stays]
+    if not values:
+        raise InvalidInputError(
+            "an attacker in known= knows no column: name some, or leave the entry out; who knows nothing is always "
+            "among the attackers"
+        )
     if len(values) != n_x:
         raise InvalidInputError(
             f"an attacker in known= is an array of {len(values)} values for {n_x} public symbols: give names of "

@@ -174,7 +174,7 @@ def record_options(function: Function) -> Function:
 def guard_options(function: Function) -> Function:
     """``--known``, ``--published``, ``--guarantee`` and ``--measure``; see :func:`parse_guards`."""
     decorators: Sequence[Callable[[Function], Function]] = (
-        click.option("--known", multiple=True, metavar="COLUMNS",
+        click.option("--known", multiple=True, metavar="COLUMNS", callback=_attackers,
                      help="Also guard against an attacker who knows these public columns of the target, separated by "
                           "commas; once for each attacker."),
         click.option("--published", multiple=True, metavar="COLUMN", callback=_columns,
@@ -191,11 +191,14 @@ def guard_options(function: Function) -> Function:
 
 
 def parse_guards(
-    known: Sequence[str], published: Sequence[str], guarantees: Sequence[str], measure: str | None = None
+    known: Sequence[list[str]],
+    published: Sequence[str],
+    guarantees: Sequence[str],
+    measure: str | None = None,
 ) -> dict[str, Any]:
     """The options of :func:`guard_options` as :func:`privfunnel.solve` takes them; none where none was given."""
     given = {
-        "known": [list(_split_names(each)) for each in known],
+        "known": list(known),
         "published": list(published),
         "guarantees": list(guarantees),
         "measure": None if measure == MEASURES[0] else measure,
@@ -247,6 +250,13 @@ def _columns(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
     return tuple(name for value in values for name in _split_names(value))
 
 
+def _attackers(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[list[str], ...]:
+    """The columns that each attacker knows."""
+    return tuple(_split_names(value) for value in values)
+
+
 def _tasks(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
     """Columns, each with a weight or not; a column whose own name ends in ``=2`` is written with a weight behind it."""
     weights: dict[str, float] = {}
@@ -270,7 +280,10 @@ def _split_names(value: str) -> list[str]:
         raise click.BadParameter(
             f"{value!r} has a quote that is never closed: write '\"a,b\"' for a column called a,b"
         ) from None
-    return [name.strip() for name in names if name.strip()]
+    found = [name.strip() for name in names if name.strip()]
+    if not found:
+        raise click.BadParameter(f"{value!r} names no column: give one, e.g. age, or leave the option out")
+    return found
 
 
 def unquoted(column: str) -> str:
@@ -348,11 +361,12 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
     from privfunnel.solution import FEASIBILITY
 
     nats = quantities.parse(text, ceiling=ceiling, whole=whole, name=option, units=units.name)
-    if whole == "H(X)" and nats > ceiling + FEASIBILITY:
+    all_of = {"H(X)": "more than all of X", "I(U;X)": "more than X tells of the task"}.get(whole)
+    if all_of is not None and nats > ceiling + FEASIBILITY:
         bare = quantities.bare_number(text)
         meant = f", did you mean {bare:g}%?" if bare is not None and bare <= 100.0 else ""
         raise InfeasibleError(
-            f"{option} {text!r} is infeasible, more than all of X: the largest feasible is H(X) = "
+            f"{option} {text!r} is infeasible, {all_of}: the largest feasible is {whole} = "
             f"{units.of(ceiling):.9g} {units.name}, 100%{meant}"
         )
     return nats

@@ -125,9 +125,10 @@ def _refuse(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     others = options_besides((*OWN, *(name for name in reading if name != "task")))
     others = [*others, *(["--view sample"] if given["view"] == "sample" else [])]
     if others:
+        them = "it" if len(others) == 1 else "them"
         raise InvalidInputError(
-            f"the distortion funnel has no use for {', '.join(others)}: leave it out, or leave --distortion, --cost "
-            "and --invariant out"
+            f"the distortion funnel has no use for {', '.join(others)}: leave {them} out, or leave --distortion, "
+            "--cost and --invariant out"
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from privfunnel.cli import COMMAND
 from privfunnel.cli._common import Units
@@ -40,6 +41,11 @@ def options_besides(own: Collection[str]) -> list[str]:
         if (name := str(option.name)) not in own
         and values.get(name) not in (None, (), {}, False, option.get_default(context))
     ]
+
+
+def was_said(name: str) -> bool:
+    """Whether the running command was given an option, by its parameter's name, even with its default value."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def share(value: float, whole: float, name: str) -> str:
@@ -112,9 +118,9 @@ def write_report(
 
 def check_describing(out: Path | None, *asked: object) -> None:
     """Refuse what goes into a report where there is none."""
-    if out is None and any(asked):
+    if out is None and (any(asked) or was_said("threshold")):
         raise InvalidInputError(
-            "--describe and --compare-with go into the report: say where to put it with --out DIR"
+            "--describe, --compare-with and --threshold go into the report: say where to put it with --out DIR"
         )
 
 

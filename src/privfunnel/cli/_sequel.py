@@ -16,7 +16,7 @@ from privfunnel.cli._common import (
     progress_on_terminal,
     tell_files,
 )
-from privfunnel.cli._funnels import POINT_FILES, write_point
+from privfunnel.cli._funnels import POINT_FILES, was_said, write_point
 from privfunnel.cli._limits import chosen, memory_limited
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
@@ -47,6 +47,7 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
     from privfunnel.ledger import Ledger
 
     wrong = [name for name in OTHERWISE if given.get(name)]
+    wrong += ["confidence"] * was_said("confidence") + ["task"] * bool(reading["task"])
     if wrong:
         option = wrong[0].replace("_", "-").removesuffix("s")
         raise InvalidInputError(

@@ -108,24 +108,12 @@ def open_source(
         return NamedProblem(instances.load(source, perturbation=perturbation, bands=parse_bands(bands)))
     if perturbation is not None or bands is not None:
         raise InvalidInputError(
-            f"--perturbation and --bands are for packaged tables ({', '.join(instances.names())}), not for {source!r}"
+            f"--perturbation and --bands are for packaged tables ({', '.join(instances.names())}), not for {source!r}: "
+            "leave them out"
         )
     if private or public:
-        from privfunnel import tables
-        from privfunnel.quantities import spoken_in
-
-        with spoken_in(units):
-            counts = tables.count(
-                source,
-                private=private,
-                public=public,
-                bins=bins,
-                missing=missing or "category",
-                **rows,
-                read=read_options(**text),
-            )
-        tell_rows(counts)
-        return NamedProblem(counts.problem(), counts)
+        roles = {"private": private, "public": public, "bins": bins, "missing": missing or "category"}
+        return _counted(source, {**roles, **rows}, text, units)
     if of_records:
         raise InvalidInputError(
             f"{of_records[0]} is for tables of records: name their columns with --private and --public"
@@ -144,6 +132,30 @@ def open_source(
     if not path.is_file():
         raise InvalidInputError(f"cannot read {clip(source, 120)!r}, a folder, pipe or device: give a file")
     return NamedProblem(_load_problem(path) if path.suffix.lower() == ".json" else read_joint(path))
+
+
+def _counted(source: str, asked: dict[str, Any], text: dict[str, Any], units: str) -> NamedProblem:
+    """The problem of a table of records.
+
+    Args:
+        source: The file.
+        asked: The roles of its columns, as :func:`privfunnel.tables.count` takes them.
+        text: How to read it, as :func:`read_options` takes it.
+        units: The unit of what is said about few rows.
+
+    Raises:
+        InvalidInputError: It cannot be read, or counted so.
+    """
+    from privfunnel import tables
+    from privfunnel.engines.readers import is_workbook
+    from privfunnel.quantities import spoken_in
+
+    if text.get("sheet") is not None and not is_workbook(source):
+        raise InvalidInputError(f"{source!r} is no workbook (.xlsx, .xls, .ods): leave --sheet out")
+    with spoken_in(units):
+        counts = tables.count(source, **asked, read=read_options(**text))
+    tell_rows(counts)
+    return NamedProblem(counts.problem(), counts)
 
 
 def _load_problem(path: Path) -> Problem:

@@ -27,6 +27,7 @@ from privfunnel.cli._funnels import (
     check_describing,
     options_besides,
     share,
+    was_said,
     write_curve,
     write_pictures,
     write_point,
@@ -241,6 +242,10 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
 
     _refuse(given, reading)
     units, out, guards = given["units"], given["out"], _guards(given)
+    if given["utility"] and was_said("points"):
+        raise InvalidInputError(
+            "--utility says where the curve has its points: leave --points out, or --utility"
+        )
     check_describing(out, given["describe"])
     checked_threshold(given["threshold"])
     opened = open_source(given["source"], units=units.name, **reading)

@@ -101,7 +101,7 @@ def command(
     costs: dict[str, Any] | None,
     invariant: bool,
     utility: tuple[str, ...],
-    known: tuple[str, ...],
+    known: tuple[list[str], ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
     measure: str | None,

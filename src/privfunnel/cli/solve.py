@@ -31,7 +31,7 @@ from privfunnel.cli._common import (
     unquoted,
 )
 from privfunnel.cli._distortion import cost_options, solve_point
-from privfunnel.cli._funnels import POINT_FILES, share, write_point
+from privfunnel.cli._funnels import POINT_FILES, share, was_said, write_point
 from privfunnel.cli._limits import chosen, limit_options, memory_limited
 from privfunnel.cli._noise import WITH_NOISE, tell_noise, with_noise
 from privfunnel.cli._paths import PathName
@@ -124,7 +124,7 @@ def command(
     costs: dict[str, Any] | None,
     invariant: bool,
     utility: str | None,
-    known: tuple[str, ...],
+    known: tuple[list[str], ...],
     published: tuple[str, ...],
     guarantees: tuple[str, ...],
     measure: str | None,
@@ -177,22 +177,16 @@ def command(
 
     if _other_funnel(click.get_current_context().params, reading):
         return
-    if merge_outputs and (holdout is None or disclosure is None):
-        raise InvalidInputError(MERGING)
     guards = parse_guards(known, published, guarantees, measure)
     budget = read_budgets(leakage, units, measure)
-    neither = disclosure is None and budget is None and bool(guarantees)
-    if not neither and (disclosure is None) == (budget is None):
-        raise InvalidInputError(
-            "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
-        )
+    guarded = bool(guards) or isinstance(budget, dict)
+    _check_together(click.get_current_context().params, reading, guarded=guarded)
     opened, exact = open_source(source, units=units.name, **reading), None
     if design_epsilon is not None:
         parts = holdout is not None or view == "sample"
         opened, exact = with_noise(opened, design_epsilon, reading["bins"], parts=parts), opened.counts
     problem = opened.problem
     asked = guards | _wanted(problem, disclosure, budget, units, measure)
-    guarded = bool(guards) or isinstance(budget, dict)
     if holdout is not None or view == "sample":
         _check_beyond(guarded=guarded, rows=holdout is None or opened.counts is not None)
     sure, found, beyond, said = parse_confidence(confidence), None, None, ""
@@ -246,6 +240,29 @@ def _other_funnel(given: dict[str, Any], reading: dict[str, Any]) -> bool:
     else:
         return False
     return True
+
+
+def _check_together(given: dict[str, Any], reading: dict[str, Any], *, guarded: bool) -> None:
+    """Refuse options that do not go together, by the command's; what is asked for must be one thing."""
+    apart, noisy = given["holdout"] is not None, given["design_epsilon"] is not None
+    if given["merge_outputs"] and (not apart or given["disclosure"] is None):
+        raise InvalidInputError(MERGING)
+    neither = given["disclosure"] is None and not given["leakage"] and bool(given["guarantees"])
+    if not neither and (given["disclosure"] is None) == (not given["leakage"]):
+        raise InvalidInputError(
+            "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
+        )
+    if reading["task"] and (apart or noisy):
+        raise InvalidInputError(
+            "--task is for releases that are designed on all rows, without noise: leave it out, or --holdout and "
+            "--design-epsilon"
+        )
+    alone = guarded or noisy or (given["view"] == "register" and not apart)
+    if was_said("confidence") and alone:
+        raise InvalidInputError(
+            "--confidence is of what rows prove about people like these, which is found for plain releases of a sample "
+            "without noise: leave it out"
+        )
 
 
 def _check_beyond(*, guarded: bool, rows: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,14 +138,14 @@ def _tell_neighbours(lines: tuple[NeighbourCertificate, ...], name: str, as_json
     from rich import box
     from rich.table import Table
 
-    table = Table(title=f"{name}: {len(lines)} proved lines", box=box.SIMPLE_HEAD)
+    table = Table(title=f"{name}: {len(lines)} proved line{'s' * (len(lines) != 1)}", box=box.SIMPLE_HEAD)
     table.add_column("proved for every release", no_wrap=True)
     for line in lines:
         table.add_row(line.told())
     screen = console()
     screen.print(table)
     screen.print(
-        f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone, whatever solver is "
+        f"VERIFIED: {_every(lines)} proved again for this table, by arithmetic alone, whatever solver is "
         "used.",
         soft_wrap=True,
     )
@@ -259,10 +260,15 @@ def _show(
         kept = "with its distribution " if any(getattr(line, "invariant", False) for line in lines) else ""
         claim = f"{kept}that changes records by at most D on average leaks less"
     screen.print(
-        f"VERIFIED: all {len(lines)} lines are proved again for this table, by arithmetic alone: no release of it "
-        f"{claim} than they say, whatever solver is used.",
+        f"VERIFIED: {_every(lines)} proved again for this table, by arithmetic alone: no release of it "
+        f"{claim} than {'it says' if len(lines) == 1 else 'they say'}, whatever solver is used.",
         soft_wrap=True,
     )
+
+
+def _every(lines: Sequence[object]) -> str:
+    """All lines, as the subject of a sentence with its verb."""
+    return "the line is" if len(lines) == 1 else f"all {len(lines)} lines are"
 
 
 def _about_changes(lines: tuple[AnyCertificate, ...]) -> bool:

@@ -32,6 +32,7 @@ from privfunnel.distortion.result import DistortionCurve, DistortionSolution
 from privfunnel.distortion.work import Work
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Problem
+from privfunnel.solution import ROUNDING
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
 from privfunnel.solving import problem_of
@@ -194,7 +195,7 @@ def _within_budget(work: Work, budget: float, deadline: Deadline) -> DistortionS
     """
     asked: dict[str, Any] = {"budget": budget}
     low = work.at(work.least, deadline, **asked)
-    if low.leakage <= budget:
+    if low.leakage <= budget + ROUNDING:
         return work.judged_within(low, low, budget, work.least)
     high = work.at(work.dearest if work.free is None else max(work.free[0], work.least), deadline, **asked)
     if high.leakage > budget + work.gap:
@@ -204,8 +205,8 @@ def _within_budget(work: Work, budget: float, deadline: Deadline) -> DistortionS
     reached = work.least
     for _ in range(MOST_TRIED):
         line = low.certificate
-        assert line is not None
-        reached = max(reached, (line.intercept - budget) / line.slope if line.slope > 0.0 else reached)
+        if line is not None and line.slope > 0.0:
+            reached = max(reached, (line.intercept - budget) / line.slope)
         best = work.judged_within(low, high, budget, reached)
         if best.distortion - reached <= CLOSE * work.costs.scale or deadline.passed():
             break

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Column
-from privfunnel.engines.dialect import decimal_commas, grouped_numbers
+from privfunnel.engines.dialect import decimal_commas, grouped_numbers, ungrouped
 from privfunnel.engines.source import EXAMPLE_VALUES, Source, is_number
 from privfunnel.errors import InvalidInputError, UnbinnedError
 
@@ -169,7 +169,7 @@ def _refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
     odd = sorted(value for value in stripped if not is_number(value))
     if grouped and odd:
         raise InvalidInputError(
-            f"column {name!r} holds numbers with separated thousands, such as {grouped[0]!r}: remove them in the file, "
+            f"column {name!r} holds numbers with separated thousands, such as {grouped[0]!r}: {ungrouped(grouped)}; "
             f"or read the column as text (--type {shlex.quote(f'{name}=text')})"
         )
     if odd and len(present) - len(odd) > max(limit, len(odd)):

@@ -18,7 +18,7 @@ from privfunnel.engines import dialect as dialects
 from privfunnel.engines.dialect import Dialect
 from privfunnel.engines.encodings import SMALL_FILE, check_encoding, encoding_of, transcode
 from privfunnel.engines.reading import SQL_TYPES, ReadOptions
-from privfunnel.engines.texts import listed, literal, pattern, quoted
+from privfunnel.engines.texts import clip, listed, literal, pattern, quoted
 from privfunnel.engines.written_dates import Order, order_of, parsed
 from privfunnel.errors import InvalidInputError
 
@@ -231,7 +231,9 @@ def _renamed(path: Path, found: Sequence[str], columns: Sequence[str]) -> list[s
 def _types(path: Path, names: Sequence[str], types: Mapping[str, str]) -> dict[str, str]:
     for name, kind in types.items():
         if name not in names:
-            raise InvalidInputError(f"{path.name!r} has no column {name!r} to read as {kind}")
+            raise InvalidInputError(
+                f"{path.name!r} has no column {name!r} to read as {kind}: its columns are {clip(', '.join(names), 200)}"
+            )
         if kind not in SQL_TYPES:
             raise InvalidInputError(
                 f"unknown type {kind!r} for column {name!r}: use one of {', '.join(SQL_TYPES)}"

@@ -204,6 +204,17 @@ def grouped_numbers(values: Sequence[str]) -> list[str]:
     return grouped if plain and any(re.search(r"[,.'’\u00a0\u202f ]", value) for value in grouped) else []
 
 
+def ungrouped(grouped: Sequence[str]) -> str:
+    """What to do about numbers with separated thousands, by some of them, in words."""
+    found = {match[1] for value in grouped if (match := GROUPED_NUMBER.fullmatch(value))}
+    signs = " and ".join(repr(sign) for sign in sorted(found))
+    comma = any(
+        re.search(r",\d+$", value) and value.count(",") == 1 and "," not in found for value in grouped
+    )
+    rest = ", and read what is left with a decimal comma (--decimal ,)" if comma else ""
+    return f"remove the separators {signs} in the file{rest}"
+
+
 def count_records(path: Path, *, quote: str, blank_lines: bool) -> int:
     """How many records a UTF-8 file holds, told by its line ends outside quotes alone.
 

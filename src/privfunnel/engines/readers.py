@@ -87,6 +87,15 @@ def sniff(source: str | os.PathLike[str], options: ReadOptions | None = None) ->
     return sniff_delimited(path, known) if form == "csv" else known
 
 
+def is_workbook(source: str | os.PathLike[str]) -> bool:
+    """Whether a file is a workbook.
+
+    Raises:
+        InvalidInputError: There is no such file.
+    """
+    return _form(regular_file(os.fspath(source))[0]) == "workbook"
+
+
 def regular_file(source: str) -> tuple[Path, str]:
     """The path, and the table behind ``::``, of what a user named as a file of records.
 

@@ -22,7 +22,7 @@ from privfunnel.engines import bins as binning
 from privfunnel.engines import cutting
 from privfunnel.engines.bins import Bins, Cut, Rule, Top
 from privfunnel.engines.calendar import Part
-from privfunnel.engines.dialect import decimal_commas, grouped_numbers
+from privfunnel.engines.dialect import decimal_commas, grouped_numbers, ungrouped
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
@@ -327,8 +327,8 @@ class Source(ABC):
         values = [v.strip() for v in self.some_values(name, EXAMPLE_VALUES) if isinstance(v, str)]
         if values and decimal_commas(values):
             return "it has decimal commas (--decimal ,)"
-        if values and grouped_numbers(values):
-            return "it has separated thousands, remove the separators in the file"
+        if values and (grouped := grouped_numbers(values)):
+            return f"it has separated thousands, {ungrouped(grouped)}"
         return ""
 
     def _odd(self, name: str) -> str:

@@ -200,7 +200,9 @@ def _header(row: Sequence[Any], where: str) -> list[str]:
 def _check_types(names: Sequence[str], options: ReadOptions, where: str) -> None:
     for name, kind in options.types.items():
         if name not in names:
-            raise InvalidInputError(f"{where} has no column {name!r} to read as {kind}")
+            raise InvalidInputError(
+                f"{where} has no column {name!r} to read as {kind}: its columns are {clip(', '.join(names), 200)}"
+            )
         if kind != "text":
             raise InvalidInputError(
                 f"column {name!r} of {where} cannot be read as {kind}: a workbook says what its cells are; only text "
