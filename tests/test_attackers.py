@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import sparse
 
 import privfunnel as pf
 from privfunnel import attackers, audit, instances, measures, repeated, tables
+from privfunnel.audit import informed
 from privfunnel.errors import InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.storage import read_json
@@ -233,3 +236,29 @@ def test_an_audit_names_the_attacker_who_learns_most() -> None:
     )
     assert all(each.leakage <= each.ceiling for each in found.informed)
     assert any(found.informed[0].columns in line and "learns most" in line for line in found.words())
+
+
+@pytest.mark.parametrize("held", [np.asarray, sparse.csc_array])
+def test_attackers_who_know_two_columns_are_looked_at_on_wide_tables_too(
+    held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({name: rng.integers(0, 3, 9000) for name in ("s", "a", "b", "c")})
+    counts = tables.count(frame, private="s", public=["a", "b", "c"])
+    p_sx = counts.problem().p_sx
+    channel = rng.dirichlet(np.ones(4), p_sx.shape[1]) * (rng.random((p_sx.shape[1], 4)) < 0.7) + [
+        0,
+        0,
+        0,
+        1e-3,
+    ]
+    channel /= channel.sum(axis=1, keepdims=True)
+    expected = informed.informed(counts.x_alphabet, p_sx, channel)
+    monkeypatch.setattr(informed, "SPARSE_FROM", 0)
+    found = informed.informed(counts.x_alphabet, p_sx, held(channel))
+    assert [each.columns for each in found] == [each.columns for each in expected]
+    assert [each.leakage for each in found] == pytest.approx([each.leakage for each in expected], abs=1e-12)
+    assert len(found) == 6
+    monkeypatch.setattr(informed, "MOST_ENTRIES", 1)
+    assert len(informed.informed(counts.x_alphabet, p_sx, held(channel))) == 3

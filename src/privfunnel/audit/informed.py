@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from privfunnel import measures
 from privfunnel.attackers import Attacker, Columns, few_columns
@@ -18,10 +19,14 @@ from privfunnel.engines import Alphabet
 from privfunnel.engines.categories import Codes
 from privfunnel.measures import Array
 from privfunnel.population.bounds import population_bound
+from privfunnel.problem import Channel
 from privfunnel.quantities import amount, told
 
-#: Public symbols up to which attackers who know two columns are looked at; beyond, those who know one.
-PAIRS_UP_TO = 2000
+#: Entries of the channel, times attackers, up to which those who know two columns are looked at; beyond, those who know
+#: one. Ten columns of 20 000 public symbols with two outputs each are 2 million.
+MOST_ENTRIES = 20_000_000
+#: Public symbols from which on only the channel's entries above 0 are looked at.
+SPARSE_FROM = 2000
 #: Attackers who know two columns are bounded where that makes no more attackers than this.
 MOST_BOUNDED = 15
 #: Entries of the table (s, y, a) of an attacker up to which a bound is computed.
@@ -43,20 +48,23 @@ class Informed:
     ceiling: float
 
 
-def informed(x_alphabet: Alphabet, p_sx: Array, channel: Array) -> tuple[Informed, ...]:
+def informed(x_alphabet: Alphabet, p_sx: Array, channel: Channel) -> tuple[Informed, ...]:
     """The attackers who know any one or two public columns, the one who learns most first.
 
     Args:
         x_alphabet: The M public symbols.
         p_sx: p(s, x), shape (K, M).
-        channel: p(y|x), shape (M, N).
+        channel: p(y|x), shape (M, N), dense or sparse.
     """
-    n_x = p_sx.shape[1]
-    some = few_columns(columns_of(x_alphabet), 2 if n_x <= PAIRS_UP_TO else 1)
+    columns, large = columns_of(x_alphabet), p_sx.shape[1] > SPARSE_FROM
+    entries = sparse.coo_array(channel) if large else None
+    pairs = math.comb(len(columns), 2)
+    two = entries is None or pairs * (p_sx.shape[1] + entries.nnz) <= MOST_ENTRIES
     found = []
-    for each in some:
+    for each in few_columns(columns, 2 if two else 1):
         ceiling = _ceiling(p_sx, each)
-        found.append(Informed(each.name, min(each.leakage(p_sx, channel), ceiling), ceiling))
+        learnt = each.leakage(p_sx, channel) if entries is None else _learnt(p_sx, entries, each)
+        found.append(Informed(each.name, min(learnt, ceiling), ceiling))
     return tuple(sorted(found, key=lambda each: -each.leakage))
 
 
@@ -126,6 +134,16 @@ def _ceiling(p_sx: Array, attacker: Attacker) -> float:
     """I(S;X|A) = H(S|A) − H(S|X) in nats."""
     p_sa = np.stack([p_sx[:, group].sum(axis=1) for group in attacker.groups()], axis=1)
     return max(float(measures.conditional_entropy(p_sa) - measures.conditional_entropy(p_sx)), 0.0)
+
+
+def _learnt(p_sx: Array, channel: sparse.coo_array, attacker: Attacker) -> float:
+    """I(S;Y|A) = H(S|A) − H(S|A,Y) in nats, from the entries of a channel (M, N), however many values A has."""
+    x, y = channel.coords
+    known, number = np.unique(attacker.values[x] * channel.shape[1] + y, return_inverse=True)
+    told = number.reshape(-1)
+    p_say = np.stack([np.bincount(told, row[x] * channel.data, known.size) for row in p_sx])
+    p_sa = np.stack([np.bincount(attacker.values, row) for row in p_sx])
+    return max(float(measures.conditional_entropy(p_sa) - measures.conditional_entropy(p_say)), 0.0)
 
 
 def how_many(found: tuple[Informed, ...]) -> str:
