@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from privfunnel import quantities
+from privfunnel import channels, quantities
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.averages import CONVEX
 from privfunnel.errors import InfeasibleError, InvalidInputError
@@ -93,7 +93,7 @@ def check_budget(problem: Problem, leakage: float | str | None, measure: str = D
     if isinstance(leakage, str):
         ceiling, whole = problem.leakage_ceiling, "I(S;X)"
         if measure != DEFAULT_MEASURE:
-            ceiling = problem.evaluate(np.eye(problem.n_x), measure=measure).leakage
+            ceiling = problem.evaluate(channels.identity(problem.n_x), measure=measure).leakage
             whole = "what X itself leaks"
         if not in_nats and leakage.rstrip().endswith(("nats", "nat", "bits", "bit")):
             raise InvalidInputError(

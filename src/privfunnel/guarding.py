@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel import channels
+from privfunnel import channels, unsearched
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import Certificate, GuardedCertificate, TaskCertificate
@@ -197,6 +197,8 @@ def _searched(
     floor: Floor | None,
 ) -> GuardedAnswer:
     """What the search finds, from the posteriors of ``pool`` on, no further than what the plain funnel proves."""
+    if problem.n_x > unsearched.MOST_SEARCHED:
+        return unsearched.without_search(problem, threat, asked, solver.time_limit, run[0])
     disclosure, leakage = asked
     least = -math.inf
     if floor is not None:

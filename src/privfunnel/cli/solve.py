@@ -318,9 +318,9 @@ def _wanted(
         return {"leakage": leakage}
     ceiling = problem.leakage_ceiling
     if measure == "maximal-leakage":
-        import numpy as np
+        from privfunnel import channels
 
-        ceiling = problem.evaluate(np.eye(problem.n_x), measure=measure).leakage
+        ceiling = problem.evaluate(channels.identity(problem.n_x), measure=measure).leakage
     return {
         "leakage": parse_quantity(leakage, ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units)
     }

@@ -52,6 +52,8 @@ LEFT, RIGHT = 0.3, 0.5
 TIGHTNESS = 0.5
 #: Entries of the curvature that are worked on before the first look at the clock.
 FIRST_WORK = 50_000
+#: Seconds that a box of M symbols takes, about, over M³: its Newton steps decompose matrices of M².
+BOX_SECONDS = 1.5e-9
 
 
 class State(NamedTuple):
@@ -304,6 +306,11 @@ def explore_compiled(
     """:func:`.branching.explore` by the compiled search, for what :func:`is_for` says."""
     images = stack(stratum, threat, bracket.weights.tolist(), zero=False)
     nodes = min(nodes, MOST_NUMBERS // (images.columns.shape[1] + 3 * images.columns.shape[0]))
+    n_x, size = images.columns.shape
+    if (
+        BOX_SECONDS * n_x**3 > deadline.left()
+    ):  # not one box can be bounded: the time is for better posteriors
+        return Explored(CompiledTree(new_tree(1, size)), -math.inf, np.zeros((0, n_x)), 0, False, True)
     pricing = Pricing(images_of(images), bracket.prices, bracket.slope)
     return search(pricing, float(bracket.weights.sum()), images.caps, cutoff, nodes, deadline)
 

@@ -23,6 +23,7 @@ from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy, xlogx
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import NEVER, Deadline
+from privfunnel.solvers.posteriors.exactly import DENSE_SYMBOLS, corrected
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
 from privfunnel.threats import Stratum, Threat
 from privfunnel.utility import Utility
@@ -164,16 +165,20 @@ class Master:
         )
         return self._duals
 
+    def active(self) -> Array:
+        """The posteriors in use, (n, M)."""
+        return np.asarray(self.posteriors[np.flatnonzero(self._primal[1:] > IN_USE)])
+
     def used(self) -> tuple[Array, Array]:
         """Weights (n,) and posteriors (n, M) in use, with Σ r w = p_x to rounding where that is possible."""
         r = self._primal[1:]
-        some = np.flatnonzero(r > IN_USE)
-        posteriors = self.posteriors[some]
-        exact = np.linalg.lstsq(posteriors.T, self.problem.p_x, rcond=None)[0]
-        good = (
-            np.linalg.matrix_rank(posteriors) == len(posteriors)
-            and exact.min() > -EXACT
-            and np.abs(posteriors.T @ exact - self.problem.p_x).max() < EXACT
-        )
-        weights = np.maximum(exact, 0.0) if good else r[some]
+        posteriors, told = self.active(), r[r > IN_USE]
+        if self.problem.n_x > DENSE_SYMBOLS:
+            exact, good = corrected(posteriors, told, self.problem.p_x), True
+        else:
+            solved = np.linalg.lstsq(posteriors.T, self.problem.p_x, rcond=None)[0]
+            exact = np.asarray(solved, dtype=np.float64)
+            good = bool(np.linalg.matrix_rank(posteriors) == len(posteriors))
+        good = good and exact.min() > -EXACT and np.abs(posteriors.T @ exact - self.problem.p_x).max() < EXACT
+        weights = np.maximum(exact, 0.0) if good else told
         return weights / weights.sum(), posteriors

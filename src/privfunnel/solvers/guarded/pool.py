@@ -41,7 +41,9 @@ def first_posteriors(
     if not relaxation.constrained:
         made.append(together(p_x, np.eye(p_x.size), least))
     if zero and not threat.guarantees:
-        made.append(split(*relaxation.equations, p_x, deadline).posteriors.toarray())
+        rows, goal = relaxation.equations
+        parts = split(rows, goal, p_x, deadline).posteriors.toarray()
+        made.append(parts[np.abs(parts @ rows.T - goal).max(axis=1) <= PRIVATE])
     else:
         kept_from = [Threat(threat.attackers, threat.published)]
         if threat.guarantees and not zero and len(threat.attackers) > 1:

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.stacking import stack
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
@@ -21,7 +21,7 @@ from privfunnel.solvers.guarded.master import Duals, Master
 from privfunnel.solvers.guarded.pool import PRIVATE, first_posteriors
 from privfunnel.solvers.guarded.pricing import candidates
 from privfunnel.solvers.guarded.relaxation import Relaxation
-from privfunnel.solvers.posteriors.assembly import channel_of_posteriors
+from privfunnel.solvers.posteriors.assembly import held_channel
 from privfunnel.solvers.posteriors.points import distinct
 from privfunnel.threats import Threat
 from privfunnel.utility import Utility
@@ -45,7 +45,7 @@ START_SHARE, START_SECONDS = 0.25, 0.8
 class Outcome:
     """A channel (M, N), the certificate that was proved, how it ended, and boxes opened."""
 
-    channel: Array
+    channel: Channel
     certificate: GuardedCertificate | None
     status: Status
     duals: Duals
@@ -151,7 +151,7 @@ class Search:
                 certificate = self._certify(duals, trees, -target)
                 break
         weights, posteriors = master.used()
-        channel = channel_of_posteriors(self.problem, weights, posteriors)
+        channel = held_channel(self.problem, weights, posteriors)
         return Outcome(
             channel=channel, certificate=certificate, status=status, duals=duals, opened=self.opened
         )
@@ -176,7 +176,7 @@ class Search:
 
     def _price_locally(self, master: Master, duals: Duals, worth: float) -> int:
         """Add local minima below −``worth``; how many were new."""
-        _, active = master.used()
+        active = master.active()
         added = 0
         for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
             own = active[active[:, stratum.x].any(axis=1)][:, stratum.x]

@@ -17,6 +17,7 @@ from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.perfect.equations import PrivateEquations
 from privfunnel.solvers.perfect.splitting import split
 from privfunnel.solvers.posteriors.boxes import Box, fill_chords, propagate, shrink
+from privfunnel.solvers.posteriors.exactly import DENSE_SYMBOLS, corrected
 from privfunnel.solvers.posteriors.lp import (
     INFINITY,
     NO_ROWS,
@@ -114,7 +115,10 @@ class MixtureProgram:
         """Weights and posteriors in use, with Σ r w = p_x to rounding instead of the solver's tolerance."""
         used = weights > ZERO
         posteriors = self.pool[used]
-        r = np.linalg.lstsq(posteriors.T, self.p_x, rcond=None)[0]
+        if self.p_x.size > DENSE_SYMBOLS:
+            r = corrected(posteriors, weights[used], self.p_x)
+        else:
+            r = np.asarray(np.linalg.lstsq(posteriors.T, self.p_x, rcond=None)[0], dtype=np.float64)
         good = r.min() > -ZERO and np.abs(posteriors.T @ r - self.p_x).max() < ZERO
         r = np.maximum(r, 0.0) if good else weights[used]
         return r / r.sum(), posteriors

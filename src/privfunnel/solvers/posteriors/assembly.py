@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 
 from privfunnel import channels
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.problem import Channel, Problem
 from privfunnel.solvers.posteriors.components import Part
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
 from privfunnel.solvers.posteriors.points import entries
@@ -87,6 +88,24 @@ def channel_of_posteriors(problem: Problem, weights: Array, posteriors: Array) -
     lost = p_xy.sum(axis=1) < LOST * problem.p_x
     p_xy[lost] = p_y
     return tidy_channel(p_xy / p_xy.sum(axis=1, keepdims=True))
+
+
+def held_channel(problem: Problem, weights: Array, posteriors: Array) -> Channel:
+    """:func:`channel_of_posteriors`; sparse beyond ten million entries, outputs of one symbol merged, none sorted."""
+    if posteriors.size <= channels.DENSE_ENTRIES:
+        return channel_of_posteriors(problem, weights, posteriors)
+    p_xy = sparse.csr_array((sparse.diags_array(weights) @ sparse.csr_array(posteriors)).T)
+    likely: Array = np.asarray(p_xy.sum(axis=1))
+    lost = np.flatnonzero(likely < LOST * problem.p_x)
+    if lost.size:
+        anything = np.zeros((problem.n_x, 1))
+        anything[lost] = 1.0
+        p_xy = sparse.csr_array(
+            p_xy + sparse.csr_array(anything) @ sparse.csr_array(p_xy.sum(axis=0)[None, :])
+        )
+        likely = np.asarray(p_xy.sum(axis=1))
+    channel: Channel = channels.time_share([sparse.csc_array(sparse.diags_array(1.0 / likely) @ p_xy)], [1.0])
+    return channel
 
 
 def tidy_channel(channel: Array) -> Array:
