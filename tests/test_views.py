@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
@@ -89,9 +90,9 @@ def test_cross_fitted_bounds_cover_the_designs_they_speak_of(
     channels: list[Any] = []
     released = cross_fit.beyond.released
 
-    def spy(part: Any, channel: Any, rng: Any) -> Any:
+    def spy(part: Any, channel: Any, rng: Any, row: Any) -> Any:
         channels.append(channel)
-        return released(part, channel, rng)
+        return released(part, channel, rng, row)
 
     monkeypatch.setattr(cross_fit.beyond, "released", spy)
     covered, trials = 0, 5
@@ -110,6 +111,23 @@ def test_cross_fitted_bounds_cover_the_designs_they_speak_of(
         assert found.rows == n
         assert found.designs == 2
     assert covered >= 3  # each fails at most once in twenty times; three of five once in a thousand
+
+
+def test_symbols_that_a_design_never_saw_need_no_row_each() -> None:
+    rng = np.random.default_rng(2)
+    design, part = (
+        pf.Problem(rng.integers(0, 2, (3, 60)).astype(float)),
+        rng.integers(0, 3, (3, 60)).astype(float),
+    )
+    assert 40 < design.n_x < 60
+    channel = sparse.csr_array(rng.dirichlet(np.full(30, 0.1), design.n_x))
+    whole, fitted = design.restore(channel), cross_fit.Fitted.of(design, channel)
+    assert fitted.channel.shape == (design.n_x + 1, 30)
+    assert fitted.estimate(part) == pytest.approx(cross_fit.beyond.estimate(part, whole), abs=1e-12)
+    drawn = cross_fit.beyond.released(part, fitted.channel, np.random.default_rng(5), fitted.row)
+    same = cross_fit.beyond.released(part, whole, np.random.default_rng(5))
+    np.testing.assert_array_equal(drawn.sy, same.sy)
+    assert abs(drawn.xy - same.xy).sum() == 0
 
 
 def test_estimates_for_other_people_are_right_on_average() -> None:
@@ -184,10 +202,10 @@ def test_symbols_that_half_of_the_rows_never_saw_are_judged_as_one_in_large_tabl
 
     monkeypatch.setattr("privfunnel.channels.DENSE_ENTRIES", 10)
     monkeypatch.setattr(
-        "privfunnel.audit.band.beyond", SimpleNamespace(**vars(beyond) | {"estimate": estimate})
+        "privfunnel.audit.cross_fit.beyond", SimpleNamespace(**vars(beyond) | {"estimate": estimate})
     )
-    sparse = audit.population_band(problem, at)
-    assert sparse.leakage == pytest.approx(dense.leakage, abs=1e-9)
+    large = audit.population_band(problem, at)
+    assert large.leakage == pytest.approx(dense.leakage, abs=1e-9)
     assert min(rows for rows, _ in judged) < problem.n_x  # a row for each would make a large table
 
 

@@ -81,7 +81,7 @@ def as_labels(labels: Sequence[str] | None, size: int, letter: str) -> tuple[str
             f"{letter}_labels is the text {labels!r}: give a list with one label a symbol"
         )
     try:
-        named = tuple(str(label) for label in labels)
+        named = tuple(map(str, labels))
     except TypeError:
         raise InvalidInputError(
             f"{letter}_labels={labels!r} is not a list: give one label a symbol"
@@ -104,7 +104,7 @@ def as_columns(columns: Mapping[str, Sequence[object]], size: int, whose: str) -
     for name, values in columns.items():
         if not isinstance(name, str) or not name:
             raise InvalidInputError(f"the {whose} column {name!r} is not a name: give texts")
-        texts = () if isinstance(values, str) else tuple(str(value) for value in values)
+        texts = () if isinstance(values, str) else tuple(map(str, values))
         if len(texts) != size:
             raise InvalidInputError(
                 f"the {whose} column {name!r} has {len(texts)} values for {size} symbols: give one value a symbol"

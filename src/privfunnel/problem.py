@@ -253,12 +253,12 @@ class Problem(Stored):
     @cached_property
     def s_labels(self) -> tuple[str, ...]:
         """Names of the K private symbols."""
-        return tuple(label for label, kept in zip(self._all_s_labels, self._kept_s, strict=True) if kept)
+        return tuple(compress(self._all_s_labels, self._kept_s.tolist()))
 
     @cached_property
     def x_labels(self) -> tuple[str, ...]:
         """Names of the M public symbols."""
-        return tuple(label for label, kept in zip(self._all_x_labels, self._kept_x, strict=True) if kept)
+        return tuple(compress(self._all_x_labels, self._kept_x.tolist()))
 
     @property
     def all_s_labels(self) -> tuple[str, ...]:

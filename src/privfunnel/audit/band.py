@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.audit import beyond
-from privfunnel.audit.cross_fit import FOLDS, designs
-from privfunnel.channels import is_sparse, restored
+from privfunnel.audit.cross_fit import FOLDS, Fitted, designs
 from privfunnel.measures import Array
 from privfunnel.population.bounds import population_bound
 from privfunnel.population.intervals import checked_confidence
@@ -99,11 +98,11 @@ def population_band(
         at = wanted if split == 0 or nodes is None else _some(wanted, nodes)
         for design, part in designs(problem, FOLDS, rng):
             made = _channels(design, at, solver=solver, seed=seed, **options)
-            judged = [_fitted(design, part, channel) for channel in made]
-            found = [beyond.estimate(rows, channel) for rows, channel in judged]
+            fitted = [Fitted.of(design, channel) for channel in made]
+            found = [each.estimate(part) for each in fitted]
             estimates.append(np.interp(wanted, at, found))
             if split == 0:
-                drawn = [beyond.released(rows, channel, rng).sy for rows, channel in judged]
+                drawn = [beyond.released(each.counted(part), each.channel, rng).sy for each in fitted]
                 uppers.append(
                     [population_bound(sy, 1.0 - miss / FOLDS, method="tilting").upper for sy in drawn]
                 )
@@ -130,17 +129,3 @@ def _channels(design: Problem, disclosures: Array, **options: Any) -> list[Chann
     if not curve.complete:
         raise KeyboardInterrupt  # a part of a curve says nothing about the rest of it
     return [curve.at(float(r)).channel for r in asked]
-
-
-def _fitted(design: Problem, part: Array, channel: Channel) -> tuple[Array, Channel]:
-    """Counts, shape (K, M), and the channel p(y|x) that they go through, with rows for symbols the design never saw.
-
-    All of those release Y drawn from p(y). In a large table, where many symbols are new and p(y) has thousands of
-    entries, they are one symbol with one such row: I(S;Y) and its bias are the same.
-    """
-    seen = design.kept_x
-    if not is_sparse(channel) or seen.all():
-        return part, design.restore(channel)
-    rows = np.column_stack([part[:, seen], part[:, ~seen].sum(axis=1)])
-    one_more = np.append(np.ones(channel.shape[0], dtype=bool), False)
-    return rows, restored(channel, design.p_x, one_more)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.attackers import Columns
@@ -201,13 +202,23 @@ def estimate(table: Array, channel: Channel) -> float:
     return float(measures.mutual_information(p_sx @ channel)) - measures.released_bias(p_sx, channel, n)
 
 
-def released(table: Array, channel: Channel, rng: np.random.Generator) -> Released:
-    """Rows of a table of counts (K, M), released once through a channel of shape (M, N), dense or sparse."""
+def released(
+    table: Array, channel: Channel, rng: np.random.Generator, row: NDArray[np.intp] | None = None
+) -> Released:
+    """Rows of a table of counts (K, M), released once.
+
+    Args:
+        table: The counts.
+        channel: p(y|x), shape (M, N), dense or sparse.
+        rng: Draws the release.
+        row: The row of a sparse channel that each symbol is drawn from, shape (M,); its own by default.
+    """
     n_y = channel.shape[1]
     cells = np.argwhere(table > 0.0)
     if is_sparse(channel):
         s_rows, x_rows = np.repeat(cells, table[table > 0.0].astype(np.int64), axis=0).T
-        y_rows = Cumulative(channel).draw(x_rows, rng.random(len(x_rows)))
+        own = x_rows if row is None else row[x_rows]
+        y_rows = Cumulative(channel).draw(own, rng.random(len(x_rows)))
         pairs = Pairs(table.shape[1], n_y)
         pairs.add(x_rows, y_rows)
         counted = np.bincount(s_rows * n_y + y_rows, minlength=table.shape[0] * n_y)

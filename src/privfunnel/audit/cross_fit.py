@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from privfunnel.audit import beyond
 from privfunnel.audit.beyond import Population
 from privfunnel.audit.held_out import some_rows
 from privfunnel.audit.persons import PersonRows
 from privfunnel.audit.promise import channel_for, telling
-from privfunnel.channels import is_sparse
+from privfunnel.channels import is_sparse, restored
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
@@ -99,17 +101,17 @@ def cross_fitted(
         classes = counts.scores.rule
     if classes is not None:
         return _in_classes(counts, classes, asked, confidence, folds)
-    judges = [judge for _, judge in judged(counts, confidence=confidence, folds=folds, **asked)]
+    judges = list(_judged(counts, confidence=confidence, folds=folds, **asked))
     rng = np.random.default_rng((seed, 1))  # apart from the first split's, which draws releases too
     further = [
-        beyond.estimate(part, _designed(design, **asked)[0])
+        _designed(design, **asked)[0].estimate(part)
         for _ in range(splits - 1)
         for design, part in designs(problem_of(counts), folds, rng)
     ]
     return beyond.average(judges, confidence, further)
 
 
-def judged(
+def _judged(
     counts: Problem | Counts,
     *,
     disclosure: float | None = None,
@@ -118,28 +120,66 @@ def judged(
     folds: int = FOLDS,
     seed: int = 0,
     **asked: Any,
-) -> Iterator[tuple[Channel, beyond.Judged]]:
-    """The designs of :func:`cross_fitted` one by one: each channel p(y|x), and what the rows it never saw say of it."""
+) -> Iterator[beyond.Judged]:
+    """The designs of :func:`cross_fitted` one by one: what the rows that each never saw say of it."""
     miss = checked_confidence(confidence)
     if isinstance(counts, Counts):
         counts.require_equal("designing again on parts of the rows")
     problem = problem_of(counts)
     rng = np.random.default_rng(seed)
     for design, part in designs(problem, folds, rng):
-        channel, promised = _designed(design, disclosure=disclosure, leakage=leakage, seed=seed, **asked)
-        drawn = beyond.released(part, channel, rng)
+        fitted, promised = _designed(design, disclosure=disclosure, leakage=leakage, seed=seed, **asked)
+        drawn = beyond.released(part, fitted.channel, rng, fitted.row)
         columns = problem.public_columns or {}
         bounded = beyond.of_released(drawn, columns, 1.0 - miss / folds, problem.leakage_ceiling)
-        yield channel, beyond.Judged(bounded, beyond.estimate(part, channel), promised)
+        yield beyond.Judged(bounded, fitted.estimate(part), promised)
+
+
+class Fitted(NamedTuple):
+    """The channel of a design on some rows, for all symbols of the table.
+
+    Symbols that the design never saw release Y drawn from p(y). In a large table many are new and p(y) has thousands of
+    entries: there they share one row, with which I(S;Y) and its bias are the same.
+
+    Attributes:
+        channel: p(y|x), shape (rows, N).
+        row: The row of each symbol, shape (M,); None where rows are symbols.
+    """
+
+    channel: Channel
+    row: NDArray[np.intp] | None
+
+    @classmethod
+    def of(cls, design: Problem, channel: Channel) -> Fitted:
+        """The channel of a design, whose rows are the symbols that it saw."""
+        seen = design.kept_x
+        if not is_sparse(channel) or seen.all():
+            return cls(design.restore(channel), None)
+        one_more = np.append(np.ones(channel.shape[0], dtype=bool), False)
+        return cls(
+            restored(channel, design.p_x, one_more), np.where(seen, np.cumsum(seen) - 1, channel.shape[0])
+        )
+
+    def estimate(self, part: Array) -> float:
+        """I(S;Y) in the population, in nats, from counts (K, M): see :func:`~privfunnel.audit.beyond.estimate`."""
+        return beyond.estimate(self.counted(part), self.channel)
+
+    def counted(self, part: Array) -> Array:
+        """Counts (K, M) by row of the channel, shape (K, rows)."""
+        if self.row is None:
+            return part
+        size = (len(self.row), self.channel.shape[0])
+        sums = sparse.csr_array((np.ones(size[0]), (np.arange(size[0]), self.row)), shape=size)
+        return np.asarray(part @ sums)
 
 
 def _designed(
     design: Problem, *, disclosure: float | None, leakage: float | None, seed: int, **asked: Any
-) -> tuple[Channel, float]:
-    """The channel of a design on some rows, for all symbols of the table, and what it leaks of these rows, in nats."""
+) -> tuple[Fitted, float]:
+    """The channel of a design on some rows, and what it leaks of these rows, in nats."""
     wanted = None if disclosure is None else min(disclosure, design.disclosure_ceiling)
     solution = solve(design, disclosure=wanted, leakage=leakage, seed=seed, throw=False, **asked)
-    return design.restore(solution.channel), solution.leakage
+    return Fitted.of(design, solution.channel), solution.leakage
 
 
 def _in_classes(

@@ -54,14 +54,14 @@ class Alphabet:
     def labels(self) -> tuple[str, ...]:
         """One text a symbol, all different: ``sex=Male, income=>50K``."""
         parts = [[column.label(code) for code in range(column.n_values)] for column in self.columns]
-        return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in self.codes.tolist())
+        return joined(parts, self.codes)
 
     @property
     def column_labels(self) -> dict[str, list[str]]:
         """By column, the text of its category in each symbol, different for different categories."""
         texts = [[column.text(code) for code in range(column.n_values)] for column in self.columns]
         return {
-            column.name: [texts[j][code] for code in self.codes[:, j].tolist()]
+            column.name: list(map(texts[j].__getitem__, self.codes[:, j].tolist()))
             for j, column in enumerate(self.columns)
         }
 
@@ -204,6 +204,12 @@ class TwoAlphabets:
     def x_labels(self) -> tuple[str, ...]:
         """One text a public symbol."""
         return self.x_alphabet.labels
+
+
+def joined(parts: Sequence[Sequence[str]], codes: Codes) -> tuple[str, ...]:
+    """One text for each row of codes, shape (rows, columns): the texts ``parts[j][code]`` of its columns j."""
+    columns = [map(part.__getitem__, column.tolist()) for part, column in zip(parts, codes.T, strict=True)]
+    return tuple(map(", ".join, zip(*columns, strict=True))) if columns else ("",) * len(codes)
 
 
 def distinct(codes: Codes) -> tuple[Codes, Codes]:

@@ -358,4 +358,4 @@ def _shared(column: Any, pa: Any) -> list[Any]:
         return list(column.to_pylist())
     coded = column.combine_chunks().dictionary_encode()
     texts = [*coded.dictionary.to_pylist(), None]
-    return [texts[i] for i in coded.indices.fill_null(len(texts) - 1).to_pylist()]
+    return list(map(texts.__getitem__, coded.indices.fill_null(len(texts) - 1).to_pylist()))

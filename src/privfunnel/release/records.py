@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel.engines import Alphabet, Cut
-from privfunnel.engines.alphabet import distinct
+from privfunnel.engines.alphabet import distinct, joined
 from privfunnel.engines.categories import UNSEEN, Codes
 from privfunnel.errors import need
 from privfunnel.mechanism import Mechanism
@@ -72,7 +72,7 @@ class RecordAlphabet(Alphabet):
     def labels(self) -> tuple[str, ...]:
         """One text a record, as the codebook names it."""
         parts = [[f"{w.column.name}={text}" for text in w.texts] for w in self.written]
-        return tuple(", ".join(parts[j][code] for j, code in enumerate(row)) for row in self.codes.tolist())
+        return joined(parts, self.codes)
 
 
 def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]:
