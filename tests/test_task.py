@@ -13,7 +13,9 @@ from scipy import sparse
 import privfunnel as pf
 from privfunnel.certificate.task import TaskCertificate
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
+from privfunnel.solution import ProvedAnswer
 from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.guarded.tasks import Asked
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.barrier import Program, minimise
 from privfunnel.solvers.task.cells import Cells, cells_of, classes
@@ -21,7 +23,10 @@ from privfunnel.solvers.task.rare import RARE, without_rare
 from privfunnel.solvers.task.relaxation import Images, relaxed
 from privfunnel.solvers.task.shaping import shaped
 from privfunnel.task_curve import TaskCurve
+from privfunnel.task_guarding import judge_guarded_task
 from privfunnel.task_solution import TaskSolution
+from privfunnel.tasking import judge_task
+from privfunnel.threats import Threat
 
 GAP = TaskFunnel().gap
 
@@ -186,6 +191,28 @@ def test_all_utility_is_kept_by_telling_apart_what_differs_in_it() -> None:
     assert solution.leakage == pytest.approx(merged.leakage, abs=1e-12)
     assert solution.bound_source == "closed form"
     assert solution.status is pf.Status.OPTIMAL
+
+
+def test_nearly_all_utility_is_not_bounded_like_all_of_it() -> None:
+    p_x, s, u = np.array([0.25, 0.25, 0.5]), np.array([0.1, 0.9, 0.5]), np.array([0.3, 0.30003, 0.8])
+    problem = pf.Problem(np.stack([1 - s, s]) * p_x, p_ux=np.stack([1 - u, u]) * p_x)
+    asked = problem.utility_ceiling - 5e-10
+    merged = problem.evaluate(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    assert merged.utility is not None
+    assert merged.utility >= asked
+    assert merged.leakage <= 1e-12
+    whole = ProvedAnswer(channel=np.eye(3), status=pf.Status.OPTIMAL)
+    judged = (
+        judge_task(problem, whole, 1e-6, (asked, None), 0),
+        judge_guarded_task(
+            problem, Threat.of(problem, known=[[0, 0, 1]]), whole, 1e-6, Asked(utility=asked), 0
+        ),
+    )
+    assert [(found.lower_bound, found.status) for found in judged] == [(0.0, pf.Status.CONVERGED)] * 2
+    exact = pf.solve(problem, utility=asked)
+    assert isinstance(exact, TaskSolution)
+    assert exact.requested_utility == problem.utility_ceiling
+    assert exact.lower_bound == exact.leakage == pytest.approx(problem.leakage_ceiling)
 
 
 def test_a_task_that_is_the_secret_costs_all_of_itself() -> None:

@@ -59,7 +59,9 @@ def check_budgets(problem: Problem, leakage: Mapping[str, float | str], measure:
 
 
 def check_utility(problem: Problem, utility: float | str) -> float:
-    """The asked utility in nats, clipped by rounding only, or an error that says the largest feasible one.
+    """The asked utility in nats, or an error that says the largest feasible one.
+
+    Whoever comes as near to I(U;X) as a printed number does asks for all of it.
 
     Raises:
         InvalidInputError: It is no amount, or the problem has no task.
@@ -80,7 +82,7 @@ def check_utility(problem: Problem, utility: float | str) -> float:
         raise InfeasibleError(
             f"utility={wanted!r} nats is infeasible: the largest feasible is I(U;X) = {ceiling:.9g} nats; lower it"
         )
-    return min(wanted, ceiling)
+    return ceiling if wanted >= ceiling - FEASIBILITY else wanted
 
 
 def check_budget(problem: Problem, leakage: float | str | None, measure: str = DEFAULT_MEASURE) -> float:

@@ -20,7 +20,7 @@ from privfunnel.guarding import INEXACT, Has, Proved, concluded
 from privfunnel.judging import meet
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, ProvedAnswer, Status, failed
+from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, ProvedAnswer, Status, failed
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.guarded.tasks import Asked, answer_task
@@ -221,6 +221,14 @@ def end_of_guarded_task(problem: Problem, threat: Threat, asked: Asked) -> Guard
     return ProvedAnswer(channel=whole, status=Status.OPTIMAL) if enough else None
 
 
+def all_of_task(problem: Problem, utility: float) -> bool:
+    """Whether a utility in nats is I(U;X), but for rounding.
+
+    Symbols whose p(u|x) differ by little may be told apart for less than any larger tolerance, and leak a lot.
+    """
+    return utility >= problem.utility_ceiling - ROUNDING * max(problem.utility_ceiling, 1.0)
+
+
 def whole_task(problem: Problem, threat: Threat) -> Channel | None:
     """The release of p(u|x), beside what is published, that keeps all of I(U;X); None where guarantees forbid it."""
     found = all_utility(problem)
@@ -296,7 +304,7 @@ def _proved(
     only: Channel | None = None
     if (asked.disclosure or 0.0) >= problem.disclosure_ceiling - FEASIBILITY:
         only = _itself(problem, threat)
-    elif target >= problem.utility_ceiling - FEASIBILITY:
+    elif all_of_task(problem, target):
         only = whole_task(problem, threat)
     if only is not None:
         lower, source = max(threat.leakages(problem, only).values()), "closed form"

@@ -20,7 +20,7 @@ from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskAnswer, TaskFunnel
 from privfunnel.solvers.task.cells import classes
 from privfunnel.solvers.task.search import all_utility
-from privfunnel.task_guarding import solve_guarded_task
+from privfunnel.task_guarding import all_of_task, solve_guarded_task
 from privfunnel.task_solution import TaskSolution
 from privfunnel.threats import Threat
 
@@ -136,7 +136,7 @@ def judge_task(
         bound = answer.certificate.lower_bound(target)
         lower, source = (bound, "certificate") if bound > 0.0 else (lower, source)
         upper = min(upper, answer.certificate.most_utility(0.0 if budget is None else budget))
-    if target >= ceiling - FEASIBILITY:
+    if all_of_task(problem, target):
         # All of I(U;X) is kept only by a release that tells symbols with different p(u|x) apart.
         lower, source = all_utility(problem).leakage, "closed form"
     # Utility is compared in units of the largest weight.
