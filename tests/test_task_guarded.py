@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from scipy.optimize import linprog
 
 import privfunnel as pf
-from privfunnel import guarantees
+from privfunnel import guarantees, tasking
 from privfunnel.certificate import GuardedCertificate, TaskCertificate, load_bundle
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.measures import Array, xlogx
@@ -384,3 +385,37 @@ def test_the_estimator_guards_a_release_for_its_target() -> None:
     assert isinstance(made.solution_, TaskSolution)
     assert made.solution_.guaranteed["lip=0.4"] <= 0.4 + 1e-9
     assert set(made.solution_.leakages) == {"nothing", "age"}
+
+
+@pytest.mark.parametrize("asked", [{"leakage": "5%"}, {"leakage": 0.0}, {"guarantees": ["lip=0.3"]}], ids=str)
+def test_weights_of_any_size_find_the_same_release(problem: pf.Problem, asked: dict[str, Any]) -> None:
+    p_ux = problem.required_tasks().rows * problem.p_x
+    found = []
+    for weight in (1.0, 1e6):
+        weighed = pf.Problem(problem.counts, p_ux={"u": p_ux}, task_weights={"u": weight})
+        found.append(solve(weighed, known=[np.arange(problem.n_x) % 2], **asked))
+        assert found[-1].status is pf.Status.OPTIMAL
+    assert found[1].utility == pytest.approx(1e6 * found[0].utility, rel=1e-6)
+    assert found[1].gap <= 1e6 * GAP
+
+
+def test_utility_and_disclosure_share_one_time_limit(
+    problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+    searched, plain = tasking.solve_guarded_task, tasking.TaskFunnel.solve
+
+    def first(self: Any, *args: Any, **options: Any) -> Any:
+        limits.append(self.time_limit)
+        return plain(self, *args, **options)
+
+    def second(problem: pf.Problem, threat: Threat, solver: Any, *args: Any, **options: Any) -> Any:
+        limits.append(solver.time_limit)
+        return searched(problem, threat, solver, *args, **options)
+
+    monkeypatch.setattr(tasking.TaskFunnel, "solve", first)
+    monkeypatch.setattr(tasking, "solve_guarded_task", second)
+    monkeypatch.setattr(tasking, "Deadline", lambda seconds: SimpleNamespace(left=lambda: 0.4 * seconds))
+    found = solve(problem, utility="50%", disclosure="95%", time_limit=20.0)
+    assert found.disclosure >= 0.95 * problem.disclosure_ceiling - 1e-9
+    assert limits == [10.0, 8.0]

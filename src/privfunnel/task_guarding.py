@@ -284,7 +284,9 @@ def judge_guarded_task(
         meet(lower, max(leakages.values()), source, FEASIBILITY if exact else INEXACT)
     wide = point.disclosure >= (asked.disclosure or 0.0) - FEASIBILITY
     has, proved = Has(channel, point.disclosure, leakages, kept, wide), Proved(lower, source, upper, proof)
-    made = concluded(problem, threat, answer, has, proved, (asked.utility, asked.leakage), gap, seed)
+    # Utility is compared in units of the largest weight.
+    unit = 1.0 if asked.utility is not None else float(problem.required_tasks().weights.max())
+    made = concluded(problem, threat, answer, has, proved, (asked.utility, asked.leakage), unit * gap, seed)
     return TaskSolution.of(
         made,
         requested=asked.disclosure,

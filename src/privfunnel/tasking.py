@@ -15,6 +15,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
 from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, Status, failed, final_status
 from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskAnswer, TaskFunnel
@@ -23,6 +24,10 @@ from privfunnel.solvers.task.search import all_utility
 from privfunnel.task_guarding import all_of_task, solve_guarded_task
 from privfunnel.task_solution import TaskSolution
 from privfunnel.threats import Threat
+
+#: Share of the time limit for a release without regard to its disclosure, where one is asked for besides, and the least
+#: share that the search has that regards it.
+FIRST, LAST = 0.5, 0.1
 
 
 def task_solver(chosen: Solver, named: Collection[str] = ()) -> TaskFunnel:
@@ -67,18 +72,25 @@ def solve_task(
     try:
         wanted = None if utility is None else check_utility(problem, utility)
         budget = None if leakage is None else check_budget(problem, leakage)
-        answer = end_of_task_curve(problem, wanted, budget)
+        answer, deadline = end_of_task_curve(problem, wanted, budget), Deadline(solver.time_limit)
+        # The rest of the time is for a search that discloses enough, where that is asked for besides.
+        first = (
+            solver
+            if disclosure is None
+            else dataclasses.replace(solver, time_limit=FIRST * solver.time_limit)
+        )
         if answer is None and wanted is not None:
-            answer = solver.solve(problem, wanted, progress=progress)
+            answer = first.solve(problem, wanted, progress=progress)
         elif answer is None and budget is not None and budget > 0.0:
-            answer = solver.solve_leakage(problem, budget, progress=progress)
+            answer = first.solve_leakage(problem, budget, progress=progress)
         elif answer is None:
-            answer = solver.free(problem, progress=progress)
+            answer = first.free(problem, progress=progress)
         channel = answer.channel
         if disclosure is not None:
             wide = _disclosing(problem, channel, check_disclosure(problem, disclosure))
             if wide is None:
-                other = Guarded(gap=solver.gap, time_limit=solver.time_limit)
+                left = max(deadline.left(), LAST * solver.time_limit)
+                other = Guarded(gap=solver.gap, time_limit=left)
                 return solve_guarded_task(
                     problem,
                     Threat.of(problem),

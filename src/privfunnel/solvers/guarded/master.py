@@ -97,6 +97,8 @@ class Master:
         self.floored = disclosure is not None
         self.least = disclosure is not None if purpose is None else purpose.utility is not None
         self.limited = self.least or limits is not None
+        #: What the value counts in where the most utility is looked for: the largest weight, as if that were 1.
+        self.unit = 1.0 if purpose is None or self.least else float(purpose.tasks.weights.max())
         self.posteriors = np.zeros((0, problem.n_x))
         self._known: set[bytes] = set()
         self._duals: Duals | None = None
@@ -138,7 +140,7 @@ class Master:
         for w, h, f in zip(made, resource, leaked, strict=True):
             column = np.concatenate([w, h, f])
             rows = np.flatnonzero(column).astype(np.int32)
-            cost = 0.0 if self.least else float(h[-1])
+            cost = 0.0 if self.least else float(h[-1]) / self.unit
             self._lp.addCol(cost, 0.0, INFINITY, rows.size, rows, column[rows])
         self.posteriors = np.concatenate([self.posteriors, made])
         return len(new)
@@ -155,7 +157,7 @@ class Master:
         duals, self._primal = np.array(solution.row_dual), np.array(solution.col_value)
         first = n_x + (1 if self.purpose is None else 2)
         weights = np.maximum(-duals[first:], 0.0) if self.limited else np.zeros(len(self.threat.averages))
-        last = max(-float(duals[first - 1]), 0.0) if self.least else 1.0
+        last = max(-float(duals[first - 1]), 0.0) if self.least else 1.0 / self.unit
         self._duals = Duals(
             weights=weights,
             prices=duals[:n_x],

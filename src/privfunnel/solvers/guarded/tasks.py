@@ -86,7 +86,7 @@ def answer_task(
     limits = averages if aim is None and bool(np.isfinite(averages).any()) else None
     master = Master(problem, threat, disclosure=wide, limits=limits, purpose=Purpose(tasks, aim))
     _make_room(search, master, (aim, wide), solver.gap)
-    known = least if aim is not None else tasks.h_u + least
+    known = least if aim is not None else (tasks.h_u + least) / master.unit
     outcome = search.close(master, solver.gap, progress, enough=known + ENOUGH * solver.gap)
     total = float(outcome.duals.weights.sum())
     slope = (outcome.duals.task_slope or 0.0) / total if total > 0.0 else 0.0 if zero else None
@@ -127,8 +127,8 @@ def _reach(search: Search, most: Master, wanted: tuple[str, float, float], gap: 
         SolverError: The limits came first.
     """
     name, amount, whole = wanted
-    outcome = search.close(most, gap, enough=whole - amount, prove=False)
-    largest = whole - outcome.duals.value
+    outcome = search.close(most, gap, enough=(whole - amount) / most.unit, prove=False)
+    largest = whole - most.unit * outcome.duals.value
     if largest >= amount - FEASIBILITY:
         return
     besides = " besides the disclosure" if name == "utility" and most.floored else ""
