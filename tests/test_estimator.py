@@ -57,6 +57,17 @@ def test_named_private_columns_are_left_out() -> None:
     assert funnel.transform(hidden).shape == (1500, 1)
 
 
+def test_leakage_may_be_of_another_measure_or_of_single_columns() -> None:
+    asked = {"public": ["town", "member"], "solver_options": {"gap": 1e-2}}
+    funnel = PrivacyFunnel(["sick"], disclosure="90%", measure="total-variation", **asked).fit(ROWS)
+    found = funnel.solution_
+    assert found.leakage == found.problem.evaluate(found.channel, measure="total-variation").leakage
+    assert funnel.mechanism_.provenance["measure"]["name"] == "total-variation"
+    funnel = PrivacyFunnel(["sick", "smoker"], leakage={"sick": 0.001}, **asked).fit(ROWS)
+    assert funnel.solution_.leakages["sick"] <= 0.001 + 1e-9
+    assert funnel.mechanism_.provenance["budgets"] == {"sick": 0.001}
+
+
 def test_draws_follow_the_channel_and_differ_each_time() -> None:
     funnel = PrivacyFunnel("sick", disclosure="60%", bins=BINS, **QUICK).fit(ROWS)
     first, second = funnel.transform(ROWS), funnel.transform(ROWS)
@@ -176,6 +187,7 @@ def test_a_column_called_private_and_nan_are_fine() -> None:
         ({"private": None}, "nothing is named private"),
         ({"max_levels": "x"}, "max_levels='x' is not a whole number"),
         ({"private": 1.5}, r"private=1\.5 names no columns"),
+        ({"measure": "surprise"}, "there is no measure 'surprise'"),
         ({"random_state": -1}, None),
     ],
 )

@@ -326,6 +326,11 @@ def test_audit_and_report_know_the_measure_that_a_release_was_designed_for(tmp_p
         assert "It was designed against attackers who know nothing; a, measured by total-variation." in told
         assert f"is at most {most:.3g} for who learns most" in told
         assert "under the same conditions has less than" in told
+    mechanism.save(tmp_path / "mechanism.json")
+    said = run(
+        "release", table, "--mechanism", tmp_path / "mechanism.json", "--out", tmp_path / "out.csv"
+    ).output
+    assert f"{solution.leakages['a']:.4f} by total-variation to who knows a" in said.replace("\n", " ")
     # Budgets of single private columns are counted again, too.
     counts = pf.tables.count(str(table), private=["r", "s"], public=["a"])
     solution = pf.solve(counts.problem(), leakage={"s": 0.01}, gap=1e-3)

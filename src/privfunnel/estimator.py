@@ -47,14 +47,16 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         private: Names or positions of the private columns of X; ``None`` if ``sensitive_features`` are.
         public: Names or positions of the public columns; all others by default.
         disclosure: What to keep: nats, or a share of H(X) such as ``"60%"``.
-        leakage: Or what may leak: nats, or a share of I(S;X). Neither means ``"60%"`` of H(X), with guarantees the most
-            disclosure that they allow.
+        leakage: Or what may leak: nats, or a share of I(S;X), or a budget for each of several private columns,
+            ``{"sex": 0.01, "income": "5%"}``. Neither means ``"60%"`` of H(X), with guarantees the most disclosure that
+            they allow.
         utility: Or what to keep of the task ``y``, which ``fit`` then needs: nats, or a share of I(U;X) such as
             ``"90%"``.
         known: Attackers to guard against who know public columns of their target, such as ``["age", ["sex", "town"]]``:
             names or positions, an entry for each attacker; see :func:`privfunnel.solve`.
         published: Names or positions of public columns that are released as they are.
         guarantees: What holds for every released symbol, such as ``["lip=0.2", "k=5"]``.
+        measure: What leakage is measured by, such as ``"maximal-leakage"``; mutual information by default.
         bins: A rule for every number with more than ``max_levels`` values, or column to rule; see
             :func:`privfunnel.tables.count`.
         max_levels: Most different values of a number that is not binned.
@@ -81,11 +83,12 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         *,
         public: Sequence[str | int] | str | int | None = None,
         disclosure: float | str | None = None,
-        leakage: float | str | None = None,
+        leakage: float | str | Mapping[str, float | str] | None = None,
         utility: float | str | None = None,
         known: Sequence[Any] | str | int | None = None,
         published: Sequence[str | int] | str | int | None = None,
         guarantees: Sequence[Any] | str | None = None,
+        measure: str | None = None,
         bins: Any = "quantiles:4",
         max_levels: int = tables.MAX_LEVELS,
         solver: str = "auto",
@@ -104,6 +107,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.known = known
         self.published = published
         self.guarantees = guarantees
+        self.measure = measure
         self.bins = bins
         self.max_levels = max_levels
         self.solver = solver
@@ -284,7 +288,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {name: binning.parse(name, self.bins) for name in many} if self.bins is not None else {}
 
     def _guards(self, names: Sequence[str]) -> dict[str, Any]:
-        """Attackers, published columns and guarantees, as :func:`privfunnel.solve` takes them."""
+        """Attackers, published columns, guarantees and measure, as :func:`privfunnel.solve` takes them."""
 
         def named(chosen: Any, role: str) -> list[str]:
             return [names[j] for j in self._positions(chosen, role)]
@@ -297,6 +301,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "guarantees": [self.guarantees]
             if isinstance(self.guarantees, str)
             else list(self.guarantees or ()),
+            "measure": self.measure,
         }
         return {name: value for name, value in given.items() if value}
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from privfunnel.attackers import DEFAULT_MEASURE
+from privfunnel.averages import CONVEX
 from privfunnel.checks import is_number
 from privfunnel.claims import AGREEMENT
 from privfunnel.errors import PrivFunnelError
 from privfunnel.guarantees import MET
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Problem
+from privfunnel.quantities import told
 from privfunnel.tables import Counts
 from privfunnel.threats import Threat
 
@@ -38,8 +40,29 @@ def designed_for(mechanism: Mechanism) -> tuple[dict[str, float], dict[str, floa
 
     They are what the file says, which only the table can confirm.
     """
-    told = mechanism.provenance
-    return _numbers(told.get("leakages")), _numbers(told.get("guaranteed"))
+    held = mechanism.provenance
+    return _numbers(held.get("leakages")), _numbers(held.get("guaranteed"))
+
+
+def measured_words(measured: Mapping[str, float], measure: str, attackers: Collection[str]) -> list[str]:
+    """Say what a design leaks by its measure, to each of its ``attackers``, or about each of its private columns."""
+    unit = told if CONVEX[measure].in_nats else "{:.4f}".format
+    by = "" if measure == DEFAULT_MEASURE else f" by {measure}"
+    about = "to who knows" if set(measured) == set(attackers) else "about"
+    return [f"{unit(value)}{by} {about} {name}" for name, value in measured.items()]
+
+
+def designed_measure(mechanism: Mechanism) -> tuple[str, dict[str, float]]:
+    """The measure of a design, and what its file says of leakages by it, or about single private columns.
+
+    Nothing is said where the measure is the usual one, of all of S, or where a file of an earlier version does not
+    name it.
+    """
+    named = mechanism.provenance.get("measure")
+    measure = str(named.get("name")) if isinstance(named, Mapping) else DEFAULT_MEASURE
+    held = _numbers(mechanism.provenance.get("measured"))
+    known = measure in CONVEX and (isinstance(named, Mapping) or "budgets" in mechanism.provenance)
+    return (measure, held) if known else (DEFAULT_MEASURE, {})
 
 
 def count_again(mechanism: Mechanism, counts: Counts, channel: Channel) -> Guards:
@@ -78,8 +101,7 @@ def _otherwise(
     mechanism: Mechanism, threat: Threat, problem: Problem, channel: Channel
 ) -> tuple[str, dict[str, float]]:
     """The measure of the design, and by it what a channel tells: nothing where it is the usual one, of all of S."""
-    named = mechanism.provenance.get("measure")
-    measure = str(named.get("name")) if isinstance(named, Mapping) else DEFAULT_MEASURE
+    measure, _ = designed_measure(mechanism)
     budgets = _numbers(mechanism.provenance.get("budgets"))
     if measure == DEFAULT_MEASURE and not budgets:
         return measure, {}
@@ -92,8 +114,8 @@ def _agree(counted: Mapping[str, float], claimed: Mapping[str, float]) -> bool:
     return all(abs(counted.get(name, 0.0) - value) <= AGREEMENT for name, value in claimed.items())
 
 
-def _numbers(told: object) -> dict[str, float]:
+def _numbers(held: object) -> dict[str, float]:
     """The numbers of a table in a file, by name; nothing where there is no such table."""
-    if not isinstance(told, Mapping):
+    if not isinstance(held, Mapping):
         return {}
-    return {str(name): float(value) for name, value in told.items() if is_number(value)}
+    return {str(name): float(value) for name, value in held.items() if is_number(value)}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.audit import beyond, informed, voting
+from privfunnel.audit.guards import measured_words
 from privfunnel.audit.ranking import auc_words
-from privfunnel.averages import CONVEX
 from privfunnel.quantities import amount, told
 
 if TYPE_CHECKING:
@@ -277,10 +276,7 @@ def _guards(found: Recount) -> str:
     ]
     if len(found.guarded_leakages) > 1:
         parts += [f"{told(value)} to who knows {known}" for known, value in found.guarded_leakages.items()]
-    unit = told if CONVEX[found.measure].in_nats else "{:.4f}".format
-    by = "" if found.measure == DEFAULT_MEASURE else f" by {found.measure}"
-    about = "to who knows" if found.measured.keys() == found.guarded_leakages.keys() else "about"
-    parts += [f"{unit(value)}{by} {about} {name}" for name, value in found.measured.items()]
+    parts += measured_words(found.measured, found.measure, found.guarded_leakages)
     return "".join(f"; {each}" for each in parts)
 
 

@@ -225,7 +225,7 @@ def to_json(summary: ReleaseSummary) -> dict[str, Any]:
 
 def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     """Print what was done."""
-    from privfunnel.audit.guards import designed_for
+    from privfunnel.audit.guards import designed_for, designed_measure, measured_words
     from privfunnel.measures import mutual_information
     from privfunnel.quantities import amount, spoken_unit, told
 
@@ -262,6 +262,8 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     designed += [
         f"{told(each)} to who knows {known}" for known, each in leakages.items() if len(leakages) > 1
     ]
+    measure, measured = designed_measure(mechanism)
+    designed += measured_words(measured, measure, leakages)
     if designed:
         say(f"Designed for: {'; '.join(designed)}.")
     if form == "records" and mechanism.outputs is not None:

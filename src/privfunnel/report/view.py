@@ -31,6 +31,7 @@ from privfunnel.task_curve import TaskCurve
 
 GRID = 120  # intervals of the drawn lower bound
 EXACT = Exact()
+SAME = 1e-7  # a ratio of probabilities that differs less from 1 is rounding, which rare outputs make large
 SHOWN = 5e-4  # a change of an attacker's accuracy below this does not show in the table
 
 
@@ -140,12 +141,11 @@ def curve_note(curve: Curve, units: str = "bits") -> str:
     """Say in a sentence how good the curve is."""
     proved = sum(s.status is Status.OPTIMAL for s in curve.solutions)
     worst = max((s.gap for s in curve.solutions), default=0.0)
-    worst = 0.0 if worst <= ZERO else worst
     above = f"{worst / nats_per(units):.2g} {units}" if curve.unit else f"{worst:.2g}"
+    most = f"no point is more than {above} above" if worst > ZERO else "every point is at"
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
     return (
-        f"{whole}{proved} of {len(curve.solutions)} points proved optimal; "
-        f"no point is more than {above} above what is proved possible. "
+        f"{whole}{proved} of {len(curve.solutions)} points proved optimal; {most} what is proved possible. "
         f"Solver {curve.solver}, seed {curve.seed}."
     )
 
@@ -306,8 +306,8 @@ def worst_case(
     factor = math.exp(meaning.maximal_leakage)
     lift = numbers.of(p_y).factor(meaning.max_lift)
     epsilon = meaning.epsilon
-    changeless = meaning.max_lift < 1.0 + ZERO
-    told_epsilon = numbers.of(meaning.rarest).log_factor(epsilon if epsilon > ZERO else 0.0)
+    changeless = meaning.max_lift < 1.0 + SAME
+    told_epsilon = numbers.of(meaning.rarest).log_factor(epsilon if epsilon > SAME else 0.0)
     return [
         {
             "name": "Average leakage I(S;Y)",
