@@ -160,7 +160,7 @@ def test_verify_speaks_of_disclosure_where_that_is_bounded(tmp_path: Path) -> No
     run("solve", "heart-failure", "--guarantee", "lip=1", "--option", "gap=1e-3", "--out", str(design))
     proof = str(design / "certificate.npz")
     told = run("verify", proof, "heart-failure", "--units", "bits", "--disclosure", "50%")
-    assert "discloses more than they say" in told.output
+    assert "discloses more than it says" in told.output
     assert "for every R" not in told.output
     most = load_bundle(proof)[0].most_disclosure(0.0) / np.log(2)  # type: ignore[union-attr]
     assert f"disclosure ≤ {most:.6g} bits" in told.output
