@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,41 +18,12 @@ import pytest
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 import helpers_cli
+from helpers_explorer import AWKWARD, heart
 from privfunnel.certificate import load_bundle
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import examples, tasks
 from privfunnel.explorer.workspace import Workspace
 from privfunnel.mechanism import Mechanism
-
-AWKWARD = Path(__file__).parent / "data" / "awkward.csv"
-CENSUS_ROLES: dict[str, Any] = dict(examples.EXAMPLES["census-income"].roles)
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, emit=events.append)
-
-
-events: list[dict[str, Any]] = []
-
-
-@pytest.fixture(autouse=True)
-def _no_events() -> None:
-    events.clear()
-
-
-def heart(workspace: Workspace) -> dict[str, Any]:
-    table = tasks.example(workspace, "heart-failure")
-    return tasks.roles(workspace, **table["roles"])
-
-
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    workspace = Workspace(tmp_path_factory.mktemp("traced"), emit=lambda event: None)
-    heart(workspace)
-    tasks.trace(workspace, points=6, solver="auto")
-    return workspace
-
 
 # --- exports --------------------------------------------------------------------------------------------------------
 

@@ -14,42 +14,13 @@ import pytest
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 import privfunnel as pf
+from helpers_explorer import AWKWARD, CENSUS_ROLES, heart
 from privfunnel import alternatives
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import describe, examples, lookup, recipes, tasks, wording
+from privfunnel.explorer import describe, lookup, recipes, tasks, wording
 from privfunnel.explorer.workspace import Workspace
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism
-
-AWKWARD = Path(__file__).parent / "data" / "awkward.csv"
-CENSUS_ROLES: dict[str, Any] = dict(examples.EXAMPLES["census-income"].roles)
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, emit=events.append)
-
-
-events: list[dict[str, Any]] = []
-
-
-@pytest.fixture(autouse=True)
-def _no_events() -> None:
-    events.clear()
-
-
-def heart(workspace: Workspace) -> dict[str, Any]:
-    table = tasks.example(workspace, "heart-failure")
-    return tasks.roles(workspace, **table["roles"])
-
-
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    workspace = Workspace(tmp_path_factory.mktemp("traced"), emit=lambda event: None)
-    heart(workspace)
-    tasks.trace(workspace, points=6, solver="auto")
-    return workspace
-
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
@@ -160,7 +131,9 @@ def test_roles_before_a_table_and_curves_before_roles_are_refused(workspace: Wor
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
-def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(workspace: Workspace) -> None:
+def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(
+    workspace: Workspace, events: list[dict[str, Any]]
+) -> None:
     heart(workspace)
     tasks.trace(workspace, points=5, solver="aem")
     points = [event for event in events if event["kind"] == "point"]
@@ -174,7 +147,9 @@ def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(workspace: Wo
     np.testing.assert_array_equal(tasks.curve_of(workspace).disclosure, curve.disclosure)
 
 
-def test_two_points_where_nothing_is_free_need_no_solver(workspace: Workspace, tmp_path: Path) -> None:
+def test_two_points_where_nothing_is_free_need_no_solver(
+    workspace: Workspace, events: list[dict[str, Any]], tmp_path: Path
+) -> None:
     table = tmp_path / "same.csv"
     table.write_text("s,x\n" + "".join(f"{v},{v}\n" for v in "aabbc"))
     tasks.inspect(workspace, str(table), "same.csv")
@@ -256,7 +231,9 @@ def test_sharpening_solves_the_very_point(workspace: Workspace) -> None:
     assert sharp["leakage"] < mixed["leakage"]
 
 
-def test_what_an_interrupted_run_has_found_is_kept(workspace: Workspace) -> None:
+def test_what_an_interrupted_run_has_found_is_kept(
+    workspace: Workspace, events: list[dict[str, Any]]
+) -> None:
     heart(workspace)
 
     class StopError(Exception):
@@ -464,7 +441,7 @@ def test_rows_are_shown_before_and_after(traced: Workspace) -> None:
     assert all(len(row["candidates"]) == 1 for row in everything["samples"])
 
 
-def test_loading_says_how_far_it_is(workspace: Workspace) -> None:
+def test_loading_says_how_far_it_is(workspace: Workspace, events: list[dict[str, Any]]) -> None:
     tasks.inspect(workspace, str(AWKWARD), "awkward.csv")
     news = [(e["done"], e["total"], e["message"]) for e in events]
     assert news[0] == (0, 0, "Opening awkward.csv")
