@@ -29,7 +29,7 @@ from privfunnel.free import free_disclosure_bounds
 from privfunnel.lumping import lumping_of
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import cpu_clock
-from privfunnel.solvers.global_ import supported
+from privfunnel.solvers.global_ import cliqued, supported
 
 #: Public symbols and people whose surveys have about a thousand classes of eight private symbols.
 EIGHT, EIGHT_QUICK = (2_150, 51_000), (70, 80)
@@ -169,6 +169,7 @@ def main() -> None:
     small = survey(3, 90, 400)
     pf.solve(small, disclosure=0.9 * small.disclosure_ceiling)  # compile
     supported.load_kernels()
+    cliqued.load_kernels()
     for part in options.parts or parts:
         with cpu_clock():
             found = parts[part](options.quick)

@@ -14,7 +14,8 @@ safe) and ν: with Σ t log t ≥ q·t and e_i(w) = (p_i·q − a_i − ν) w �
 If that reaches the claim the box is done. Otherwise the ends of [l_i, u_i] where e_i alone lifts the sum to the
 claim are cut off, and the rest is handed to the node's children. Every bound is lowered by a rounding allowance first.
 
-Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`, which shrinks boxes further.
+Some minimiser of F also leaves out one of any two *rivals*, see :func:`rivalry`, which shrinks boxes further, and with
+a hundred symbols or more makes boxes of whole groups of rivals, see :mod:`.cliques`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from privfunnel.certificate.certificate import Certificate, combine, components,
 from privfunnel.certificate.chain import ChainProof, Step, chain_prices, check_chain, flat_prices, halves_of
 from privfunnel.certificate.checker import SIMPLEX_SLACK, check
 from privfunnel.certificate.chi_squared import ChiSquaredCertificate
+from privfunnel.certificate.cliques import CliqueProof, check_cliques
 from privfunnel.certificate.distortion import DistortionCertificate
-from privfunnel.certificate.exclusion import rivalry, rivals
+from privfunnel.certificate.exclusion import cliques_of, rivalry, rivals
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.guessing import GuessingCertificate
 from privfunnel.certificate.neighbours import (
@@ -59,6 +61,7 @@ __all__ = [
     "Certificate",
     "ChainProof",
     "ChiSquaredCertificate",
+    "CliqueProof",
     "DistortionCertificate",
     "GuardedCertificate",
     "GuessingCertificate",
@@ -73,9 +76,11 @@ __all__ = [
     "chain_prices",
     "check",
     "check_chain",
+    "check_cliques",
     "check_pairs",
     "check_supports",
     "check_thinning",
+    "cliques_of",
     "combine",
     "components",
     "flat_prices",

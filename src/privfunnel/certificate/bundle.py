@@ -12,6 +12,7 @@ import numpy as np
 from privfunnel.certificate.archive import Archive, certificate_file
 from privfunnel.certificate.certificate import AnyProof, Certificate
 from privfunnel.certificate.chain import ChainProof, Step
+from privfunnel.certificate.cliques import CliqueProof
 from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
@@ -27,10 +28,11 @@ SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
 #: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
 #: these, version 8 proofs by supports, version 9 guarded ones over classes of public symbols, version 10 proofs by
-#: thinning; a file is written as the oldest version that can hold it.
+#: thinning, version 11 those by cliques; a file is written as the oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
-GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION, THINNING_VERSION = 7, 8, 9, 10
-SCHEMA_VERSION = THINNING_VERSION
+GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION = 7, 8, 9
+THINNING_VERSION, CLIQUES_VERSION = 10, 11
+SCHEMA_VERSION = CLIQUES_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -224,6 +226,8 @@ def _version(proof: AnyProof) -> int:
     """The first version of the file that has such proofs."""
     if isinstance(proof, ThinProof):
         return THINNING_VERSION
+    if isinstance(proof, CliqueProof):
+        return CLIQUES_VERSION
     if isinstance(proof, SupportsProof):
         return SUPPORTS_VERSION
     if isinstance(proof, ChainProof):
@@ -237,6 +241,8 @@ def _packed(place: str, proof: AnyProof) -> dict[str, Any]:
         return {f"{place}.supports": np.array(1)}
     if isinstance(proof, ThinProof):
         return {f"{place}.measure": proof.measure}
+    if isinstance(proof, CliqueProof):
+        return {f"{place}.cliques": proof.cliques, **_packed(place, proof.tree)}
     if not isinstance(proof, ChainProof):
         names = _PAIR_ARRAYS if isinstance(proof, PairsProof) else _TREE_ARRAYS
         return {f"{place}.{name}": getattr(proof, name) for name in names}
@@ -291,7 +297,9 @@ def _read(data: Archive, c: int) -> Certificate:
             measure = data[f"{c}.{t}.measure"].astype(np.float64)
             proofs.append(ThinProof(claim=float(claim), measure=measure))
             continue
-        proofs.append(_read_tree(data, f"{c}.{t}", float(claim)))
+        tree = _read_tree(data, f"{c}.{t}", float(claim))
+        named = f"{c}.{t}.cliques"
+        proofs.append(CliqueProof(tree=tree, cliques=data[named].astype(np.int32)) if named in data else tree)
     groups, cells = (
         data[f"{c}.{name}"].astype(np.int32) if f"{c}.{name}" in data else None
         for name in ("coarsening", "cells")

@@ -16,6 +16,7 @@ from privfunnel import measures
 from privfunnel.certificate.cells import cell_columns, spread_within
 from privfunnel.certificate.chain import ChainProof, check_chain
 from privfunnel.certificate.checker import check
+from privfunnel.certificate.cliques import CliqueProof, check_cliques
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.supports import SupportsProof, check_supports
@@ -34,7 +35,7 @@ _ADDING = 16
 _RESERVE = 1e-13
 
 #: What may prove a certificate: a tree a component, or one proof for the whole table.
-AnyProof = Proof | PairsProof | ChainProof | SupportsProof | ThinProof
+AnyProof = Proof | PairsProof | ChainProof | SupportsProof | ThinProof | CliqueProof
 
 
 def components(p_s_given_x: Array) -> list[tuple[Index, Index]]:
@@ -68,7 +69,8 @@ class Certificate:
         value: Proved lower bound on min F.
         intercept: The line at R = 0.
         proofs: One tree a component, in the order of :func:`components`; or one proof for all of a table, by pairs
-            where it has two private symbols, by a chain of such, by supports or by thinning where it has more.
+            where it has two private symbols, by a chain of such, by supports, by thinning or by cliques where it has
+            more.
         coarsening: None, or for each private symbol the group it is merged into, shape (K,): since S' is then a
             function of S, a bound on its leakage is a bound on S's.
         cells: None, or for each public symbol the cell it belongs to, shape (M,). Prices are then equal within a
@@ -284,6 +286,8 @@ def _verify_whole(problem: Problem, certificate: Certificate) -> None:
         check_supports(columns, prices, slope, proof, spread)
     elif isinstance(proof, ThinProof):
         check_thinning(columns, prices, slope, proof, spread)
+    elif isinstance(proof, CliqueProof):
+        check_cliques(columns, prices, slope, proof)
     else:
         check_chain(columns, prices, slope, proof, spread)
     certificate._conclude(problem)
@@ -333,4 +337,6 @@ def _arrays(proof: AnyProof) -> list[NDArray[Any]]:
         return []
     if isinstance(proof, ThinProof):
         return [proof.measure]
+    if isinstance(proof, CliqueProof):
+        return [proof.cliques, *_arrays(proof.tree)]
     return [proof.q, proof.nu, proof.variable, proof.split, proof.first]

@@ -100,3 +100,30 @@ def rivals(thresholds: Array, slope: float) -> NDArray[np.uint8]:
     exclusive = thresholds <= slope
     np.fill_diagonal(exclusive, False)
     return exclusive.astype(np.uint8)
+
+
+def cliques_of(exclusive: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Symbols grouped so that any two of a group are rivals, from :func:`rivals`' table: the group of each, (M,).
+
+    As few groups as a greedy choice makes: each begins with the symbol of the fewest rivals that are left, and takes in
+    the one with the most rivals among those that still fit, as long as there is one.
+    """
+    rival = exclusive.astype(bool)
+    group = np.full(len(rival), -1, dtype=np.int32)
+    number = 0
+    while np.any(left := group < 0):
+        known = np.where(left, rival[:, left].sum(axis=1), len(rival) + 1)
+        symbol = int(np.argmin(known))
+        fitting = left & rival[symbol]
+        known = rival[:, fitting].sum(
+            axis=1
+        )  # rivals among those that fit, kept up to date as these become fewer
+        group[symbol] = number
+        while fitting.any():
+            symbol = int(np.argmax(np.where(fitting, known, -1)))
+            group[symbol] = number
+            gone = fitting & ~rival[symbol]
+            known = known - rival[:, gone].sum(axis=1)
+            fitting &= rival[symbol]
+        number += 1
+    return group

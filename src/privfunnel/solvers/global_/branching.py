@@ -409,7 +409,11 @@ def branch_and_bound(
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
         made = advance(pricing, rivals, state, cutoff, patience, tightness, pace.size)
         state = State(Tree(*made[0]), state.frontier, state.work, state.found, *made[1:])
-    # What is still open is not proved.
+    return explored(state)
+
+
+def explored(state: State) -> Explored:
+    """What a search leaves that has ended, or was ended: what is still open is not proved."""
     outcome = FOUND if state.n_found > 0 else LIMIT if state.height > 0 else PROVED
     tree, found = kept(state.tree, state.n_nodes), state.found[: state.n_found]
     return Explored(outcome, int(state.opened), tree, found, float(state.best))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.certificate import Certificate, Proof, SupportsProof, rivalry, rivals
+from privfunnel.certificate import Certificate, CliqueProof, Proof, SupportsProof, cliques_of, rivalry, rivals
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.global_ import branching, seeding, supported
+from privfunnel.solvers.global_ import branching, cliqued, seeding, supported
+from privfunnel.solvers.global_.clique_branching import search_cliques
 from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
 from privfunnel.solvers.global_.master import Master, Prices
 from privfunnel.solvers.global_.newton import refine
@@ -93,6 +95,7 @@ class Search:
         self._rivalry: list[Array] | None = None
         self._looks: list[supported.Look] = []
         self._least = 0.0  # of the last look at this disclosure
+        self._ladder = cliqued.Ladder()
         self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
@@ -145,7 +148,7 @@ class Search:
         """
         allowed = self.nodes + self.limits.nodes
         target = TARGET * gap
-        value, idle, self._least = np.inf, 0, 0.0
+        value, idle, self._least, self._ladder = np.inf, 0, 0.0, cliqued.Ladder()
         if supported.fits(self.master):
             self._find_rivals()  # as long as there is time: without them nothing can be proved in the end
         while True:
@@ -243,10 +246,24 @@ class Search:
             own = Deadline(self.limits.left(SEARCHED), self.limits.clock)
             if self._look(disclosure, duals, -target, allowed - self.nodes, own) is not Sight.STUCK:
                 return
+        if cliqued.fits(self.master):
+            self._climb(duals, target, allowed - self.nodes, disclosure)
+            return
         boxes = min(self.effort, allowed - self.nodes)
         _, limited = self._prove(duals, -target, boxes, self.limits)
         if limited:
             self.effort *= 2
+
+    def _climb(self, duals: Prices, target: float, boxes: int, disclosure: float) -> bool:
+        """One attempt by cliques at what is asked for, or at some of it once that has failed; whether it was proved."""
+        missing = min(duals.value, duals.value - self.bound(disclosure)[0])
+        share = 1.0 if self._ladder.part else SEARCHED
+        own = Deadline(cliqued.ATTEMPT * self.limits.left(share), self.limits.clock)
+        boxes = math.ceil(cliqued.ATTEMPT * boxes)
+        proved, limited = self._prove(duals, self._ladder.cutoff(target, missing), boxes, own)
+        if limited:
+            self._ladder.failed()
+        return proved
 
     def _look(self, disclosure: float, duals: Prices, cutoff: float, boxes: int, deadline: Deadline) -> Sight:
         """Look at supports: prove F ≥ cutoff, or add posteriors below it; a look at all of them is remembered."""
@@ -288,6 +305,8 @@ class Search:
         """
         if supported.applies(self.master, duals.slope) and self._prove_by_supports(disclosure, duals):
             return
+        if cliqued.fits(self.master) and self._prove_by_cliques(disclosure, duals, target):
+            return
         cutoff = -COARSER * target
         while cutoff > -COARSEST and self._find_rivals() and not self.limits.passed():
             # The next attempts are to have as much time as this one.
@@ -296,6 +315,15 @@ class Search:
                 return
             cutoff *= COARSER
         self._prove_by_roots(duals)
+
+    def _prove_by_cliques(self, disclosure: float, duals: Prices, target: float) -> bool:
+        """When the limits came first: climb as far as there is time; whether there is any line at this disclosure."""
+        self._ladder = cliqued.Ladder(max(self._ladder.part, cliqued.FIRST_PART))
+        for _ in range(cliqued.LAST_ATTEMPTS):
+            if self.limits.passed() or not self._find_rivals():
+                break
+            self._climb(duals, target, cliqued.LAST_BOXES, disclosure)
+        return self.bound(disclosure)[1] is not None
 
     def _prove_by_roots(self, duals: Prices) -> None:
         """The line that one box a component proves, whatever it is worth."""
@@ -332,7 +360,8 @@ class Search:
     def _prove(self, duals: Prices, cutoff: float, boxes: int, deadline: Deadline) -> tuple[bool, bool]:
         """Try to prove F ≥ cutoff, or else to add posteriors below it: (a line was proved, the limits came first)."""
         prices = self.master.global_prices(duals)
-        proofs, limited = self._explore(duals, prices, cutoff, boxes, deadline)
+        explore = self._explore_cliques if cliqued.fits(self.master) else self._explore
+        proofs, limited = explore(duals, prices, cutoff, boxes, deadline)
         proved = len(proofs) == len(self.master.parts)
         if proved:
             self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
@@ -361,3 +390,18 @@ class Search:
             else:
                 proofs.append(Proof(claim=cutoff + shift - MARGIN, **explored.tree._asdict()))
         return proofs, limited
+
+    def _explore_cliques(
+        self, duals: Prices, prices: Array, cutoff: float, boxes: int, deadline: Deadline
+    ) -> tuple[list[CliqueProof], bool]:
+        """The same by cliques, where there is one component."""
+        pricing = Pricing(self.master.parts[0].columns, np.ascontiguousarray(prices), duals.slope)
+        groups = cliques_of(rivals((self._rivalry or [])[0], duals.slope))
+        explored = search_cliques(pricing, groups, cutoff, boxes, PATIENCE, TIGHTNESS, deadline)
+        self.nodes += int(explored.opened)
+        if explored.outcome == branching.PROVED:
+            tree = Proof(claim=cutoff - MARGIN, **explored.tree._asdict())
+            return [CliqueProof(tree=tree, cliques=groups)], False
+        descend_all(pricing, explored.found, DESCENT_STEPS, deadline)
+        self._add(0, explored.found, pricing, cutoff, MOST_EXACT)
+        return [], explored.outcome == branching.LIMIT

@@ -17,7 +17,7 @@ from privfunnel.problem import Channel, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.global_ import seeding, supported
+from privfunnel.solvers.global_ import cliqued, seeding, supported
 from privfunnel.solvers.global_.coarsening import coarse_lines
 from privfunnel.solvers.global_.hurried import ENTRY_SECONDS, channel_seconds
 from privfunnel.solvers.global_.search import Outcome, Search
@@ -103,6 +103,8 @@ class Work:
         load_kernels()  # before any clock starts
         if supported.of_size(problem):
             supported.load_kernels()
+        if cliqued.of_size(problem):
+            cliqued.load_kernels()
         self.seeds = seeding.pays(problem)
         if self.seeds:
             seeding.load_kernels()
