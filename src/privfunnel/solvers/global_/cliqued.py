@@ -17,7 +17,7 @@ MANY = 100
 ATTEMPT = 0.5
 #: Once the attempt at all that is asked for has failed, the next one leaves this part of what is missing, and later
 #: ones, once they fail, so many times as much, up to the largest part: the less is proved, the fewer boxes it takes.
-FIRST_PART, PART_FACTOR, LARGEST_PART = 0.125, 2.5, 0.9
+FIRST_PART, PART_FACTOR, LARGEST_PART = 0.25, 2.0, 0.9
 #: Attempts once limits came first, and twice the boxes of each.
 LAST_ATTEMPTS, LAST_BOXES = 6, 400_000
 
