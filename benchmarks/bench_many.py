@@ -34,7 +34,7 @@ from privfunnel.solvers.global_ import cliqued, supported
 #: Public symbols and people whose surveys have about a thousand classes of eight private symbols.
 EIGHT, EIGHT_QUICK = (2_150, 51_000), (70, 80)
 #: Shares of the way from R0 to H(X): the upper half.
-SHARES = (0.75, 0.5)
+SHARES = (0.75, 0.625, 0.5)
 #: Private symbols; public symbols and people, for about 100, 300 and 1000 classes of three private symbols.
 PRIVATE = (2, 3, 4, 8)
 TABLES = ((250, 2_500), (700, 20_000), (2_000, 120_000))

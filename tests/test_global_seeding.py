@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel.solvers.deadline import Limits
-from privfunnel.solvers.global_ import seeding, work
+from privfunnel.solvers.deadline import Deadline, Limits
+from privfunnel.solvers.global_ import interior, seeding, work
 from privfunnel.solvers.global_.coarsening import coarse_lines
 from privfunnel.solvers.global_.search import Search
 
@@ -44,9 +44,59 @@ def test_a_seeded_pool_is_no_worse_than_aem(problem: pf.Problem) -> None:
 def test_nothing_is_seeded_beyond_the_curve(problem: pf.Problem) -> None:
     search = Search(problem, np.random.default_rng(0), Limits(nodes=1))
     before = search.master.n_columns
-    search.seed(problem.disclosure_ceiling)
-    search.seed(0.0)
+    for begin in (search.seed, search.approach):
+        begin(problem.disclosure_ceiling)
+        begin(0.0)
     assert search.master.n_columns == before
+
+
+def test_prices_from_the_interior_find_what_two_runs_of_aem_miss() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.dirichlet(np.full(6, 0.5), size=60).T * rng.dirichlet(np.ones(60))
+    problem, wanted = pf.Problem(table / table.sum()), 3.4
+    search = Search(problem, np.random.default_rng(0), Limits(nodes=1))
+    numbers = np.random.default_rng(0).integers(2**31, size=seeding.RUNS)
+    aem = [
+        pf.solve(
+            problem, disclosure=wanted, solver="aem", restarts=1, max_steps=500, seed=int(n), throw=False
+        )
+        for n in numbers
+    ]
+    search.approach(wanted)
+    value = search.master.solve(wanted).value
+    assert value < min(found.leakage for found in aem)
+    channel = search.channel(wanted)
+    assert problem.evaluate(channel).disclosure >= wanted - 1e-9
+    assert problem.evaluate(channel).leakage <= value + 1e-6
+
+
+def test_prices_from_the_interior_reach_a_proved_optimum(problem: pf.Problem) -> None:
+    wanted = 0.9 * problem.disclosure_ceiling
+    best = pf.solve(problem, disclosure=wanted, solver="global")
+    assert best.status is pf.Status.OPTIMAL
+    start = np.random.default_rng(1).dirichlet(np.full(14, 0.1), size=40)
+    used, value = interior.approach(problem, wanted, start, np.random.default_rng(0), Deadline())
+    assert len(used) <= problem.n_x + 1
+    assert best.lower_bound <= value <= 1.1 * best.leakage
+
+
+def test_without_time_the_start_comes_back(problem: pf.Problem) -> None:
+    start = np.eye(problem.n_x)[:3]
+    used, value = interior.approach(problem, 1.0, start, np.random.default_rng(0), Deadline(0.0))
+    assert used is start
+    assert value == np.inf
+
+
+def test_the_pool_of_prices_from_the_interior_stays_within_its_room(
+    problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interior, "MOST_ENTRIES", 40 * problem.n_x)
+    start = np.random.default_rng(1).dirichlet(np.full(14, 0.1), size=40)
+    wanted = 0.9 * problem.disclosure_ceiling
+    used, value = interior.approach(problem, wanted, start, np.random.default_rng(0), Deadline())
+    assert len(used) <= problem.n_x + 1
+    assert 0.0 < value < problem.leakage_ceiling
+    assert not interior.pays(pf.Problem(np.ones((6, 2001))))
 
 
 @pytest.mark.usefixtures("large")
@@ -81,7 +131,7 @@ def test_symbols_that_merging_makes_equal_are_one_cell_of_the_proof() -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_half_of_the_time_of_a_large_table_is_for_coarser_ones(
+def test_what_the_search_of_a_large_table_leaves_is_for_coarser_ones(
     problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[float] = []
@@ -96,4 +146,4 @@ def test_half_of_the_time_of_a_large_table_is_for_coarser_ones(
     monkeypatch.setattr(work, "coarse_lines", note)
     found = pf.solve(problem, disclosure="90%", solver="global", node_limit=1, time_limit=1000.0, throw=False)
     assert found.status is pf.Status.NODE_LIMIT
-    assert 300.0 < given[0] <= 500.0
+    assert 500.0 < given[0] <= 750.0

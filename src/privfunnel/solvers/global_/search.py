@@ -14,7 +14,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.global_ import branching, cliqued, seeding, supported
+from privfunnel.solvers.global_ import branching, cliqued, interior, seeding, supported
 from privfunnel.solvers.global_.clique_branching import search_cliques
 from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
 from privfunnel.solvers.global_.master import Master, Prices
@@ -122,6 +122,21 @@ class Search:
         if len(self.master.parts) == 1 and 0.0 < disclosure < self.problem.disclosure_ceiling:
             seconds, number = seeding.SHARE * self.limits.left(), int(self.rng.integers(2**31))
             self.master.add(0, seeding.posteriors(self.problem, disclosure, seconds, number))
+
+    def approach(self, disclosure: float) -> None:
+        """Begin with several runs of AEM, and go on with prices from the interior: for a table of one component."""
+        if len(self.master.parts) > 1 or not 0.0 < disclosure < self.problem.disclosure_ceiling:
+            return
+        known = [self.master.pools[0].posteriors[self.problem.n_x :]]  # all but single symbols
+        for number in self.rng.integers(2**31, size=seeding.RUNS):
+            seconds = seeding.RUN_SHARE * self.limits.left()
+            known.append(
+                seeding.posteriors(self.problem, disclosure, seconds, int(number), seeding.FEW_STEPS)
+            )
+        own = Deadline(seeding.APPROACH_SHARE * self.limits.left(), self.limits.clock)
+        self.master.add(
+            0, interior.approach(self.problem, disclosure, np.concatenate(known), self.rng, own)[0]
+        )
 
     def channel(self, disclosure: float) -> Array:
         """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""

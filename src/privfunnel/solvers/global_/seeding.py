@@ -19,6 +19,10 @@ MANY = 300
 RESTARTS, STEPS = 1, 100
 #: Share of the time of a point that AEM may take.
 SHARE = 0.2
+#: Where prices from the interior go on from it: runs on their own, the steps of each, and its share of the time.
+RUNS, FEW_STEPS, RUN_SHARE = 2, 40, 0.15
+#: Share of the time after them for these prices.
+APPROACH_SHARE = 0.75
 #: Outputs less likely than this are left out.
 LEAST_OUTPUT = 1e-12
 
@@ -34,10 +38,10 @@ def load_kernels() -> None:
     AEM(restarts=RESTARTS, max_steps=STEPS, threads=1).warm_up()
 
 
-def posteriors(problem: Problem, disclosure: float, seconds: float, seed: int) -> Array:
+def posteriors(problem: Problem, disclosure: float, seconds: float, seed: int, steps: int = STEPS) -> Array:
     """The posteriors p(x|y) of AEM's channel at ``disclosure`` nats, 0 < disclosure < H(X), shape (n, M)."""
     limit = max(seconds, SHORTEST_LIMIT)
-    aem = AEM(restarts=RESTARTS, max_steps=STEPS, threads=1, time_limit=limit)
+    aem = AEM(restarts=RESTARTS, max_steps=steps, threads=1, time_limit=limit)
     channel = aem.solve(problem, disclosure, seed=seed).channel
     if not isinstance(channel, np.ndarray):
         return np.zeros((0, problem.n_x))  # the table is too large for AEM: it only shares time

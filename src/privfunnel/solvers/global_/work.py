@@ -17,7 +17,7 @@ from privfunnel.problem import Channel, Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
-from privfunnel.solvers.global_ import cliqued, seeding, supported
+from privfunnel.solvers.global_ import cliqued, interior, seeding, supported
 from privfunnel.solvers.global_.coarsening import coarse_lines
 from privfunnel.solvers.global_.hurried import ENTRY_SECONDS, channel_seconds
 from privfunnel.solvers.global_.search import Outcome, Search
@@ -44,7 +44,7 @@ HOPELESS_SHARE, HOPELESS_GAPS = 0.01, 10.0
 COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
 #: Share of a point's time for the search of a table so large that AEM begins it, whose own proof is out of reach: the
 #: rest is for coarser ones.
-LARGE_SHARE = 0.5
+LARGE_SHARE = 0.75
 #: Share of a point's time that a bound by thinning may take where the search has left none.
 THINNING_SHARE = 0.05
 #: Lines by thinning that a bound on disclosure takes, each where the one before reaches the budget.
@@ -164,7 +164,8 @@ class Work:
     def _close(self, disclosure: float) -> Outcome:
         """Close the gap at one disclosure, as far as limits allow."""
         if self.seeds:
-            self.search.seed(disclosure)
+            begin = self.search.approach if interior.pays(self.problem) else self.search.seed
+            begin(disclosure)
         return self.search.close(disclosure, self.options.gap, self._tell(disclosure))
 
     def answers(self, disclosures: list[float]) -> Iterator[Answer]:
