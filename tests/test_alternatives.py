@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,3 +217,19 @@ def test_coarsening_that_is_cut_short_is_no_worse_than_dropping(monkeypatch: pyt
 def test_alternatives_for_no_task_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="has no task"):
         instead_for_task(counted([2, 2], 0).problem(), 0.1)
+
+
+def test_coarser_categories_keep_no_less_than_dropping_columns_where_the_search_ends_too_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drop = alternatives.Alternative("dropping columns", 0.9, 2.0, 0.01, 0.02, {"a": "dropped"}, True, 4)
+    coarse = alternatives.Alternative("coarser categories", 0.4, 2.0, 0.02, 0.02, {}, False, 9)
+    found = {drop.method: drop, coarse.method: coarse}
+    monkeypatch.setattr(alternatives, "_best", lambda public, p_sx, leakage, method: found[method])
+    public: Any = None
+    first, second = alternatives.instead(public, np.ones((2, 2)) / 4.0, 0.02)
+    assert first == drop
+    assert (second.disclosure, second.leakage, second.done) == (0.9, 0.01, {"a": "dropped"})
+    assert (second.method, second.exact, second.tried) == ("coarser categories", False, 13)
+    found[coarse.method] = replace(coarse, disclosure=1.0)
+    assert alternatives.instead(public, np.ones((2, 2)) / 4.0, 0.02)[1].disclosure == 1.0
