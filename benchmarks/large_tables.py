@@ -60,7 +60,9 @@ all, in GiB:
 {table(["rows", "N", "records", "decoys", "symbols", "peak"], releases)}
 The curve is solved on the classes, so that M costs it nothing; its time changes more with the solver that the number
 of classes calls for. *Problem*, which names all public symbols, and releases, which begin with tables of them, grow with
-M. The aim of 0.3 million rows a second is {aim} by every form at the largest size.
+M. The aim of 0.3 million rows a second is {aim} by every form at the largest size. What limits a release of records there: a
+quarter of its CPU time goes into the codebook, a seventh into recognising texts, a tenth each into writing Parquet and into
+shuffling through the disk, and the rest into looking symbols up, drawing, and measuring what survives.
 
 {machine(result)}"""
 
