@@ -20,7 +20,13 @@ from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, measures, release, report, score_model, tables
 from privfunnel.audit.board import questions
 from privfunnel.engines.categories import ABOVE, BELOW, UNSEEN
-from privfunnel.errors import GuaranteeWarning, InvalidInputError, MissingExtraError, SmallSampleWarning
+from privfunnel.errors import (
+    ConvergenceWarning,
+    GuaranteeWarning,
+    InvalidInputError,
+    MissingExtraError,
+    SmallSampleWarning,
+)
 from privfunnel.mechanism import Mechanism
 from privfunnel.score_classes import FOLDS, ScoreClasses, _parts, score_classes
 from privfunnel.tables import Counts
@@ -368,3 +374,22 @@ def test_the_estimator_takes_classes(table: Any) -> None:
         warnings.simplefilter("ignore", SmallSampleWarning)
         funnel.fit(frame)
     assert funnel.transform(wide(50, 7).to_pandas()).shape == (50, 1)
+
+
+def test_attackers_of_score_classes_are_guarded_against_on_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(6)
+    x, s = rng.integers(0, 30, (400, 2)), rng.random(400)
+    names = {"a": [f"a{i}" for i in x[:, 0]], "b": [f"b{i % 3}" for i in x[:, 1]]}
+    rows = pa.table(names | {"s": np.where(s < 0.2 + 0.5 * (x[:, 0] > 14), "yes", "no").tolist()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        problem = tables.count(rows, private="s", public=["a", "b"], classes="score:3").problem()
+    disclosure = 0.9 * problem.disclosure_ceiling
+    monkeypatch.setattr("privfunnel.unsearched.MOST_SEARCHED", 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        unsearched = pf.solve(problem, disclosure=disclosure, known=["b"])
+        monkeypatch.setattr("privfunnel.guarded_classes.ROUNDED_BEYOND", 20)
+        found = pf.solve(problem, disclosure=disclosure, known=["b"])
+    assert found.disclosure >= disclosure - 1e-9
+    assert found.lower_bound <= found.leakage < unsearched.leakage

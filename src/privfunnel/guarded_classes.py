@@ -17,12 +17,15 @@ from scipy import sparse
 
 from privfunnel import channels
 from privfunnel.attackers import Attacker
+from privfunnel.coupling import Index
 from privfunnel.errors import InvalidInputError
-from privfunnel.lumping import Lumping, classes_of, numbered, singletons
+from privfunnel.lumping import Lumping, classes_of, lumping_of, numbered, singletons
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
 from privfunnel.threats import Threat
 
+#: Public symbols beyond which probabilities that are not counted are equal where they are within rounding.
+ROUNDED_BEYOND = 5000
 #: Posteriors of classes that agree to so many decimals are one.
 DECIMALS = 12
 
@@ -35,10 +38,15 @@ def guarded_lumping(problem: Problem, threat: Threat, lump: bool | None = None) 
         threat: Attackers, published columns and guarantees.
         lump: False for every symbol; classes otherwise, on small tables too, where they are quicker to search.
     """
-    # Probabilities are equal within rounding only, which a multiplier of a constraint may magnify.
-    if lump is False or problem.counts is None or _capped(problem, threat):
+    if lump is False or _capped(problem, threat):
         return singletons(problem)
-    return Lumping(problem, numbered(_keys(problem.counts, threat)))
+    if problem.counts is not None:
+        return Lumping(problem, numbered(_keys(classes_of(problem.counts), threat)))
+    # Probabilities are equal within rounding only, which a multiplier of a constraint may magnify: classes of them are
+    # for tables, such as score classes make, that would not be searched otherwise, and without a proof.
+    if problem.n_x <= ROUNDED_BEYOND:
+        return singletons(problem)
+    return Lumping(problem, numbered(_keys(lumping_of(problem).classes, threat)))
 
 
 def checked_lumping(problem: Problem, threat: Threat, cells: NDArray[np.int32]) -> Lumping:
@@ -53,7 +61,7 @@ def checked_lumping(problem: Problem, threat: Threat, cells: NDArray[np.int32]) 
     whole = cells.astype(np.intp)
     if not np.array_equal(np.unique(whole), np.arange(int(whole.max()) + 1)):
         raise InvalidInputError("its classes are not numbered from 0 on")
-    own = numbered(_keys(counts, threat))
+    own = numbered(_keys(classes_of(counts), threat))
     if numbered(np.stack([whole, own])).max() != whole.max():
         raise InvalidInputError(
             "its classes hold symbols of different p(s|x), or of which attackers know different things"
@@ -88,8 +96,8 @@ def _capped(problem: Problem, threat: Threat) -> bool:
     return any(each.caps(problem) is not None for each in threat.guarantees)
 
 
-def _keys(counts: Array, threat: Threat) -> NDArray[np.int64]:
-    """A column for each public symbol, (1 + attackers, M): equal where symbols are of one class."""
+def _keys(alike: Index, threat: Threat) -> NDArray[np.int64]:
+    """A column for each public symbol, (1 + attackers, M), from its class to who knows nothing: equal in one class."""
     shown = () if threat.published is None else (threat.published,)
     known = [each.values for each in (*threat.attackers, *shown)]
-    return np.stack([classes_of(counts), *known]).astype(np.int64)
+    return np.stack([alike, *known]).astype(np.int64)

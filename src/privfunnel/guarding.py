@@ -136,8 +136,8 @@ def _on_members(
     if lumping.trivial:
         return answer, floor
     problem, cells, proof = lumping.problem, lumping.cells, answer.certificate
-    if proof is not None:
-        proof = proof.on_members(problem, threat, cells)
+    if proof is not None:  # of probabilities, which are equal within rounding only, there is none
+        proof = None if problem.counts is None else proof.on_members(problem, threat, cells)
     if floor is not None and floor.certificate is not None:
         line = floor.certificate.on_members(problem, cells)
         line.verify(problem)
