@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,6 +150,32 @@ def test_holes_of_a_split_that_hold_posteriors_are_found_out() -> None:
     first[inner[0]] = first[inner[1]]
     with pytest.raises(CertificateError):
         checked(pricing, replace(proof, tree=replace(proof.tree, first=first)))
+
+
+PLAIN = """
+import numpy as np
+from privfunnel.certificate import cliques_of, rivalry, rivals
+from privfunnel.solvers.global_.clique_branching import search_cliques
+from privfunnel.solvers.global_.descents import Pricing
+columns = np.random.default_rng(1).dirichlet(np.full(3, 0.7), size=9)
+pricing = Pricing(columns, (columns * np.log(columns)).sum(axis=1) - 0.02, 0.25)
+groups = cliques_of(rivals(rivalry(columns), 0.25))
+ends = [search_cliques(pricing, groups, cutoff, 150, 5, 0.2) for cutoff in (-0.2305, -0.1)]
+told = [(end.outcome, round(end.best, 6)) for end in ends]
+"""
+
+
+def test_the_same_is_proved_and_found_without_numba() -> None:
+    plain = subprocess.run(
+        [sys.executable, "-c", f"{PLAIN}print(told)"],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    here: dict[str, object] = {}
+    exec(PLAIN, here)
+    assert plain == f"{here['told']}\n"
 
 
 # --- the solver -----------------------------------------------------------------------------------------------------
