@@ -160,7 +160,7 @@ from privfunnel.solvers.global_.descents import Pricing
 columns = np.random.default_rng(1).dirichlet(np.full(3, 0.7), size=9)
 pricing = Pricing(columns, (columns * np.log(columns)).sum(axis=1) - 0.02, 0.25)
 groups = cliques_of(rivals(rivalry(columns), 0.25))
-ends = [search_cliques(pricing, groups, cutoff, 150, 5, 0.2) for cutoff in (-0.2305, -0.1)]
+ends = [search_cliques(pricing, groups, cutoff, 150, 5, 0.2) for cutoff in (-0.2465, -0.1)]
 told = [(end.outcome, round(end.best, 6)) for end in ends]
 """
 
@@ -176,6 +176,7 @@ def test_the_same_is_proved_and_found_without_numba() -> None:
     here: dict[str, object] = {}
     exec(PLAIN, here)
     assert plain == f"{here['told']}\n"
+    assert plain.startswith("[(0, ")
 
 
 # --- the solver -----------------------------------------------------------------------------------------------------
