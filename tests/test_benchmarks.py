@@ -144,7 +144,7 @@ def test_the_default_is_no_worse_than_its_peers_on_surveys(size: tuple[int, int,
     peers: dict[str, dict[str, Any]] = {"greedy": {}, "aem": {"restarts": 10, "max_steps": 100, "threads": 1}}
     for solver, options in peers.items():
         peer = solve(problem, disclosure=0.8 * ceiling, solver=solver, throw=False, **options)
-        assert peer.disclosure >= answer.disclosure - 1e-9
+        assert min(peer.disclosure, answer.disclosure) >= 0.8 * ceiling - 1e-9
         assert answer.leakage <= peer.leakage + DEFAULT_GAP
     if free < 0.8 * ceiling:
         assert answer.lower_bound > 0.0
