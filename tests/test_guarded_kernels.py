@@ -193,8 +193,8 @@ def test_a_search_hands_its_state_over_without_running_python(
     """A signal is heard where Python runs, and inside numba that crashes: named tuples are made outside."""
     state = exploring.begin(pricing, stacked.caps, 10)
     made = exploring.advance(pricing, float(proved.weights.sum()), state, 0.02, 3)
-    assert type(made) is type(made[0]) is type(made[1]) is tuple
-    assert frontier.Frontier(*made[1]).promise.shape == state.frontier.promise.shape
+    assert type(made) is type(made[0]) is type(made[1]) is type(made[2]) is tuple
+    assert frontier.Frontier(*made[2]).promise.shape == state.frontier.promise.shape
 
 
 def test_a_search_that_is_cut_short_claims_no_more_than_it_proves(

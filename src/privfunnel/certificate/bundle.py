@@ -13,6 +13,7 @@ from privfunnel.certificate.archive import Archive, certificate_file
 from privfunnel.certificate.certificate import AnyProof, Certificate
 from privfunnel.certificate.chain import ChainProof, Step
 from privfunnel.certificate.cliques import CliqueProof
+from privfunnel.certificate.curvature import Curved
 from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.pairs import PairsProof
@@ -28,11 +29,12 @@ SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
 #: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
 #: these, version 8 proofs by supports, version 9 guarded ones over classes of public symbols, version 10 proofs by
-#: thinning, version 11 those by cliques; a file is written as the oldest version that can hold it.
+#: thinning, version 11 those by cliques, version 12 trees with curvature; a file is written as the oldest version that
+#: can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
 GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION = 7, 8, 9
-THINNING_VERSION, CLIQUES_VERSION = 10, 11
-SCHEMA_VERSION = CLIQUES_VERSION
+THINNING_VERSION, CLIQUES_VERSION, CURVED_VERSION = 10, 11, 12
+SCHEMA_VERSION = CURVED_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -148,6 +150,8 @@ def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
         made[f"{c}.cells"] = certificate.cells
     for t, proof in enumerate(certificate.proofs):
         made.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
+        if proof.curved is not None:
+            made.update({f"{c}.{t}.curved.{name}": each for name, each in proof.curved._asdict().items()})
     return made
 
 
@@ -205,6 +209,10 @@ def _read_task(data: Archive, c: int) -> TaskCertificate:
 
 def _read_tree(data: Archive, place: str, claim: float) -> Proof:
     q, nu, variable, split, first = (data[f"{place}.{name}"] for name in _TREE_ARRAYS)
+    curved = None
+    if f"{place}.curved.nodes" in data:
+        nodes, *floats = (data[f"{place}.curved.{name}"] for name in Curved._fields)
+        curved = Curved(nodes.astype(np.int32), *(each.astype(np.float64) for each in floats))
     return Proof(
         claim=claim,
         q=q.astype(np.float64),
@@ -212,11 +220,14 @@ def _read_tree(data: Archive, place: str, claim: float) -> Proof:
         variable=variable.astype(np.int32),
         split=split.astype(np.float64),
         first=first.astype(np.int32),
+        curved=curved,
     )
 
 
 def _guarded_version(certificate: GuardedCertificate) -> int:
     """The first version of the file that has such guarded certificates."""
+    if any(proof.curved is not None for proof in certificate.proofs):
+        return CURVED_VERSION
     if certificate.cells is not None:
         return GUARDED_CELLS_VERSION
     return CHAINS_VERSION if certificate.task_fingerprint is None else GUARDED_TASK_VERSION

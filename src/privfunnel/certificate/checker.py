@@ -16,7 +16,9 @@ without losing a posterior that could be below the claim:
 
 A guarded certificate has more images than Pw, and its posteriors are those of a convex set W; (1) is then what
 :mod:`.stacking` says of each image, and (2) to (5) are the same. For a task the entries of p(u|y) follow those of w,
-with e_d(v) = ρ_d v − λω_d v log v, ρ_d without ν, and (5) for each task.
+with e_d(v) = ρ_d v − λω_d v log v, ρ_d without ν, and (5) for each task. For attackers' mutual information
+
+    (7)  boxes may store how much of μ's curvature that of the attackers makes up for, see :mod:`.curvature`.
 
 What remains belongs to the node's children, which have to cover it; a leaf may have nothing left. Arithmetic rounds, so
 each bound is lowered by more than rounding could have added, and each cut is checked by evaluation.
@@ -31,6 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.averages import gibbs
+from privfunnel.certificate.curvature import Case as CurvedCase
+from privfunnel.certificate.curvature import curves_of, cut_down
 from privfunnel.certificate.stacking import Stack
 from privfunnel.certificate.tree import LEAF, Case, Forest, Index, check_form
 from privfunnel.errors import CertificateError
@@ -43,7 +47,7 @@ SIMPLEX_SLACK = 1e-12
 
 #: The unit of rounding errors, and how many boxes are worked on at a time, which bounds memory.
 _EPS = float(np.finfo(np.float64).eps)
-_BLOCK = 2048
+_BLOCK, _CURVED_BLOCK = 2048, 256
 
 
 class _Block(NamedTuple):
@@ -124,7 +128,7 @@ def _check_block(forest: Forest, block: _Block) -> _Block | None:
     if not unsettled.any():
         return None
     block, terms = block.where(unsettled), terms.where(unsettled)
-    block = _shrink(block, terms)
+    block, terms = _shrink_curved(forest, block, terms)
     block = block if forest.images is not None else _exclude(forest, block)
     block, full = _propagate(forest, block)
     block, terms = block.where(full), terms.where(full)
@@ -205,6 +209,31 @@ def _shrink(block: _Block, terms: _Terms) -> _Block:
     lower = np.where(safe & (rise < 0.0), end, block.lower)
     upper = np.where(safe & (rise > 0.0), end, block.upper)
     return _Block(block.nodes, lower, upper)
+
+
+def _shrink_curved(forest: Forest, block: _Block, terms: _Terms) -> tuple[_Block, _Terms]:
+    """(4), and (7) where nodes have curvature; boxes that this settles are left out, with their terms."""
+    shrunk = _shrink(block, terms)
+    if forest.curved is None or forest.images is None:
+        return shrunk, terms
+    place = np.minimum(np.searchsorted(forest.curved.nodes, block.nodes), forest.curved.nodes.size - 1)
+    lower, upper = shrunk.lower.copy(), shrunk.upper.copy()
+    missing = terms.excess[:, 0].copy()
+    bends = (
+        np.flatnonzero(forest.curved.nodes[place] == block.nodes)
+        if forest.curved.nodes.size
+        else np.arange(0)
+    )
+    for some in np.array_split(bends, -(-bends.size // _CURVED_BLOCK) or 1):
+        nodes, rows = block.nodes[some], forest.curved.rows(place[some])
+        q, shift = _multipliers(forest, nodes)
+        case = CurvedCase(block.lower[some], block.upper[some], q, shift[:, 0], forest.prices[0],
+                          float(forest.slope[0, 0]), float(forest.claim[0]))  # fmt: skip
+        curves = curves_of(forest.images, case, rows)
+        missing[some] = np.minimum(missing[some], curves.excess)
+        lower[some], upper[some] = cut_down(curves, rows, lower[some], upper[some])
+    still = ~(missing <= 0.0)
+    return _Block(block.nodes, lower, upper).where(still), terms.where(still)
 
 
 def _exclude(forest: Forest, block: _Block) -> _Block:

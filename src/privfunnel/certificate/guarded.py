@@ -290,7 +290,7 @@ class GuardedCertificate:
         head = (self.fingerprint, self.zero, self.slope, self.intercept, about, claims)
         arrays: list[Any] = [self.prices, self.weights, *(() if self.cells is None else (self.cells,))]
         for proof in self.proofs:
-            arrays += [proof.q, proof.nu, proof.variable, proof.split, proof.first]
+            arrays += proof.arrays
         return digest_of(head, arrays)
 
     def _line(self, problem: Problem) -> float:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.curvature import Curved, check_curved
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.stacking import Stack
 from privfunnel.errors import CertificateError
@@ -34,6 +36,7 @@ class Proof:
         variable: Symbol split on, LEAF or SHRINK (one child, the shrunken box), shape (n,).
         split: The left child has ``w ≤ split[0]``, the right one ``w ≥ split[1]``, shape (n, 2).
         first: Number of the first child; the second follows it, shape (n,).
+        curved: What nodes with curvature store besides, of guarded certificates; None for none.
     """
 
     claim: float
@@ -42,10 +45,16 @@ class Proof:
     variable: NDArray[np.int32]
     split: Array
     first: NDArray[np.int32]
+    curved: Curved | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.q, self.nu, self.variable, self.split, self.first):
+        for array in self.arrays:
             array.setflags(write=False)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that is stored, but for the claim."""
+        return (self.q, self.nu, self.variable, self.split, self.first, *(self.curved or ()))
 
     @property
     def n_nodes(self) -> int:
@@ -90,6 +99,8 @@ def check_form(proof: Proof, n_x: int, n_s: int) -> None:
     first = proof.first.astype(np.int64)
     if np.any((first <= np.arange(n))[inner]) or np.any((first + children > n)[inner]):
         raise CertificateError("the certificate's tree is damaged: a child is missing")
+    if proof.curved is not None:
+        check_curved(proof.curved, n, n_x)
 
 
 class Forest:
@@ -122,6 +133,10 @@ class Forest:
         self.prices = np.array([case.prices for case in cases])
         self.slope = np.stack([np.atleast_1d(case.slope) for case in cases])
         self._cases, self._exclusive = cases, exclusive
+        self.curved = proofs[0].curved if proofs else None
+        alone = images is not None and images.tasks is None and len(cases) == 1
+        if not alone and any(proof.curved is not None for proof in proofs):
+            raise CertificateError("the certificate's tree is damaged: a proof of its kind has no curvature")
 
     @cached_property
     def allies(self) -> tuple[list[Array], Index]:

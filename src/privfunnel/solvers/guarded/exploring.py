@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privfunnel.certificate import SHRINK, Proof
+from privfunnel.certificate.curvature import Curved
 from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
@@ -25,10 +26,21 @@ from privfunnel.solvers.global_.branching import (
     new_tree,
     total_width,
 )
+from privfunnel.solvers.guarded.absorbing import (
+    CURVED_UP_TO,
+    Curves,
+    Room,
+    curved_bound,
+    cut,
+    hand_down,
+    longer,
+    new_curves,
+    new_room,
+)
 from privfunnel.solvers.guarded.branching import Bracket, Explored
 from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, pop, push
-from privfunnel.solvers.guarded.images import Images, fill_image, images_of
-from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax
+from privfunnel.solvers.guarded.images import Images, fill_image, fill_multipliers, images_of
+from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax, try_multipliers
 from privfunnel.solvers.guarded.landing import Landing
 from privfunnel.solvers.guarded.relaxation import Relaxation
 from privfunnel.solvers.posteriors.boxes import Box, copy, plogp, propagate, shrink, split_hole
@@ -64,8 +76,10 @@ class State(NamedTuple):
     """
 
     tree: Tree
+    curves: Curves
     frontier: Frontier
     work: Work
+    room: Room
     found: Array
     n_found: int
     n_nodes: int
@@ -75,8 +89,8 @@ class State(NamedTuple):
     left: float
 
 
-#: What :func:`advance` gives: tree, frontier, then ``n_found``, …, ``left`` of a :class:`State`.
-Advanced = tuple[tuple[Any, ...], tuple[Any, ...], int, int, int, int, int, float]
+#: What :func:`advance` gives: tree, curves, frontier, then ``n_found``, …, ``left`` of a :class:`State`.
+Advanced = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], int, int, int, int, int, float]
 
 
 @compiled
@@ -184,6 +198,28 @@ def open_children(
 
 
 @compiled
+def bend(
+    pricing: Pricing, box: Box, point: Array, node: int, tree: Tree, curves: Curves, room: Room, work: Work
+) -> tuple[float, float]:
+    """Give a node the multipliers of ``point`` (M,), and curvature; return its bounds without and with it, in nats.
+
+    ``work.cost`` (M,) leaves as the rates of the e_i without, ``room.rates`` (M,) as those with.
+    """
+    q = tree.q[node]
+    fill_image(pricing.images, point, work.image, work.sums)
+    fill_multipliers(pricing.images, work.image, work.sums, q)
+    copy(work.trial_q, q)
+    _, price = try_multipliers(pricing, box, work)
+    copy(work.cost, work.trial_cost)
+    tree.nu[node] = price
+    bound = sum_of_ends(pricing, box, price, work)
+    for i in range(point.size):
+        room.rates[i] = work.cost[i] + price
+        curves.centre[node, i] = min(max(point[i], box.lower[i]), box.upper[i])
+    return bound, curved_bound(pricing, box, q, curves, node, room)
+
+
+@compiled
 def begin(pricing: Pricing, caps: Array, node_limit: int) -> State:
     """A search that has opened nothing yet; posteriors are at most ``caps`` (M,)."""
     n_x, size = pricing.images.columns.shape
@@ -194,8 +230,10 @@ def begin(pricing: Pricing, caps: Array, node_limit: int) -> State:
             tree.q[0, k] = -np.log(starts[b + 1] - starts[b])
     frontier = new_frontier(FIRST_OPEN, n_x)
     push(frontier, 0, 0, -np.inf, Box(np.zeros(n_x), caps), np.full(n_x, 1.0 / n_x))
+    curves = new_curves(tree.nu.size if n_x <= CURVED_UP_TO else 1, n_x)
     work = new_work(n_x, size, starts.size - 1)
-    return State(tree, frontier, work, np.zeros((MOST_FOUND, n_x)), 0, 1, 1, 0, node_limit, np.inf)
+    found = np.zeros((MOST_FOUND, n_x))
+    return State(tree, curves, frontier, work, new_room(n_x), found, 0, 1, 1, 0, node_limit, np.inf)
 
 
 @compiled
@@ -206,7 +244,7 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
     in the meantime would strike inside numba and crash it. The other arrays are written to.
     """
     n_x, slope = pricing.prices.size, pricing.slope
-    tree, frontier, work, found, n_found, n_nodes, height, opened, last, left = state
+    tree, curves, frontier, work, room, found, n_found, n_nodes, height, opened, last, left = state
     box = Box(np.zeros(n_x), np.zeros(n_x))
     point, candidate = np.zeros(n_x), np.zeros(n_x)
     pause = min(opened + boxes, last)
@@ -218,6 +256,8 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         tree.nu[node] = price
         bound = sum_of_ends(pricing, box, price, work)
         if bound >= cutoff:
+            if n_x <= CURVED_UP_TO:
+                curves.used[node] = False  # its parent's are not needed
             continue
         copy(candidate, point)
         if descend(pricing, total, candidate, work) < cutoff:
@@ -235,13 +275,21 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
             if opened > PATIENCE:
                 left = min(left, bound)
                 continue
-        # Make it smaller by the checker's rules; a box that becomes empty is settled too.
         before = total_width(box)
+        curved = -np.inf
+        if n_x <= CURVED_UP_TO:
+            bound, curved = bend(pricing, box, point, node, tree, curves, room, work)
+            if curved >= cutoff:
+                continue
+        # Make it smaller by the checker's rules; a box that becomes empty is settled too.
         shrink(work.cost, slope, cutoff - bound, box)
+        if curved > -np.inf:
+            cut(slope, cutoff - curved, box, curves, node, room)
         if not propagate(box):
             continue
         if n_nodes + 2 > tree.nu.size:
             tree = grown(tree)
+            curves = longer(curves, tree.nu.size)
         if height + 2 > frontier.node.size:
             frontier = larger(frontier)
         if total_width(box) < WORTH_BOUNDING * before:
@@ -250,10 +298,12 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
             tree.variable[node], tree.split[node, 0], tree.split[node, 1] = choose_split(
                 box, point, slope, cutoff - bound, work
             )
-        children = open_children(tree, frontier, node, n_nodes, height, bound, box, point)
+        reach = max(bound, curved)
+        children = open_children(tree, frontier, node, n_nodes, height, reach, box, point)
+        hand_down(curves, node, n_nodes, children)
         height += children
         n_nodes += children
-    return tree[:], frontier[:], n_found, n_nodes, height, opened, last, left
+    return tree[:], curves[:], frontier[:], n_found, n_nodes, height, opened, last, left
 
 
 def search(
@@ -275,10 +325,10 @@ def search(
     pace, landing, hurried = Pace(FIRST_WORK // pricing.prices.size**2), Landing(cutoff), False
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
         boxes = max(1, min(pace.size, math.ceil(min(landing.next_look, 1.0) * node_limit) - state.opened))
-        tree, frontier, n_found, n_nodes, height, opened, last, left = advance(
+        tree, curves, frontier, n_found, n_nodes, height, opened, last, left = advance(
             pricing, total, state, landing.cutoff, boxes
         )
-        made = (Tree(*tree), Frontier(*frontier), state.work, state.found)
+        made = (Tree(*tree), Curves(*curves), Frontier(*frontier), state.work, state.room, state.found)
         state = State(*made, n_found, n_nodes, height, opened, last, left)
         time_used, boxes_used = deadline.elapsed() / deadline.seconds, opened / node_limit
         used = max(time_used, boxes_used)
@@ -290,7 +340,7 @@ def search(
     least = min(landing.cutoff, float(state.left), least_bound(state))
     complete = state.height == 0 and state.n_found == 0 and not landing.landed
     found = np.array(state.found[: state.n_found])
-    nodes = CompiledTree(kept(state.tree, state.n_nodes))
+    nodes = CompiledTree(kept(state.tree, state.n_nodes), state.curves)
     return Explored(nodes, least, found, int(state.opened), complete, hurried)
 
 
@@ -305,12 +355,13 @@ def explore_compiled(
 ) -> Explored:
     """:func:`.branching.explore` by the compiled search, for what :func:`is_for` says."""
     images = stack(stratum, threat, bracket.weights.tolist(), zero=False)
-    nodes = min(nodes, MOST_NUMBERS // (images.columns.shape[1] + 3 * images.columns.shape[0]))
     n_x, size = images.columns.shape
+    nodes = min(nodes, MOST_NUMBERS // (size + (7 if n_x <= CURVED_UP_TO else 3) * n_x))
     if (
         BOX_SECONDS * n_x**3 > deadline.left()
     ):  # not one box can be bounded: the time is for better posteriors
-        return Explored(CompiledTree(new_tree(1, size)), -math.inf, np.zeros((0, n_x)), 0, False, True)
+        none = CompiledTree(new_tree(1, size), new_curves(1, n_x))
+        return Explored(none, -math.inf, np.zeros((0, n_x)), 0, False, True)
     pricing = Pricing(images_of(images), bracket.prices, bracket.slope)
     return search(pricing, float(bracket.weights.sum()), images.caps, cutoff, nodes, deadline)
 
@@ -325,6 +376,7 @@ class CompiledTree(NamedTuple):
     """The nodes of a compiled search; columns of attackers without weight are not among its multipliers."""
 
     nodes: Tree
+    curves: Curves
 
     def proof(self, claim: float, images: Stack, weights: Array) -> Proof:
         """As certificates store it."""
@@ -336,4 +388,14 @@ class CompiledTree(NamedTuple):
             variable=variable.copy(),
             split=split.copy(),
             first=first.copy(),
+            curved=self._curved(),
         )
+
+    def _curved(self) -> Curved | None:
+        """What its nodes with curvature store; None where there are none."""
+        used, *arrays = self.curves
+        rows = np.flatnonzero(used[: self.nodes.nu.size])
+        if not rows.size:
+            return None
+        nu, curvature, centre, lower, upper = (each[rows] for each in arrays)
+        return Curved(rows.astype(np.int32), nu, curvature, centre, lower, upper)
