@@ -52,7 +52,9 @@ def bracket(images: Stack, proof: GuardedCertificate, w: Array) -> Array:
     return np.asarray(leaks - proof.slope * xlogx(w).sum(axis=1) - w @ proof.prices)
 
 
-def boxes_around(images: Stack, proof: GuardedCertificate, centre: Array, width: float, share: float) -> Boxes:
+def boxes_around(
+    images: Stack, proof: GuardedCertificate, centre: Array, width: float, share: float
+) -> Boxes:
     """Boxes around some posteriors (n, M), with the multipliers of these."""
     t = centre @ images.columns
     q = np.zeros_like(t)
