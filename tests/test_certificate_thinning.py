@@ -20,7 +20,7 @@ from privfunnel.solvers.global_.descents import Pricing, descend_best
 from privfunnel.solvers.global_.search import Outcome
 from privfunnel.solvers.global_.work import Work
 from privfunnel.solvers.posteriors.points import pricing_values, sparse_starts
-from privfunnel.solvers.thinning import thinning_line
+from privfunnel.solvers.thinning import ceiling_lines, thinning_line
 
 
 def random_problem(rng: np.random.Generator, n_s: int, n_x: int) -> Problem:
@@ -160,18 +160,34 @@ def test_a_search_that_ends_early_has_it(small: Problem) -> None:
     work, r = Work(Global(), small, 0, None, 1), small.h_x_given_s
     outcome = Outcome(duals=work.search.master.solve(r), status=Status.TIME_LIMIT)
     assert work.search.bound(r) == (0.0, None)
-    line = work._thin(r)
+    work._thin(r)
+    (line,) = work.search.lines
     answer = work._finish(r, outcome, 0, 0.0)
     assert answer.certificate is line
     assert answer.bound_source == "thinning"
-    assert line is not None
     assert 0.01 < line.lower_bound(r) < outcome.duals.value
 
 
 def test_a_leakage_budget_is_bounded_by_it(small: Problem) -> None:
-    work, budget = Work(Global(), small, 0, None, 1), 0.05 * small.leakage_ceiling
+    budget = 0.05 * small.leakage_ceiling
     closed = small.h_x_given_s + budget
-    work._thin_ceiling(work.free.disclosure, budget)
-    reaches = [(budget - line.intercept) / line.slope for line in work.search.lines]
-    assert work.free.disclosure < min(reaches) < closed - 0.01
+    lines = ceiling_lines(small, small.free_disclosure, budget)
+    reaches = [(budget - line.intercept) / line.slope for line in lines]
+    assert small.free_disclosure < min(reaches) < closed - 0.01
     assert min(reaches) == pytest.approx(reaches[-1], abs=1e-3)  # one more line would gain nothing
+
+
+def test_a_table_too_large_for_a_search_has_it(wide: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Global, "_too_large", lambda *_: True)
+    asked = wide.h_x_given_s
+    solver = Global()
+    answer = next(iter(solver.trace(wide, [asked])))
+    assert (answer.status, answer.bound_source) == (Status.TIME_LIMIT, "thinning")
+    assert isinstance(answer.certificate, Certificate)
+    bound = answer.certificate.lower_bound(asked)
+    assert float(wide.lower_bound(asked)) < bound <= wide.evaluate(answer.channel).leakage
+    budget = bound
+    within = solver.solve_leakage(wide, budget)
+    assert isinstance(within.certificate, Certificate)
+    reach = (budget - within.certificate.intercept) / within.certificate.slope
+    assert wide.evaluate(within.channel).disclosure <= reach < wide.h_x_given_s + budget

@@ -11,6 +11,8 @@ in turns, and any π will do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from privfunnel.certificate import Certificate, ThinProof, thinned, thinning_prices
@@ -31,6 +33,8 @@ SETTLED = 1e-7
 LEAST_MEASURE = 1e-12
 #: What a line claims less than it sums up to, in nats, the first that the checker confirms.
 MARGINS = (1e-12, 1e-10, 1e-8)
+#: Lines that a leakage budget asks for, and the slope below which one does not rise through it.
+CEILINGS, LEAST_SLOPE = 4, 1e-6
 
 
 def thinning_line(problem: Problem, disclosure: float, deadline: Deadline = NEVER) -> Certificate | None:
@@ -57,6 +61,24 @@ def thinning_line(problem: Problem, disclosure: float, deadline: Deadline = NEVE
     if line is None or line.lower_bound(disclosure) <= float(problem.lower_bound(disclosure)):
         return None
     return line
+
+
+def ceiling_lines(
+    problem: Problem, disclosure: float, budget: float, deadline: Deadline = NEVER
+) -> Iterator[Certificate]:
+    """Lines that rise through a leakage budget beyond ``disclosure``, in nats: each is best where the one before does.
+
+    L(R) ≥ c + μR gives R ≤ (budget − c)/μ for whatever leaks no more than the budget.
+    """
+    reach = min(problem.disclosure_ceiling, problem.h_x_given_s + budget)
+    for _ in range(CEILINGS):
+        line = thinning_line(problem, reach, deadline) if reach > disclosure else None
+        if line is None:
+            return
+        yield line
+        if line.slope <= LEAST_SLOPE:
+            return
+        reach = min(reach, (budget - line.intercept) / line.slope)
 
 
 def _settle(

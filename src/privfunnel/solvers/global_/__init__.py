@@ -71,7 +71,7 @@ class Global(TimeLimited):
         """One answer a disclosure, in the order given."""
         wanted = [float(r) for r in disclosures]
         if self._too_large(problem):
-            yield from map(Hurried(problem, seed, len(wanted) * self.time_limit).answer, wanted)
+            yield from map(Hurried(problem, seed, self.time_limit, len(wanted)).answer, wanted)
             return
         work = Work(self, problem, seed, progress, len(wanted))
         try:

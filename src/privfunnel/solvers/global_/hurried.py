@@ -5,15 +5,20 @@ from __future__ import annotations
 import time
 
 from privfunnel import channels
+from privfunnel.certificate import Certificate
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Answer, Status
+from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
+from privfunnel.solvers.thinning import ceiling_lines, thinning_line
 
 #: Seconds that building and judging a channel takes, about, for each of its entries and for each of their products with
 #: p(s|x).
 ENTRY_SECONDS, PRODUCT_SECONDS = 2e-7, 1.5e-9
 #: Share of the time of all points that perfect privacy may take where there is no search.
 HURRIED_SHARE = 0.7
+#: Share of a point's time that a bound by thinning may take.
+THINNING_SHARE = 0.2
 
 
 def channel_seconds(problem: Problem) -> float:
@@ -22,18 +27,19 @@ def channel_seconds(problem: Problem) -> float:
 
 
 class Hurried:
-    """What is free, time-shared with X itself: the channels (M, N) are sparse, and no bound is proved.
+    """What is free, time-shared with X itself: the channels (M, N) are sparse, and bounds are by thinning.
 
     Args:
         problem: The problem.
         seed: Seeds the search for what is free.
-        seconds: The time of all points.
+        seconds: The time of a point.
+        points: How many there will be.
     """
 
-    def __init__(self, problem: Problem, seed: int, seconds: float) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, seed: int, seconds: float, points: int = 1) -> None:
+        self.problem, self.seconds = problem, seconds
         self.free: FreeDisclosure = free_disclosure(
-            problem, seed=seed, seconds=HURRIED_SHARE * seconds, nodes=0
+            problem, seed=seed, seconds=HURRIED_SHARE * seconds * points, nodes=0
         )
 
     def answer(self, disclosure: float) -> Answer:
@@ -42,13 +48,20 @@ class Hurried:
             channel = share_down(self.problem, self.free.channel, disclosure)
             return Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
         rest = self.problem.disclosure_ceiling - self.free.disclosure
-        return self._shared((disclosure - self.free.disclosure) / rest)
+        line = thinning_line(self.problem, disclosure, self._deadline())
+        return self._shared((disclosure - self.free.disclosure) / rest, line)
 
     def within(self, budget: float) -> Answer:
         """The answer for a leakage budget in nats."""
-        return self._shared(budget / self.problem.leakage_ceiling)
+        lines = ceiling_lines(self.problem, self.free.disclosure, budget, self._deadline())
+        rising = [line for line in lines if line.slope > 0.0]
+        lowest = min(rising, key=lambda line: (budget - line.intercept) / line.slope, default=None)
+        return self._shared(budget / self.problem.leakage_ceiling, lowest)
 
-    def _shared(self, share: float) -> Answer:
+    def _deadline(self) -> Deadline:
+        return Deadline(THINNING_SHARE * self.seconds)
+
+    def _shared(self, share: float, line: Certificate | None) -> Answer:
         started = time.perf_counter()
         whole: Channel = channels.identity(self.problem.n_x)
         channel = channels.time_share([self.free.channel, whole], [1.0 - share, share])
@@ -57,6 +70,8 @@ class Hurried:
             channel=channel,
             status=Status.TIME_LIMIT,
             slope=min(self.problem.leakage_ceiling / rest, 1.0) if rest > 0.0 else None,
+            certificate=line,
+            bound_source="certificate" if line is None else "thinning",
             seconds=time.perf_counter() - started,
             message="the table is too large for a search in this time",
         )

@@ -23,7 +23,7 @@ from privfunnel.solvers.global_.hurried import ENTRY_SECONDS, channel_seconds
 from privfunnel.solvers.global_.search import Outcome, Search
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
 from privfunnel.solvers.posteriors.components import split_problem
-from privfunnel.solvers.thinning import thinning_line
+from privfunnel.solvers.thinning import ceiling_lines, thinning_line
 
 if TYPE_CHECKING:
     from privfunnel.solvers.global_ import Global
@@ -47,8 +47,6 @@ COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
 LARGE_SHARE = 0.75
 #: Share of a point's time that a bound by thinning may take where the search has left none.
 THINNING_SHARE = 0.05
-#: Lines by thinning that a bound on disclosure takes, each where the one before reaches the budget.
-THINNED_CEILINGS = 4
 #: Newton steps towards a leakage budget at most, and the width in nats that is left to none.
 BUDGET_STEPS, BUDGET_WIDTH = 60, 1e-9
 #: A budget is met when this share of the gap, or of the budget if that is less, is left of it;
@@ -220,14 +218,15 @@ class Work:
         left = value - self.search.bound(disclosure)[0]
         return left <= max(HOPELESS_SHARE * value, HOPELESS_GAPS * self.options.gap)
 
-    def _thin(self, disclosure: float) -> Certificate | None:
-        """Add the line by thinning at a disclosure, where there is one, and return it."""
-        own = self.search.limits
-        seconds = max(own.left(), THINNING_SHARE * own.seconds)
-        line = thinning_line(self.problem, disclosure, Deadline(seconds, own.clock))
+    def _thin(self, disclosure: float) -> None:
+        """Add the line by thinning at a disclosure, where there is one."""
+        line = thinning_line(self.problem, disclosure, self._thinning_deadline())
         if line is not None:
             self.search.lines.append(line)
-        return line
+
+    def _thinning_deadline(self) -> Deadline:
+        own = self.search.limits
+        return Deadline(max(own.left(), THINNING_SHARE * own.seconds), own.clock)
 
     def _finish(self, disclosure: float, outcome: Outcome, nodes: int, started: float) -> Answer:
         _, certificate = self.search.bound(disclosure)
@@ -291,7 +290,7 @@ class Work:
             if not low < guess < high:
                 guess = 0.5 * (low + high)
         if status is not Status.OPTIMAL:
-            self._thin_ceiling(low, budget)
+            self.search.lines.extend(ceiling_lines(self.problem, low, budget, self._thinning_deadline()))
         certificate = self._ceiling(low, budget)
         return Answer(
             channel=channel,
@@ -303,16 +302,6 @@ class Work:
             seconds=time.perf_counter() - started,
             message=f"{self.search.master.n_columns} posteriors, {self.search.nodes} boxes",
         )
-
-    def _thin_ceiling(self, disclosure: float, budget: float) -> None:
-        """Add lines by thinning that rise through the budget: each is the best where the one before does."""
-        reach = self.problem.disclosure_ceiling
-        for _ in range(THINNED_CEILINGS):
-            at = min(self.problem.h_x_given_s + budget, reach)
-            line = self._thin(at) if at > disclosure else None
-            if line is None or line.slope <= LEAST_SLOPE:
-                break
-            reach = (budget - line.intercept) / line.slope
 
     def _ceiling(self, disclosure: float, budget: float) -> Certificate | None:
         """A line that rises through the budget next to ``disclosure``: L(R) ≥ c + μR gives R ≤ (budget − c)/μ."""
