@@ -117,14 +117,18 @@ def proved() -> tuple[pf.Problem, GuardedCertificate]:
     return problem, certificate
 
 
-def test_a_certificate_of_classes_is_read_again_as_version_9(proved: Any, tmp_path: Any) -> None:
-    problem, certificate = proved
-    certificate.save(tmp_path / "proof.npz")
-    (again,) = load_bundle(tmp_path / "proof.npz")
-    again.verify(problem)
-    assert again.words == certificate.words
-    with np.load(tmp_path / "proof.npz") as data:
-        assert int(data["version"]) == 9
+def test_a_certificate_of_classes_is_read_again_as_version_9_or_with_curvature_12(
+    proved: Any, tmp_path: Any
+) -> None:
+    problem, curved = proved
+    plain = pf.solve(problem, guarantees=["lip=0.3"]).certificate
+    for version, certificate in ((9, plain), (12, curved)):
+        certificate.save(tmp_path / "proof.npz")
+        (again,) = load_bundle(tmp_path / "proof.npz")
+        again.verify(problem)
+        assert again.words == certificate.words
+        with np.load(tmp_path / "proof.npz") as data:
+            assert int(data["version"]) == version
 
 
 def _coarser(problem: pf.Problem, cells: Any) -> Any:
@@ -138,6 +142,7 @@ FORGERIES: dict[str, Any] = {
     "one class": lambda problem, cells: np.zeros_like(cells),
     "numbers are left out": lambda problem, cells: 2 * cells,
     "negative numbers": lambda problem, cells: cells - 1,
+    "a huge number": lambda problem, cells: np.where(cells == cells.max(), 2**31 - 1, cells),
     "too few": lambda problem, cells: cells[1:],
     "members are moved": lambda problem, cells: np.roll(cells, 1),
 }

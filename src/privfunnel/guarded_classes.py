@@ -59,7 +59,8 @@ def checked_lumping(problem: Problem, threat: Threat, cells: NDArray[np.int32]) 
     if counts is None or cells.shape != (problem.n_x,) or _capped(problem, threat):
         raise InvalidInputError("its classes do not fit the table or the guarantees")
     whole = cells.astype(np.intp)
-    if not np.array_equal(np.unique(whole), np.arange(int(whole.max()) + 1)):
+    numbers = np.unique(whole)  # how many there are bounds the work, not how large a forged one is
+    if not np.array_equal(numbers, np.arange(numbers.size)):
         raise InvalidInputError("its classes are not numbered from 0 on")
     own = numbered(_keys(classes_of(counts), threat))
     if numbered(np.stack([whole, own])).max() != whole.max():
