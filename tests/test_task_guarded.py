@@ -16,8 +16,12 @@ import privfunnel as pf
 from privfunnel import guarantees, tasking
 from privfunnel.certificate import GuardedCertificate, TaskCertificate, load_bundle
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
+from privfunnel.guarded_tracing import SHORT
 from privfunnel.measures import Array, xlogx
+from privfunnel.solution import posteriors_of
+from privfunnel.solvers.guarded import Guarded
 from privfunnel.task_curve import TaskCurve
+from privfunnel.task_guarding import solve_guarded_task
 from privfunnel.task_solution import TaskSolution
 from privfunnel.threats import Threat
 from test_guarded import private_rows, vertices
@@ -225,6 +229,21 @@ def test_what_groups_of_symbols_cannot_reach_is_not_called_infeasible(
             SolverError, match="groups of the 8 public symbols, which proves nothing of all of them"
         ):
             solve(problem, utility=utility, guarantees=[guarantee])
+
+
+def test_what_other_points_found_is_kept_on_tables_of_many_symbols_when_time_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = toy(3, n_x=8)
+    threat = Threat.of(problem, published=["a"], guarantees=["lip=0.3"])
+    most = solve(problem, published=["a"], guarantees=["lip=0.3"])
+    monkeypatch.setattr("privfunnel.task_guarding.SEARCHED_UP_TO", 0)
+    hurried, asked = Guarded(gap=GAP, time_limit=1e-9), (most.utility - SHORT, None, None)
+    with pytest.raises(SolverError, match="was not reached before the limits came"):
+        solve_guarded_task(problem, threat, hurried, asked, 0, None)
+    found = solve_guarded_task(problem, threat, hurried, asked, 0, None, pool=posteriors_of(problem, [most]))
+    assert found.utility >= most.utility - SHORT - 1e-9
+    assert found.leakage <= most.leakage + 1e-9
 
 
 def test_ends_need_no_search(problem: pf.Problem) -> None:

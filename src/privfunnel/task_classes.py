@@ -45,6 +45,11 @@ class Classes(NamedTuple):
     threat: Threat
     exact: bool
 
+    def summed(self, posteriors: Array) -> Array:
+        """Posteriors of the public symbols, (n, M), as posteriors of the classes, (n, classes)."""
+        made = [np.bincount(self.of, each, self.problem.n_x) for each in posteriors]
+        return np.stack(made) if made else np.zeros((0, self.problem.n_x))
+
 
 def classes_of(problem: Problem, threat: Threat) -> Classes:
     """The classes that are alike to the task, to S and to every attacker, or cells that nearly are."""

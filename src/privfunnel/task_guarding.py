@@ -84,7 +84,7 @@ def solve_guarded_task(
         asked = _asked(problem, threat, written)
         answer, floor = end_of_guarded_task(problem, threat, asked), None
         if answer is None and problem.n_x > SEARCHED_UP_TO:
-            answer, floor = _of_many(problem, threat, solver, asked, (seed, progress))
+            answer, floor = _of_many(problem, threat, solver, asked, (seed, progress), pool)
         elif answer is None:
             answer = answer_task(solver, problem, threat, asked, seed=seed, progress=progress, pool=pool)
         channel = answer.channel
@@ -96,11 +96,17 @@ def solve_guarded_task(
 
 
 def _of_many(
-    problem: Problem, threat: Threat, solver: Guarded, asked: Asked, run: tuple[int, Listener | None]
+    problem: Problem,
+    threat: Threat,
+    solver: Guarded,
+    asked: Asked,
+    run: tuple[int, Listener | None],
+    pool: Array | None,
 ) -> tuple[GuardedTaskAnswer, TaskCertificate | None]:
     """An answer for a table with many public symbols, by classes of them, and what the plain task funnel proves.
 
-    Who knows nothing is among the attackers, and guarantees only take releases away: its bound holds here, too.
+    Who knows nothing is among the attackers, and guarantees only take releases away: its bound holds here, too. The
+    search begins with the posteriors of ``pool``, (n, M), too.
 
     Raises:
         InvalidInputError: A disclosure is asked for besides, which is of the symbols, not of their classes.
@@ -126,15 +132,18 @@ def _of_many(
     spent = min(time.perf_counter() - started, SHARE * solver.time_limit)
     hurried = dataclasses.replace(solver, time_limit=solver.time_limit - spent)
     if asked.disclosure is not None:
-        return answer_task(hurried, problem, threat, asked, seed=run[0], progress=run[1]), floor
+        return answer_task(hurried, problem, threat, asked, seed=run[0], progress=run[1], pool=pool), floor
     alike = classes_of(problem, threat)
-    pool = _unguarded(alike, asked, hurried) if usual else None
+    begun = [] if pool is None else [_permitted(alike, alike.summed(pool), MET)]
+    if usual:
+        begun.append(_unguarded(alike, asked, hurried))
     try:
         if (asked.utility or 0.0) > alike.problem.utility_ceiling + FEASIBILITY:
             raise InfeasibleError(f"{alike.problem.n_x} groups keep {alike.problem.utility_ceiling:.9g} nats")
         answer = answer_task(
-            hurried, alike.problem, alike.threat, asked, seed=run[0], progress=run[1], pool=pool
-        )
+            hurried, alike.problem, alike.threat, asked, seed=run[0], progress=run[1],
+            pool=np.concatenate(begun) if begun else None,
+        )  # fmt: skip
     except InfeasibleError as error:
         if alike.exact:
             raise
@@ -161,9 +170,20 @@ def _unguarded(alike: Classes, asked: Asked, solver: Guarded) -> Array:
         p_xy = np.asarray(channels.joint(problem.p_x, answer.channel))
         likely = p_xy.sum(axis=0)
         found.append((p_xy[:, likely > 0.0] / likely[likely > 0.0]).T)
-    listed = np.concatenate(found)
-    kept = [all(each.excess(problem, w) <= 0.0 for each in alike.threat.guarantees) for w in listed]
-    return np.asarray(listed[np.array(kept, dtype=np.bool_)])
+    return _permitted(alike, np.concatenate(found), 0.0)
+
+
+def _permitted(alike: Classes, listed: Array, most: float) -> Array:
+    """Those of the posteriors (n, classes) that no guarantee forbids by more than ``most``.
+
+    Each lies in one stratum of what is published, and guarantees are relative to what everyone knows there.
+    """
+    kept = np.zeros(len(listed), dtype=np.bool_)
+    for stratum in alike.threat.strata(alike.problem):
+        for i in np.flatnonzero(listed[:, stratum.x].any(axis=1)):
+            own = listed[i, stratum.x]
+            kept[i] = all(each.excess(stratum.problem, own) <= most for each in alike.threat.guarantees)
+    return np.asarray(listed[kept])
 
 
 def _check(threat: Threat, written: Written) -> None:
