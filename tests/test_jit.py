@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers_kernels import plain
-from privfunnel.jit import compiled, compiling, fingerprint
+from privfunnel.jit import compiled, compiles, compiling, fingerprint
 from privfunnel.solvers.posteriors.boxes import plogp
 
 CALLER = """
@@ -45,6 +45,25 @@ def test_seconds_of_compiling_are_told_apart_from_those_of_the_work() -> None:
         kernel(np.ones(3))
     assert first() > 0.0
     assert second() == 0.0
+
+
+def test_without_numba_or_where_it_is_forbidden_kernels_stay_plain_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert not compiles()
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert not compiles()
+    assert compiled(abs) is abs
+
+    class Hidden:
+        def find_spec(self, name: str, *_: object) -> None:
+            raise ModuleNotFoundError(name, name=name)
+
+    monkeypatch.delitem(sys.modules, "numba")
+    monkeypatch.setattr(sys, "meta_path", [Hidden(), *sys.meta_path])
+    assert not compiles()
 
 
 def test_a_kernel_is_compiled_anew_when_one_that_it_calls_was_edited(tmp_path: Path) -> None:

@@ -424,6 +424,28 @@ def test_what_nobody_asked_for_neither_fails_nor_takes_the_time_of_the_rest(
     assert "which --view sample does" in run(*asked).stdout
 
 
+def test_plain_python_designs_again_less_often_and_says_how_to_have_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many splits as what is installed can afford: no clock has a say, and what is left out is named."""
+    made = []
+    cross_fitted = audit.cross_fitted
+
+    def spy(*of: Any, splits: int, **asked: Any) -> Any:
+        made.append(splits)
+        return cross_fitted(*of, splits=splits, **asked)
+
+    monkeypatch.setattr(audit, "cross_fitted", spy)
+    asked = ("solve", *HEART, "--disclosure", "60%")
+    monkeypatch.setattr("privfunnel.sizes.compiles", lambda: True)
+    assert "privfunnel[fast]" not in run(*asked).stdout
+    monkeypatch.setattr("privfunnel.sizes.compiles", lambda: False)
+    assert "one random split of the rows; on small tables" in run(*asked).stdout
+    assert made == [cross_fit.SPLITS, 1]
+    curve = run("curve", *HEART, "--points", 20)
+    assert "which --view sample does (sooner with compiled kernels" in curve.stdout
+
+
 def test_more_splits_have_a_say_in_the_estimate_and_leave_the_bounds_alone() -> None:
     problem = pf.instances.load("heart-failure")
     asked: dict[str, Any] = {"disclosure": 0.6 * problem.disclosure_ceiling, "solver": "greedy"}

@@ -10,6 +10,7 @@ hand. Entries that no key asks for any more stay on disk until ``make kernels`` 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,14 +48,22 @@ def compiled_inner(function: Function, /) -> Function:
     return cast("Function", _compile(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}))
 
 
+def compiles() -> bool:
+    """Whether kernels are compiled here: numba is installed, and ``NUMBA_DISABLE_JIT`` does not forbid it."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return False
+    try:  # found, not imported, which takes longer than much of what asks
+        return importlib.util.find_spec("numba") is not None
+    except ModuleNotFoundError:  # so says who hides it
+        return False
+
+
 def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """:func:`compiled` with its options in a dictionary."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    if not compiles():
         return function
-    try:
-        import numba
-    except ModuleNotFoundError:
-        return function
+    import numba
+
     kernel: Any = numba.njit(cache=True, **{"error_model": "numpy", "fastmath": False, **options})(function)
     # Not part of numba's public interface: where it is missing numba's own rule is left, and a test says so.
     own_key = getattr(kernel._cache, "_index_key", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privfunnel.jit import compiles
 from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import Array
 
@@ -16,6 +17,7 @@ TIME_LIMIT = (
 ARRAYS = 20  # M × M arrays held at the peak
 BINARY_SECONDS = 4e-4  # a proved point of two private symbols, for each class
 BINARY_NUMBERS = 100  # numbers that takes, for each class
+PLAIN_TIMES = 40.0  # how many times longer proofs take as plain Python, without numba
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Size:
         n_classes: C ≤ M, the public symbols that differ in p(s|x): what the solver has to deal with.
         memory: Bytes, besides those of the libraries.
         seconds: Seconds a point.
+        plain: Whether they are those of plain Python, for want of compiled kernels.
     """
 
     n_s: int
@@ -34,6 +37,7 @@ class Size:
     n_classes: int
     memory: float
     seconds: float
+    plain: bool = False
 
     @property
     def limited(self) -> bool:
@@ -49,13 +53,19 @@ class Size:
 
 
 def size_of(table: Array) -> Size:
-    """The size of the problem with this table of counts (K, M), and what the default solver takes, roughly."""
+    """The size of the problem with this table of counts (K, M), and what the default solver takes, roughly.
+
+    The seconds are those of compiled kernels where numba is there, of plain Python where it is not: what is too much to
+    ask is decided by the installation, not by a clock.
+    """
     n_s, n_x = table.shape
+    plain = not compiles()
+    times = PLAIN_TIMES if plain else 1.0
     classes = int(classes_of(table).max()) + 1
     pairs = classes * (classes + 1.0)
     if n_s == 2 and classes > LUMPED_BEYOND:
         memory = 8.0 * (BINARY_NUMBERS * classes + 3.0 * n_s * n_x)
-        return Size(n_s, n_x, classes, memory, BINARY_SECONDS * classes)
+        return Size(n_s, n_x, classes, memory, times * BINARY_SECONDS * classes, plain)
     memory = 8.0 * (ARRAYS * pairs + 3.0 * n_s * n_x)
-    seconds = min(PROOF_SECONDS * pairs, TIME_LIMIT) + SCREENING_SECONDS * n_s * pairs
-    return Size(n_s, n_x, classes, memory, seconds)
+    seconds = min(times * PROOF_SECONDS * pairs, TIME_LIMIT) + SCREENING_SECONDS * n_s * pairs
+    return Size(n_s, n_x, classes, memory, seconds, plain)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from privfunnel.cli._source import NamedProblem
     from privfunnel.population.views import View
     from privfunnel.problem import Problem
+    from privfunnel.sizes import Size
     from privfunnel.tables import Counts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,6 +33,13 @@ OTHERWISE = "What holds for people like these is found for plain releases only: 
 REGISTER_CLASSES = (
     "score classes estimate what a wide table says of the people behind it, and a register has no others: leave "
     "--classes or --view register out"
+)
+#: Said where plain Python would take too long for what compiled kernels may do at once.
+FASTER = " (sooner with compiled kernels: pip install 'privfunnel[fast]')"
+#: Said of an estimate from one split, where plain Python would take too long for more.
+ONE_SPLIT = (
+    "The estimate is of one random split of the rows; on small tables it is the steadier average of four with compiled "
+    "kernels: pip install 'privfunnel[fast]'."
 )
 #: Of how many points of a curve splits after the first make designs.
 NODES = 6
@@ -120,13 +128,21 @@ class Rows:
         return left / (FOLDS * max(self.splits, 1))
 
     @cached_property
+    def size(self) -> Size:
+        """How large the problem is, of a table of counts by these: classes are told apart in whole numbers only."""
+        from privfunnel.sizes import size_of
+
+        counts, problem = self.opened.counts, self.opened.problem
+        if counts is not None:
+            return counts.size
+        return size_of(problem.p_sx if problem.counts is None else problem.counts)
+
+    @cached_property
     def splits(self) -> int:
         """How many times the rows are split at random; 0 where even once is expected to take long."""
         from privfunnel.audit.cross_fit import affordable_splits
-        from privfunnel.sizes import size_of
 
-        counts = self.opened.counts
-        each = (size_of(self.opened.problem.p_sx) if counts is None else counts.size).seconds
+        each = self.size.seconds
         return affordable_splits(each * self.points, each * min(self.points, NODES))
 
     @contextlib.contextmanager
@@ -180,12 +196,12 @@ class Rows:
             design: Designs again on parts of these rows, as it is told.
 
         Returns:
-            What was found, or None; and then what to say in its place.
+            What was found, or None; and what to say of it, or in its place.
         """
         if (said := self._left_out()) is not None:
             return None, said
         try:
-            return design(self.independent(), Again(max(self.splits, 1), self.part_limit)), ""
+            return design(self.independent(), Again(max(self.splits, 1), self.part_limit)), self._remark()
         except KeyboardInterrupt:
             self.interrupted = True
             return None, self.without("What holds for people like these was not found before the interrupt")
@@ -198,6 +214,12 @@ class Rows:
         """End the command as interrupted, where it was."""
         if self.interrupted:
             click.get_current_context().exit(128 + signal.SIGINT)
+
+    def _remark(self) -> str:
+        """What to say of an estimate that plain Python is too slow to make steadier; empty for any other."""
+        from privfunnel.audit.cross_fit import SPLITS
+
+        return ONE_SPLIT if self.size.plain and not self.scored and self.splits < SPLITS else ""
 
     def _left_out(self) -> str | None:
         """Why nothing is found out about people like these; None where it is."""
@@ -221,6 +243,7 @@ class Rows:
         if late or not self.splits or FOLDS * self.work > AFFORDABLE:
             return self.without(
                 "What holds for people like these takes designing again on parts of them, which --view sample does"
+                + FASTER * self.size.plain
             )
         return None
 

@@ -198,7 +198,7 @@ def command(
         show(curve, units=units, title=source, with_free=method.proves or method.free_only)
         if found is not None:
             show_population(found, curve, units, opened)
-        elif said:
+        if said:
             say(said)
         tell_files(out, OWNED, curve.solutions)
     rows.end()

@@ -337,13 +337,13 @@ def _write(
         write_json(folder / "population.json", beyond.to_dict(), mode=PRIVATE)
 
 
-def _tell_beyond(found: Holdout | Population | None, units: Units, otherwise: str) -> None:
-    """Say what other rows than those of the design prove, or what is left open."""
+def _tell_beyond(found: Holdout | Population | None, units: Units, remark: str) -> None:
+    """Say what other rows than those of the design prove, and what is left open."""
     from privfunnel.quantities import spoken_in
 
     with spoken_in(units.name):
         told = found.words() if found is not None else []
-    for line in told or [otherwise] * bool(otherwise):
+    for line in filter(None, (*told, remark)):
         say(f"• {line}")
 
 
