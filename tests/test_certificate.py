@@ -292,7 +292,13 @@ def test_unreadable_files(tmp_path: Path, certificate: Certificate) -> None:
     np.savez(tmp_path / "schema.npz", schema=np.array("something else"))
     np.savez(tmp_path / "version.npz", schema=np.array("privfunnel/certificate"), version=np.array(99))
     np.savez(tmp_path / "pickle.npz", schema=np.array([object()], dtype=object))
-    for name in ("text", "cut", "other", "schema", "version", "pickle"):
+    with np.load(tmp_path / "whole.npz") as whole:
+        arrays = dict(whole)
+    for name, number in (("infinite", np.inf), ("wide", 2**40)):
+        np.savez(
+            tmp_path / f"{name}.npz", **{**arrays, "0.0.first": np.full(arrays["0.0.first"].shape, number)}
+        )
+    for name in ("text", "cut", "other", "schema", "version", "pickle", "infinite", "wide"):
         with pytest.raises(CertificateError) as caught:
             Certificate.load(tmp_path / f"{name}.npz")
         assert "\n" not in str(caught.value)

@@ -79,6 +79,19 @@ class Archive:
             flat = np.frombuffer(stream.read(), dtype=dtype)
         return flat.reshape(shape, order="F" if by_columns else "C").copy()
 
+    def integers(self, name: str) -> NDArray[np.int32]:
+        """The integers of this name.
+
+        Raises:
+            KeyError: There are none.
+            ValueError: They are damaged, or no integers of 32 bits.
+        """
+        array = self[name]
+        made = array.astype(np.int32) if array.dtype.kind in "iu" else None
+        if made is None or np.any(made != array):
+            raise ValueError(f"{name} does not hold integers of 32 bits")
+        return made
+
 
 @contextmanager
 def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:

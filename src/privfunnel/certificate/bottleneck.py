@@ -304,8 +304,8 @@ def _read(data: Archive, c: int) -> BottleneckCertificate:
         value=value,
         intercept=intercept,
         tree=BoxTree(
-            variable=data[f"{c}.variable"].astype(np.int32),
+            variable=data.integers(f"{c}.variable"),
             split=data[f"{c}.split"].astype(np.float64),
-            first=data[f"{c}.first"].astype(np.int32),
+            first=data.integers(f"{c}.first"),
         ),
     )

@@ -169,7 +169,7 @@ def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
         proofs=tuple(_read_tree(data, f"{c}.{t}", float(claim)) for t, claim in enumerate(claims)),
         task_fingerprint=str(data[f"{c}.task"]) if tasked else None,
         task_slope=float(data[f"{c}.task_slope"]) if tasked else 0.0,
-        cells=data[f"{c}.cells"].astype(np.int32) if f"{c}.cells" in data else None,
+        cells=data.integers(f"{c}.cells") if f"{c}.cells" in data else None,
     )
 
 
@@ -198,9 +198,9 @@ def _read_task(data: Archive, c: int) -> TaskCertificate:
         slope=slope,
         intercept=intercept,
         partition=Partition(
-            data[f"{c}.variable"].astype(np.int32),
+            data.integers(f"{c}.variable"),
             data[f"{c}.split"].astype(np.float64),
-            data[f"{c}.first"].astype(np.int32),
+            data.integers(f"{c}.first"),
         ),
         q=data[f"{c}.q"].astype(np.float64),
         tilts=data[f"{c}.tilts"].astype(np.float64) if f"{c}.tilts" in data else None,
@@ -208,20 +208,13 @@ def _read_task(data: Archive, c: int) -> TaskCertificate:
 
 
 def _read_tree(data: Archive, place: str, claim: float) -> Proof:
-    q, nu, variable, split, first = (data[f"{place}.{name}"] for name in _TREE_ARRAYS)
+    q, nu, split = (data[f"{place}.{name}"].astype(np.float64) for name in ("q", "nu", "split"))
+    variable, first = (data.integers(f"{place}.{name}") for name in ("variable", "first"))
     curved = None
     if f"{place}.curved.nodes" in data:
-        nodes, *floats = (data[f"{place}.curved.{name}"] for name in Curved._fields)
-        curved = Curved(nodes.astype(np.int32), *(each.astype(np.float64) for each in floats))
-    return Proof(
-        claim=claim,
-        q=q.astype(np.float64),
-        nu=nu.astype(np.float64),
-        variable=variable.astype(np.int32),
-        split=split.astype(np.float64),
-        first=first.astype(np.int32),
-        curved=curved,
-    )
+        nodes, *floats = (f"{place}.curved.{name}" for name in Curved._fields)
+        curved = Curved(data.integers(nodes), *(data[each].astype(np.float64) for each in floats))
+    return Proof(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first, curved=curved)
 
 
 def _guarded_version(certificate: GuardedCertificate) -> int:
@@ -269,7 +262,7 @@ def _packed(place: str, proof: AnyProof) -> dict[str, Any]:
 
 
 def _read_pairs(data: Archive, place: str, claim: float) -> PairsProof:
-    outer, inner = (data[f"{place}.{name}"].astype(np.int32) for name in _PAIR_ARRAYS)
+    outer, inner = (data.integers(f"{place}.{name}") for name in _PAIR_ARRAYS)
     return PairsProof(claim=float(claim), outer=outer, inner=inner)
 
 
@@ -279,11 +272,11 @@ def _read_chain(data: Archive, place: str, claim: float) -> ChainProof:
         at = f"{place}.{number}"
         steps.append(
             Step(
-                sides=data[f"{at}.sides"].astype(np.int32),
+                sides=data.integers(f"{at}.sides"),
                 slope=float(slope),
                 rest=float(rest),
                 prices=data[f"{at}.prices"].astype(np.float64),
-                cells=data[f"{at}.cells"].astype(np.int32),
+                cells=data.integers(f"{at}.cells"),
                 proof=_read_pairs(data, at, own),
             )
         )
@@ -310,10 +303,9 @@ def _read(data: Archive, c: int) -> Certificate:
             continue
         tree = _read_tree(data, f"{c}.{t}", float(claim))
         named = f"{c}.{t}.cliques"
-        proofs.append(CliqueProof(tree=tree, cliques=data[named].astype(np.int32)) if named in data else tree)
+        proofs.append(CliqueProof(tree=tree, cliques=data.integers(named)) if named in data else tree)
     groups, cells = (
-        data[f"{c}.{name}"].astype(np.int32) if f"{c}.{name}" in data else None
-        for name in ("coarsening", "cells")
+        data.integers(f"{c}.{name}") if f"{c}.{name}" in data else None for name in ("coarsening", "cells")
     )
     return Certificate(
         fingerprint=str(data[f"{c}.fingerprint"]),
