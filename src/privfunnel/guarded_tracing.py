@@ -141,8 +141,9 @@ class GuardedPartialCurve:
                 raise
             return failed(self.problem, shared.channel, error, self.solver.name, self.seed, requested=disclosure,
                           threat=self.threat)  # fmt: skip
-        # Rounding may have left the envelope a hair above what was found for this very disclosure.
-        return made if own is None or made.leakage <= own.leakage else own
+        # Rounding may have left the envelope a hair above what was found for this very disclosure; a release of more
+        # than was asked for, since that is free, is no point of it.
+        return made if own is None or own.free_extra > 0.0 or made.leakage <= own.leakage else own
 
 
 def tracing_guarded(

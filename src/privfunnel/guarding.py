@@ -15,7 +15,7 @@ from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import Certificate, GuardedCertificate, TaskCertificate
 from privfunnel.errors import InvalidInputError, SolverError
-from privfunnel.floors import SHARE, Floor, plain_floor
+from privfunnel.floors import SEARCHED_UP_TO, SHARE, Floor, plain_floor
 from privfunnel.guarantees import MET
 from privfunnel.guarded_classes import guarded_lumping, threat_to
 from privfunnel.judging import meet
@@ -34,6 +34,7 @@ from privfunnel.solution import (
 )
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
+from privfunnel.solvers.guarded.stratified import is_for, solve_strata
 from privfunnel.solvers.options import taken_over
 from privfunnel.threats import Threat
 
@@ -119,6 +120,8 @@ def _answered(
 ) -> tuple[GuardedAnswer, Floor | None]:
     """An answer to what is asked, in nats, by the quickest way there is, and what the plain funnel says of it."""
     answer, started, floor = _end(problem, threat, *asked), time.perf_counter(), None
+    if answer is None and problem.n_x > SEARCHED_UP_TO and is_for(problem, threat, asked):
+        answer = solve_strata(problem, threat, asked, solver.time_limit)
     if answer is None:
         floor = plain_floor(problem, threat, asked, (solver.gap, solver.time_limit), run[0])
         answer = _enough(problem, threat, floor, asked, solver.gap)

@@ -100,7 +100,10 @@ def lifted(
     if line is not None and classes.exact:
         inner, outer = classes.threat.strata(classes.problem), threat.strata(problem)
         sizes = [(one.x.size, other.x.size) for one, other in zip(inner, outer, strict=True)]
-        proofs = [_wider(tree, *size) for tree, size in zip(line.proofs, sizes, strict=True)]
+        proofs = [
+            _wider(tree, *size) if isinstance(tree, Proof) else None
+            for tree, size in zip(line.proofs, sizes, strict=True)
+        ]
         duals, trees = (np.array(line.weights), line.slope), [tree for tree in proofs if tree is not None]
         if len(trees) == len(proofs):
             made = GuardedCertificate.build(problem, threat, line.prices[classes.of], duals, trees, zero=line.zero,

@@ -44,6 +44,7 @@ from privfunnel.certificate.neighbours import (
     save_neighbours,
 )
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.private_pairs import least_of_private_pairs
 from privfunnel.certificate.supports import FEWEST, MOST, SupportsProof, check_supports, search
 from privfunnel.certificate.task import TaskCertificate
 from privfunnel.certificate.thinning import ThinProof, check_thinning, thinned, thinning_prices
@@ -87,6 +88,7 @@ __all__ = [
     "halves_of",
     "is_bottleneck",
     "is_neighbours",
+    "least_of_private_pairs",
     "load_bottleneck",
     "load_bundle",
     "load_neighbours",

@@ -29,12 +29,12 @@ SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
 #: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
 #: these, version 8 proofs by supports, version 9 guarded ones over classes of public symbols, version 10 proofs by
-#: thinning, version 11 those by cliques, version 12 trees with curvature; a file is written as the oldest version that
-#: can hold it.
+#: thinning, version 11 those by cliques, version 12 trees with curvature, version 13 guarded proofs by pairs; a file is
+#: written as the oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
 GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION = 7, 8, 9
-THINNING_VERSION, CLIQUES_VERSION, CURVED_VERSION = 10, 11, 12
-SCHEMA_VERSION = CURVED_VERSION
+THINNING_VERSION, CLIQUES_VERSION, CURVED_VERSION, GUARDED_PAIRS_VERSION = 10, 11, 12, 13
+SCHEMA_VERSION = GUARDED_PAIRS_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -149,8 +149,8 @@ def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
     if certificate.cells is not None:
         made[f"{c}.cells"] = certificate.cells
     for t, proof in enumerate(certificate.proofs):
-        made.update({f"{c}.{t}.{name}": getattr(proof, name) for name in _TREE_ARRAYS})
-        if proof.curved is not None:
+        made.update(_packed(f"{c}.{t}", proof))
+        if isinstance(proof, Proof) and proof.curved is not None:
             made.update({f"{c}.{t}.curved.{name}": each for name, each in proof.curved._asdict().items()})
     return made
 
@@ -166,7 +166,10 @@ def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
         prices=data[f"{c}.prices"].astype(np.float64),
         slope=slope,
         intercept=intercept,
-        proofs=tuple(_read_tree(data, f"{c}.{t}", float(claim)) for t, claim in enumerate(claims)),
+        proofs=tuple(
+            (_read_pairs if f"{c}.{t}.outer" in data else _read_tree)(data, f"{c}.{t}", float(claim))
+            for t, claim in enumerate(claims)
+        ),
         task_fingerprint=str(data[f"{c}.task"]) if tasked else None,
         task_slope=float(data[f"{c}.task_slope"]) if tasked else 0.0,
         cells=data.integers(f"{c}.cells") if f"{c}.cells" in data else None,
@@ -219,7 +222,9 @@ def _read_tree(data: Archive, place: str, claim: float) -> Proof:
 
 def _guarded_version(certificate: GuardedCertificate) -> int:
     """The first version of the file that has such guarded certificates."""
-    if any(proof.curved is not None for proof in certificate.proofs):
+    if any(isinstance(proof, PairsProof) for proof in certificate.proofs):
+        return GUARDED_PAIRS_VERSION
+    if any(isinstance(proof, Proof) and proof.curved is not None for proof in certificate.proofs):
         return CURVED_VERSION
     if certificate.cells is not None:
         return GUARDED_CELLS_VERSION

@@ -7,8 +7,9 @@ attackers, prices a and slope μ ≥ 0, every channel with posteriors of W satis
     F(w) = −Σ_a θ_a H(S|A_a)_w + μ H(w) − a·w,
 
 because Σ r_y w_y = p_x, and the right-hand side is a line in I(X;Y). Where Σθ = 1 it bounds the largest leakage of the
-attackers; where nothing leaks, or θ = 0, it bounds the disclosure. min F is proved by one tree a stratum. Other
-measures have other convex functions in place of −H(S|A)_w, and other constants: see :mod:`privfunnel.averages`.
+attackers; where nothing leaks, or θ = 0, it bounds the disclosure. min F is proved by one tree a stratum, or by pairs
+of symbols where S is binary and all that is known is published: the strata are then plain funnels. Other measures have
+other convex functions in place of −H(S|A)_w, and other constants: see :mod:`privfunnel.averages`.
 
 For a task U with Q = p(u|x) there is one more slope λ ≥ 0: F has λ G(Qw) more, G(v) = −Σ_d ω_d v_d log v_d, the
 right-hand side −λ (Σ ω H(U) − Σ ω I(U;Y)), and it is a line in both I(X;Y) and I(U;Y). μ is 0 where no disclosure is
@@ -27,9 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.attackers import Attacker
+from privfunnel.attackers import DEFAULT_MEASURE, Attacker
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.identity import check_owner, digest_of
+from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.private_pairs import check_private_pairs
 from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError, InvalidInputError, PrivFunnelError
@@ -37,7 +40,7 @@ from privfunnel.guarded_classes import checked_lumping, threat_to
 from privfunnel.lumping import Lumping, singletons
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.threats import Attribute, Threat
+from privfunnel.threats import Attribute, Stratum, Threat
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -57,7 +60,7 @@ class GuardedCertificate:
         prices: a, shape (M,).
         slope: μ ≥ 0.
         intercept: The line at disclosure 0.
-        proofs: One tree a stratum; their multipliers are those of :mod:`.stacking`.
+        proofs: One tree a stratum, whose multipliers are those of :mod:`.stacking`; or one proof by pairs a stratum.
         task_fingerprint: The tasks it belongs to; None where there is no task.
         task_slope: λ ≥ 0; 0 where there is no task.
         cells: None, or for each public symbol its class, shape (M,): see :mod:`privfunnel.guarded_classes`. Prices are
@@ -71,7 +74,7 @@ class GuardedCertificate:
     prices: Array
     slope: float
     intercept: float
-    proofs: tuple[Proof, ...]
+    proofs: tuple[Proof | PairsProof, ...]
     task_fingerprint: str | None = None
     task_slope: float = 0.0
     cells: NDArray[np.int32] | None = None
@@ -124,7 +127,7 @@ class GuardedCertificate:
         threat: Threat,
         prices: Array,
         duals: tuple[Array, float],
-        proofs: Sequence[Proof],
+        proofs: Sequence[Proof | PairsProof],
         *,
         zero: bool,
         task_slope: float | None = None,
@@ -211,7 +214,12 @@ class GuardedCertificate:
             lumping = self._classes(problem)
             threat, weights = threat_to(lumping, self.threat), self.weights.tolist()
             strata = threat.strata(lumping.lumped)
-            stacks = [stack(each, threat, weights, zero=self.zero, tasks=tasks) for each in strata]
+            stacks = [
+                stack(each, threat, weights, zero=self.zero, tasks=tasks)
+                if isinstance(proof, Proof)
+                else None
+                for each, proof in zip(strata, self.proofs, strict=False)
+            ]
         except PrivFunnelError as error:
             raise CertificateError(
                 f"the certificate's guarantees or classes do not fit the problem ({error})"
@@ -223,6 +231,9 @@ class GuardedCertificate:
         own = self.prices[np.unique(lumping.classes, return_index=True)[1]]
         for stratum, images, proof in zip(strata, stacks, self.proofs, strict=True):
             prices, slope = own[stratum.x], self.slope
+            if images is None or not isinstance(proof, Proof):
+                self._check_by_pairs(stratum, threat, prices, proof)
+                continue
             case = Case(prices=prices, slope=slope, proof=proof)
             if tasks is not None:
                 none, steep = np.zeros(len(tasks.rows)), self.task_slope * tasks.weights
@@ -235,6 +246,29 @@ class GuardedCertificate:
                 f"the certificate claims the line {self.intercept!r} at disclosure 0, it proves {line!r}"
             )
         self._verified.add(digest)
+
+    def _check_by_pairs(
+        self, stratum: Stratum, threat: Threat, prices: Array, proof: Proof | PairsProof
+    ) -> None:
+        """Raise CertificateError unless pairs prove that F ≥ claim in a stratum that is a plain funnel of its own.
+
+        The one attacker knows what is published, and has the weight 1; where nothing leaks, none.
+        """
+        known = np.unique(np.stack([each.values[stratum.x] for each in threat.attackers]), axis=1)
+        alone = known.shape == (1, 1) and not threat.guarantees and not threat.attributes
+        plain = alone and threat.measure == DEFAULT_MEASURE and self.task_fingerprint is None
+        weighted = self.weights.tolist() == [0.0 if self.zero else 1.0]
+        if isinstance(proof, Proof) or not plain or not weighted:
+            raise CertificateError(
+                "the certificate's proof by pairs is for published columns and nothing else: it is damaged"
+            )
+        if self.zero:
+            check_private_pairs(stratum.problem, prices, self.slope, proof)
+            return
+        columns = stratum.problem.p_s_given_x
+        if len(columns) == 1:  # S is known in this stratum
+            columns = np.concatenate([columns, np.zeros_like(columns)])
+        check_pairs(columns, prices, self.slope, proof, 4.0 * _EPS)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate as one ``.npz`` file."""
@@ -285,7 +319,7 @@ class GuardedCertificate:
 
     def _digest(self) -> str:
         """SHA-256 of everything the proof consists of: what was verified once need not be verified again."""
-        claims = [proof.claim for proof in self.proofs]
+        claims = [(type(proof).__name__, proof.claim) for proof in self.proofs]
         about = (self.threat.to_dict(), self.task_fingerprint, self.task_slope)
         head = (self.fingerprint, self.zero, self.slope, self.intercept, about, claims)
         arrays: list[Any] = [self.prices, self.weights, *(() if self.cells is None else (self.cells,))]

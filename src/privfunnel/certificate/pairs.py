@@ -54,8 +54,13 @@ class PairsProof:
     inner: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        for array in (self.outer, self.inner):
+        for array in self.arrays:
             array.setflags(write=False)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int32], ...]:
+        """All that is stored, but for the claim."""
+        return (self.outer, self.inner)
 
     @property
     def n_nodes(self) -> int:

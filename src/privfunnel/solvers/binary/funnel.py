@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,6 +66,19 @@ class Support:
     def line(self, disclosure: float) -> float:
         """The tangent at ``disclosure`` nats (of the classes), in nats; proved only once the prices are."""
         return self.point.leakage + self.slope * (disclosure - self.point.disclosure)
+
+
+class SlopedCurve(Protocol):
+    """A convex curve that is known by its tangents."""
+
+    def free(self) -> Support:
+        """Slope 0."""
+
+    def told(self) -> Support:
+        """Slope 1."""
+
+    def at(self, slope: float, deadline: Deadline = NEVER) -> Support:
+        """Slope 0 < μ < 1."""
 
 
 class ClassCurve:
@@ -146,7 +159,7 @@ class Bracket(NamedTuple):
 
 
 def bracket(
-    curve: ClassCurve,
+    curve: SlopedCurve,
     target: Target,
     gap: float,
     known: list[Support] | None = None,
@@ -155,7 +168,7 @@ def bracket(
     """Supports on both sides of ``target``, chord within ``gap`` of the best tangent, or as close as time allows.
 
     Args:
-        curve: The curve of the classes.
+        curve: The curve, such as that of the classes.
         target: What is asked.
         gap: In nats.
         known: Supports found before; those found now are added.
