@@ -103,7 +103,8 @@ def test_proofs_by_pairs_are_read_back_and_verified(
     proof_of(solution).save(tmp_path / "proof.npz")
     (again,) = load_bundle(tmp_path / "proof.npz")
     again.verify(wide())
-    assert int(np.load(tmp_path / "proof.npz")["version"]) == 13
+    with np.load(tmp_path / "proof.npz") as data:
+        assert int(data["version"]) == 13
     assert repr(again) == repr(solution.certificate)
 
 
