@@ -34,6 +34,7 @@ from privfunnel.cli._funnels import (
     write_report,
 )
 from privfunnel.cli._limits import chosen, memory_limited
+from privfunnel.cli._point import guarantee_words, told_rows
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
@@ -150,11 +151,6 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
     """Print one solution in words and numbers."""
     from rich import box
     from rich.table import Table
-
-    from privfunnel.cli.solve import (
-        guarantee_words,
-        told_rows,
-    )  # which solves releases for a task by this module
 
     problem, threat = solution.problem, solution.threat
     tasks = problem.required_tasks()
