@@ -178,6 +178,10 @@ def test_the_command_line_takes_a_budget_for_each_column(tmp_path: Path) -> None
     solution = pf.Solution.load(tmp_path / "design" / "solution.json")
     assert solution.threat is not None
     assert solution.threat.attributes[0].budget == pytest.approx(0.05 * np.log(2))
+    whole = solution.threat.leakages(solution.problem, np.eye(solution.problem.n_x))
+    for name, leaked in solution.leakages.items():  # shares as the budgets are meant, none of I(S;X)
+        assert f"{100 * leaked / whole[name]:.2f} % of what X itself tells" in told.output
+    assert "% of I(S;X)" not in told.output
     assert run("verify", tmp_path / "design" / "certificate.npz", "heart-failure").exit_code == 0
     assert_one_line_error(
         run("solve", "heart-failure", "--leakage", "sex=1", "--leakage", "2"), "COLUMN=BUDGET"

@@ -214,7 +214,7 @@ class Solution(Stored):
         """What a notebook shows."""
         problem = self.problem
         kept = cards.share(self.disclosure, problem.disclosure_ceiling)
-        usual = self.threat is None or self.threat.measure == DEFAULT_MEASURE
+        usual = self.threat is None or (self.threat.measure == DEFAULT_MEASURE and not self.threat.attributes)
         leaked = self.unit + (cards.share(self.leakage, problem.leakage_ceiling) if usual else "")
         facts = [
             ("disclosure I(X;Y)", f"{self.disclosure:.6g} nats{kept}"),

@@ -53,6 +53,16 @@ def share(value: float, whole: float, name: str) -> str:
     return f"{100 * value / whole:.2f} % of {name}" if whole > 0.0 else ""
 
 
+def leaked_share(solution: Solution) -> str:
+    """What the leakage is a share of, or measured by; nothing for one column's, whose share stands in a row below."""
+    threat = solution.threat
+    if threat is not None and threat.measure != "mutual-information":
+        return f"by {threat.measure}"
+    if threat is not None and threat.attributes:
+        return "about one column"
+    return share(solution.leakage, solution.problem.leakage_ceiling, "I(S;X)")
+
+
 def write_point(folder: Path, solution: Solution, counts: Counts | None) -> None:
     """Write a solution, its proof and, for a table of records, its mechanism."""
     solution.save(folder / "solution.json")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from privfunnel.cli._common import Units, console
-from privfunnel.cli._funnels import share
+from privfunnel.cli._funnels import leaked_share, share
 
 if TYPE_CHECKING:
     from privfunnel.solution import Solution
@@ -41,14 +41,12 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
     table.add_column()
     table.add_row("disclosure I(X;Y)", f"{units.of(solution.disclosure):.9f}",
                   share(solution.disclosure, problem.disclosure_ceiling, "H(X)"))  # fmt: skip
-    usual = solution.threat is None or solution.threat.measure == "mutual-information"
 
     def leaked(value: float, form: str = ".9f") -> str:
         return format(units.of(value) if solution.unit else value, form)
 
     name = "leakage I(S;Y)" if solution.threat is None else "largest leakage"
-    table.add_row(name, leaked(solution.leakage), share(solution.leakage, problem.leakage_ceiling, "I(S;X)")
-                  if usual or solution.threat is None else f"by {solution.threat.measure}")  # fmt: skip
+    table.add_row(name, leaked(solution.leakage), leaked_share(solution))
     if solution.threat is not None:
         for row in told_rows(solution, solution.threat, leaked, units):
             table.add_row(*row)
@@ -85,9 +83,14 @@ def told_rows(
     solution: Solution, threat: Threat, leaked: Callable[[float], str], units: Units
 ) -> Iterator[tuple[str, str, str]]:
     """Rows of what a guarded release tells each attacker, about each column, and by the usual measure."""
+    from privfunnel.channels import identity
+
     problem = solution.problem
+    # A budget in percent is of what X itself tells about the column, and so are the shares shown.
+    whole = threat.leakages(problem, identity(problem.n_x)) if threat.attributes else {}
     for known, leakage in solution.leakages.items():
-        yield f"  {'about' if threat.attributes else 'to who knows'} {known}", leaked(leakage), ""
+        of = share(leakage, whole.get(known, 0.0), "what X itself tells")
+        yield f"  {'about' if threat.attributes else 'to who knows'} {known}", leaked(leakage), of
     if threat.attributes:
         told = problem.evaluate(solution.channel, measure=threat.measure).leakage
         yield "  about all of them together", leaked(told), "has no budget"

@@ -25,6 +25,7 @@ from privfunnel.cli._funnels import (
     CURVE_FILES,
     POINT_FILES,
     check_describing,
+    leaked_share,
     options_besides,
     share,
     was_said,
@@ -175,10 +176,8 @@ def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
         spends = solution.budget is not None or (threat is not None and bool(threat.attributes))
         allowed = "within the budget" if spends else "within the guarantees"
         table.add_row("most utility, proved", f"{units.of(solution.utility_upper_bound):.9f}", allowed)
-    usual = threat is None or threat.measure == "mutual-information"
     table.add_row("leakage I(S;Y)" if threat is None else "largest leakage", leaked(solution.leakage),
-                  share(solution.leakage, problem.leakage_ceiling, "I(S;X)")
-                  if usual or threat is None else f"by {threat.measure}")  # fmt: skip
+                  leaked_share(solution))  # fmt: skip
     if threat is not None:
         for row in told_rows(solution, threat, leaked, units):
             table.add_row(*row)
