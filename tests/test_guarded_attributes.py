@@ -19,6 +19,8 @@ from privfunnel.certificate import GuardedCertificate
 from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.report.designed import Designed
+from privfunnel.report.rounding import Rounding
 
 
 def pair(seed: int = 0) -> pf.Problem:
@@ -167,6 +169,14 @@ def test_problems_of_tables_know_their_private_columns(tmp_path: Path) -> None:
     mechanism = Mechanism.from_solution(counts, solution)
     assert mechanism.provenance["measured"] == solution.leakages
     assert mechanism.leakage == pytest.approx(problem.evaluate(solution.channel).leakage, abs=1e-12)
+    for asked in (Designed.of_solution(solution), Designed.of_mechanism(mechanism)):
+        assert asked is not None
+        (said,) = asked.words("release", Rounding(problem.n or 0))
+        assert said.startswith("It was designed against an attacker who knows nothing, to tell at most ")
+        assert said.endswith(" bits about sick.")
+        assert (
+            f"{asked.budgets['sick']:.6g}" not in said
+        )  # a share of what X tells, which is not published exactly
 
 
 def test_the_command_line_takes_a_budget_for_each_column(tmp_path: Path) -> None:

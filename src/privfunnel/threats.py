@@ -311,8 +311,7 @@ class Threat:
 
     @property
     def _spending(self) -> str:
-        unit = " nats" if self.convex.in_nats else ""
-        return "at most " + "; ".join(f"{one.budget:.6g}{unit} about {one.name}" for one in self.attributes)
+        return spending_words({one.name: one.budget for one in self.attributes}, in_nats=self.convex.in_nats)
 
     @cached_property
     def conditions(self) -> str:
@@ -330,6 +329,12 @@ class Threat:
         return ", ".join(
             [*parts, f"measured by {self.measure}"] if self.measure != DEFAULT_MEASURE else parts
         )
+
+
+def spending_words(budgets: Mapping[str, float], *, in_nats: bool) -> str:
+    """What may leak about each private column, exactly: not for what is published."""
+    unit = " nats" if in_nats else ""
+    return "at most " + "; ".join(f"{budget:.6g}{unit} about {name}" for name, budget in budgets.items())
 
 
 @dataclass(frozen=True, eq=False)

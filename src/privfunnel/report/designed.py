@@ -7,7 +7,7 @@ for, and what is proved of that, stands beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.averages import CONVEX, WORDS
@@ -17,6 +17,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.report.rounding import ZERO, Rounding
 from privfunnel.report.scale import Scale
 from privfunnel.solution import Solution
+from privfunnel.threats import spending_words
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Designed:
             have budgets of their own.
         lower_bound: What is proved of the largest leakage of every release that keeps as much.
         who: What the attacker knows who learns most; empty where there is only one.
+        budgets: What may leak about single private columns, in the numbers of ``leakage``: a share of what X tells
+            about a column, so that it is rounded like all that a report tells.
     """
 
     conditions: str
@@ -37,6 +40,7 @@ class Designed:
     leakage: float | None = None
     lower_bound: float = 0.0
     who: str = ""
+    budgets: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of_solution(cls, solution: Solution) -> Designed | None:
@@ -46,7 +50,8 @@ class Designed:
             return None
         scale = Scale.of(solution.problem, threat)
         if threat.attributes:
-            return cls(threat.conditions, scale)
+            budgets = {one.name: one.budget for one in threat.attributes}
+            return cls(replace(threat, attributes=()).conditions, scale, budgets=budgets)
         who = worst_attacker(solution) if len(solution.leakages) > 1 else ""
         return cls(threat.conditions, scale, solution.leakage, solution.lower_bound, who)
 
@@ -60,7 +65,12 @@ class Designed:
         measure = told.get("measure")
         usual = Scale(DEFAULT_MEASURE, float(mechanism.promise["leakage_ceiling"]), guarded=True)
         if "budgets" in told:
-            return cls(conditions, usual)
+            named = str(measure.get("name")) if isinstance(measure, Mapping) else DEFAULT_MEASURE
+            scale = Scale(named, usual.ceiling, guarded=True) if named in CONVEX else usual
+            named_budgets = told["budgets"] if isinstance(told["budgets"], Mapping) else {}
+            spent = {str(name): float(budget) for name, budget in named_budgets.items() if is_number(budget)}
+            exact = spending_words(spent, in_nats=CONVEX[scale.measure].in_nats)
+            return cls(conditions.replace(f", {exact}", ""), scale, budgets=spent)
         held, scale, lower = told.get("leakages"), usual, told.get("lower_bound")
         if isinstance(measure, Mapping):
             held, lower, ceiling = told.get("measured"), measure.get("lower_bound"), measure.get("ceiling")
@@ -82,7 +92,9 @@ class Designed:
             rivals: The releases that the bound is about, as they follow the word "no".
             say: How numbers are told.
         """
-        said = [f"It was designed {self.conditions}."]
+        spent = [f"{self.scale.told(each, say, 'up')} about {name}" for name, each in self.budgets.items()]
+        within = f", to tell at most {'; '.join(spent)}" if spent else ""
+        said = [f"It was designed {self.conditions}{within}."]
         if self.leakage is None or (self.scale.usual and not self.who):
             return said  # the promise itself says it
         most, least = self.scale.told(self.leakage, say, "up"), self.scale.told(self.lower_bound, say, "down")
