@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -145,6 +146,18 @@ def test_an_interrupt_keeps_the_points_of_a_guarded_curve(monkeypatch: pytest.Mo
     curve = pf.trace(small(), known=["a"], points=5, gap=1e-2)
     assert not curve.complete
     assert len(curve.solutions) == 2
+
+
+def test_an_interrupt_inside_compiled_code_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from privfunnel.solvers.guarded import exploring, search
+
+    def veiled(*given: object) -> NoReturn:
+        raise SystemError("the function returned with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr(exploring, "search", veiled)
+    monkeypatch.setattr(search, "is_for", lambda *_: True)
+    with pytest.raises(KeyboardInterrupt):
+        pf.solve(small(), disclosure=0.5, known=["a"])
 
 
 def test_who_listens_hears_how_many_points_are_done() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from privfunnel.signals import interrupting, raise_requested, terminate_as_exception
+from privfunnel.signals import interrupting, raise_requested, terminate_as_exception, unveiled
 
 
 def strike(number: int) -> None:
@@ -146,3 +146,14 @@ def test_another_thread_can_have_nothing_called_off() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(work).result() == threading.active_count()
+
+
+@pytest.mark.parametrize("request_", [KeyboardInterrupt(), SystemExit(143)])
+def test_a_request_behind_another_error_is_unveiled(request_: BaseException) -> None:
+    between = ValueError("made of it by a library")
+    between.__cause__ = request_
+    with pytest.raises(type(request_)) as raised, unveiled():
+        raise SystemError("made of that by another") from between
+    assert raised.value is request_
+    with pytest.raises(ValueError, match="no request at all"), unveiled():
+        raise ValueError("no request at all") from RuntimeError("either")

@@ -2,7 +2,7 @@
 
 Python hears a signal between two of its own instructions. A library that works for minutes in one call hears nothing:
 :func:`interrupting` lets a thread call it off. And what such a library, or a module that is being imported, makes of
-the exception is anybody's guess: :func:`raise_requested` raises the request again.
+the exception is anybody's guess: :func:`raise_requested` and :func:`unveiled` raise the request again.
 """
 
 from __future__ import annotations
@@ -53,6 +53,25 @@ def raise_requested() -> None:
     """Raise the request to stop, where there was one in this block: some library may have made another error of it."""
     if _REQUESTED:
         raise _exception(_REQUESTED[0])
+
+
+@contextlib.contextmanager
+def unveiled() -> Iterator[None]:
+    """Where a request to stop comes out of the block as some other error, raise the request itself.
+
+    Ctrl-C while a compiled module is imported ends as an ImportError, for instance, in DuckDB as one of its own, and as
+    a SystemError where numba makes the arrays that a compiled function returns.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise_requested()
+        cause = error.__cause__
+        while cause is not None:
+            if isinstance(cause, (KeyboardInterrupt, SystemExit)):
+                raise cause from None
+            cause = cause.__cause__
+        raise
 
 
 def _exception(number: int) -> BaseException:

@@ -12,7 +12,6 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,7 +20,7 @@ import click
 from privfunnel._version import __version__
 from privfunnel.cli._screen import say
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
-from privfunnel.signals import raise_requested, terminate_as_exception
+from privfunnel.signals import terminate_as_exception, unveiled
 from privfunnel.storage import finished
 
 __all__ = ["COMMAND", "main"]
@@ -76,7 +75,8 @@ class _Commands(click.Group):
             warnings.simplefilter("always", PrivFunnelWarning)
             warnings.showwarning = _show_warning
             try:
-                return _unveiled(super().invoke, ctx)
+                with unveiled():
+                    return super().invoke(ctx)
             except PrivFunnelError as error:
                 say(f"error: {error}", err=True, one_line=True)
                 ctx.exit(2)
@@ -91,23 +91,6 @@ def _interrupted(files: list[Path]) -> str:
     if written:
         return f"interrupted: {', '.join(written)} was written before"
     return "interrupted: nothing was finished, nothing is written"
-
-
-def _unveiled(run: Callable[[click.Context], Any], ctx: click.Context) -> Any:
-    """Run; where a request to stop comes out as some other error, raise the request itself.
-
-    Ctrl-C while a compiled module is imported ends as an ImportError, for instance, and in DuckDB as one of its own.
-    """
-    try:
-        return run(ctx)
-    except Exception as error:
-        raise_requested()
-        cause = error.__cause__
-        while cause is not None:
-            if isinstance(cause, (KeyboardInterrupt, SystemExit)):
-                raise cause from None
-            cause = cause.__cause__
-        raise
 
 
 def _show_warning(

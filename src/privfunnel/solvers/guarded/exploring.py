@@ -16,6 +16,7 @@ from privfunnel.certificate.curvature import Curved
 from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
+from privfunnel.signals import unveiled
 from privfunnel.solvers.deadline import Deadline, Pace
 from privfunnel.solvers.global_.branching import (
     Tree,
@@ -363,7 +364,8 @@ def explore_compiled(
         none = CompiledTree(new_tree(1, size), new_curves(1, n_x))
         return Explored(none, -math.inf, np.zeros((0, n_x)), 0, False, True)
     pricing = Pricing(images_of(images), bracket.prices, bracket.slope)
-    return search(pricing, float(bracket.weights.sum()), images.caps, cutoff, nodes, deadline)
+    with unveiled():
+        return search(pricing, float(bracket.weights.sum()), images.caps, cutoff, nodes, deadline)
 
 
 def is_for(relaxation: Relaxation, bracket: Bracket) -> bool:
