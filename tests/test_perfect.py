@@ -15,6 +15,7 @@ from scipy.optimize import linprog
 import privfunnel as pf
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.measures import entropy
+from privfunnel.solution import Status
 from privfunnel.solvers import deadline
 from privfunnel.solvers.deadline import cpu_clock
 from privfunnel.solvers.perfect import free_disclosure, polytope
@@ -188,3 +189,15 @@ def test_a_budget_is_not_touched() -> None:
 def test_bad_options(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="time_limit"):
         pf.solvers.registry.get("perfect", time_limit=value)
+
+
+def test_a_budget_of_nothing_claims_no_more_than_is_proved_of_what_is_free() -> None:
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(rng.dirichlet(np.full(4, 0.8), size=90).T * rng.pareto(1.5, size=90) * 20.0 + 0.05)
+    problem = pf.Problem(counts[:, counts.sum(axis=0) > 0])
+    solution = pf.solve(problem, leakage=0.0, time_limit=0.5, throw=False)
+    assert solution.disclosure_upper_bound is not None
+    told = np.log((problem.p_s_given_x / problem.p_s[:, None]).max(axis=0)) @ problem.p_x
+    assert solution.disclosure_upper_bound <= problem.disclosure_ceiling - told + 1e-9
+    proved = solution.disclosure_upper_bound - solution.disclosure <= 2e-6
+    assert (solution.status is Status.OPTIMAL) == proved

@@ -74,9 +74,13 @@ def judge(
     if budget is not None:
         met = point.leakage <= budget + FEASIBILITY
         upper = _most_disclosure(problem, budget, certificate, point.disclosure)
+        sought = answer.most_free if budget == 0.0 else None
+        upper = upper if sought is None else min(upper, max(sought, point.disclosure))
         # A proved line of slope μ turns missing disclosure into leakage: whatever discloses as much as this channel
         # leaks at least budget − μ (upper − disclosure). Only a verified slope counts; no curve is steeper than 1.
-        missing = (upper - point.disclosure) * (1.0 if certificate is None else min(certificate.slope, 1.0))
+        # Near R₀ lines have next to no slope, and what is free is a matter of disclosure.
+        price = 1.0 if certificate is None or sought is not None else min(certificate.slope, 1.0)
+        missing = (upper - point.disclosure) * price
     status = final_status(answer.status, met=met, proved=missing <= gap + ROUNDING)
     slope = answer.slope
     if slope is None and status is not Status.FAILED:

@@ -140,10 +140,12 @@ class Answer(ProvedAnswer["Certificate"]):
     Attributes:
         bound_source: What kind of proof the certificate is, for people.
         record: The run's history, where it was asked for.
+        most_free: What no channel without leakage exceeds, in nats, where the solver looked for the most free one.
     """
 
     bound_source: str = "certificate"
     record: Record | None = None
+    most_free: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -74,4 +74,5 @@ class Hurried:
             bound_source="certificate" if line is None else "thinning",
             seconds=time.perf_counter() - started,
             message="the table is too large for a search in this time",
+            most_free=self.free.upper,
         )

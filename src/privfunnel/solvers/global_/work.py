@@ -6,6 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,8 @@ COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
 #: Share of a point's time for the search of a table so large that AEM begins it, whose own proof is out of reach: the
 #: rest is for coarser ones.
 LARGE_SHARE = 0.75
+#: Share of a point's time for what is free, where nothing else is asked for.
+SOUGHT_SHARE = 0.6
 #: Share of a point's time that a bound by thinning may take where the search has left none.
 THINNING_SHARE = 0.05
 #: Newton steps towards a leakage budget at most, and the width in nats that is left to none.
@@ -95,7 +98,7 @@ class Work:
         self, options: Global, problem: Problem, seed: int, progress: Listener | None, total: int
     ) -> None:
         self.options, self.problem, self.progress, self.total = options, problem, progress, total
-        self.done = 0
+        self.done, self.seed = 0, seed
         if progress is not None:
             progress(Progress(total=total, message="loading the kernels (the first run compiles them)"))
         load_kernels()  # before any clock starts
@@ -264,11 +267,14 @@ class Work:
         """Newton's method on the convex L(R) = budget: each point is closed, its slope leads to the next."""
         started = time.perf_counter()
         gap = self.options.gap
+        most_free, status = None, Status.OPTIMAL
+        if budget <= 0.0:
+            most_free = self._seek_free()
+            status = Status.OPTIMAL if self.free.proved else Status.TIME_LIMIT
         low, high = self.free.disclosure, self.problem.disclosure_ceiling - FEASIBILITY
         channel = self.free.channel
         above: Channel = channels.identity(self.problem.n_x)
         guess = min(high, max(low, self.problem.h_x_given_s + budget))
-        status = Status.OPTIMAL
         self.search.limits = self._limits()
         for _ in range(BUDGET_STEPS):
             if high - low <= BUDGET_WIDTH or budget <= 0.0:
@@ -289,7 +295,7 @@ class Work:
             guess += (budget - AIM_BELOW * gap - value) / slope if slope > 0.0 else math.inf
             if not low < guess < high:
                 guess = 0.5 * (low + high)
-        if status is not Status.OPTIMAL:
+        if status is not Status.OPTIMAL and budget > 0.0:
             self.search.lines.extend(ceiling_lines(self.problem, low, budget, self._thinning_deadline()))
         certificate = self._ceiling(low, budget)
         return Answer(
@@ -301,7 +307,19 @@ class Work:
             steps=self.search.nodes,
             seconds=time.perf_counter() - started,
             message=f"{self.search.master.n_columns} posteriors, {self.search.nodes} boxes",
+            most_free=most_free,
         )
+
+    def _seek_free(self) -> float:
+        """Look for more that is free, where there may be; return what nothing free exceeds, in nats."""
+        if self.free.proved:
+            return self.free.upper
+        seconds = SOUGHT_SHARE * self.options.time_limit
+        found = free_disclosure(self.problem, seed=self.seed, seconds=seconds)
+        upper = min(found.upper, self.free.upper)
+        best = found if found.disclosure > self.free.disclosure else self.free
+        self.free = replace(best, upper=max(upper, best.disclosure))
+        return self.free.upper
 
     def _ceiling(self, disclosure: float, budget: float) -> Certificate | None:
         """A line that rises through the budget next to ``disclosure``: L(R) ≥ c + μR gives R ≤ (budget − c)/μ."""
