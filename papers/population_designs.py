@@ -76,9 +76,9 @@ def simulate(name: str, p_sx: Array, n: int, design: str, tables: int) -> Row:
         if "disclosure" in asked:
             asked["disclosure"] = DESIGNS[design]["disclosure"] * problem.disclosure_ceiling
         truth, judged = [], []
-        for channel, each in cross_fit.judged(problem, seed=trial, **asked):
-            full = np.tile(problem.p_x @ channel, (p_sx.shape[1], 1))
-            full[problem.kept_x] = channel
+        for fitted, each in cross_fit.judged(problem, seed=trial, **asked):
+            full = np.tile(problem.p_x @ fitted.channel, (p_sx.shape[1], 1))
+            full[problem.kept_x] = fitted.channel  # tables this small have a row a symbol
             truth.append(float(measures.mutual_information(p_sx @ full)))
             judged.append(each)
         population = cross_fit.beyond.average(judged, 0.95)

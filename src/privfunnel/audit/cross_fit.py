@@ -101,7 +101,7 @@ def cross_fitted(
         classes = counts.scores.rule
     if classes is not None:
         return _in_classes(counts, classes, asked, confidence, folds)
-    judges = list(_judged(counts, confidence=confidence, folds=folds, **asked))
+    judges = [judge for _, judge in judged(counts, confidence=confidence, folds=folds, **asked)]
     rng = np.random.default_rng((seed, 1))  # apart from the first split's, which draws releases too
     further = [
         _designed(design, **asked)[0].estimate(part)
@@ -111,7 +111,7 @@ def cross_fitted(
     return beyond.average(judges, confidence, further)
 
 
-def _judged(
+def judged(
     counts: Problem | Counts,
     *,
     disclosure: float | None = None,
@@ -120,8 +120,8 @@ def _judged(
     folds: int = FOLDS,
     seed: int = 0,
     **asked: Any,
-) -> Iterator[beyond.Judged]:
-    """The designs of :func:`cross_fitted` one by one: what the rows that each never saw say of it."""
+) -> Iterator[tuple[Fitted, beyond.Judged]]:
+    """The designs of :func:`cross_fitted` one by one: each channel, and what the rows it never saw say of it."""
     miss = checked_confidence(confidence)
     if isinstance(counts, Counts):
         counts.require_equal("designing again on parts of the rows")
@@ -132,7 +132,7 @@ def _judged(
         drawn = beyond.released(part, fitted.channel, rng, fitted.row)
         columns = problem.public_columns or {}
         bounded = beyond.of_released(drawn, columns, 1.0 - miss / folds, problem.leakage_ceiling)
-        yield beyond.Judged(bounded, fitted.estimate(part), promised)
+        yield fitted, beyond.Judged(bounded, fitted.estimate(part), promised)
 
 
 class Fitted(NamedTuple):
