@@ -70,7 +70,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     solve_binary(random_table(20), 2.0)  # compile
     points = []
-    for n_x in SIZES[: 2 if quick else None]:
+    for n_x in SIZES[: 1 if quick else None]:
         for share in SHARES:
             points.append(point(n_x, share))
             print(points[-1], flush=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import warnings
 
 import privfunnel as pf
-from privfunnel.solvers.global_ import supported
+from privfunnel.solvers.global_ import cliqued, supported
+from privfunnel.solvers.guarded import kernels as guarded_kernels
 
 
 def main() -> None:
@@ -24,7 +25,9 @@ def main() -> None:
         pf.solve(heart, disclosure=1.5, solver=pf.AEM(restarts=2, max_steps=5, accelerate=accelerate))
     known = next(iter(heart.public_columns))
     pf.solve(heart, disclosure=0.9 * heart.disclosure_ceiling, known=[known])
+    guarded_kernels.load_kernels()
     supported.load_kernels()
+    cliqued.load_kernels()
     print("the kernels are compiled")
 
 

@@ -97,6 +97,14 @@ def test_attackers_that_make_no_sense_are_refused(heart: pf.Problem, known: obje
         heart.attackers(known)
 
 
+@pytest.mark.parametrize("known", [["nothing"], ["a, b", ["a", "b"]]])
+def test_two_attackers_of_one_name_are_no_one_attacker(known: list[Any]) -> None:
+    columns = {"nothing": [0, 1, 1, 0], "a, b": [0, 0, 1, 1], "a": [0, 1, 0, 1], "b": [0, 0, 1, 0]}
+    problem = pf.Problem([[6, 1, 3, 4], [2, 2, 1, 9]], public_columns=columns)
+    with pytest.raises(InvalidInputError, match="would both be called"):
+        problem.attackers(known)
+
+
 def test_problems_without_columns_take_arrays() -> None:
     problem = pf.Problem([[3, 1, 0], [1, 2, 0]])
     assert problem.public_columns == {}

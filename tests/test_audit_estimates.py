@@ -32,6 +32,17 @@ def test_corrected_information_and_its_interval_cover_the_truth() -> None:
     assert abs(np.mean(corrected) - truth) < abs(np.mean(plug_in) - truth)
 
 
+@pytest.mark.parametrize("higher", [True, False])
+def test_rows_that_are_not_independent_are_corrected_by_what_resampling_adds(higher: bool) -> None:
+    counts = np.array([[40.0, 10.0], [10.0, 40.0]])
+    plain = counts / 100.0
+    moved = np.array([[0.02, -0.02], [-0.02, 0.02]]) * (1.0 if higher else -1.0)
+    estimate = estimates.information(counts, [plain, plain + moved], null=np.zeros(0), independent=False)
+    plug_in, drawn = (float(measures.mutual_information(p)) for p in (plain, plain + moved))
+    assert estimate.plug_in == pytest.approx(plug_in)
+    assert estimate.corrected == pytest.approx(plug_in - max((drawn - plug_in) / 2.0, 0.0))
+
+
 def test_independent_columns_show_no_leakage_beyond_chance() -> None:
     rng = np.random.default_rng(1)
     p = np.outer(rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(8)))

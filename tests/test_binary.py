@@ -130,7 +130,7 @@ def test_the_disclosure_is_met_and_value_and_bound_meet(kind: int, n_x: int) -> 
     for share in (0.0, 0.3, 0.6, 0.8, 0.9, 0.97, 0.999, 1.0):
         target = share * problem.disclosure_ceiling
         answer = solve_binary(problem.p_sx, target)
-        point = problem.evaluate(answer.release.dense_channel(problem.n_x))
+        point = problem.evaluate(answer.release.channel(problem.n_x).toarray())
         assert point.disclosure >= target - 1e-11
         assert point.leakage == pytest.approx(answer.leakage, abs=1e-12)
         assert -1e-13 <= answer.leakage - answer.lower_bound <= 1e-10
@@ -145,7 +145,7 @@ def test_awkward_tables_are_answered_and_proved(problem: pf.Problem) -> None:
         return
     target = 0.8 * problem.disclosure_ceiling
     answer = solve_binary(problem.p_sx, target)
-    point = problem.evaluate(answer.release.dense_channel(problem.n_x))
+    point = problem.evaluate(answer.release.channel(problem.n_x).toarray())
     assert point.disclosure >= target - 1e-9
     assert point.leakage <= problem.leakage_ceiling + 1e-9
     assert answer.lower_bound <= point.leakage + 1e-11
@@ -170,7 +170,7 @@ def test_symbols_of_equal_rate_are_released_with_all_that_distinguishes_them() -
     target = 0.95 * problem.disclosure_ceiling
     answer = solve_binary(problem.p_sx, target)
     assert answer.classes < problem.n_x
-    point = problem.evaluate(answer.release.dense_channel(problem.n_x))
+    point = problem.evaluate(answer.release.channel(problem.n_x).toarray())
     assert point.disclosure == pytest.approx(target, abs=1e-11)
     assert point.leakage == pytest.approx(answer.leakage, abs=1e-12)
     assert answer.leakage - answer.lower_bound <= 1e-10
@@ -218,3 +218,12 @@ def test_the_compiled_functions_do_what_the_plain_ones_do(
     assert slow.prices == pytest.approx(fast.prices, abs=1e-12)
     assert again == pytest.approx(proved, abs=1e-12)
     assert proof.bound_all_pairs(classes, again, slope) >= -1e-13
+
+
+def test_without_leakage_no_release_discloses_more_than_pairs_prove() -> None:
+    problem = pf.Problem(np.random.default_rng(4).dirichlet(np.ones(160)).reshape(2, 80))
+    solution = pf.solve(problem, leakage=0.0, solver="binary")
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.disclosure_upper_bound is not None
+    assert 0.0 <= solution.disclosure_upper_bound - solution.disclosure <= 1e-10
+    assert solution.disclosure_upper_bound == pytest.approx(problem.free_disclosure, abs=1e-10)

@@ -63,7 +63,7 @@ def test_the_release_is_a_channel_that_leaks_nothing_and_its_point_is_the_proble
     if problem.n_s != 2:
         return
     free = free_pairs(problem.p_sx)
-    channel = free.release.dense_channel(problem.n_x)
+    channel = free.release.channel(problem.n_x).toarray()
     assert np.allclose(channel.sum(axis=1), 1.0, atol=1e-14)
     assert (channel > 0.0).sum(axis=0).max() <= 2
     point = problem.evaluate(channel)

@@ -12,12 +12,13 @@ import pytest
 from scipy import sparse
 
 import privfunnel as pf
+from funnels import mechanism_of
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, measures, release, tables
 from privfunnel.audit.board import board, questions, words
 from privfunnel.ledger import Ledger
 from privfunnel.mechanism import Mechanism
-from privfunnel.quantities import amount
+from privfunnel.quantities import amount, told
 from privfunnel.report import Report, render
 from privfunnel.report.from_audit import audit_section
 from privfunnel.report.html import FORMS
@@ -107,6 +108,10 @@ def test_only_records_are_said_to_be_drawn_anew(form: str, designed: Mechanism) 
         form != "records"
     ):  # whoever knows nothing learns what the mechanism tells, as those who know something do
         assert any(f"who knows nothing learns {amount(designed.leakage)}." in line for line in found.words())
+    # Those who know a column learn less from records; the board's numbers are of the symbols all the same.
+    worst = audit.table(ROWS, designed, view="register").informed[0]
+    assert (found.informed[0].leakage < worst.leakage - 1e-4) is (form == "records")
+    assert f"one who knows {worst.columns} {told(worst.leakage)};" in questions(found)[2].answer
     assert f"replaced by {FORMS[form]}" in render(designed, Report(audit=found))
     # Decoys name combinations of values that few rows have, which is not for a report.
     loud = replace(found, symbols=(replace(found.symbols[0], share=0.5, lift=1.5),))
@@ -123,6 +128,16 @@ def test_a_guarantee_is_named_where_it_answers() -> None:
     singled, _, inference = questions(found)
     assert "The design guarantees k=10 for every output." in singled.proof
     assert "The design guarantees lip=1 for every output." in inference.proof
+
+
+def test_a_release_that_tells_nothing_changes_no_chance() -> None:
+    counts = tables.count(ROWS, private=["sick"], public=["age", "job"])
+    nothing, everything = (
+        " ".join(words(audit.table(ROWS, mechanism_of(counts, channel), bootstrap=20)))
+        for channel in (np.ones((counts.n_x, 1)), np.eye(counts.n_x))
+    )
+    assert "no released symbol changes the chance of any private value" in nothing
+    assert "no released symbol makes a private value more than" in everything
 
 
 def test_a_ledger_says_what_all_draws_tell_together(designed: Mechanism) -> None:

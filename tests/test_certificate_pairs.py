@@ -10,6 +10,8 @@ import pytest
 
 import privfunnel as pf
 from privfunnel.certificate import Certificate, PairsProof, load_bundle, save_bundle
+from privfunnel.certificate.cells import spread_within
+from privfunnel.certificate.pairs import check_pairs
 from privfunnel.errors import CertificateError
 from privfunnel.measures import entropy
 from privfunnel.solvers.binary.funnel import Target, bracket
@@ -176,3 +178,22 @@ def test_classes_and_their_members_share_a_proof() -> None:
         assert solution.certificate.cells is not None
         solution.certificate.verify(problem)
     assert lumped.leakage == pytest.approx(whole.leakage, abs=1e-10)
+
+
+@pytest.mark.parametrize("rates", [(0.1, 0.9), (0.1, 0.2, 0.9), (0.1, 0.8, 0.9)], ids=str)
+def test_one_pair_that_lies_below_the_claim_is_enough(rates: tuple[float, ...]) -> None:
+    """Neighbours in the order of their rates, or not: each symbol alone is above the claim, what they mix is not."""
+    columns = np.stack([1.0 - np.array(rates), rates])
+    alone, proof = -entropy(columns, axis=0), PairsProof(claim=0.0, outer=NONE, inner=NONE)
+    check_pairs(columns, alone - 1.0, 0.1, proof, 0.0)
+    prices = alone - 1.0
+    prices[[0, -1]] = alone[[0, -1]] - 0.01
+    with pytest.raises(CertificateError, match="a pair of symbols may lie below it"):
+        check_pairs(columns, prices, 0.1, proof, 0.0)
+
+
+def test_entries_of_a_class_differ_by_a_share() -> None:
+    columns = np.array([[0.01, 0.01 * (1.0 - 1e-10), 0.5], [0.99, 0.99, 0.5]])
+    cells = np.array([0, 0, 1], dtype=np.int32)
+    assert spread_within(columns, columns[:, [0, 2]], cells) == pytest.approx(1e-10, rel=1e-5)
+    assert spread_within(columns, columns, None) == 0.0

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel.certificate import Certificate, SupportsProof, load_bundle, save_bundle
+from privfunnel.certificate import (
+    Certificate,
+    SupportsProof,
+    load_bundle,
+    rivalry,
+    rivals,
+    save_bundle,
+    supports,
+)
 from privfunnel.errors import CertificateError
+from privfunnel.lumping import lumping_of
+from privfunnel.measures import Array, xlogx
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +140,70 @@ def test_a_file_whose_claim_was_raised_is_refused(
     np.savez(tmp_path / "damaged.npz", **arrays)
     with pytest.raises(CertificateError, match="not a readable"):
         load_bundle(tmp_path / "damaged.npz")
+
+
+# --- searches that are remembered -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def searched(certificate: Certificate, problem: pf.Problem, monkeypatch: pytest.MonkeyPatch) -> Array:
+    """The table of a search that has just proved the certificate's claim; any other search is an error."""
+    monkeypatch.setattr(supports, "_SETTLED", deque(maxlen=64))
+    table = np.ascontiguousarray(lumping_of(problem).lumped.p_s_given_x.T)
+    prices = certificate.prices[np.unique(lumping_of(problem).classes, return_index=True)[1]]
+    mates = rivals(rivalry(table), certificate.slope) == 0
+    claim = certificate.proofs[0].claim
+    assert supports.search(table, prices, certificate.slope, claim + 1e-10, mates).proved
+
+    def never(*_: object) -> NoReturn:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(supports, "_search_face", never)
+    return table
+
+
+@pytest.mark.usefixtures("searched")
+def test_what_was_searched_before_is_not_searched_again(
+    problem: pf.Problem, certificate: Certificate
+) -> None:
+    replace(certificate).verify(problem)
+    for changed in (
+        rebuilt(problem, certificate, proofs=[SupportsProof(claim=certificate.proofs[0].claim + 1e-9)]),
+        rebuilt(problem, certificate, slope=certificate.slope * (1.0 + 1e-12)),
+        rebuilt(problem, certificate, prices=certificate.prices * (1.0 + 1e-12)),
+    ):
+        with pytest.raises(AssertionError, match="searched again"):
+            changed.verify(problem)
+
+
+def test_rounding_of_a_table_is_no_other_table_and_a_change_is(
+    searched: Array, certificate: Certificate
+) -> None:
+    settled = supports._SETTLED[0]
+    given = (settled.prices, settled.slope)
+    assert settled.settles(searched * (1.0 + 1e-15), *given, settled.cutoff - 1e-10)
+    assert not settled.settles(searched * (1.0 + 1e-15), *given, settled.cutoff)
+    assert not settled.settles(searched * (1.0 + 1e-9), *given, settled.cutoff - 1e-10)
+    assert not settled.settles(searched[1:], *given, settled.cutoff - 1e-10)
+    absent = np.argwhere(searched == 0.0)[0]
+    there = searched.copy()
+    there[tuple(absent)] = 1e-18
+    assert not settled.settles(there, *given, settled.cutoff - 1e-10)
+
+
+def test_rivals_that_a_caller_made_up_are_not_believed(
+    problem: pf.Problem, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were all symbols rivals, only single ones would be looked at, and almost anything would be proved."""
+    monkeypatch.setattr(supports, "_SETTLED", deque(maxlen=64))
+    lumping, slope = lumping_of(problem), 0.05
+    table = np.ascontiguousarray(lumping.lumped.p_s_given_x.T)
+    prices = (
+        xlogx(table).sum(axis=1) - 0.05
+    )  # every symbol alone is at 0.05 nats, and what they mix lies below
+    nobody = np.zeros((len(table), len(table)), dtype=np.bool_)
+    assert supports.search(table, prices, slope, 0.049, nobody).proved
+    changed = {"prices": prices[lumping.classes], "slope": slope}
+    forged = rebuilt(problem, certificate, **changed, proofs=[SupportsProof(claim=0.0489)])
+    with pytest.raises(CertificateError, match="does not prove its claim: F is"):
+        forged.verify(problem)

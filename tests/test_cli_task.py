@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import privfunnel as pf
 from helpers_cli import assert_one_line_error
 from privfunnel.cli import main
+from privfunnel.errors import InfeasibleError
 from privfunnel.mechanism import Mechanism
 from privfunnel.task_curve import TaskCurve
 from privfunnel.task_solution import TaskSolution
@@ -44,7 +45,8 @@ def test_solve_writes_a_design_for_the_task(table: Path, tmp_path: Path) -> None
     assert "95.00 % of I(U;X)" in said
     assert "income is guessed right" in said
     for method in ("dropping columns", "coarser categories"):
-        assert f"Instead: By {method} one would leak" in said
+        assert f"Instead: By {method} one would leak I(S;Y) = " in said
+    assert "to who knows nothing" not in said
     solution = TaskSolution.load(tmp_path / "design" / "solution.json")
     assert solution.utility >= 0.95 * solution.problem.utility_ceiling - 1e-9
     mechanism = Mechanism.load(tmp_path / "design" / "mechanism.json")
@@ -75,7 +77,10 @@ def test_curve_is_along_the_utility(table: Path, tmp_path: Path) -> None:
     assert "coarser categories, as good for income" in report
     assert "% of I(U;X)" in said
     curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
-    np.testing.assert_allclose(curve.utility / curve.problem.utility_ceiling, [0, 1 / 3, 2 / 3, 1], atol=1e-6)
+    shares = curve.utility / curve.problem.utility_ceiling
+    np.testing.assert_allclose(
+        shares, [0, 1 / 3, 2 / 3, 0.9, 1], atol=1e-6
+    )  # the described point is one of them
     rows = pd.read_csv(tmp_path / "curve" / "curve.csv")
     assert rows["utility"].iloc[-1] == pytest.approx(curve.problem.utility_ceiling / np.log(2))
     one = json.loads(run("curve", table, *ROLES, "--utility", "50%", "--json"))
@@ -83,7 +88,18 @@ def test_curve_is_along_the_utility(table: Path, tmp_path: Path) -> None:
 
 
 def test_a_curve_for_a_task_may_be_of_another_measure(table: Path, tmp_path: Path) -> None:
-    asked = ["--measure", "guessing", "--utility", "90%", "--units", "bits", "--option", "gap=1e-2"]
+    asked = [
+        "--measure",
+        "guessing",
+        "--utility",
+        "90%",
+        "--units",
+        "bits",
+        "--option",
+        "gap=1e-2",
+        "--describe",
+        "90%",
+    ]
     said = run("curve", table, *ROLES, *asked, "--out", tmp_path / "curve")
     assert "measured by guessing" in said.replace("\n", " ")
     assert "% of X's" in said
@@ -94,6 +110,22 @@ def test_a_curve_for_a_task_may_be_of_another_measure(table: Path, tmp_path: Pat
     report = (tmp_path / "curve" / "report.html").read_text("utf-8")
     assert "Measured by gain in guessing" in report
     assert 'data-unit="" data-xunit="bits" data-along="useful"' in report
+
+
+def test_the_described_point_has_the_time_of_any_other(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: dict[str, object] = {}
+
+    def listen(_problem: pf.Problem, **asked: object) -> None:
+        heard.update(asked)
+        raise InfeasibleError("enough heard")
+
+    monkeypatch.setattr(pf, "trace", listen)
+    asked = ["--known", "age", "--points", "4", "--describe", "90%", "--time-limit", "30"]
+    CliRunner().invoke(main, ["curve", str(table), *ROLES, *asked, "--out", str(tmp_path / "curve")])
+    assert heard["time_limit"] == 6.0
+    assert len(heard["also"]) == 1  # type: ignore[arg-type]
 
 
 def test_options_of_other_funnels_are_refused(table: Path) -> None:
@@ -107,6 +139,8 @@ def test_options_of_other_funnels_are_refused(table: Path) -> None:
         found = CliRunner().invoke(main, ["solve", str(table), *ROLES, *more])
         assert found.exit_code == 2
         assert words in found.output + (found.stderr or "")
+    wide = CliRunner().invoke(main, ["curve", str(table), *ROLES, "--disclosure", "50%"])
+    assert_one_line_error(wide, "solve --utility 90% --disclosure 50%")
     nowhere = CliRunner().invoke(main, ["curve", str(table), *ROLES, "--describe", "90%"])
     assert_one_line_error(nowhere, "--out DIR")
     bare = CliRunner().invoke(main, ["solve", "heart-failure", "--utility", "90%"])
@@ -117,6 +151,8 @@ def test_a_release_for_a_task_is_guarded_on_request(table: Path, tmp_path: Path)
     guards = ["--known", "age", "--guarantee", "lip=0.5", "--disclosure", "50%", "--option", "gap=1e-3"]
     said = run("solve", table, *ROLES, "--utility", "90%", *guards, "--out", tmp_path / "design")
     assert "to who knows age" in said
+    assert "one would leak I(S;Y) = " in said
+    assert "% of I(S;X), to who knows nothing" in said.replace("\n", " ")
     assert "Guaranteed for every output: lip=0.5" in said
     assert "I(U;Y)" in run("verify", tmp_path / "design" / "certificate.npz", table, *ROLES)
     mechanism = Mechanism.load(tmp_path / "design" / "mechanism.json")

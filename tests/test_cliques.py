@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import subprocess
@@ -25,9 +26,11 @@ from privfunnel.certificate import (
     rivals,
     save_bundle,
 )
+from privfunnel.certificate.checker import check
+from privfunnel.certificate.tree import LEAF, SHRINK, Case
 from privfunnel.errors import CertificateError
 from privfunnel.solvers.global_ import Global, branching, cliqued
-from privfunnel.solvers.global_.clique_branching import search_cliques
+from privfunnel.solvers.global_.branching import search_cliques
 from privfunnel.solvers.global_.descents import Pricing, descend_all, pricing_value
 
 #: What a proof leaves below the least F that descents find, in nats.
@@ -152,10 +155,33 @@ def test_holes_of_a_split_that_hold_posteriors_are_found_out() -> None:
         checked(pricing, replace(proof, tree=replace(proof.tree, first=first)))
 
 
+def test_a_proof_of_more_classes_than_can_be_compared_is_refused() -> None:
+    """A table of all pairs of them would fill the memory, whatever else is wrong with the proof."""
+    n_x = 100_000
+    arrays = {"nu": np.zeros(2), "split": np.zeros((2, 2)), "first": np.array([1, 0], np.int32)}
+    variable = np.array([SHRINK, LEAF], np.int32)
+    tree = Proof(claim=0.0, q=np.full((2, 2), -1.0), variable=variable, **arrays)
+    columns, prices = np.full((2, n_x), 0.5), np.zeros(n_x)
+    proof = CliqueProof(tree=tree, cliques=np.zeros(n_x, np.int32))
+    with pytest.raises(CertificateError, match="all pairs of 100000 classes"):
+        check_cliques(columns, prices, 0.5, proof)
+    with pytest.raises(CertificateError, match="all pairs of 100000 classes"):
+        check(columns.T, [Case(prices=prices, slope=0.5, proof=tree)])
+
+
+def test_pairs_of_symbols_are_compared_once_each() -> None:
+    columns = np.random.default_rng(0).dirichlet(np.ones(3), size=6)
+    for n_x in (1, 2, 6):
+        table = rivalry(columns[:n_x])
+        assert np.array_equal(table, table.T)
+        for i, j in itertools.combinations(range(n_x), 2):
+            assert table[i, j] == rivalry(columns[[i, j]])[0, 1] > 0.0
+
+
 PLAIN = """
 import numpy as np
 from privfunnel.certificate import cliques_of, rivalry, rivals
-from privfunnel.solvers.global_.clique_branching import search_cliques
+from privfunnel.solvers.global_.branching import search_cliques
 from privfunnel.solvers.global_.descents import Pricing
 columns = np.random.default_rng(1).dirichlet(np.full(3, 0.7), size=9)
 pricing = Pricing(columns, (columns * np.log(columns)).sum(axis=1) - 0.02, 0.25)

@@ -393,7 +393,7 @@ def test_a_dask_cluster_runs_it_unchanged(uniform):
         distributed.Client(cluster) as client,
     ):
         workers = set(client.run(os.getpid).values())
-        with joblib.parallel_config(backend="dask", wait_for_workers_timeout=60):
+        with joblib.parallel_config(backend="dask", wait_for_workers_timeout=300):
             remote = pf.compare(
                 uniform, solvers=["greedy", "submodular"], disclosures=[0.3, 0.6], time_limit=20.0
             )

@@ -14,6 +14,7 @@ import privfunnel as pf
 from privfunnel import distortion
 from privfunnel.certificate import DistortionCertificate, load_bundle, save_bundle
 from privfunnel.distortion.costs import Costs
+from privfunnel.distortion.orders import banded
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
 from privfunnel.measures import entropy
 
@@ -253,6 +254,53 @@ def test_ordered_values_are_steps_apart() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "bands",
+    [
+        ["<18", "18-29", "30–39 years", "40+"],
+        ["0.125-0.25", "0.25-1", "1 to 10", ">10"],
+        ["-10-0", "0-5", "5-10"],
+        ["5k-9k", "10-20k", "30k"],
+        ["2 rooms", "10 rooms", "11 rooms or more"],
+    ],
+)
+def test_bands_are_in_the_order_of_the_numbers_they_begin_with(bands: list[str]) -> None:
+    assert banded(sorted(bands)) == bands
+
+
+@pytest.mark.parametrize(
+    "bands",
+    [
+        ["30-39", "30-49", "50+"],
+        ["0-20", "10-30", "40"],
+        ["500-999", "1.000-4.999", "5.000+"],
+        ["500-999", "1,000-4,999", "5,000+"],
+        ["500k-1M", "1M-5M", "6M"],
+        ["900", "5k", "10k"],
+        ["2020-01-05", "2020-02-05", "2020-03-05"],
+        ["low", "2", "3"],
+    ],
+)
+def test_bands_whose_numbers_leave_doubt_have_no_order(bands: list[str]) -> None:
+    assert banded(bands) is None
+
+
+def test_the_order_of_texts_can_be_given() -> None:
+    columns = {"size": ["S", "L", "M", "null"]}
+    problem = pf.Problem([[0.2, 0.1, 0.1, 0.1], [0.1, 0.2, 0.1, 0.1]], public_columns=columns)
+    matrix = distortion.costs_of(problem, {"size": "2*ordinal:S,M,L"}).matrix
+    assert matrix[0].tolist() == [0.0, 4.0, 2.0, 6.0]
+    for rule, words in (
+        ("ordinal", "ordinal:L,M,S"),
+        ("ordinal:S,L", "'M' is not in the order"),
+        ("ordinal:S,M,L,M", "'M' is twice"),
+        ("ordinal:", "cannot be read"),
+        ("hamming:S,M,L", "cannot be read"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            distortion.costs_of(problem, {"size": rule})
+
+
 def test_counts_know_the_order_of_their_bins(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     rows = [f"{'ab'[i % 2]},{age}" for i in range(400) for age in (5, 15, 25, "")]
@@ -261,8 +309,8 @@ def test_counts_know_the_order_of_their_bins(tmp_path: Path) -> None:
     matrix = distortion.costs_of(counts, {"age": "ordinal"}).matrix
     assert matrix[0].tolist() == [0.0, 1.0, 2.0, 3.0]  # the missing value is as far as there are bins
     assert matrix[3].tolist() == [3.0, 3.0, 3.0, 0.0]
-    with pytest.raises(InvalidInputError, match="not known"):
-        distortion.costs_of(counts.problem(), {"age": "ordinal"})
+    problem = counts.problem()
+    assert distortion.costs_of(problem, {"age": "ordinal"}).matrix.tolist() == matrix.tolist()
 
 
 @pytest.mark.parametrize(

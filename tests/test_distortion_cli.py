@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from documents import blocks
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, distortion, release, tables
 from privfunnel.errors import InvalidInputError
@@ -203,3 +204,12 @@ def test_counts_are_released_without_rare_records(table: Path) -> None:
     mechanism = Mechanism.from_solution(counts, solution)
     assert mechanism.n_y == int((solution.p_y > 0.0).sum())
     assert mechanism.provenance["distortion"]["limit"] == solution.limit
+
+
+def test_the_points_that_the_page_on_distortion_asks_for_can_be_had() -> None:
+    (block,) = blocks("distortion.md", "console")
+    asked = [line.removeprefix("$ privfunnel ") for line in block.splitlines() if " solve " in line]
+    assert len(asked) == 2
+    for line in asked:
+        done = run(*line.split())
+        assert done.exit_code == 0, done.output

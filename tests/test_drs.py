@@ -10,14 +10,8 @@ import privfunnel as pf
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.drs import DRS, RepairedDRS, Starts, spread_outputs, spread_starts
-from privfunnel.solvers.drs.published import (
-    CONVERGED,
-    FROZEN,
-    MAX_STEPS,
-    TIMEOUT,
-    PublishedSettings,
-    run_published,
-)
+from privfunnel.solvers.drs.batches import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT
+from privfunnel.solvers.drs.published import PublishedSettings, run_published
 from privfunnel.solvers.drs.repaired import RepairedSettings, _solve_q, run_repaired
 from privfunnel.solvers.sweep import stationarity, uniform_starts
 

@@ -156,6 +156,7 @@ def run(command: list[str], folder: Path) -> None:
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         "PYTHONWARNINGS": "ignore",
     }
+    environment.pop("COVERAGE_PROCESS_CONFIG", None)  # what it runs of the package is traced elsewhere
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

@@ -50,10 +50,10 @@ def with_worker(folder: Path, work: Callable[[Worker], Coroutine[Any, Any, None]
 def test_a_worker_answers_and_outlives_its_errors(tmp_path: Path) -> None:
     async def work(worker: Worker) -> None:
         with pytest.raises(JobError, match="choose one of heart-failure"):
-            await worker.call("example", {"name": "nothing"}, seconds=60)
+            await worker.call("example", {"name": "nothing"}, seconds=300)
         with pytest.raises(JobError, match=r"internal error .TypeError"):
-            await worker.call("example", {"no": "such argument"}, seconds=60)
-        table = await worker.call("example", {"name": "heart-failure"}, seconds=60)
+            await worker.call("example", {"no": "such argument"}, seconds=300)
+        table = await worker.call("example", {"name": "heart-failure"}, seconds=300)
         assert table["rows"] == 299
 
     with_worker(tmp_path, work)
@@ -62,11 +62,11 @@ def test_a_worker_answers_and_outlives_its_errors(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("copied")
 def test_a_task_that_takes_too_long_is_ended_and_the_next_one_runs(tmp_path: Path) -> None:
     async def work(worker: Worker) -> None:
-        await worker.call("example", {"name": "heart-failure"}, seconds=60)
-        await worker.call("roles", ROLES, seconds=60)
+        await worker.call("example", {"name": "heart-failure"}, seconds=300)
+        await worker.call("roles", ROLES, seconds=300)
         with pytest.raises(JobError, match=r"stopped after 1 s, .*coarser bins"):  # of many minutes
             await worker.call("trace", {"points": 200, "solver": "drs"}, seconds=1)
-        assert (await worker.call("example", {"name": "heart-failure"}, seconds=60))["rows"] == 299
+        assert (await worker.call("example", {"name": "heart-failure"}, seconds=300))["rows"] == 299
 
     with_worker(tmp_path, work)
 
@@ -74,8 +74,8 @@ def test_a_task_that_takes_too_long_is_ended_and_the_next_one_runs(tmp_path: Pat
 @pytest.mark.usefixtures("copied")
 def test_stopping_a_worker_stops_its_task(tmp_path: Path) -> None:
     async def work(worker: Worker) -> None:
-        await worker.call("example", {"name": "heart-failure"}, seconds=60)
-        await worker.call("roles", ROLES, seconds=60)
+        await worker.call("example", {"name": "heart-failure"}, seconds=300)
+        await worker.call("roles", ROLES, seconds=300)
         running = asyncio.create_task(worker.call("trace", {"points": 200, "solver": "drs"}, seconds=600))
         await asyncio.sleep(0.3)
         worker.stop()
@@ -94,13 +94,13 @@ def test_too_much_memory_is_an_error_not_a_crash(tmp_path: Path, monkeypatch: py
         text = "s,x\n" + "".join(f"s{i},x{i % 4000}\n" for i in range(15_000))
         (tmp_path / "wide.csv").write_text(text)
         table = {"path": str(tmp_path / "wide.csv"), "name": "wide.csv"}
-        assert (await worker.call("inspect", table, seconds=60))["rows"] == 15_000
+        assert (await worker.call("inspect", table, seconds=300))["rows"] == 15_000
         with pytest.raises(
             JobError, match=r"needs more memory than the explorer may use: .*close other tabs"
         ):
-            await worker.call("roles", {"private": ["s"], "public": ["x"], "bins": {}}, seconds=60)
+            await worker.call("roles", {"private": ["s"], "public": ["x"], "bins": {}}, seconds=300)
         # The process lives, and the next task runs.
-        assert (await worker.call("example", {"name": "heart-failure"}, seconds=60))["rows"] == 299
+        assert (await worker.call("example", {"name": "heart-failure"}, seconds=300))["rows"] == 299
 
     with_worker(tmp_path, work, memory=1 << 30)
 
@@ -109,7 +109,7 @@ def test_too_much_memory_is_an_error_not_a_crash(tmp_path: Path, monkeypatch: py
 def test_tasks_wait_for_each_other(tmp_path: Path) -> None:
     async def work(worker: Worker) -> None:
         names = ["heart-failure", "census-income", "heart-failure"]
-        tables = await asyncio.gather(*(worker.call("example", {"name": n}, seconds=60) for n in names))
+        tables = await asyncio.gather(*(worker.call("example", {"name": n}, seconds=300) for n in names))
         assert [t["rows"] for t in tables] == [299, 32561, 299]
 
     with_worker(tmp_path, work)
@@ -123,12 +123,24 @@ def test_a_session_streams_cancels_and_keeps_what_it_found(tmp_path: Path) -> No
             await session.ask("example", name="heart-failure")
             await session.ask("roles", **ROLES)
             assert not await session.cancel()
+            assert not await session.stop()
             await session.begin(points=5, solver="greedy")
             assert session.busy
             assert session.stream is not None
             events = [event async for _, event in session.stream.read(0)]
             assert [e["kind"] for e in events if e["kind"] != "progress"][-1] == "done"
             assert not session.busy
+            assert (await session.ask("summary"))["disclosure_ceiling"] > 0
+
+            # A file or an audit says how far it is and can be stopped, and the page goes on.
+            audit = asyncio.create_task(session.audit(disclosure=1.0, form="records"))
+            while not session.news and not audit.done():
+                await asyncio.sleep(0.01)
+            assert session.news["message"]
+            assert await session.stop()
+            with pytest.raises(JobStoppedError):
+                await audit
+            assert session.news == {}
             assert (await session.ask("summary"))["disclosure_ceiling"] > 0
 
             await session.begin(points=200, solver="drs")
@@ -229,7 +241,9 @@ def test_tabs_share_one_limit_on_memory(tmp_path: Path) -> None:
             folder.mkdir()
         workers = [Worker(folder, pool) for folder in folders]
         try:
-            await asyncio.gather(*(w.call("example", {"name": "heart-failure"}, seconds=60) for w in workers))
+            await asyncio.gather(
+                *(w.call("example", {"name": "heart-failure"}, seconds=300) for w in workers)
+            )
             pids = [member().pid for member in pool.members]
             limits = [resource.prlimit(pid, resource.RLIMIT_DATA)[0] for pid in pids if pid is not None]
             assert len(limits) == 2
@@ -301,7 +315,7 @@ def test_a_task_that_finds_no_memory_is_refused_with_advice(
         monkeypatch.setattr(MemoryPool, "make_room", lambda self, newcomers=0: False)
         worker.prepare()
         with pytest.raises(JobError, match=r"at work: wait for a curve .* or close other tabs"):
-            await worker.call("example", {"name": "heart-failure"}, seconds=60)
+            await worker.call("example", {"name": "heart-failure"}, seconds=300)
         assert worker._process is None
 
     with_worker(tmp_path, work)

@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 import privfunnel as pf
 from helpers_explorer import AWKWARD, CENSUS_ROLES, heart
-from privfunnel import alternatives
+from privfunnel import alternatives, audit
+from privfunnel.audit import cross_fit
 from privfunnel.errors import InvalidInputError
-from privfunnel.explorer import describe, lookup, recipes, tasks, wording
+from privfunnel.explorer import describe, lookup, people, recipes, tasks, wording
 from privfunnel.explorer.workspace import Workspace
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism
+from privfunnel.population.views import NOTHING_CLAIMED
+from privfunnel.publication import Policy
+from privfunnel.report.from_audit import population_words
+from privfunnel.report.rounding import Rounding
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
@@ -299,6 +306,27 @@ def test_the_exposed_are_told_as_people(traced: Workspace) -> None:
     assert 'class="people-band"' in figure
     assert "people like them: estimated leakage, nothing is proved" in figure
     assert tasks.point(traced, disclosure=0.0)["people"] == []
+
+
+def test_page_and_report_claim_the_same_about_people_like_these(
+    traced: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = traced.setting()
+    solution = tasks.chosen(tasks.curve_of(traced), 2.0, None)
+    mechanism = Mechanism.from_solution(setting.counts, solution)
+    # As channels of thousands of symbols are.
+    wide = replace(mechanism, channel=sparse.csr_array(mechanism.channel))
+    monkeypatch.setattr(cross_fit, "SPLITS", 1)
+    for designed, affordable in ((wide, True), (mechanism, False)):
+        if not affordable:
+            monkeypatch.setattr(cross_fit, "AFFORDABLE", -1.0)
+        band = traced.get("band") if affordable else people.band(setting, "auto", 0, 0.0, lambda _: None)
+        page = describe.beyond(solution, setting.counts, "bits", band)[0]
+        found = audit.table(setting.source, designed, bootstrap=0)
+        report = " ".join(population_words(found, Rounding(299.0, Policy())))
+        for told in (page, report):
+            assert ("an estimated" in told) == affordable
+            assert (NOTHING_CLAIMED in told) == (not affordable)
 
 
 def test_few_rows_are_told_by_persons_and_what_they_prove(workspace: Workspace) -> None:

@@ -84,6 +84,7 @@ def test_the_ledger_counts_a_draw_that_follows_with_the_one_it_follows(
     assert both.problem.evaluate(both.told[0]).disclosure == pytest.approx(made.disclosure, abs=1e-9)
     assert (len(both.draws), list(both.standing)) == (2, ["two"])
     assert both.together(following).leakage == both.leakage
+    assert [each.follows for each in both.together(following).listed] == [False, True]
     assert (ledger.to_dict()["version"], both.to_dict()["version"]) == (1, 2)
     both.save(tmp_path / "l.json")
     again = Ledger.load(tmp_path / "l.json")
@@ -104,6 +105,11 @@ def test_a_draw_is_followed_once_and_only_where_it_is_known(
     other = mechanism_of(counts, np.full((counts.n_x, 1), 1.0))
     with pytest.raises(InvalidInputError, match="does not know every public value and symbol"):
         Ledger(ledger.problem).with_release(other, draw="one").with_release(following)
+    # One public value has a symbol that the following one has not heard of; all others are as they were.
+    part = np.pad(np.asarray(first.channel), ((0, 0), (0, 1)))
+    part[-1] = [0.0, 0.0, 0.0, 1.0]
+    with pytest.raises(InvalidInputError, match="does not know every public value and symbol"):
+        Ledger(ledger.problem).with_release(mechanism_of(counts, part), draw="one").with_release(following)
     with pytest.raises(InvalidInputError, match="2 independent draws stand"):
         ledger.with_release(first).next_mechanism(made, counts)
     with pytest.raises(InvalidInputError, match="another table"):

@@ -88,6 +88,32 @@ def test_the_least_f_that_a_look_found_is_proved_at_the_end(problem: pf.Problem)
 
 
 @pytest.mark.usefixtures("_few_are_many")
+def test_the_last_proof_is_of_prices_that_know_what_the_looks_before_it_found(
+    problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks that end with their first find are not whole, so that the least F of their prices is not known."""
+    monkeypatch.setattr("privfunnel.certificate.supports.ENOUGH", 1)
+    monkeypatch.setattr(supported, "COARSE", 1e-5)
+    search = Search(problem, np.random.default_rng(0), Limits(nodes=10_000))
+    disclosure = 0.9 * problem.disclosure_ceiling
+    search.improve(disclosure, rounds=1, threshold=-1e-6)
+    assert search._find_rivals()
+    duals, _ = search._solve(disclosure)
+    assert search._prove_by_supports(disclosure, duals)
+    assert not np.allclose(search.lines[-1].prices, duals.prices)
+    assert search.bound(disclosure, by_line=True)[0] > 0.5 * search._solve(disclosure)[0].value
+
+
+def test_time_is_left_for_another_look_as_long_as_the_longest(problem: pf.Problem) -> None:
+    search = Search(problem, np.random.default_rng(0), Limits(100.0, nodes=1))
+    assert not search._late()
+    search._longest = 99.0 / supported.KEPT
+    assert not search._late()
+    search._longest = 101.0 / supported.KEPT
+    assert search._late()
+
+
+@pytest.mark.usefixtures("_few_are_many")
 def test_trees_are_grown_where_supports_cannot_be_settled(
     problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,10 @@ def test_weaker_threats_do_not_borrow_a_proof(
         forged(proof, threat=replace(proof.threat, attackers=renamed)).verify(problem)
     with pytest.raises(CertificateError):
         forged(proof, zero=True).verify(problem)
+    # Everyone knows what is published: an attacker that does not know it learns less of what is released.
+    shown = replace(proof.threat, published=Threat.of(problem, published=["b"]).published)
+    with pytest.raises(CertificateError, match="does not know what is published"):
+        forged(proof, threat=shown).verify(problem)
 
 
 @pytest.mark.parametrize(

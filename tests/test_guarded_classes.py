@@ -170,3 +170,14 @@ def test_prices_that_differ_in_a_class_a_higher_line_and_a_cap_are_refused(prove
     for change in forged:
         with pytest.raises(CertificateError):
             dataclasses.replace(certificate, **change).verify(problem)
+
+
+def test_who_knows_what_is_published_is_no_other_attacker() -> None:
+    # Two symbols are one class here: the attackers of the classes were fewer than those of the table.
+    columns = {"a": [0, 1, 1, 1], "b": [1, 0, 0, 1]}
+    problem = pf.Problem([[6, 0, 3, 0], [2, 2, 1, 9]], public_columns=columns)
+    known = ["a", "b", ["a", "b"]]
+    solution = pf.solve(problem, disclosure="90%", published=["a"], known=known)
+    assert solution.status == "optimal"
+    assert list(solution.leakages) == ["a", "a, b"]
+    assert solution.leakage == pf.solve(problem, disclosure="90%", published=["a"], known=["b"]).leakage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,23 @@ from privfunnel import certificate
 from privfunnel.certificate import GuardedCertificate
 from privfunnel.certificate.bundle import CHAINS_VERSION, CURVED_VERSION
 from privfunnel.certificate.checker import check
+from privfunnel.certificate.curvature import (
+    SLACK,
+    Curved,
+    Curves,
+    curvature_of,
+    curves_of,
+    cut_down,
+    least_values,
+)
 from privfunnel.certificate.curvature import Case as Boxes
-from privfunnel.certificate.curvature import Curved, curvature_of, curves_of, cut_down
 from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
+from privfunnel.solvers.guarded import absorbing, centring, images, interior
+from privfunnel.solvers.posteriors.boxes import Box
+from privfunnel.threats import Threat
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +186,106 @@ def test_a_plain_certificate_has_no_curvature(proved: tuple[pf.Problem, GuardedC
     columns = images_of(problem, proof).columns
     with pytest.raises(CertificateError, match="no curvature"):
         check(columns, [case])
+
+
+def test_a_proof_with_large_curvature_leaves_the_checker_its_rounding() -> None:
+    # Within a budget the attackers' weights are the slope of the disclosure, 30 here, and boxes get narrow.
+    solution = pf.solve(pf.instances.load("heart-failure"), leakage=0.01, known=["anaemia"])
+    assert solution.status is pf.Status.OPTIMAL
+    assert solution.gap <= 1e-6
+
+
+def test_a_narrow_interval_next_to_0_wants_no_more_curvature_than_a_proof_may_hold() -> None:
+    # One of the boxes wanted 2e6 nats, and the certificate was taken for a damaged one.
+    problem = pf.instances.load("heart-failure")
+    solution = pf.solve(problem, leakage=0.01, published=["smoking"], known=["anaemia"])
+    assert solution.status == "optimal"
+
+
+def test_the_least_values_of_curves_are_those_of_a_grid() -> None:
+    """Bent up and down, with their least value at either end or between: below the grid, and hardly below it."""
+    rng, n, slope = np.random.default_rng(0), 400, 0.3
+    lower = np.where(rng.random((n, 1)) < 0.2, 0.0, rng.random((n, 1)) / 2)
+    upper = lower + (1.0 - lower) * rng.random((n, 1)) * rng.choice([1.0, 0.1, 0.01], (n, 1))
+    curvature, rates = rng.choice([0.0, 0.2, 2.0, 50.0, 1000.0], (n, 1)), rng.normal(0.0, 3.0, (n, 1))
+    centre = lower + rng.random((n, 1)) * (upper - lower)
+    none = np.zeros((n, 1))
+    curves = Curves(rates, curvature, centre, slope, none, none, none[:, 0])
+    w = lower + np.linspace(0.0, 1.0, 4001) * (upper - lower)
+    on_grid = (rates * w - slope * xlogx(w) + 0.5 * curvature * (w - centre) ** 2).min(axis=1)
+    short = on_grid - least_values(curves, lower, upper)[:, 0]
+    assert short.min() >= -1e-12
+    assert (
+        short.max() <= 1000.0 / 2 / 8000**2 + 1e-12
+    )  # a curve rises by D d²/2 within half a step d of the grid
+
+
+@pytest.mark.parametrize(
+    ("curvature", "low", "high"), [(0.1, 0.0, 0.9), (0.7, 0.02, 0.3), (4.0, 0.0, 0.6), (9.0, 0.1, 0.5)]
+)
+def test_envelopes_are_convex_and_touch_their_functions_from_below(
+    curvature: float, low: float, high: float
+) -> None:
+    slope, w = 0.05, np.linspace(low, high, 400)
+    touch, rate = centring.envelope(slope, curvature, low, high)
+    value = 0.5 * curvature * w**2 - slope * xlogx(w)
+    made = np.where(w < touch, value[0] + rate * (w - low), value)
+    assert np.all(made <= value + 1e-7)
+    assert np.all(np.diff(made, 2) >= -1e-9)
+    assert low <= touch <= high
+    assert made[[0, -1]] == pytest.approx(value[[0, -1]], abs=1e-7)
+
+
+def test_a_box_is_bounded_higher_from_the_centre_that_its_curvature_leads_to(
+    proved: tuple[pf.Problem, GuardedCertificate],
+) -> None:
+    problem, proof = proved
+    stacked, rng = images_of(problem, proof), np.random.default_rng(8)
+    n_x = problem.n_x
+    pricing = interior.Pricing(images.images_of(stacked), proof.prices, proof.slope)
+    work = interior.new_work(n_x, stacked.columns.shape[1], len(stacked.blocks))
+    room, curves = absorbing.new_room(n_x), absorbing.new_curves(2, n_x)
+
+    def bound(box: Box, point: Array) -> float:
+        q = np.zeros(stacked.columns.shape[1])
+        images.fill_image(pricing.images, point, work.image, work.sums)
+        images.fill_multipliers(pricing.images, work.image, work.sums, q)
+        images.fill_costs(pricing.images, -pricing.prices, q, room.rates)
+        curves.centre[0] = point
+        return absorbing.curved_bound(pricing, box, q, curves, 0, room)
+
+    gains = []
+    for centre in rng.dirichlet(np.ones(n_x), 12):
+        box = Box(0.5 * centre, np.minimum(2.0 * centre, 1.0))
+        point, inside = centre.copy(), rng.dirichlet(40.0 * centre, 300)
+        inside = inside[np.all((inside >= box.lower) & (inside <= box.upper), axis=1)]
+        first = bound(box, point)
+        interior.fill_linear(pricing, box, work)
+        centring.recentre(pricing, box, point, curves.curvature[0].copy(), work, room)
+        assert point.sum() == pytest.approx(1.0, abs=1e-12)
+        second = bound(box, point)
+        assert second <= bracket(stacked, proof, np.vstack([inside, centre])).min()
+        gains.append(second - first)
+    assert np.median(gains) > 0.0
+
+
+def test_blocks_that_are_worked_on_together_curve_as_each_does_alone() -> None:
+    """A of every box, block after block, by the formula."""
+    problem, rng = pf.instances.load("heart-failure"), np.random.default_rng(4)
+    threat = Threat.of(problem, known=["anaemia", ["diabetes", "smoking"]])
+    images = stack(threat.strata(problem)[0], threat, [0.2, 0.3, 0.5], zero=False)
+    centre = rng.dirichlet(np.ones(problem.n_x), 5)
+    lower, upper = 0.5 * centre, np.minimum(1.5 * centre, 1.0)
+    q = images.normalised(np.log(centre @ images.columns))[0]
+    expected = np.zeros((5, problem.n_x, problem.n_x))
+    for n, block in itertools.product(range(5), images.blocks):
+        columns, q_hat = images.columns[:, block.places], np.exp(q[n, block.places])
+        own = columns.sum(axis=1)
+        for k in range(columns.shape[1]):
+            scale = (columns[:, k] + 2.0 * q_hat[k] * own) / 3.0
+            space = min((upper - lower)[n, own > 0.0].sum(), 1.0 - lower[n].sum() + SLACK)
+            most = min(scale @ upper[n], scale @ lower[n] + space * scale.max())
+            slopes = columns[:, k] - q_hat[k] * own
+            expected[n] += np.outer(slopes, slopes) / (most * (1.0 + SLACK) + SLACK)
+    assert [len(each.members) for each in images.alike] == [1, 2, 3, 1]  # one value lacks a private symbol
+    assert curvature_of(images, q, lower, upper) == pytest.approx(expected, rel=1e-9, abs=1e-12)

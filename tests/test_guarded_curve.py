@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,9 +14,11 @@ import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
 from privfunnel import guarding, instances, measures
 from privfunnel.certificate import GuardedCertificate, load_bundle
+from privfunnel.cli.curve import better
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.solution import Solution
 from privfunnel.solvers.base import Progress
+from privfunnel.threats import Threat
 
 
 def small(seed: int = 3) -> pf.Problem:
@@ -151,7 +154,7 @@ def test_an_interrupt_keeps_the_points_of_a_guarded_curve(monkeypatch: pytest.Mo
 def test_an_interrupt_inside_compiled_code_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from privfunnel.solvers.guarded import exploring, search
 
-    def veiled(*given: object) -> NoReturn:
+    def veiled(*given: object, **options: object) -> NoReturn:
         raise SystemError("the function returned with an exception set") from KeyboardInterrupt()
 
     monkeypatch.setattr(exploring, "search", veiled)
@@ -201,6 +204,15 @@ def test_the_command_draws_reports_and_proves_a_guarded_curve(tmp_path: Path) ->
     assert any(proof.bounds_disclosure for proof in proofs if isinstance(proof, GuardedCertificate))
 
 
+def test_a_described_point_does_not_lie_above_the_curve(known: pf.Curve) -> None:
+    at = float(0.5 * (known.disclosure[1] + known.disclosure[2]))
+    alone = pf.solve(known.problem, disclosure=at, known=["a", "b"], gap=1e-3)
+    assert better(known, alone, at).leakage <= min(alone.leakage, known.at(at).leakage) + 1e-9
+    all_of_it = replace(alone, leakage=known.problem.leakage_ceiling)
+    assert better(known, all_of_it, at).leakage == pytest.approx(known.at(at).leakage)
+    assert better(known, replace(all_of_it, status=pf.Status.FAILED), at).status is pf.Status.FAILED
+
+
 def test_the_command_names_what_does_not_go_with_guards() -> None:
     for more in (["--view", "sample"], ["--compare-with", "aem", "--out", "nowhere"]):
         done = run("curve", "heart-failure", "--known", "anaemia", *more)
@@ -224,3 +236,15 @@ def test_k_holds_where_a_disclosure_is_asked_for_too() -> None:
     curve = pf.trace(problem, guarantees=[f"k={crowd}"], points=3, gap=1e-3)
     assert all(s.guaranteed[f"k={crowd}"] >= crowd - 1e-6 for s in curve.solutions)
     assert curve.disclosure[-1] == pytest.approx(curve.most, abs=1e-7)
+
+
+def test_the_plain_funnels_line_says_nothing_where_columns_are_published() -> None:
+    from privfunnel.curve import _line
+
+    problem = small()
+    proof = pf.solve(problem, disclosure="90%").certificate
+    assert proof is not None
+    at = np.array(0.9 * problem.disclosure_ceiling)
+    assert _line(problem, None, proof, at) > 0.0
+    assert _line(problem, Threat.of(problem, known=["a"]), proof, at) == _line(problem, None, proof, at)
+    assert _line(problem, Threat.of(problem, published=["a"]), proof, at) == -np.inf

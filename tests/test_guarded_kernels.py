@@ -16,10 +16,10 @@ from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
 from privfunnel.measures import entropy
 from privfunnel.solvers.deadline import NEVER
-from privfunnel.solvers.guarded import branching, exploring, frontier, images, interior
+from privfunnel.solvers.guarded import branching, exploring, frontier, images, interior, scattering
 from privfunnel.solvers.guarded import search as searching
 from privfunnel.solvers.guarded.relaxation import Relaxation
-from privfunnel.solvers.posteriors.boxes import Box
+from privfunnel.solvers.posteriors.boxes import Box, sum_of_ends
 from privfunnel.threats import Threat
 
 KNOWN = ["a", ["b", "c"]]
@@ -103,7 +103,7 @@ def test_bounds_of_boxes_are_those_of_linear_programs(
         box = Box(np.maximum(centre - width * rng.random(7), 0.0), np.minimum(centre + width, 1.0))
         q, point = np.full(size, -np.log(3.0)), np.full(7, 1.0 / 7.0)
         price = interior.relax(pricing, box, point, q, 100.0, 0.0, work)
-        bound = exploring.sum_of_ends(pricing, box, price, work)
+        bound = sum_of_ends(pricing.slope, box, price, work.cost, work.beta)
         other = branching.bound_box(relaxation, bracket, box, bound + 1e-6)
         assert other is not None
         # Tangents are learnt to a tolerance, the interior point goes on until it is closed.
@@ -127,7 +127,7 @@ def test_boxes_that_are_points_have_bounds_too(stacked: Stack, pricing: interior
         price = interior.relax(pricing, box, point, q, 100.0, 0.0, work)
         value = exploring.value_of(pricing, w, work)
         interior.relax(pricing, box, point, q, 100.0, 0.0, work)
-        assert exploring.sum_of_ends(pricing, box, price, work) <= value + 1e-9
+        assert sum_of_ends(pricing.slope, box, price, work.cost, work.beta) <= value + 1e-9
 
 
 def test_open_boxes_come_in_the_order_of_their_bounds() -> None:
@@ -208,3 +208,39 @@ def test_a_search_that_is_cut_short_claims_no_more_than_it_proves(
         proof = explored.tree.proof(explored.least - branching.MARGIN, stacked, proved.weights)
         case = Case(prices=proved.prices, slope=proved.slope, proof=proof)
         check(stacked.columns, [case], images=stacked)
+
+
+def test_what_is_found_from_anywhere_lies_below_and_is_the_same_for_a_seed(
+    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+) -> None:
+    problem = toy(3)
+    stratum = proved.threat.strata(problem)[0]
+    bracket = branching.Bracket(proved.weights, pricing.prices, pricing.slope)
+    given = (stratum, proved.threat, bracket)
+    found = scattering.scatter(*given, 0.02, np.random.default_rng(5), NEVER)
+    work = interior.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
+    assert max(exploring.value_of(pricing, w, work) for w in found) < 0.02
+    assert found.min() >= 0.0
+    assert found.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
+    assert len({tuple(w > 1e-9) for w in found}) > 3  # local minima of different symbols
+    again = scattering.scatter(*given, 0.02, np.random.default_rng(5), NEVER)
+    assert np.array_equal(found, again)
+    # The proof says that nothing is below −gap.
+    assert len(scattering.scatter(*given, -2e-3, np.random.default_rng(5), NEVER)) == 0
+
+
+def test_a_proof_that_is_no_matter_of_a_trial_waits_for_posteriors_from_anywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    scatter = searching.scatter
+    monkeypatch.setattr(searching, "scatter", lambda *given: asked.append(1) or scatter(*given))
+    quick = pf.solve(toy(8), disclosure="75%", known=["a", "b"], gap=1e-3)
+    assert not asked
+    monkeypatch.setattr(searching, "TRIAL_BOXES", 3)
+    hard = pf.solve(toy(8), disclosure="75%", known=["a", "b"], gap=1e-3)
+    assert bool(asked) is hasattr(exploring.advance, "py_func")
+    for solution in (quick, hard):
+        assert solution.status is pf.Status.OPTIMAL
+    assert hard.lower_bound <= quick.leakage
+    assert quick.lower_bound <= hard.leakage

@@ -98,8 +98,10 @@ def test_cutoffs_only_fall_and_a_search_that_is_ahead_keeps_its_own() -> None:
     assert made.cutoff == pytest.approx(0.93 * 2.0 * landed)
 
 
-def test_cutoffs_above_0_are_never_given_up() -> None:
+def test_cutoffs_above_0_and_those_of_trials_are_never_given_up() -> None:
     assert set(rise(landing.Landing(0.05), 3.0, [0.05, 0.1, 0.5])) == {0.05}
+    assert set(rise(landing.Landing(-1e-6, steady=True), 3.0, [0.05, 0.1, 0.5])) == {-1e-6}
+    assert landing.Landing(-1e-6, steady=True).next_look == math.inf
 
 
 @pytest.mark.usefixtures("hasty")
@@ -145,8 +147,8 @@ def test_a_search_whose_time_is_short_lands_too(line: Line, monkeypatch: pytest.
 
 
 def test_an_answer_whose_proof_was_given_up_for_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hurried(*given: Any) -> branching.Explored:
-        made = exploring.explore_compiled(*given)
+    def hurried(*given: Any, **options: Any) -> branching.Explored:
+        made = exploring.explore_compiled(*given, **options)
         less = made.least - 0.01
         return made._replace(least=less, complete=False, hurried=True) if made.complete else made
 
@@ -157,3 +159,21 @@ def test_an_answer_whose_proof_was_given_up_for_time_says_so(monkeypatch: pytest
     assert solution.status is pf.Status.TIME_LIMIT
     assert isinstance(solution.certificate, GuardedCertificate)
     assert 0.0 < solution.lower_bound <= solution.leakage
+
+
+def test_a_search_without_room_for_a_trial_lands_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial proves nothing by itself: where memory ends it, the search after it settles for what it can prove."""
+    trials: list[bool] = []
+
+    def recorded(*given: Any, **options: Any) -> branching.Explored:
+        trials.append(options["trial"])
+        return exploring.explore_compiled(*given, **options)
+
+    monkeypatch.setattr(exploring, "MOST_NUMBERS", 4000)
+    monkeypatch.setattr(searching, "explore_compiled", recorded)
+    monkeypatch.setattr(searching, "is_for", lambda *_: True)
+    solution = pf.solve(toy(3), disclosure="75%", known=KNOWN, gap=1e-7, throw=False)
+    assert solution.status is pf.Status.NODE_LIMIT
+    assert trials[0]
+    assert not trials[-1]
+    assert 0.0 < solution.lower_bound < solution.leakage

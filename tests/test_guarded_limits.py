@@ -17,11 +17,13 @@ import privfunnel as pf
 from clocks import ticking
 from funnels import toy
 from helpers_cli import run
-from privfunnel import guarantees, instances, measures, tables
+from privfunnel import guarantees, instances, jit, measures, tables
 from privfunnel.audit import words
 from privfunnel.audit.promise import recount
-from privfunnel.certificate import Certificate, load_bundle
+from privfunnel.certificate import Certificate, GuardedCertificate, load_bundle
 from privfunnel.cli import _limits
+from privfunnel.cli._common import tell_files
+from privfunnel.cli._point import closed_words
 from privfunnel.errors import SolverError
 from privfunnel.floors import plain_floor
 from privfunnel.guarding import guarded_solver, judge_guarded
@@ -155,6 +157,22 @@ def test_release_and_audit_name_what_was_designed_for(tmp_path: Path) -> None:
     ).guaranteed
 
 
+@pytest.mark.parametrize(
+    ("seconds", "compiled", "told"), [(9.0, False, True), (9.0, True, False), (1.0, False, False)]
+)
+def test_who_lacks_compiled_kernels_is_told_what_they_bring(
+    seconds: float,
+    compiled: bool,
+    told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = pf.solve(pf.Problem([[0.3, 0.2], [0.1, 0.4]]), disclosure=0, guarantees=["lip=1"])
+    monkeypatch.setattr(jit, "compiles", lambda: compiled)
+    tell_files(None, (), [replace(found, seconds=seconds)])
+    assert ("pip install 'privfunnel[fast]'" in capsys.readouterr().out) is told
+
+
 def test_verify_speaks_of_disclosure_where_that_is_bounded(tmp_path: Path) -> None:
     design = tmp_path / "design"
     run("solve", "heart-failure", "--guarantee", "lip=1", "--option", "gap=1e-3", "--out", str(design))
@@ -206,3 +224,28 @@ def test_a_wide_table_is_bounded_by_its_plain_funnel() -> None:
     strict = pf.solve(problem, leakage=0.02, guarantees=["lip=0.01"], throw=False, time_limit=0.5)
     assert strict.guaranteed["lip=0.01"] <= 0.01 + 1e-9
     assert strict.disclosure <= plain.disclosure
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ([[9, 6], [7, 4], [8, 6]], "ldp=0"),
+        ([[1, 10, 11], [1, 9, 8]], "lip=0"),
+        ([[10, 11], [9, 10]], "ldp=0"),
+    ],
+)
+def test_multipliers_of_narrow_guarantees_leave_the_checker_its_rounding(
+    table: list[list[int]], text: str
+) -> None:
+    problem = pf.Problem(table)
+    solution = pf.solve(problem, guarantees=[text])
+    assert solution.status == "optimal"
+    assert solution.disclosure == pytest.approx(pf.solve(problem, leakage=0).disclosure, abs=2e-6)
+
+
+def test_a_closed_form_that_bounds_the_disclosure_is_not_taken_for_the_certificate() -> None:
+    solution = pf.solve(toy(6), leakage=0.01, known=["a"], gap=1e-3)
+    assert isinstance(solution.certificate, GuardedCertificate)
+    assert closed_words(solution) == ""
+    weak = replace(solution.certificate, intercept=solution.certificate.intercept - 1.0)
+    assert closed_words(replace(solution, certificate=weak)) == "closed form; the certificate proves less"

@@ -14,16 +14,18 @@ from scipy.optimize import linprog
 import privfunnel as pf
 from funnels import toy
 from helpers_cli import assert_one_line_error, run
-from privfunnel import certificate, guarding, measures
+from privfunnel import certificate, floors, guarding, measures
 from privfunnel.audit import words
 from privfunnel.audit.promise import recount
 from privfunnel.averages import CONVEX
 from privfunnel.certificate import GuardedCertificate
 from privfunnel.cli._common import MEASURES
+from privfunnel.curve import strengthened
 from privfunnel.errors import CertificateError, InvalidInputError, SolverError
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.report.rounding import Rounding
+from privfunnel.solvers.guarded import GuardedAnswer
 from privfunnel.threats import Threat
 
 OTHERS = [name for name in measures.LEAKAGES if name != "mutual-information"]
@@ -73,6 +75,62 @@ def test_the_least_leakage_of_a_measure_is_that_of_a_dense_grid(small: pf.Proble
     fine = by_grid(small, measure, disclosure, 80)
     assert solution.lower_bound <= fine
     assert fine - 2.0 / 80 <= solution.leakage <= fine + 1e-6
+
+
+def test_information_bounds_every_measure_and_is_bounded_by_it() -> None:
+    rng, closest = np.random.default_rng(2), dict.fromkeys(OTHERS, np.inf)
+    for _ in range(1000):
+        prior = rng.dirichlet(np.full(rng.integers(1, 6), rng.choice([0.5, 5.0]))) + 1e-9
+        prior /= prior.sum()
+        joint = prior[:, None] * rng.dirichlet(
+            np.full(rng.integers(1, 7), rng.choice([0.05, 3.0])), prior.size
+        )
+        information = float(measures.mutual_information(joint))
+        for measure in OTHERS:
+            told = float(measures.leakage(joint, measure))
+            room = told - float(measures.leakage_at_least(information, prior, measure))
+            assert room >= -1e-14
+            assert float(measures.information_at_most(told, prior, measure)) >= information - 1e-14
+            closest[measure] = min(closest[measure], room if told > 0.01 else np.inf)
+    assert max(closest.values()) < 0.05  # none of them is far from being attained
+
+
+@pytest.mark.parametrize("measure", OTHERS)
+def test_the_plain_funnel_bounds_other_measures_of_tables_too_large_to_search(measure: str) -> None:
+    problem = pf.Problem(np.random.default_rng(5).integers(1, 15, (2, 65)).astype(float))
+    threat, at = Threat.of(problem, measure=measure), 0.99 * problem.disclosure_ceiling
+    floor = floors.plain_floor(problem, threat, (at, None), (1e-6, 300.0), 0)
+    assert floor is not None
+    assert floor.certificate is not None
+    answer = GuardedAnswer(channel=floor.channel, status=pf.Status.FEASIBLE)
+    bare, told = (
+        guarding.judge_guarded(problem, threat, answer, 1e-6, (at, None), 0, each) for each in (None, floor)
+    )
+    expected = float(measures.leakage_at_least(floor.certificate.lower_bound(at), problem.p_s, measure))
+    assert bare.lower_bound < told.lower_bound == expected <= told.leakage
+    assert told.bound_source == "certificate of I(S;Y)"
+    again = strengthened(bare, [floor.certificate], 1e-6)  # as curves do it
+    assert (again.lower_bound, again.bound_source) == (pytest.approx(expected, abs=1e-12), told.bound_source)
+    # What may leak says how much information may, and this how much disclosure: at least what the release has.
+    most = floor.most_disclosure(told.leakage)
+    assert at <= most
+    assert most == pytest.approx(at, abs=1e-6) or floor.lower_bound(most) == pytest.approx(
+        told.leakage, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("more", [{"measure": "chi-squared"}, {"known": ["a"]}])
+@pytest.mark.parametrize("budget", [1e-12, 1e-6])
+def test_a_budget_of_next_to_nothing_discloses_what_is_free_at_least(
+    budget: float, more: dict[str, Any]
+) -> None:
+    problem = pf.Problem([[9, 2, 4, 3], [1, 5, 6, 2]], public_columns={"a": ["0", "0", "1", "1"]})
+    free = pf.solve(problem, leakage=0.0, gap=1e-4, **more)
+    solution = pf.solve(problem, leakage=budget, node_limit=20, throw=False, **more)
+    assert solution.leakage <= budget + 1e-9
+    assert solution.disclosure >= free.disclosure - 1e-4
+    assert solution.disclosure_upper_bound is not None
+    assert solution.disclosure_upper_bound >= solution.disclosure
 
 
 @pytest.mark.parametrize("measure", OTHERS)

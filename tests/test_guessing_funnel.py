@@ -70,16 +70,17 @@ def test_forged_certificates_fail() -> None:
     assert "≤" in repr(certificate)
     replace = dataclasses.replace
     forged = [
-        replace(certificate, intercept=certificate.intercept - 1e-9),
-        replace(certificate, slope=0.5 * certificate.slope),
-        replace(certificate, slope=-1.0),
-        replace(certificate, weights=certificate.weights[:, 1:]),
-        replace(certificate, weights=np.full_like(certificate.weights, np.nan)),
-        replace(certificate, weights=np.roll(certificate.weights, 1, axis=1)),
-        replace(certificate, fingerprint="0" * 64),
+        (replace(certificate, intercept=certificate.intercept - 1e-9), "claims the line"),
+        (replace(certificate, slope=0.5 * certificate.slope), "claims the line"),
+        (replace(certificate, slope=-1.0), "not usable numbers"),
+        (replace(certificate, slope=np.inf), "not usable numbers"),
+        (replace(certificate, weights=certificate.weights[:, 1:]), "weights are not"),
+        (replace(certificate, weights=np.full_like(certificate.weights, np.nan)), "not usable numbers"),
+        (replace(certificate, weights=np.roll(certificate.weights, 1, axis=1)), "claims the line"),
+        (replace(certificate, fingerprint="0" * 64), "another problem"),
     ]
-    for each in forged:
-        with pytest.raises(CertificateError):
+    for each, said in forged:
+        with pytest.raises(CertificateError, match=said):
             each.verify(problem)
     # However small weights are: λ over their sum must not become infinite, below which every claim would lie.
     tiny = replace(certificate, weights=np.full_like(certificate.weights, 1e-320))

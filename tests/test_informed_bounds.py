@@ -51,6 +51,17 @@ def test_all_attackers_are_bounded_at_once_from_above() -> None:
         assert [each.upper for each in found] == sorted((each.upper for each in found), reverse=True)
 
 
+def test_attackers_share_the_probability_of_an_error() -> None:
+    rng = np.random.default_rng(4)
+    released = Triples(*(rng.integers(0, k, 200) for k in (2, 4, 2)), np.full(200, 40))
+    found = {each.columns: each.upper for each in informed_bounds(COLUMNS, released, (2, 2), 0.95)}
+    assert len(found) == 3
+    alone = released.known(np.array([0, 0, 1, 1]), (2, 2, 2))
+    bound = audit.population_bound(alone, 1.0 - 0.05 / 3.0, method="tilting").upper
+    assert found["a"] == pytest.approx(bound)
+    assert found["a"] < math.log(2.0)
+
+
 def test_with_many_columns_attackers_know_one() -> None:
     columns = {f"c{j}": tuple(str(x >> j & 1) for x in range(64)) for j in range(6)}
     rng = np.random.default_rng(3)

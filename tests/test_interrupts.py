@@ -13,6 +13,7 @@ import pytest
 from helpers_signals import hang_up
 from privfunnel.cli import main
 from privfunnel.solvers.global_ import branching
+from privfunnel.solvers.global_.trees import Tree
 
 #: A program that says when it has come to the phase in question, and would then work for minutes.
 PROGRAM = """
@@ -159,6 +160,6 @@ def test_the_search_hands_its_state_over_without_running_python() -> None:
     columns = np.ascontiguousarray((table / table.sum(axis=0)).T)
     pricing = branching.Pricing(columns, np.zeros(4), 0.5)
     state = branching.begin(pricing, 10)
-    made = branching.advance(pricing, np.zeros((4, 4), dtype=np.uint8), state, 0.0, 5, 0.5, 3)
+    made = branching.advance(pricing, np.zeros((4, 4), dtype=np.uint8), None, state, 0.0, 5, 0.5, 3)
     assert type(made) is type(made[0]) is tuple
-    assert branching.Tree(*made[0]).nu.shape == state.tree.nu.shape
+    assert Tree(*made[0]).nu.shape == state.tree.nu.shape

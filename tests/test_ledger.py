@@ -93,7 +93,9 @@ def test_a_budget_is_a_budget_for_all_draws_together(mechanism: Mechanism) -> No
     ledger = Ledger.begin(pa.table(ROWS), mechanism).with_release(mechanism)
     ledger.check(ledger.leakage)
     twice = ledger.with_release(mechanism)
-    with pytest.raises(InfeasibleError, match=r"together \(2\) tell .* more than the budget"):
+    with pytest.raises(
+        InfeasibleError, match=r"together \(2\) tell .* bits \(.* nats\), more than the budget"
+    ):
         twice.check(ledger.leakage + 1e-6)
 
 

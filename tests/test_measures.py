@@ -37,6 +37,17 @@ def test_mutual_information_agrees_with_dit(seed: int) -> None:
     assert measures.conditional_entropy(table) == pytest.approx(h_ab, abs=1e-12)
 
 
+def test_conditional_information_is_the_mean_over_what_is_known() -> None:
+    p_abc = np.random.default_rng(3).dirichlet(np.ones(24)).reshape(3, 4, 2)
+    p_c = p_abc.sum(axis=(0, 1))
+    given_c = np.moveaxis(p_abc / p_c, -1, 0)
+    expected = float(measures.mutual_information(given_c) @ p_c)
+    found = measures.conditional_information(p_abc.sum(axis=1), p_abc.reshape(3, 8))
+    assert found == pytest.approx(expected, abs=1e-14)
+    alike = p_abc.sum(axis=1)
+    assert measures.conditional_information(alike, np.hstack([0.3 * alike, 0.7 * alike])) < 1e-15
+
+
 def test_zeros_are_safe_and_exact() -> None:
     assert measures.entropy([1.0, 0.0]) == 0.0
     assert measures.mutual_information([[0.5, 0.0], [0.0, 0.5]]) == pytest.approx(np.log(2), abs=1e-15)

@@ -18,6 +18,7 @@ from privfunnel.engines import Database
 from privfunnel.errors import InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.noise import private_counts
+from privfunnel.release.records import _by_text
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")
@@ -169,3 +170,9 @@ def test_the_command_line_refuses_what_it_cannot_do(path: Path, tmp_path: Path) 
     given = ("--mechanism", tmp_path / "m.json", "--missing", "drop")
     assert_one_line_error(run("audit", path, *given), "leave --private, --public, --bin and --missing out")
     assert_one_line_error(run("audit", path, path, *OPTIONS, "--missing", "drop"), "is for --holdout")
+
+
+def test_what_is_missing_in_a_released_column_is_read_as_null_or_as_unseen() -> None:
+    array = pa.array(["high", None, "low", "other"])
+    assert _by_text(("low", "high", "null"), array).tolist() == [1, 2, 0, -1]
+    assert _by_text(("low", "high"), array).tolist() == [1, -1, 0, -1]

@@ -19,7 +19,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.release.order import Order, load
 from privfunnel.release.randomness import secure, seeded
 from privfunnel.release.shuffling import Shuffle
-from privfunnel.release.weakening import depends_on_place
+from privfunnel.release.weakening import _Counting, depends_on_place
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -315,3 +315,13 @@ def test_texts_that_a_spreadsheet_would_compute_are_neutralised(tmp_path: Path) 
     with pytest.warns(GuaranteeWarning, match="seed"):
         release.write(table, mechanism, tmp_path / "p.parquet", seed=0)
     assert "=HYPERLINK(1)" in pq.read_table(tmp_path / "p.parquet")["=name"].to_pylist()
+
+
+@pytest.mark.parametrize(("values", "ordered"), [((1, 2, 5), True), ((5, 2, 1), True), ((1, 5, 2), False)])
+def test_a_column_that_counts_rows_is_noticed_however_few_a_batch_has(
+    values: tuple[int, ...], ordered: bool
+) -> None:
+    counting = _Counting()
+    for value in values:
+        counting.add(pa.array([value]))
+    assert counting.ordered == ordered

@@ -128,6 +128,23 @@ def test_generating_vertices_counts_cpu_time_where_that_is_asked_for(monkeypatch
         assert free_disclosure(problem, seconds=60.0).proved
 
 
+@pytest.mark.parametrize(("n_s", "n_x"), [(3, 100), (4, 46), (6, 22)])
+def test_vertices_are_listed_only_where_there_is_time(
+    n_s: int, n_x: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    problem = pf.Problem(rng.dirichlet(np.ones(n_s), size=n_x).T)
+    equations = polytope.PrivateEquations.of(problem.p_s_given_x, problem.p_x)
+    assert equations.n_supports < polytope.MOST_SUPPORTS
+    seconds = polytope.listing_seconds(equations)
+    monkeypatch.setattr(polytope.PrivateEquations, "vertices", None)
+    with cpu_clock():
+        free = free_disclosure(problem, seconds=0.5 * seconds, nodes=0)
+        assert free.disclosure >= problem.disclosure_ceiling - np.log(n_s) - 1e-9
+        with pytest.raises(TypeError):
+            free_disclosure(problem, seconds=2.0 * seconds, nodes=0)
+
+
 def test_too_many_vertices_to_list() -> None:
     rng = np.random.default_rng(1)
     problem = pf.Problem(rng.poisson(4.0, size=(6, 40)).astype(float))

@@ -116,6 +116,14 @@ def test_rows_without_a_name_are_persons_of_their_own() -> None:
     assert tally.summary("who").persons == 5
 
 
+def test_one_person_with_several_draws_is_said() -> None:
+    tally = PersonTally()
+    tally.add(np.array([1, 2], dtype=np.uint64), np.zeros(2, dtype=np.int64), 0)
+    assert tally.summary("who").words == "2 persons (who), each drawn once."
+    tally.add(np.array([1], dtype=np.uint64), np.ones(1, dtype=np.int64), 0)
+    assert tally.summary("who").words.startswith("2 persons (who); 1 of them have rows with different public")
+
+
 def test_numbers_and_texts_name_the_same_person_in_every_batch() -> None:
     draws, x = PersonDraws("who", 1), np.zeros(2, dtype=np.int64)
     kinds = (

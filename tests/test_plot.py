@@ -102,4 +102,6 @@ def test_saving(tmp_path: Path, curve: pf.Curve) -> None:
 
 
 def test_the_curve_draws_itself(curve: pf.Curve) -> None:
-    assert isinstance(curve.plot(title="mine"), Figure)
+    drawn = curve.plot(title="mine")
+    assert isinstance(drawn, Figure)
+    assert [ax.get_title() for ax in drawn.axes] == ["mine"]

@@ -15,7 +15,7 @@ from helpers_kernels import Table, plain, simplex_grid
 from privfunnel.certificate import Case, Proof, check, rivalry, rivals
 from privfunnel.errors import CertificateError
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.global_ import branching, descents, relaxation
+from privfunnel.solvers.global_ import branching, descents, frontier, relaxation, trees
 from privfunnel.solvers.global_.descents import Pricing
 from privfunnel.solvers.posteriors import boxes, lp, points
 
@@ -95,11 +95,18 @@ def test_exchanges_are_the_best_ones() -> None:
                 assert np.sort(own) == pytest.approx(best, abs=1e-12)
 
 
+def make_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let branch and bound run its loop and the steps of a box as plain Python."""
+    steps = ("bound_box", "width_of", "make_smaller", "split_box", "part_box", "open_children")
+    for name in ("advance", *steps):
+        monkeypatch.setattr(branching, name, plain(getattr(branching, name)))
+
+
 @pytest.fixture(params=["compiled", "plain"])
 def search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Branch and bound, compiled or not."""
     if request.param == "plain":
-        monkeypatch.setattr(branching, "advance", plain(branching.advance))
+        make_plain(monkeypatch)
     return branching.branch_and_bound
 
 
@@ -119,24 +126,24 @@ def test_branch_and_bound_collects_several_minima(search: Any) -> None:
 
 def test_the_lowest_box_comes_first() -> None:
     for least, exchange in (
-        (branching.least_index, branching.bring_up),
-        (plain(branching.least_index), plain(branching.bring_up)),
+        (frontier.least_index, frontier.bring_up),
+        (plain(frontier.least_index), plain(frontier.bring_up)),
     ):
         assert least(np.array([3.0, 1.0, 2.0, 1.0, 5.0])) == 3  # the newest of equals
         assert least(np.array([7.0])) == 0
         ends = [np.arange(8.0).reshape(4, 2) + shift for shift in (0.0, 10.0, 20.0)]
-        frontier = branching.Frontier(np.arange(4), np.array([4.0, 3.0, 2.0, 1.0]), *ends)
-        exchange(1, 3, frontier)
-        assert frontier.node.tolist() == [0, 3, 2, 1]
-        assert frontier.promise.tolist() == [4.0, 1.0, 2.0, 3.0]
+        boxes = frontier.Frontier(np.arange(4), np.array([4.0, 3.0, 2.0, 1.0]), *ends)
+        exchange(1, 3, boxes)
+        assert boxes.node.tolist() == [0, 3, 2, 1]
+        assert boxes.promise.tolist() == [4.0, 1.0, 2.0, 3.0]
         assert [box[[1, 3], 0].tolist() for box in ends] == [[6.0, 2.0], [16.0, 12.0], [26.0, 22.0]]
-        exchange(2, 2, frontier)
-        assert frontier.node.tolist() == [0, 3, 2, 1]
+        exchange(2, 2, boxes)
+        assert boxes.node.tolist() == [0, 3, 2, 1]
 
 
-@pytest.mark.parametrize("frontier", [0, 3, 1000])
-def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, frontier: int) -> None:
-    monkeypatch.setattr(branching, "FRONTIER", frontier)  # the compiled function keeps its own
+@pytest.mark.parametrize("most", [0, 3, 1000])
+def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(branching, "FRONTIER", most)  # the compiled function keeps its own
     rng = np.random.default_rng(6)
     columns, prices, slope = rng.dirichlet(np.ones(4), size=8), 0.1 * rng.normal(size=8), 0.1
     starts = np.concatenate([points.sparse_starts(rng, 200, 8, support) for support in range(1, 8)])
@@ -144,7 +151,7 @@ def test_a_tree_proves_its_claim_in_any_order(monkeypatch: pytest.MonkeyPatch, f
     cutoff = float(points.pricing_values(columns.T, prices, slope, starts).min()) - 1e-3
     apart = rivals(rivalry(columns), slope)
     monkeypatch.setattr(branching, "begin", plain(branching.begin))
-    monkeypatch.setattr(branching, "advance", plain(branching.advance))
+    make_plain(monkeypatch)
     explored = branching.branch_and_bound(Pricing(columns, prices, slope), apart, cutoff, 10_000, 10, 0.2)
     assert explored.outcome == branching.PROVED
     assert explored.opened > 10
@@ -216,7 +223,7 @@ def test_what_a_root_alone_proves_is_confirmed_by_the_checker() -> None:
     rng = np.random.default_rng(8)
     columns, prices = rng.dirichlet(np.ones(3), size=6), 0.1 * rng.normal(size=6)
     pricing, nobody = Pricing(columns, prices, 0.4), np.zeros((6, 6), dtype=np.uint8)
-    root = branching.root_alone(branching.branch_and_bound(pricing, nobody, 0.0, 1, 50, 0.2).tree)
+    root = trees.root_alone(branching.branch_and_bound(pricing, nobody, 0.0, 1, 50, 0.2).tree)
     bound = branching.root_bound(pricing, root)
     check(columns, [Case(prices=prices, slope=0.4, proof=Proof(claim=bound - 1e-12, **root._asdict()))])
     assert bound <= points.pricing_values(columns.T, prices, 0.4, simplex_corners(6)).min()

@@ -68,6 +68,7 @@ def test_weights_and_sample_size() -> None:
         ([[float("inf"), 1.0]], "not finite"),
         ([[0, 0], [0, 0]], "sums to 0"),
         ([[0.5, 0.4]], "sums to 0.9, not to 1"),
+        ([[0.5, 0.500002]], "sums to 1.000002, not to 1"),
         ([[1e308, 1e308, 1e308]], "sums to inf"),
         ([1, 2], r"shape \(2,\)"),
         (np.zeros((0, 3)), "shape"),

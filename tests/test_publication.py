@@ -157,6 +157,7 @@ def test_drawn_numbers_have_the_mean_of_their_bin(
     u = (np.arange(20_000) + 0.5) / 20_000
     numbers = Density(cut, np.array([mean])).draw(np.zeros(len(u), dtype=np.int64), u)
     assert numbers.mean() == pytest.approx(mean, abs=2e-3 * (high - low) * 3)
+    assert np.ptp(numbers) > min(mean - low, high - mean)  # not the mean again and again
     assert cut.codes(numbers).tolist() == [0] * len(u)
 
 

@@ -11,6 +11,7 @@ import pytest
 import privfunnel as pf
 from helpers_cli import run
 from privfunnel import audit, release, tables
+from privfunnel.audit.guards import count_again, designed_for
 from privfunnel.errors import InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.strata import Strata
@@ -58,6 +59,15 @@ def test_a_mechanism_knows_what_it_publishes(mechanism: Mechanism, tmp_path: Pat
     assert strata.p_y.sum(axis=1) == pytest.approx([1.0, 1.0])
     # A released symbol belongs to one value of what is published.
     assert ((strata.p_y > 0.0).sum(axis=0) == 1).all()
+
+
+def test_attackers_who_know_what_is_published_are_counted_again(mechanism: Mechanism) -> None:
+    counts = tables.count(ROWS, private=["sick"], public=["sex", "age", "job"])
+    claimed = designed_for(mechanism)[0]
+    found = count_again(mechanism, counts, mechanism.channel)
+    assert found.hold
+    assert "sex" in found.leakages
+    assert found.leakages == pytest.approx(claimed, abs=1e-9)
 
 
 def test_records_hold_the_published_column_as_it_is(mechanism: Mechanism) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from privfunnel.audit.ranking import auc_words, ranking
+from privfunnel.audit.ranking import auc_words, below_chance, ranking
 from privfunnel.guessing import ranking_auc
 
 
@@ -54,3 +54,9 @@ def test_one_kind_of_rows_only_is_chance() -> None:
     found = ranking(np.zeros(5, dtype=np.int64), np.ones((5, 1)))
     assert found.value == 0.5
     assert auc_words(0.5, None) == "0.500"
+
+
+def test_an_auc_that_is_shown_below_chance_is_explained_once() -> None:
+    assert below_chance([0.4996, 0.5, 0.7]) == []
+    (said,) = below_chance([0.47, 0.44])
+    assert "chance in rows that are finite" in said

@@ -199,7 +199,8 @@ def test_write_makes_the_whole_file_or_none(curve: pf.Curve, tmp_path: Path) -> 
 def test_trivial_problems_have_reports_too(table: list[list[float]]) -> None:
     problem = pf.Problem(table)
     curve = pf.trace(problem, points=3, solver="aem", throw=False)
-    parse(report.render(curve, report.Report(chosen=curve.solutions[-1])))
+    made = parse(report.render(curve, report.Report(chosen=curve.solutions[-1])))
+    assert [tag for tag, _ in made.seen].count("h1") == 1
 
 
 def test_the_command_line_chooses_and_compares(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def test_alias_tables_hold_the_probabilities_exactly() -> None:
         np.testing.assert_allclose(mass, row, atol=1e-14)
 
 
+def test_rows_are_drawn_from_in_proportion_whatever_they_add_up_to() -> None:
+    alias = Alias(np.array([[4.0, 2.0, 0.0, 2.0]]))
+    drawn = alias.draw(np.zeros(400, dtype=np.int64), (np.arange(400) + 0.5) / 400)
+    assert np.bincount(drawn, minlength=4).tolist() == [200, 100, 0, 100]
+
+
 def test_secure_numbers_are_uniform_and_never_repeat() -> None:
     first, second = secure(100_000), secure(100_000)
     assert not np.array_equal(first, second)

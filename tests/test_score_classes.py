@@ -218,6 +218,23 @@ def test_held_out_rows_judge_the_class_symbol_of_designs_made_without_them(count
         audit.cross_fitted(counts, leakage=0.0, folds=1)
 
 
+def test_a_curve_of_classes_is_judged_by_rows_that_made_none_of_them(counts: Counts) -> None:
+    free = pf.solve(counts, leakage=0.0).disclosure
+    wanted = [0.0, free, counts.problem().disclosure_ceiling]
+    found = audit.population_band(counts, wanted)
+    assert found.classes == 6
+    assert found.rows == ROWS
+    assert found.leakage[0] == 0.0
+    # Where all is released the class of a row is, by the same designs on the same halves.
+    alone = audit.cross_fitted(counts, disclosure=wanted[-1])
+    assert found.leakage[2] == pytest.approx(alone.leakage.value, abs=1e-9)
+    assert found.leakage[1] < found.leakage[2]
+    assert np.all(found.upper >= found.leakage - 1e-9)
+    assert found.to_dict()["classes"] == 6
+    with pytest.raises(InvalidInputError, match="give its counts"):
+        audit.population_band(counts.problem(), wanted, classes="score:6")
+
+
 def test_the_audit_checks_the_promise_of_the_classes_and_takes_the_table_as_a_sample(
     table: Any, mechanism: Mechanism
 ) -> None:
@@ -330,9 +347,6 @@ def test_classes_go_with_neither_task_nor_noise_nor_another_engine_of_samples(
     )
     noise = run("solve", *source, *public, "--leakage", "0", "--design-epsilon", "1")
     assert_one_line_error(noise, "noise")
-    assert_one_line_error(
-        run("curve", *source, *public, "--view", "sample"), "--classes has no --view sample"
-    )
     register = run("solve", *source, *public, "--leakage", "0", "--view", "register")
     assert_one_line_error(register, "leave --classes or --view register out")
     assert_one_line_error(
@@ -349,6 +363,9 @@ def test_the_commands_design_release_and_audit_with_classes(table: Any, tmp_path
     assert done.exit_code == 0, done.output
     assert "4 score classes" in done.stderr
     assert "This is about the symbol of the 4 score classes" in done.stdout
+    done = run("curve", tmp_path / "wide.csv", *roles, "--points", "3", "--view", "sample")
+    assert done.exit_code == 0, done.output
+    assert "This is about the symbol of the 4 score classes" in done.stdout.replace("\n", " ")
     mechanism = tmp_path / "d" / "mechanism.json"
     out = tmp_path / "out.csv"
     done = run("release", tmp_path / "wide.csv", "--mechanism", mechanism, "-o", out, "--as", "decoys")

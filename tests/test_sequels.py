@@ -68,9 +68,24 @@ def test_repeating_a_release_that_tells_nothing_costs_nothing() -> None:
     assert made.disclosure <= made.disclosure_upper_bound <= problem.free_disclosure + 1e-3
 
 
+def test_what_the_next_release_adds_is_designed_for_attackers_over_the_pairs() -> None:
+    problem = pf.instances.load("heart-failure")
+    first = pf.solve(problem, leakage=0)
+    with pytest.raises(InvalidInputError, match=r"published=\['earlier release'\]"):
+        pf.sequel(problem, [first], disclosure="80%", known=["anaemia"])
+    after = pf.sequel(problem, [first], disclosure="70%", gap=1e-3)
+    pairs = after.solution.problem
+    added = pf.solve(pairs, leakage=0.02, published=[EARLIER], known=["anaemia"], gap=1e-3)
+    assert set(added.leakages) == {EARLIER, f"{EARLIER}, anaemia"}
+    assert max(added.leakages.values()) <= 0.02 + 1e-9
+    assert added.threat is not None
+    kept = added.disclosure - pairs.evaluate(added.threat.nothing(pairs)).disclosure
+    assert first.disclosure + kept == pytest.approx(1.9698, abs=1e-3)  # docs/attackers.md
+
+
 def test_a_budget_that_is_spent_already_is_refused() -> None:
     problem = small()
-    with pytest.raises(InfeasibleError, match="nats already; allow more"):
+    with pytest.raises(InfeasibleError, match=r"bits \(.* nats\) already; allow more"):
         pf.sequel(problem, [np.eye(problem.n_x)], leakage=0.001)
     with pytest.raises(InvalidInputError, match="exactly one of disclosure= and leakage="):
         pf.sequel(problem, [np.eye(problem.n_x)])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
-from privfunnel import guarding
+from privfunnel import guarded_answers
 from privfunnel.attackers import Attacker
 from privfunnel.certificate import (
     GuardedCertificate,
@@ -82,7 +82,7 @@ def test_the_strata_at_one_slope_are_what_a_search_finds(
 ) -> None:
     problem = wide(24)
     searched = pf.solve(problem, published="a", **asked)
-    monkeypatch.setattr(guarding, "SEARCHED_UP_TO", 0)
+    monkeypatch.setattr(guarded_answers, "SEARCHED_UP_TO", 0)
     found = pf.solve(problem, published="a", **asked)
     assert all(isinstance(proof, Proof) for proof in proof_of(searched).proofs)
     assert all(isinstance(proof, PairsProof) for proof in proof_of(found).proofs)

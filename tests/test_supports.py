@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,12 @@ Table = np.ndarray[Any, Any]
 
 #: What is asked of the least F of a table: less than this below it there is nothing.
 CLEAR = 1e-4
+
+
+@pytest.fixture(autouse=True)
+def _every_search_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker remembers nothing."""
+    monkeypatch.setattr(supports, "_SETTLED", deque(maxlen=0))
 
 
 def random_table(seed: int, n_x: int, n_s: int, zeros: float = 0.0) -> tuple[Table, Table, float]:

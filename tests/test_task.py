@@ -22,7 +22,7 @@ from privfunnel.solvers.task.cells import Cells, cells_of, classes
 from privfunnel.solvers.task.rare import RARE, without_rare
 from privfunnel.solvers.task.relaxation import Images, relaxed
 from privfunnel.solvers.task.shaping import shaped
-from privfunnel.task_curve import TaskCurve
+from privfunnel.task_curve import PartialTaskCurve, TaskCurve, convex
 from privfunnel.task_guarding import judge_guarded_task
 from privfunnel.task_solution import TaskSolution
 from privfunnel.tasking import judge_task
@@ -410,6 +410,19 @@ def test_disclosure_alone_is_the_plain_funnel(small: pf.Problem) -> None:
     assert pf.solve(small, disclosure=1.5).leakage == pytest.approx(
         plain.leakage, abs=1e-6
     )  # both within their gap
+
+
+def test_a_point_that_was_cut_short_does_not_lie_above_its_neighbours(small: pf.Problem) -> None:
+    half = 0.5 * small.utility_ceiling
+    ends = [pf.solve(small, utility=share) for share in ("0%", "100%")]
+    short = ProvedAnswer(channel=ends[1].channel, status=pf.Status.TIME_LIMIT)
+    above = judge_task(small, short, GAP, (half, None), 0)
+    found = PartialTaskCurve(problem=small, solver=TaskFunnel(), seed=0, points=(ends[0], above, ends[1]))
+    low, middle, high = convex(found)
+    assert above.leakage == high.leakage
+    assert middle.leakage <= 0.5 * (low.leakage + high.leakage) + 1e-9
+    assert middle.status is pf.Status.TIME_LIMIT
+    assert (low, high) == tuple(ends)
 
 
 def test_the_curve_answers_between_its_points(curve: TaskCurve, small: pf.Problem) -> None:

@@ -326,13 +326,16 @@ def test_what_is_proved_and_found_survives_its_files(
 
 
 def test_the_curve_of_guarded_releases_rises_to_what_is_allowed(problem: pf.Problem, tmp_path: Path) -> None:
-    curve = pf.trace(problem, along="utility", points=3, guarantees=["lip=0.3"], known=["a"], gap=GAP)
+    guards: dict[str, Any] = {"guarantees": ["lip=0.3"], "known": ["a"], "gap": GAP, "along": "utility"}
+    curve = pf.trace(problem, points=2, also=["10%", 0.0], **guards)
     assert isinstance(curve, TaskCurve)
     assert curve.complete
     assert curve.limit is not None
     assert curve.gap.max() <= GAP
     assert np.all(np.diff(curve.leakage) >= -GAP)
-    np.testing.assert_allclose(curve.utility, np.linspace(0.0, curve.most, 3), atol=1e-6)
+    np.testing.assert_allclose(curve.utility, [0.0, 0.1 * problem.utility_ceiling, curve.most], atol=1e-6)
+    with pytest.raises(InfeasibleError, match="the guarantees allow"):
+        pf.trace(problem, also=["100%"], **guards)
     np.testing.assert_array_less(curve.proved(curve.utility), curve.leakage + 1e-9)
     between = curve.at(0.5 * curve.most)
     assert between.threat is curve.threat
@@ -359,6 +362,8 @@ def test_what_makes_no_sense_is_refused(problem: pf.Problem) -> None:
     ):
         with pytest.raises(InvalidInputError, match=words):
             pf.solve(problem, **asked)
+    with pytest.raises(InvalidInputError, match="also= is for a curve along utility"):
+        pf.trace(problem, also=["50%"])
     with pytest.raises(InfeasibleError, match="the guarantees allow"):
         solve(problem, utility="99.9%", guarantees=["lip=0.05"])
     told = solve(problem, utility="99.9%", guarantees=["lip=0.05"], throw=False)

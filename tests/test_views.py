@@ -167,6 +167,14 @@ def test_a_release_of_everything_has_the_bias_of_miller_and_madow() -> None:
     assert measures.released_bias(p_sx, np.full((4, 2), 0.5), 50) == pytest.approx(0.0)
 
 
+def test_the_disclosure_of_a_population_is_said_as_its_rows_have_it() -> None:
+    xy = np.array([[35.0, 5.0], [5.0, 55.0]])
+    found = beyond.bounds(np.array([[30.0, 12.0], [10.0, 48.0]]), xy, 0.95, 0.5).disclosure
+    assert found is not None
+    assert found.value == pytest.approx(float(measures.mutual_information(xy / 100.0)))
+    assert found.low < found.value < found.high
+
+
 def test_the_band_of_a_curve_lies_between_its_estimate_and_its_bound() -> None:
     rng = np.random.default_rng(5)
     p_sx = rng.dirichlet(np.full(12, 0.5)).reshape(2, 6)

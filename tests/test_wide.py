@@ -18,7 +18,7 @@ from scipy import sparse, stats
 
 import privfunnel as pf
 from helpers_cli import run
-from privfunnel import audit, free, release, tables
+from privfunnel import audit, free, release, solving, tables
 from privfunnel.audit import beyond, promise
 from privfunnel.audit.held_out import split_rows
 from privfunnel.audit.pairs import Pairs
@@ -133,6 +133,24 @@ def test_all_that_is_free_is_released_where_less_was_asked_for(counts: tables.Co
     assert "More than was asked for is free" in board(
         Described.of_mechanism(mechanism), Rounding(counts.n), form="a list", instead=Instead(()), beyond=()
     )
+
+
+def test_what_is_free_is_said_to_lie_between_where_that_is_not_proved(counts: tables.Counts) -> None:
+    found = pf.solve(counts.problem(), leakage=0)
+    ceiling = found.problem.disclosure_ceiling
+    assert free.open_disclosure(found) <= free.FREE_PROVED
+    assert free.free_words(found) == ""
+    unproved = dataclasses.replace(found, disclosure=0.6 * ceiling, disclosure_upper_bound=0.75 * ceiling)
+    assert free.free_words(unproved) == (
+        "At least 60.0 %, at most 75.0 % of H(X) can be released without any leakage."
+    )
+    assert free.open_disclosure(unproved) == pytest.approx(0.15 * ceiling)
+    late = dataclasses.replace(unproved, status=pf.Status.TIME_LIMIT)
+    with pytest.warns(pf.PrivFunnelWarning, match=f"gap {0.15 * ceiling:.3g} nats of disclosure"):
+        solving._raise_or_warn(late)
+    # Of another budget, and of a disclosure, the gap is one of leakage.
+    assert free.open_disclosure(dataclasses.replace(unproved, budget=0.01)) == 0.0
+    assert free.open_disclosure(dataclasses.replace(unproved, budget=None)) == 0.0
 
 
 @pytest.mark.parametrize("solver", ["auto", "greedy"])

@@ -76,7 +76,8 @@ class Alternative:
         """The alternative as a sentence."""
         how = "; ".join(f"{name}: {what}" for name, what in self.done.items()) or "everything as it is"
         best = "at best" if self.exact else f"as far as was searched ({self.tried} releases)"
-        return f"By {self.method} one would keep {100 * self.share:.1f} % of H(X) {best}, at no more leakage ({how})."
+        much = f"{100 * self.share:.1f} % of H(X)"
+        return f"By {self.method} one would keep {much} {best}, at no more leakage I(S;Y) ({how})."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in nats."""

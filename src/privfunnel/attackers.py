@@ -81,9 +81,9 @@ def attackers(
         kept: Mask over all symbols that were given, those of probability 0 included: an array may have one value each.
 
     Raises:
-        InvalidInputError: A column does not exist, or an array does not fit.
+        InvalidInputError: A column does not exist, an array does not fit, or two attackers have one name.
     """
-    found = {NOTHING: Attacker(NOTHING, np.zeros(n_x, dtype=np.intp))}
+    found = [Attacker(NOTHING, np.zeros(n_x, dtype=np.intp))]
     entries = [] if known is None else [known] if isinstance(known, str) else _listed(known)
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, str) or _names_columns(entry):
@@ -91,7 +91,25 @@ def attackers(
             made = knowing(names, columns)
         else:
             made = Attacker(f"array {number}", _codes(entry, n_x, kept))
-        found.setdefault(made.name, made)
+        found.append(made)
+    return distinct(found)
+
+
+def distinct(everyone: Sequence[Attacker]) -> tuple[Attacker, ...]:
+    """The attackers, each of them once.
+
+    Raises:
+        InvalidInputError: Two that know different things have the same name.
+    """
+    found: dict[str, Attacker] = {}
+    for each in everyone:
+        other = found.setdefault(each.name, each)
+        pairs = np.unique(np.stack([each.values, other.values]), axis=1).shape[1]
+        if not each.n_values == other.n_values == pairs:
+            raise InvalidInputError(
+                f"two attackers who know different things would both be called {each.name!r}: rename the public column "
+                "of that name, or the one whose name holds a comma"
+            )
     return tuple(found.values())
 
 

@@ -42,6 +42,8 @@ class Convex(ABC):
     in_nats: ClassVar[bool] = False
     #: Whether no leakage means that S and Y are independent.
     faithful: ClassVar[bool] = True
+    #: Whether it is flat at no leakage, where it grows as a square: a little of it buys much disclosure.
+    smooth: ClassVar[bool] = False
     #: Whether an attacker's leakage is the largest over what they know instead of the mean, and t_s is t_s/p(s, a).
     worst_value: ClassVar[bool] = False
 
@@ -76,11 +78,13 @@ class Convex(ABC):
 
 def gibbs(q: Array) -> Array:
     """Multipliers (n, K) with Σ exp q ≤ 1 in every row, rounding allowed for: what Gibbs' inequality asks for."""
-    # The largest entry becomes 0, so that the sum of exponentials is in [1, K] and its logarithm accurate.
-    q = q - q.max(axis=1, keepdims=True)
-    allowance = 8.0 * q.shape[1] * _EPS * (1.0 - q.min(axis=1, keepdims=True))
-    normalised: Array = q - np.log(np.exp(q).sum(axis=1, keepdims=True)) - allowance
-    return normalised
+    # The largest entry becomes 0, so that the sum of exponentials is in [1, K] and its logarithm accurate. Rows are
+    # many and short, and NumPy adds along a short last axis at a tenth of its speed.
+    across = np.ascontiguousarray(q.T)
+    across = across - across.max(axis=0)
+    allowance = 8.0 * len(across) * _EPS * (1.0 - across.min(axis=0))
+    normalised: Array = across - np.log(np.exp(across).sum(axis=0)) - allowance
+    return np.ascontiguousarray(normalised.T)
 
 
 class Negentropy(Convex):
@@ -88,6 +92,7 @@ class Negentropy(Convex):
 
     kind = "entropy"
     in_nats = True
+    smooth = True
 
     def value(self, images: Array, starts: Index, priors: Array) -> Array:
         """Σ t log(t/Σt)."""
@@ -163,6 +168,7 @@ class Quadratic(Convex):
     """χ²: Σ t²/(π Σt), less 1."""
 
     kind = "quadratic"
+    smooth = True
 
     def value(self, images: Array, starts: Index, priors: Array) -> Array:
         """Σ t²/(π Σt)."""

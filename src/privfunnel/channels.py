@@ -199,7 +199,7 @@ def checked(channel: Any, kept_x: NDArray[np.bool_]) -> Any:
     worst = int(np.argmax(np.abs(sums - 1.0)))
     if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
         raise InvalidInputError(
-            f"row {worst} of the channel sums to {sums[worst]:.6g}, not to 1: rows are p(y|x)"
+            f"row {worst} of the channel sums to {sums[worst]:.9g}, not to 1: rows are p(y|x)"
         )
     if isinstance(channel, np.ndarray):
         return np.asarray(channel / sums[:, None])

@@ -169,6 +169,31 @@ def summed(table: NDArray[np.float64], name: str) -> tuple[float, bool]:
     is_count = bool(np.all(table == np.floor(table))) and total > 1.0
     if not is_count and table.max() <= 1.0 and SUM_TOLERANCE < abs(total - 1.0) < 0.5:
         raise InvalidInputError(
-            f"{name} sums to {total:.6g}, not to 1: correct the table, or divide it by its sum if that is meant"
+            f"{name} sums to {total:.9g}, not to 1: correct the table, or divide it by its sum if that is meant"
         )
     return total, is_count
+
+
+def as_joint(p_s_given_x: ArrayLike, p_x: ArrayLike) -> NDArray[np.float64]:
+    """p(s, x), shape (K, M), of p(s|x), shape (K, M) with columns that sum to 1, and p(x), shape (M,).
+
+    Raises:
+        InvalidInputError: Sums are further from 1 than by rounding, or the sizes do not fit.
+    """
+    conditional = as_table(p_s_given_x, "p_s_given_x")
+    marginal = as_table(np.atleast_2d(np.asarray(p_x, dtype=object)), "p_x")[0]
+    if marginal.shape != (conditional.shape[1],):
+        raise InvalidInputError(
+            f"p_x has {marginal.size} entries for {conditional.shape[1]} columns of p_s_given_x: give one each"
+        )
+    sums = conditional.sum(axis=0)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
+        raise InvalidInputError(
+            f"column {worst} of p_s_given_x sums to {sums[worst]:.9g}, not to 1: columns are p(s|x), "
+            "rows S; transpose the matrix if its rows sum to 1"
+        )
+    total = float(marginal.sum())
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        raise InvalidInputError(f"p_x sums to {total:.9g}, not to 1: divide it by its sum")
+    return np.asarray((conditional / sums) * (marginal / total), dtype=np.float64)

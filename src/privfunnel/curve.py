@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from privfunnel import cards
 from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import AnyCertificate, Certificate, verify_all
-from privfunnel.ends import Ends, closed_form, ends_of, usual
+from privfunnel.ends import Dominated, Ends, closed_form, ends_of, usual
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InfeasibleError, InvalidInputError, need
 from privfunnel.guarding import INEXACT, judge_guarded
@@ -189,7 +189,7 @@ class Curve(Stored):
         at = np.asarray(disclosure, dtype=np.float64)
         bound = closed_form(self.problem, self.threat, at)
         for certificate in self.certificates:
-            bound = np.maximum(bound, _line(certificate, at))
+            bound = np.maximum(bound, _line(self.problem, self.threat, certificate, at))
         ends = np.array([[0.0, 0.0], [self.problem.disclosure_ceiling, self.problem.leakage_ceiling]])
         if self.threat is not None:
             ends = np.array([point for point, _ in self.ends.known])
@@ -406,7 +406,8 @@ def strengthened(solution: Solution, certificates: Iterable[AnyCertificate], gap
     """
     if solution.requested is None or solution.status in (Status.FAILED, Status.INFEASIBLE):
         return solution
-    proofs = {proof: proof.lower_bound(solution.requested) for proof in certificates}
+    at = np.asarray(solution.requested)
+    proofs = {proof: float(_line(solution.problem, solution.threat, proof, at)) for proof in certificates}
     best = max(proofs, key=lambda proof: proofs[proof], default=None)
     if best is None or proofs[best] <= solution.lower_bound:
         return solution
@@ -416,13 +417,20 @@ def strengthened(solution: Solution, certificates: Iterable[AnyCertificate], gap
     lower = meet(lower, solution.leakage, "certificate")
     proved = solution.leakage - lower <= gap + ROUNDING
     status = final_status(solution.status, met=True, proved=proved)
-    return replace(solution, lower_bound=lower, bound_source="certificate", certificate=best, status=status)
+    told = None if solution.threat is None else Dominated.of(solution.problem, solution.threat)
+    source = told.source if told is not None and isinstance(best, Certificate) else "certificate"
+    return replace(solution, lower_bound=lower, bound_source=source, certificate=best, status=status)
 
 
-def _line(certificate: AnyCertificate, disclosure: Array) -> Array:
-    """What a certificate proves of the leakage at disclosures of any shape, in nats."""
+def _line(problem: Problem, threat: Threat | None, certificate: AnyCertificate, disclosure: Array) -> Array:
+    """What a certificate proves of the (largest) leakage at disclosures of any shape, in nats or its own numbers."""
     if isinstance(certificate, Certificate):
-        return np.asarray(certificate.intercept + certificate.slope * disclosure)
+        line = np.asarray(certificate.intercept + certificate.slope * disclosure)
+        if threat is None:
+            return line
+        told = Dominated.of(problem, threat)
+        # Who knows what is published may learn less than I(S;Y): a plain line says nothing of them.
+        return np.full_like(line, -np.inf) if told is None else told.leakage(line)
     return np.asarray(np.vectorize(certificate.lower_bound, otypes=[np.float64])(disclosure))
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privfunnel import channels
+from privfunnel import channels, measures
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.averages import CONVEX, Convex
 from privfunnel.guarantees import MET
@@ -55,6 +56,45 @@ class Ends:
         """The ends that need no search, each with its channel."""
         first = ((self.least, self.nothing),)
         return first if self.whole is None or self.most is None else (*first, (self.most, self.whole))
+
+
+class Dominated(NamedTuple):
+    """What the plain funnel's information says of the largest leakage to some attackers, by their measure.
+
+    Unless columns are published, who knows nothing is among the attackers: what I(S;Y) is at least by the plain funnel,
+    the largest leakage is, or what belongs to it by :func:`privfunnel.measures.leakage_at_least`.
+
+    Attributes:
+        measure: What leakage is measured by.
+        p_s: p(s), shape (K,).
+    """
+
+    measure: str
+    p_s: Array
+
+    @classmethod
+    def of(cls, problem: Problem, threat: Threat) -> Dominated | None:
+        """What holds under a threat; None where nothing does: columns are published, or budgets are of columns."""
+        if threat.published is not None or threat.attributes:
+            return None
+        return cls(threat.measure, problem.p_s)
+
+    @property
+    def source(self) -> str:
+        """What a bound by the plain funnel's certificate is called."""
+        return "certificate" if self.measure == DEFAULT_MEASURE else "certificate of I(S;Y)"
+
+    def leakage(self, information: ArrayLike) -> Array:
+        """The largest leakage at least, where I(S;Y) is no less than ``information`` nats, of any shape."""
+        if self.measure == DEFAULT_MEASURE:
+            return np.asarray(information)
+        return measures.leakage_at_least(information, self.p_s, self.measure)
+
+    def information(self, leakage: ArrayLike) -> Array:
+        """I(S;Y) at most in nats, where no attacker learns more than ``leakage``, of any shape."""
+        if self.measure == DEFAULT_MEASURE:
+            return np.asarray(leakage)
+        return measures.information_at_most(leakage, self.p_s, self.measure)
 
 
 def ends_of(problem: Problem, threat: Threat | None = None) -> Ends:
@@ -103,9 +143,11 @@ def point_of(problem: Problem, threat: Threat | None, channel: Channel) -> Point
 def closed_form(problem: Problem, threat: Threat | None, disclosure: ArrayLike) -> Array:
     """Closed-form lower bound on the (largest) leakage at disclosures of any shape; nats.
 
-    Unless columns are published, who knows nothing is among the attackers: what holds for the plain funnel holds for
-    the largest leakage.
+    See :class:`Dominated` for the leakage by other measures.
     """
-    if not usual(threat) or (threat is not None and threat.published is not None):
+    if threat is None:
+        return np.asarray(problem.lower_bound(disclosure))
+    told = Dominated.of(problem, threat)
+    if told is None:
         return np.zeros(np.shape(disclosure))
-    return np.asarray(problem.lower_bound(disclosure))
+    return told.leakage(problem.lower_bound(disclosure))

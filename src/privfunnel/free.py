@@ -103,8 +103,20 @@ def telling(channel: Channel) -> Channel:
     return channels.as_held(scaled) if channels.is_sparse(channel) else scaled.toarray()
 
 
+def open_disclosure(solution: Solution) -> float:
+    """What may be free besides a release of all that is known to be, in nats; 0 where something else was asked for."""
+    asked = solution.threat is None and solution.budget == 0.0
+    if not asked or solution.disclosure_upper_bound is None:
+        return 0.0
+    return max(solution.disclosure_upper_bound - solution.disclosure, 0.0)
+
+
 def free_words(solution: Solution) -> str:
-    """That more than was asked for is free, in a sentence; empty where it is not."""
+    """That more than was asked for is free, or how much may be where that is not proved; empty where neither is so."""
+    if open_disclosure(solution) > FREE_PROVED:
+        shares = (solution.disclosure, solution.disclosure_upper_bound or 0.0)
+        least, most = (100.0 * nats / solution.problem.disclosure_ceiling for nats in shares)
+        return f"At least {least:.1f} %, at most {most:.1f} % of H(X) can be released without any leakage."
     if solution.free_extra <= 0.0 or solution.requested is None:
         return ""
     ceiling = solution.problem.disclosure_ceiling

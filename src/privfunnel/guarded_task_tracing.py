@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from privfunnel.certificate import GuardedCertificate
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.guarded_tracing import SHORT
-from privfunnel.solution import ROUNDING, USELESS, Solution, Status, final_status, posteriors_of
+from privfunnel.solution import FEASIBILITY, ROUNDING, USELESS, Solution, Status, final_status, posteriors_of
 from privfunnel.solvers.base import Listener, counted
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.task_curve import PartialTaskCurve, spread
@@ -54,6 +54,7 @@ def _follow(
 ) -> Iterator[PartialTaskCurve]:
     """Find out where the guarantees end the curve, and solve the wanted points."""
     problem, total = found.problem, utilities if isinstance(utilities, int) else len(utilities)
+    total += len(found.also)
     most = problem.utility_ceiling
     if found.limit is None and whole_task(problem, threat) is None:
         tell = counted(progress, 0, total)
@@ -62,8 +63,9 @@ def _follow(
         )
         most = limit.utility - SHORT
         found = replace(found, limit=limit)
+        _check_allowed(limit, found.also)
     least = float(problem.evaluate(threat.nothing(problem)).utility or 0.0)
-    for number, utility in enumerate(spread(utilities, least, max(most, least))):
+    for number, utility in enumerate(spread(utilities, least, max(most, least), found.also)):
         held = found.points if found.limit is None else (*found.points, found.limit)
         solution = solve_guarded_task(
             problem,
@@ -93,6 +95,16 @@ def _shared(found: PartialTaskCurve) -> Iterator[Solution]:
         spare = isinstance(own, TaskSolution) and own.utility > wanted + AHEAD
         shared = curve.at(wanted) if spare or own.status is not Status.OPTIMAL else own
         yield shared if shared.leakage <= own.leakage + ROUNDING else own
+
+
+def _check_allowed(limit: TaskSolution, utilities: Sequence[float]) -> None:
+    """Raise InfeasibleError where a utility in nats is more than guarantees are proved to allow, before the search."""
+    most = limit.utility if limit.utility_upper_bound is None else limit.utility_upper_bound
+    for utility in utilities:
+        if utility > most + FEASIBILITY:
+            raise InfeasibleError(
+                f"utility={utility:.9g} nats is infeasible: the guarantees allow {most:.9g} nats; lower it"
+            )
 
 
 def _strengthened(solution: Solution, proofs: Sequence[GuardedCertificate], gap: float) -> Solution:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from privfunnel import channels, unsearched
+from privfunnel import channels
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate import Certificate, GuardedCertificate, TaskCertificate
+from privfunnel.ends import Dominated, closed_form
 from privfunnel.errors import InvalidInputError, SolverError
-from privfunnel.floors import SEARCHED_UP_TO, SHARE, Floor, plain_floor
+from privfunnel.floors import Floor
 from privfunnel.guarantees import MET
+from privfunnel.guarded_answers import Request, answered
 from privfunnel.guarded_classes import guarded_lumping, threat_to
 from privfunnel.judging import meet
 from privfunnel.lumping import Lumping
@@ -28,13 +27,11 @@ from privfunnel.solution import (
     ROUNDING,
     ProvedAnswer,
     Solution,
-    Status,
     failed,
     final_status,
 )
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.guarded import Guarded, GuardedAnswer
-from privfunnel.solvers.guarded.stratified import is_for, solve_strata
 from privfunnel.solvers.options import taken_over
 from privfunnel.threats import Threat
 
@@ -97,7 +94,8 @@ def solve_guarded(
         classes = guarded_lumping(problem, threat) if lumping is None else lumping
         inner = (None if disclosure is None else classes.inner(disclosure), leakage)
         seen = threat_to(classes, threat)
-        answer, floor = _answered(classes.lumped, seen, solver, inner, (seed, progress), pool)
+        request = Request(classes.lumped, seen, solver, inner, seed, progress, pool)
+        answer, floor = answered(request)
         answer, floor = _on_members(classes, threat, answer, floor)
         channel = answer.channel
         return judge_guarded(problem, threat, answer, solver.gap, wanted, seed, floor)
@@ -108,28 +106,6 @@ def solve_guarded(
             disclosure = problem.disclosure_ceiling  # more was asked for than there is
         return failed(problem, channel, error, Guarded.name, seed, requested=disclosure, budget=leakage,
                       threat=threat)  # fmt: skip
-
-
-def _answered(
-    problem: Problem,
-    threat: Threat,
-    solver: Guarded,
-    asked: tuple[float | None, float | None],
-    run: tuple[int, Listener | None],
-    pool: Array | None,
-) -> tuple[GuardedAnswer, Floor | None]:
-    """An answer to what is asked, in nats, by the quickest way there is, and what the plain funnel says of it."""
-    answer, started, floor = _end(problem, threat, *asked), time.perf_counter(), None
-    if answer is None and problem.n_x > SEARCHED_UP_TO and is_for(problem, threat, asked):
-        answer = solve_strata(problem, threat, asked, solver.time_limit)
-    if answer is None:
-        floor = plain_floor(problem, threat, asked, (solver.gap, solver.time_limit), run[0])
-        answer = _enough(problem, threat, floor, asked, solver.gap)
-    if answer is None:
-        spent = min(time.perf_counter() - started, SHARE * solver.time_limit)
-        hurried = dataclasses.replace(solver, time_limit=solver.time_limit - spent)
-        answer = _searched(problem, threat, hurried, asked, run, pool, floor)
-    return answer, floor
 
 
 def _on_members(
@@ -147,79 +123,6 @@ def _on_members(
         floor = floor._replace(certificate=line)
     channel = channels.as_held(lumping.lift(answer.channel))
     return dataclasses.replace(answer, channel=channel, certificate=proof), floor
-
-
-def _end(
-    problem: Problem, threat: Threat, disclosure: float | None, leakage: float | None
-) -> GuardedAnswer | None:
-    """What needs no search: nothing beyond what is published, and X itself."""
-    least = threat.nothing(problem)
-    if disclosure is not None and disclosure <= problem.evaluate(least).disclosure + FEASIBILITY:
-        return GuardedAnswer(channel=least, status=Status.OPTIMAL, slope=0.0)
-    whole = channels.identity(problem.n_x)
-    allowed = not threat.guarantees or threat.excess(problem, whole) <= MET
-    asked = disclosure is not None and disclosure >= problem.disclosure_ceiling - FEASIBILITY
-    enough = threat.overspent(threat.leakages(problem, whole), leakage) <= 0.0
-    if allowed and (asked or (disclosure is None and enough)):
-        return GuardedAnswer(channel=whole, status=Status.OPTIMAL)
-    return None
-
-
-def _enough(
-    problem: Problem,
-    threat: Threat,
-    floor: Floor | None,
-    asked: tuple[float | None, float | None],
-    gap: float,
-) -> GuardedAnswer | None:
-    """The plain funnel's release where it is good enough against everybody, and its bound says that none is better."""
-    if floor is None or (threat.guarantees and threat.excess(problem, floor.channel) > MET):
-        return None
-    (disclosure, leakage), kept = asked, problem.evaluate(floor.channel).disclosure
-    told = threat.leakages(problem, floor.channel)
-    if disclosure is not None:
-        lower = max(floor.lower_bound(disclosure), float(problem.lower_bound(disclosure)))
-        good = kept >= disclosure - FEASIBILITY and max(told.values()) - lower <= gap
-    else:
-        most = min(floor.most_disclosure(float(leakage or 0.0)), problem.disclosure_ceiling)
-        good = threat.overspent(told, leakage) <= FEASIBILITY and most - kept <= gap
-    if not good:
-        return None
-    return GuardedAnswer(
-        channel=floor.channel, status=Status.OPTIMAL, slope=floor.slope, message="the plain funnel's release"
-    )
-
-
-def _searched(
-    problem: Problem,
-    threat: Threat,
-    solver: Guarded,
-    asked: tuple[float | None, float | None],
-    run: tuple[int, Listener | None],
-    pool: Array | None,
-    floor: Floor | None,
-) -> GuardedAnswer:
-    """What the search finds, from the posteriors of ``pool`` on, no further than what the plain funnel proves."""
-    if problem.n_x > unsearched.MOST_SEARCHED:
-        return unsearched.without_search(problem, threat, asked, solver.time_limit, run[0])
-    disclosure, leakage = asked
-    least = -math.inf
-    if floor is not None:
-        most = floor.most_disclosure(float(leakage or 0.0))
-        least = problem.disclosure_ceiling - most if disclosure is None else floor.lower_bound(disclosure)
-    if floor is not None and not threat.guarantees:  # which say what posteriors are allowed
-        own = floor.posteriors(problem)
-        pool = own if pool is None else np.concatenate([pool, own])
-    return solver.answer(
-        problem,
-        threat,
-        disclosure=disclosure,
-        leakage=leakage,
-        seed=run[0],
-        progress=run[1],
-        pool=pool,
-        least=least,
-    )
 
 
 def judge_guarded(
@@ -259,7 +162,7 @@ def judge_guarded(
         most = floor.most_disclosure(0.0 if budget is None else budget)
         bound = floor.lower_bound(point.disclosure if requested is None else requested)
         if (bound > lower) if requested is not None else (most < upper):
-            lower, source, certificate = max(bound, lower), "certificate", floor.certificate
+            lower, source, certificate = max(bound, lower), floor.told.source, floor.certificate
         upper = min(upper, most)
         if requested is not None:
             meet(bound, point.leakage, "certificate")
@@ -374,15 +277,15 @@ def _closed(
     """What holds without a search: a lower bound on the leakage, what proves it, and an upper one on the disclosure."""
     requested, budget = asked
     lower, source, upper = 0.0, "zero", problem.disclosure_ceiling
-    if threat.published is not None or threat.measure != DEFAULT_MEASURE:
+    told = Dominated.of(problem, threat)
+    if told is None:
         return lower, source, upper
     if requested is not None:
-        # Who knows nothing is among the attackers: what holds for the plain funnel holds for the largest leakage.
-        closed = float(problem.lower_bound(requested))
+        closed = float(closed_form(problem, threat, requested))
         lower, source = (closed, "closed form") if closed > 0.0 else (lower, source)
     if budget is not None:
-        # Likewise, I(X;Y) ≤ H(X|S) + I(S;Y).
-        upper = min(upper, problem.h_x_given_s + budget + problem.rounding)
+        # I(X;Y) ≤ H(X|S) + I(S;Y)
+        upper = min(upper, problem.h_x_given_s + float(told.information(budget)) + problem.rounding)
     return lower, source, upper
 
 

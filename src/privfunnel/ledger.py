@@ -25,6 +25,8 @@ from privfunnel.engines import Alphabet, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Problem
+from privfunnel.quantities import in_both, parse, told
+from privfunnel.release.sticky import draw_name
 from privfunnel.repeated import joint_channel, joint_leakage
 from privfunnel.sequels import Sequel, sequel
 from privfunnel.storage import AnyPath, Stored, check_target
@@ -211,6 +213,38 @@ class Ledger(Stored):
         known = {**self.channels, entry.mechanism: channel}
         return replace(self, entries=(*self.entries, entry), channels=known)
 
+    def drawn(self, mechanism: Mechanism, sticky: AnyPath | None = None, series: str | None = None) -> Ledger:
+        """This ledger with a release more: drawn anew, or by the key file and series of sticky draws."""
+        if sticky is None or series is None:
+            return self.with_release(mechanism)
+        draw = draw_name(sticky, series, mechanism.fingerprint)
+        return self.with_release(mechanism, draw=draw, series=series.strip())
+
+    @property
+    def words(self) -> str:
+        """How many releases and draws there are, and what they tell together."""
+        return (
+            f"releases {len(self.entries)}, draws {len(self.draws)}: together they tell at most "
+            f"{told(self.leakage)}."
+        )
+
+    def check_within(self, budget: str, units: str | None = None) -> None:
+        """Refuse draws that tell more together than an amount as people write it: ``5%``, ``0.1 bits``.
+
+        Args:
+            budget: The amount, a share of I(S;X) or in a unit.
+            units: What a bare number counts in, nats by default.
+
+        Raises:
+            InfeasibleError: They do.
+        """
+        self.check(self.amount(budget, units))
+
+    def amount(self, budget: str, units: str | None = None) -> float:
+        """A budget as people write it, in nats."""
+        ceiling = self.problem.leakage_ceiling
+        return parse(budget, ceiling=ceiling, whole="I(S;X)", name="--budget", units=units or "nats")
+
     def check(self, budget: float) -> None:
         """Refuse draws that tell more than ``budget`` nats together.
 
@@ -219,8 +253,8 @@ class Ledger(Stored):
         """
         if self.leakage > budget + ROUNDING:
             raise InfeasibleError(
-                f"all draws of these rows together ({len(self.draws)}) tell {self.leakage:.6g} nats, more than the "
-                f"budget of {budget:.6g}: repeat an earlier draw (--sticky, with its key, series and mechanism) "
+                f"all draws of these rows together ({len(self.draws)}) tell {in_both(self.leakage)}, more than the "
+                f"budget of {in_both(budget)}: repeat an earlier draw (--sticky, with its key, series and mechanism) "
                 "or allow more"
             )
 

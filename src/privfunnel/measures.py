@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 NATS_PER_BIT = math.log(2.0)
 #: Less than any probability that matters: a floor that keeps logarithms and divisions finite.
 TINY = 1e-300
+#: What rounding may add to a bound that one measure gives for another: a share, or nats.
+ROUNDED = 1e-12
 
 
 def nats_per(units: str) -> float:
@@ -71,6 +73,14 @@ def conditional_entropy(p_ab: ArrayLike) -> Array:
     """``H(A|B) = H(A, B) − H(B)`` of a joint table ``(..., a, b)``, in nats."""
     p_ab = np.asarray(p_ab, dtype=np.float64)
     return np.asarray(joint_entropy(p_ab) - entropy(p_ab.sum(axis=-2)))
+
+
+def conditional_information(p_ac: ArrayLike, p_abc: ArrayLike) -> float:
+    """``I(A; B|C) = H(A|C) − H(A|B, C)`` of joint tables ``(a, c)`` and ``(a, pairs of b, c)``, in nats, at least 0.
+
+    Pairs that do not occur may be left out; where C is a function of B, the pairs are the values of B.
+    """
+    return max(float(conditional_entropy(p_ac) - conditional_entropy(p_abc)), 0.0)
 
 
 def mutual_information(p_ab: ArrayLike) -> Array:
@@ -276,6 +286,58 @@ def leakage(p_ab: Any, measure: str = "mutual-information") -> Array:
     if hasattr(p_ab, "toarray") and measure != "mutual-information":
         p_ab = p_ab.toarray()
     return LEAKAGES[measure](p_ab)
+
+
+def information_at_most(leakage: ArrayLike, p_a: Array, measure: str = "mutual-information") -> Array:
+    """What ``I(A; B)`` is at most, in nats, where B tells no more than ``leakage`` about A by a measure of LEAKAGES.
+
+    Maximal leakage is no less than I(A; B), which is at most log(1 + χ²) by Jensen's inequality. With m the least
+    p(a), KL(p‖p_a) ≤ TV log(1/m)/(1 − m): KL is convex where the signs of p − p_a are given, hence KL/TV largest where
+    the mass of all others is moved to the rarest symbol. The best guess is wrong with a probability e that H(A|B) is at
+    least a function of: through log k at 1 − 1/k for each whole k, and straight between them.
+
+    Args:
+        leakage: What B tells about A, of any shape.
+        p_a: p(a), all above 0, shape (K,).
+        measure: One of :data:`LEAKAGES`.
+    """
+    told = np.maximum(np.asarray(leakage, dtype=np.float64), 0.0)
+    if measure == "chi-squared":
+        told = np.log1p(told) * (1.0 + ROUNDED)
+    elif measure == "total-variation":
+        told = told * _per_variation(p_a) * (1.0 + ROUNDED)
+    elif measure == "guessing":
+        wrong, least = _guesses(p_a.size)
+        told = entropy(p_a) - np.interp(1.0 - p_a.max() - told, wrong, least) + ROUNDED
+    return np.asarray(np.minimum(told, entropy(p_a)))
+
+
+def leakage_at_least(information: ArrayLike, p_a: Array, measure: str = "mutual-information") -> Array:
+    """What B tells about A by a measure of LEAKAGES at least, where ``I(A; B)`` is no less than ``information`` nats.
+
+    The inverse of :func:`information_at_most`.
+    """
+    told = np.maximum(np.asarray(information, dtype=np.float64), 0.0)
+    if measure == "chi-squared":
+        told = np.expm1(told) * (1.0 - ROUNDED)
+    elif measure == "total-variation":
+        told = told / _per_variation(p_a) * (1.0 - ROUNDED)
+    elif measure == "guessing":
+        wrong, least = _guesses(p_a.size)
+        told = 1.0 - p_a.max() - np.interp(entropy(p_a) - told, least, wrong) - ROUNDED
+    return np.asarray(np.maximum(told, 0.0))
+
+
+def _per_variation(p_a: Array) -> float:
+    """KL(p‖p_a) is at most this times the total variation of p and p_a, in nats."""
+    least = float(p_a.min())
+    return -math.log(least) / (1.0 - least) if least < 1.0 else 1.0
+
+
+def _guesses(size: int) -> tuple[Array, Array]:
+    """1 − 1/k and log k for k up to ``size``: how often the best guess is wrong, and the least entropy it goes with."""
+    among = np.arange(1.0, size + 1.0)
+    return 1.0 - 1.0 / among, np.log(among)
 
 
 def miller_madow_bias(n_a: int, n_b: int, n: float, cells: int | None = None) -> float:

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from privfunnel import cards, channels, measures
 from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, attackers
 from privfunnel.checks import (
-    SUM_TOLERANCE,
     as_columns,
+    as_joint,
     as_labels,
     as_table,
     frame_labels,
@@ -161,23 +161,7 @@ class Problem(Stored):
         x_labels: Sequence[str] | None = None,
     ) -> Problem:
         """Build a problem from p(s|x), shape (K, M) with columns that sum to 1, and p(x), shape (M,)."""
-        conditional = as_table(p_s_given_x, "p_s_given_x")
-        marginal = as_table(np.atleast_2d(np.asarray(p_x, dtype=object)), "p_x")[0]
-        if marginal.shape != (conditional.shape[1],):
-            raise InvalidInputError(
-                f"p_x has {marginal.size} entries for {conditional.shape[1]} columns of p_s_given_x: give one each"
-            )
-        sums = conditional.sum(axis=0)
-        worst = int(np.argmax(np.abs(sums - 1.0)))
-        if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
-            raise InvalidInputError(
-                f"column {worst} of p_s_given_x sums to {sums[worst]:.6g}, not to 1: columns are p(s|x), "
-                "rows S; transpose the matrix if its rows sum to 1"
-            )
-        total = float(marginal.sum())
-        if abs(total - 1.0) > SUM_TOLERANCE:
-            raise InvalidInputError(f"p_x sums to {total:.6g}, not to 1: divide it by its sum")
-        return cls((conditional / sums) * (marginal / total), s_labels, x_labels)
+        return cls(as_joint(p_s_given_x, p_x), s_labels, x_labels)
 
     # --- the distribution -------------------------------------------------------------------------------------
 

@@ -51,6 +51,11 @@ def told(nats: float, digits: int = 4) -> str:
     return f"{amount(nats, digits)} {spoken_unit()}"
 
 
+def in_both(nats: float) -> str:
+    """An amount in both units, for errors: ``0.0123 bits (0.00853 nats)``."""
+    return f"{nats / nats_per('bits'):.6g} bits ({nats:.6g} nats)"
+
+
 def parse(text: str, *, ceiling: float, whole: str, name: str, units: str = "nats") -> float:
     """Read an amount of information as nats.
 

@@ -28,6 +28,7 @@ from privfunnel.guessing import best_guesses
 from privfunnel.measures import Array
 from privfunnel.mechanism import PROMISES, Mechanism, symbol_names
 from privfunnel.problem import Channel, Point, Problem
+from privfunnel.quantities import in_both
 from privfunnel.repeated import joint_channel
 from privfunnel.solution import FEASIBILITY, Solution, Status
 from privfunnel.solving import problem_of, solve
@@ -196,8 +197,9 @@ def sequel(
     others = [name for name in OTHERWISE if options.get(name)]
     if others:
         raise InvalidInputError(
-            f"{others[0]}= does not go with earlier releases: a sequel is designed for who knows these and nothing "
-            "else; leave it out"
+            f"{others[0]}= does not go with earlier releases, which told each attacker another amount already: leave "
+            f"it out, and give it to solve(sequel.solution.problem, published=[{EARLIER!r}], …), which is about what "
+            "the next release adds"
         )
     if (disclosure is None) == (leakage is None):
         raise InvalidInputError("give exactly one of disclosure= and leakage=, of all releases together")
@@ -220,8 +222,8 @@ def sequel(
         budget = check_budget(problem, leakage)
         if budget < before.leakage - FEASIBILITY:
             raise InfeasibleError(
-                f"leakage={budget:.6g} nats is infeasible: the earlier releases tell {before.leakage:.6g} nats "
-                "already; allow more"
+                f"leakage={in_both(budget)} is infeasible: the earlier releases tell {in_both(before.leakage)} already"
+                "; allow more"
             )
         asked["leakage"] = max(budget - before.leakage, 0.0)
     solution = solve(over, published=[EARLIER], **asked, **options)

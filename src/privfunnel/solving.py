@@ -15,7 +15,7 @@ from privfunnel.certificate import Certificate
 from privfunnel.checks import check_seed
 from privfunnel.ends import end_of_curve
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
-from privfunnel.free import is_whole, within_classes, without_silence
+from privfunnel.free import is_whole, open_disclosure, within_classes, without_silence
 from privfunnel.guarded_classes import guarded_lumping
 from privfunnel.guarding import guarded_solver, solve_guarded
 from privfunnel.judging import judge
@@ -309,9 +309,10 @@ def _raise_or_warn(solution: Solution) -> None:
             f"{solution.disclosure:.6g} and leakage {solution.leakage:.6g}{detail}: {solution.status.advice}"
         )
     if solution.status in UNFINISHED:
-        what = " nats of disclosure" if solution.seeks_disclosure else solution.unit
+        free = open_disclosure(solution)
+        what = " nats of disclosure" if solution.seeks_disclosure or free > 0.0 else solution.unit
         warnings.warn(
-            f"solver {solution.solver!r}: {solution.advice} (gap {solution.gap:.3g}{what})",
+            f"solver {solution.solver!r}: {solution.advice} (gap {free or solution.gap:.3g}{what})",
             ConvergenceWarning,
             stacklevel=3,
         )

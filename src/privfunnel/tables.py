@@ -17,6 +17,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 
 from privfunnel import cards
 from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Value, open_table
@@ -36,7 +37,7 @@ from privfunnel.engines.rows import MISSING as MISSING
 from privfunnel.engines.rows import check_weights, clusters_in, persons_in, without_missing
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.evidence import Evidence
-from privfunnel.measures import Array, entropy
+from privfunnel.measures import Array, mutual_information
 from privfunnel.population.views import small_sample
 from privfunnel.problem import Problem
 from privfunnel.quantities import asked_unit
@@ -446,10 +447,11 @@ def _assemble(
 
 
 def _warn_if_small(counts: Counts) -> None:
-    # From the cells that occur, since the whole table may be huge; what cancels is of no matter here.
+    # From the cells that occur, since the whole table may be huge.
     share = counts.cell_share
-    s, x = (np.bincount(cells, weights=share) for cells in (counts.cell_s, counts.cell_x))
-    information = float(entropy(s / counts.n) + entropy(x / counts.n) - entropy(share / counts.n))
+    s = np.bincount(counts.cell_s, weights=share)
+    p_sx: Any = coo_array((share / counts.n, (counts.cell_s, counts.cell_x)))
+    information = float(mutual_information(p_sx))
     n_x = counts.n_x
     if counts.scores is not None:
         n_x, information = counts.scores.n_classes, counts.scores.told

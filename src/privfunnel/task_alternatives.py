@@ -51,12 +51,21 @@ class TaskAlternative:
         """Share of I(S;X) that leaks; 0 where there is nothing to leak."""
         return self.leakage / self.leakage_ceiling if self.leakage_ceiling > 0.0 else 0.0
 
-    def words(self, units: str = "nats") -> str:
-        """The alternative as a sentence, in bits or nats."""
+    def words(self, units: str = "nats", *, guarded: bool = False) -> str:
+        """The alternative as a sentence, in bits or nats.
+
+        Args:
+            units: The unit.
+            guarded: The release was designed for other attackers, or another measure: say whose leakage this is.
+        """
         how = "; ".join(f"{name}: {what}" for name, what in self.done.items()) or "everything as it is"
         best = "at best" if self.exact else f"as far as was searched ({self.tried} releases)"
         much = f"{self.leakage / nats_per(units):.6f} {units}, {100 * self.leakage_share:.1f} % of I(S;X),"
-        return f"By {self.method} one would leak {much} {best} to keep as much of {' and '.join(self.tasks)} ({how})."
+        whose = " to who knows nothing" if guarded else ""
+        return (
+            f"By {self.method} one would leak I(S;Y) = {much}{whose} {best} to keep as much of "
+            f"{' and '.join(self.tasks)} ({how})."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in nats."""

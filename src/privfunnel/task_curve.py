@@ -18,7 +18,7 @@ from privfunnel.envelope import Envelope
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, Solution, Status
+from privfunnel.solution import FAILURES, FEASIBILITY, ROUNDING, USELESS, Solution, Status
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.guarded.tasks import Asked
@@ -235,6 +235,7 @@ class PartialTaskCurve:
         threat: Attackers, published columns and guarantees; None for an attacker who knows nothing.
         limit: The release that keeps most, where guarantees end the curve.
         throw: Whether what is wrong with an answer raises, or is a status.
+        also: Utilities in nats at which the curve has a point besides those that are asked of it.
     """
 
     problem: Problem
@@ -245,6 +246,7 @@ class PartialTaskCurve:
     threat: Threat | None = None
     limit: Solution | None = None
     throw: bool = True
+    also: tuple[float, ...] = ()
 
     def curve(self) -> TaskCurve:
         """The curve of the points found."""
@@ -267,9 +269,26 @@ def wanted_utilities(problem: Problem, given: Iterable[float | str]) -> list[flo
     return wanted
 
 
-def spread(wanted: int | Sequence[float], least: float, most: float) -> list[float]:
-    """The utilities of a curve, in nats: those given, or so many between the least and the most."""
-    return np.linspace(least, most, wanted).tolist() if isinstance(wanted, int) else list(wanted)
+def spread(
+    wanted: int | Sequence[float], least: float, most: float, also: Iterable[float] = ()
+) -> list[float]:
+    """The utilities of a curve, in nats: those given, or so many between the least and the most, and ``also``."""
+    even = np.linspace(least, most, wanted) if isinstance(wanted, int) else np.asarray(wanted)
+    further = (value for value in also if np.abs(even - value).min() > FEASIBILITY)
+    return sorted([*even.tolist(), *further])
+
+
+def convex(found: PartialTaskCurve) -> Iterator[Solution]:
+    """The points, each as its neighbours time-shared where it is not proved optimal and these leak less."""
+    curve = found.curve()
+    for own in found.points:
+        wanted = own.requested_utility if isinstance(own, TaskSolution) else None
+        if wanted is None or own.status is Status.OPTIMAL or own.status in USELESS:
+            yield own
+            continue
+        shared = curve.at(wanted)
+        status = shared.status if shared.status is Status.OPTIMAL else own.status
+        yield replace(shared, status=status) if shared.leakage < own.leakage - ROUNDING else own
 
 
 def tracing_task(
@@ -284,7 +303,7 @@ def tracing_task(
     """
     problem, solver, seed = start.problem, start.solver, start.seed
     assert isinstance(solver, TaskFunnel)
-    wanted = spread(utilities, 0.0, problem.utility_ceiling)
+    wanted = spread(utilities, 0.0, problem.utility_ceiling, start.also)
     inner = [value for value in wanted if end_of_task_curve(problem, value, None) is None]
     answers = solver.trace(problem, inner, progress=progress) if inner else iter(())
     found = start
@@ -300,4 +319,5 @@ def tracing_task(
             point = failed_task(problem, channel, error, (utility, None), seed)
         found = replace(found, points=(*found.points, point))
         yield found
-    yield replace(found, complete=True)
+    # A point that was cut short may lie above those after it.
+    yield replace(found, points=tuple(convex(found)), complete=True)

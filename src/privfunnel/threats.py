@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel import measures
-from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, knowing
+from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, distinct, knowing
 from privfunnel.averages import CONVEX, Convex
 from privfunnel.channels import is_sparse
 from privfunnel.errors import InvalidInputError
@@ -127,7 +127,8 @@ class Threat:
             shown = knowing(
                 [published] if isinstance(published, str) else list(published), problem.public_columns
             )
-            everyone = tuple(shown if each.name == NOTHING else _both(shown, each) for each in everyone)
+            # Who knew no more than what is published is the same attacker now.
+            everyone = distinct([shown if each.name == NOTHING else _both(shown, each) for each in everyone])
         given = [guarantees] if isinstance(guarantees, str | Guarantee) else list(guarantees or ())
         wanted = tuple(parse(each) for each in given)
         private = tuple(_attribute(problem, *each) for each in (budgets or {}).items())

@@ -63,7 +63,7 @@ def trace(
 
     Where the problem has a task, ``along="utility"`` traces the least leakage along I(U;Y) instead, at ``points``
     utilities from 0 to I(U;X) or at ``utilities``: a :class:`~privfunnel.task_curve.TaskCurve`. It may be guarded, too;
-    under guarantees it ends at the most utility that they allow.
+    under guarantees it ends at the most utility that they allow. With ``also`` it has points at further utilities.
 
     Everything the solver finds goes into one pool, whose lower convex envelope is achievable by time sharing; each
     returned point lies on it and has a channel of its own. An interrupt (Ctrl-C) returns the curve of what was found
@@ -88,6 +88,7 @@ def trace(
     """
     found: PartialCurve | GuardedPartialCurve | PartialTaskCurve | None = None
     along, utilities = options.pop("along", "disclosure"), options.pop("utilities", None)
+    also = options.pop("also", ())
     if along not in ALONG:
         raise InvalidInputError(f"along={along!r} is not known: use {' or '.join(map(repr, ALONG))}")
     guards = {name: options.pop(name) for name in GUARDS if name in options}
@@ -98,15 +99,19 @@ def trace(
             if along == "utility" or utilities is not None:
                 if disclosures is not None or refine:
                     raise InvalidInputError(
-                        "a curve along utility is at points= or utilities=: leave disclosures= and refine= out"
+                        "a curve along utility is at points= or utilities=, whatever is disclosed: leave disclosures= "
+                        "and refine= out; solve(utility=, disclosure=) keeps and discloses both"
                     )
                 guarded = None if threat is None or threat.plain else threat
                 begin = _task_start(problem_of(problem), guarded, solver, seed, options)
                 _check_counts(points, refine)
                 follow = tracing_task if guarded is None else tracing_guarded_task
                 wanted = int(points) if utilities is None else wanted_utilities(begin.problem, utilities)
-                for each in follow(replace(begin, throw=throw), wanted, listener):
+                further = tuple(wanted_utilities(begin.problem, also)) if also else ()
+                for each in follow(replace(begin, throw=throw, also=further), wanted, listener):
                     found = each
+            elif also:
+                raise InvalidInputError("also= is for a curve along utility: give disclosures=, or refine=")
             elif threat is not None and not threat.plain:
                 start = _guarded_start(problem_of(problem), threat, solver, seed, options)
                 _check_counts(points, refine)

@@ -88,7 +88,7 @@ def open_page(browser: Any, server: Any, watch: Watch, request: pytest.FixtureRe
         context.route(
             lambda url: not url.startswith((server.origin, "data:", "blob:")), lambda route: route.abort()
         )
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(180_000)
         page = context.new_page()
         watch.page(page)
         page.goto(server.address)

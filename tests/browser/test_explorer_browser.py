@@ -58,6 +58,8 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     shown = figures(page)
     assert shown["Disclosed"] == f"{to_bits(free):.3f} bits"
     assert shown["Leaked"] == "0.0000 bits"
+    assert shown["Could a release leak less?"] == "no"  # and no bound of nothing is called proved
+    assert "proved" not in page.locator("#figures").inner_text()
     assert "tells nothing about the private ones" in page.locator("#in-words").inner_text()
 
     # Any other point says what the library says.
@@ -104,10 +106,16 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
         assert before in after
     assert "--as decoys" in page.locator("#command").text_content()
     found = {"passed": True, "rows": 299, "words": ["The designed promise holds.", "<b>No</b> markup."]}
+    assert page.locator("#ledger").is_hidden()  # none is kept here
+    kept = {"kept": True, "name": "ledger.json", "budget": "5%", "words": "releases 1, draws 1.", "entered": False,
+            "after": "releases 2, draws 2.", "refused": "all draws tell <b>more</b>"}  # fmt: skip
+    page.route("**/ledger?*", lambda route: route.fulfill(json=kept))
     page.route("**/audit?*form=decoys*", lambda route: route.fulfill(json=found))
     page.get_by_role("button", name="Audit the release").click()
     page.locator("#verdict", has_text="No check failed. 299 rows, as decoys").wait_for()
     assert page.locator("#findings li").all_inner_texts() == found["words"]
+    page.locator("#ledger.bad", has_text=f"would be refused: {kept['refused']}.").wait_for()
+    page.unroute("**/ledger?*")
     with page.expect_response(lambda r: "/point?" in r.url):
         page.get_by_label("Each row is released as").select_option("records")
     settled(page)
@@ -127,10 +135,24 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     page.wait_for_selector(
         '#downloads a[download="report.html"][aria-busy="true"]'
     )  # it takes time, and that shows
+    page.locator("#work-text", has_text="Preparing report.html").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    held.pop().fulfill(json={"error": "the working process has ended"})  # which is no news then
+    page.wait_for_selector("#work", state="hidden")
+    assert page.locator("#error").is_hidden()
+    assert page.evaluate("document.activeElement.getAttribute('download')") == "report.html"
+    with page.expect_request("**/export/report.html*"):
+        page.keyboard.press("Enter")
+    page.wait_for_selector('#downloads a[download="report.html"][aria-busy="true"]')
     held[0].fulfill(json={"error": "the disk is full: make room and try again"})
     page.locator("#error", has_text="the disk is full").wait_for()
     page.unroute("**/export/report.html*")
-    assert "<!DOCTYPE html>" in download(page, "report.html").read_text("utf-8")
+    report = download(page, "report.html").read_text("utf-8")
+    assert "<!DOCTYPE html>" in report
+    # Page and report claim the same about people like these.
+    assert "For people like these the release leaks an estimated" in page.locator("#people").inner_text()
+    assert "About people like them an estimated" in report
+    assert "nothing is claimed" not in report
     assert page.locator("#error").is_hidden()
     assert "pf.tables.count(" in download(page, "release.py").read_text("utf-8")
     assert "privfunnel solve heart-failure.csv" in page.locator("#command").text_content()
@@ -319,96 +341,6 @@ def test_two_tabs_do_not_see_each_others_data(open_page: Any, watch: Any) -> Non
     second.wait_for_function(f"() => fetch('/api/sessions/{other}/curve').then((r) => r.status === 410)")
 
 
-def test_a_narrow_window_needs_no_sideways_scrolling_and_every_control_has_a_name(open_page: Any) -> None:
-    page = open_page(width=390, color_scheme="light")
-    load_heart(page)
-    draw(page, solver="greedy")
-    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    page.locator("#guarantee").select_option("lip")
-    wide = page.evaluate(
-        """[...document.querySelectorAll('.card .row *')].filter((e) => e.getClientRects().length
-             && e.getBoundingClientRect().right > e.closest('.card').getBoundingClientRect().right).map((e) => e.id)"""
-    )
-    assert wide == []
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert page.locator("#chart svg.narrow").is_visible()
-        assert page.locator("#chart svg.wide").is_hidden()
-        small = page.evaluate(
-            "[...document.querySelectorAll('#chart svg.narrow text')].map((t) => t.getBoundingClientRect().height)"
-            ".filter((h) => h > 0 && h < 9).length"
-        )
-        assert small == 0
-        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        dark = sum(int(c) for c in re.findall(r"\d+", background)[:3]) < 200
-        assert dark == (scheme == "dark")
-    nameless = page.evaluate(
-        """[...document.querySelectorAll('button, input, select, a[href], [role=button]')].filter((e) =>
-             !(e.getAttribute('aria-label') || e.textContent.trim() || (e.labels && e.labels.length)
-               || e.title)).map((e) => e.outerHTML)"""
-    )
-    assert nameless == []
-
-
-def test_the_keyboard_is_enough(open_page: Any) -> None:
-    page = open_page()
-    page.get_by_role("button", name="Heart failure").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#curve:not([data-locked])")
-    page.locator("#trace").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#export:not([data-locked])")
-    settled(page)
-    before = figures(page)["Disclosed"]
-    page.get_by_label("Information to keep").focus()
-    with page.expect_response(lambda r: "/point?" in r.url):
-        page.keyboard.press("End")
-    settled(page)
-    assert figures(page)["Disclosed"] != before
-    assert figures(page)["Leaked"] == "0.2933 bits"
-    # Points of the curve: one tab stop, arrows between them, Enter chooses.
-    page.locator("#chart svg.wide .point").first.focus()
-    page.keyboard.press("ArrowRight")  # from nothing to the free limit
-    assert page.evaluate("document.activeElement.classList.contains('point')")
-    assert page.locator("#chart .tip").is_visible()
-    with page.expect_response(lambda r: "/point?" in r.url):
-        page.keyboard.press("Enter")
-    settled(page)
-    assert figures(page)["Leaked"] == "0.0000 bits"
-    # The heat map reads its cells aloud.
-    page.locator("#heat svg.heat").first.focus()
-    page.keyboard.press("ArrowDown")
-    assert "%" in page.locator("#heat .readout").first.inner_text()
-    assert page.locator("#status").get_attribute("aria-live") == "polite"
-
-
-def test_what_cannot_be_kept_is_refused_and_the_focus_stays(open_page: Any) -> None:
-    page = open_page()
-    load_heart(page)
-    page.locator("#trace").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#export:not([data-locked])")
-    settled(page)
-    assert page.evaluate("document.activeElement.id") == "trace"
-    before = figures(page)
-    for name, typed, why in (("keep", "150", "150 is not a share"), ("budget", "-1", "-1 is not a leakage")):
-        page.locator(f"#{name}").fill(typed)
-        page.keyboard.press("Enter")
-        page.locator("#refused", has_text=why).wait_for()
-        assert page.locator(f"#{name}").get_attribute("aria-invalid") == "true"
-        assert figures(page) == before
-        assert page.evaluate("document.activeElement.id") == name
-    keep(page, "70")
-    assert page.locator("#refused").is_hidden()
-    # The point moves under a reader who stands on a download.
-    page.locator('#downloads a[download="codebook.json"]').focus()
-    with page.expect_response(lambda r: "/point?" in r.url):
-        page.evaluate("document.querySelector('#go-free').click()")
-    settled(page)
-    assert page.evaluate("document.activeElement.getAttribute('download')") == "codebook.json"
-
-
 def test_a_file_that_is_chosen_at_once_is_not_lost(open_page: Any, server: Any) -> None:
     page = open_page()
     held: list[Any] = []
@@ -478,11 +410,13 @@ def test_columns_that_are_known_and_a_guarantee_are_chosen_on_the_page(open_page
     assert page.locator("#chart svg.wide .point").count() == 5
     assert page.locator("#chart .possible").count() == 0
     said = page.locator("#people").inner_text()
+    assert "less than 0.0000" not in said
     assert "Published as counted: anaemia" in said
     assert "Guaranteed for every output: lip=0.3" in said
     # What the guarantee does not allow cannot be asked for: the slider goes back to the end of the curve.
     keep(page, "100")
     assert float(page.locator("#keep").input_value()) < 99.0
+    assert page.locator("#people").inner_text().count(": proved") == 1
     shown = figures(page)
     assert float(shown["No release leaks less than"]) > 0.0  # a probability has no unit
     assert shown["Leaked, by total variation"] == page.locator("#budget").input_value()

@@ -27,9 +27,9 @@ def test_the_search_finds_a_page_without_a_server(browser: Any, site: Path) -> N
     page.goto((site / "index.html").as_uri())
     page.locator(".md-search__button").click()
     # All at once: single keys may be lost while the index is being loaded.
-    page.get_by_role("combobox", name="Search").fill("chain bound", timeout=60_000)
-    page.get_by_text(re.compile(r"^[1-9]\d* results$")).wait_for(timeout=60_000)
-    page.get_by_text("More private symbols").first.wait_for(timeout=60_000)
+    page.get_by_role("combobox", name="Search").fill("chain bound", timeout=180_000)
+    page.get_by_text(re.compile(r"^[1-9]\d* results$")).wait_for(timeout=180_000)
+    page.get_by_text("More private symbols").first.wait_for(timeout=180_000)
     assert errors == []
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     page.close()

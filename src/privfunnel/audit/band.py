@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.audit import beyond
-from privfunnel.audit.cross_fit import FOLDS, Fitted, designs
+from privfunnel.audit.cross_fit import FOLDS, Fitted, class_channel, class_designs, designs, like_disclosures
 from privfunnel.measures import Array
 from privfunnel.population.bounds import population_bound
 from privfunnel.population.intervals import checked_confidence
-from privfunnel.problem import Channel, Problem
+from privfunnel.problem import Problem
+from privfunnel.solution import Solution
 from privfunnel.solvers.base import Solver
 from privfunnel.solving import problem_of
 from privfunnel.tables import Counts
@@ -31,6 +32,8 @@ class PopulationBand:
             over the designs.
         confidence: Of each point.
         rows: All rows, of which each design saw but a part.
+        classes: The number of score classes of the designs, where they have any: estimate and bound are then of the
+            class symbol.
     """
 
     disclosure: Array
@@ -38,6 +41,7 @@ class PopulationBand:
     upper: Array
     confidence: float
     rows: int
+    classes: int | None = None
 
     def proved(self, leakage_ceiling: float) -> NDArray[np.bool_]:
         """At which points something is proved: less than I(S;X), in nats, which leaks at most anyway."""
@@ -58,6 +62,7 @@ class PopulationBand:
             "disclosure": self.disclosure.tolist(),
             "leakage": self.leakage.tolist(),
             "upper": self.upper.tolist(),
+            **({} if self.classes is None else {"classes": self.classes}),
         }
 
 
@@ -70,6 +75,7 @@ def population_band(
     splits: int = 1,
     nodes: int | None = None,
     seed: int = 0,
+    classes: str | None = None,
     **options: Any,
 ) -> PopulationBand:
     """Trace the curve on one half of the rows and judge its channels by the other half, in turn.
@@ -83,6 +89,8 @@ def population_band(
         nodes: Of how many of the disclosures further splits make designs, all by default; between them, these are
             time-shared.
         seed: Fixes splits, designs and releases.
+        classes: Score classes of the designs, such as ``"score:16"``, made anew for each; those of the counts by
+            default. What is judged is then the class symbol, on one split.
         **options: Options of the solver, and ``progress``, called with news.
 
     Raises:
@@ -93,25 +101,38 @@ def population_band(
     problem = problem_of(counts)
     wanted = np.asarray(disclosures, dtype=np.float64)
     rng = np.random.default_rng(seed)
-    estimates, uppers = [], []
+    estimates, uppers, n_classes = [], [], None
+    if classes is None and isinstance(counts, Counts) and counts.scores is not None:
+        classes = counts.scores.rule
+    if classes is not None:
+        splits = 0
+        for scored, rest in class_designs(counts, classes, FOLDS, seed, rng):
+            n_classes = None if scored.scores is None else scored.scores.n_classes
+            some = scored.problem()
+            points = _points(
+                some, like_disclosures(counts, some, wanted), solver=solver, seed=seed, **options
+            )
+            told, table = [class_channel(scored, each, rest) for each in points], rest.table()
+            estimates.append(np.array([beyond.estimate(table, channel) for channel in told]))
+            drawn = [beyond.released(table, channel, rng).sy for channel in told]
+            uppers.append(_bounds(drawn, miss))
     for split in range(splits):
         at = wanted if split == 0 or nodes is None else _some(wanted, nodes)
         for design, part in designs(problem, FOLDS, rng):
-            made = _channels(design, at, solver=solver, seed=seed, **options)
-            fitted = [Fitted.of(design, channel) for channel in made]
+            made = _points(design, at, solver=solver, seed=seed, **options)
+            fitted = [Fitted.of(design, each.channel) for each in made]
             found = [each.estimate(part) for each in fitted]
             estimates.append(np.interp(wanted, at, found))
             if split == 0:
                 drawn = [beyond.released(each.counted(part), each.channel, rng).sy for each in fitted]
-                uppers.append(
-                    [population_bound(sy, 1.0 - miss / FOLDS, method="tilting").upper for sy in drawn]
-                )
+                uppers.append(_bounds(drawn, miss))
     return PopulationBand(
         disclosure=wanted,
         leakage=np.maximum(np.mean(estimates, axis=0), 0.0),
         upper=np.mean(uppers, axis=0),
         confidence=confidence,
         rows=int(problem.n or 0),
+        classes=n_classes,
     )
 
 
@@ -122,10 +143,15 @@ def _some(disclosures: Array, number: int) -> Array:
     )
 
 
-def _channels(design: Problem, disclosures: Array, **options: Any) -> list[Channel]:
-    """The channels of a problem's curve at these disclosures in nats."""
+def _bounds(drawn: list[Array], miss: float) -> list[float]:
+    """Upper bounds in nats on I(S;Y) behind counts (K, N) of released rows."""
+    return [population_bound(sy, 1.0 - miss / FOLDS, method="tilting").upper for sy in drawn]
+
+
+def _points(design: Problem, disclosures: Array, **options: Any) -> list[Solution]:
+    """The points of a problem's curve at these disclosures in nats."""
     asked = np.minimum(disclosures, design.disclosure_ceiling)
     curve = sound(trace(design, disclosures=np.unique(asked), throw=False, **options))
     if not curve.complete:
         raise KeyboardInterrupt  # a part of a curve says nothing about the rest of it
-    return [curve.at(float(r)).channel for r in asked]
+    return [curve.at(float(r)) for r in asked]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.audit.informed import how_many
+from privfunnel.audit.informed import Informed, how_many
 from privfunnel.measures import Array
 from privfunnel.quantities import told
 
@@ -45,6 +45,7 @@ class Board:
         leakage: I(S;Y) in nats.
         maximal_leakage: log Σ_y max_s p(y|s), in nats.
         records: Whether the released records are drawn anew from the symbols that the numbers are about.
+        informed: What attackers who know public columns learn from these symbols, where those of the audit see records.
     """
 
     people: int
@@ -59,6 +60,7 @@ class Board:
     leakage: float
     maximal_leakage: float
     records: bool = False
+    informed: tuple[Informed, ...] = ()
 
 
 class LedgerEntry(NamedTuple):
@@ -170,6 +172,11 @@ def questions(found: Audit) -> tuple[Question, ...]:
     )
 
 
+def knowing(found: Audit) -> tuple[Informed, ...]:
+    """The attackers who know public columns, by the symbols that the board speaks of; who learns most comes first."""
+    return (found.board.informed if found.board is not None else ()) or found.informed
+
+
 def words(found: Audit) -> list[str]:
     """The answers in paragraphs."""
     return [
@@ -210,10 +217,11 @@ def _inference(found: Audit, numbers: Board) -> Question:
     parts = [
         f"who knows nothing else learns {told(numbers.leakage)}{ceiling} about {' and '.join(found.private)}"
     ]
-    if found.informed:
-        worst = found.informed[0]
+    others = knowing(found)
+    if others:
+        worst = others[0]
         parts.append(
-            f"of those who know {how_many(found.informed)} of the public columns, one who knows {worst.columns} "
+            f"of those who know {how_many(others)} of the public columns, one who knows {worst.columns} "
             f"{told(worst.leakage)}"
         )
     parts.append(
@@ -230,7 +238,7 @@ def _inference(found: Audit, numbers: Board) -> Question:
         release = "all releases of the ledger, and no others"
     guarantees = [text for text in _guaranteed(found) if not text.startswith("k=")]
     held = f" The design guarantees {', '.join(guarantees)} for every output." if guarantees else ""
-    target = "nothing or what is named here" if found.informed else "nothing"
+    target = "nothing or what is named here" if others else "nothing"
     assumes = (
         f"The attacker knows the frequencies of the table, of the target {target}, and has {release}. All this is "
         "about the people in the table; of people like them the audit speaks where it names its view."

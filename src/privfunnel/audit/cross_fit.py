@@ -18,6 +18,7 @@ from privfunnel.audit.persons import PersonRows
 from privfunnel.audit.promise import channel_for, telling
 from privfunnel.channels import is_sparse, restored
 from privfunnel.errors import InvalidInputError
+from privfunnel.lumping import chosen_lumping
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.bounds import population_worst_case
@@ -25,6 +26,7 @@ from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.robust import population_worst_lift
 from privfunnel.population.views import View, view_of
 from privfunnel.problem import Channel, Problem
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
 from privfunnel.solving import problem_of, solve
@@ -51,6 +53,37 @@ def affordable_splits(first: float, further: float | None = None) -> int:
     if FOLDS * first + (SPLITS - 1) * each <= AFFORDABLE:
         return SPLITS
     return 1 if FOLDS * first <= AFFORDABLE else 0
+
+
+def unasked_splits(rows: float, first: float, further: float | None = None, *, work: float = 0.0) -> int:
+    """How many random splits of a sample are made where nobody asked for designs on parts of its rows: 0 for none.
+
+    The one rule of audits, commands, reports and the explorer: so few rows say nothing, and what is expected to take
+    long, or has been seen to, is left to those who ask for it.
+
+    Args:
+        rows: Independent pieces of evidence: rows, persons or clusters.
+        first: Seconds that the designs on one part of the rows are expected to take.
+        further: The same in splits after the first, where they are not alike.
+        work: Seconds of the processor that the same designs on all rows took, where they were made.
+    """
+    if rows < LEAST_ROWS or FOLDS * work > AFFORDABLE:
+        return 0
+    return affordable_splits(first, further)
+
+
+def repeatable(solver: object) -> bool:
+    """Whether designs by a solver of this name can be made again on other rows: plain ones."""
+    return solver in registry.names()
+
+
+def proved_of_every_channel(counts: Counts, channel: Channel, confidence: float = 0.95) -> float:
+    """What a channel leaks in the population at most, in nats, though it was designed on these very rows.
+
+    It holds if the columns have no other values there; see :func:`~privfunnel.population.bounds.population_worst_case`.
+    """
+    cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
+    return population_worst_case(counts.table(), channel, confidence, cells=cells).upper
 
 
 def cross_fitted(
@@ -186,7 +219,29 @@ def _in_classes(
     counts: Problem | Counts, classes: str, asked: dict[str, Any], confidence: float, folds: int
 ) -> Population:
     """:func:`cross_fitted` with score classes, which every design makes of its own rows."""
-    miss = checked_confidence(confidence)
+    miss, seed = checked_confidence(confidence), asked["seed"]
+    rng = np.random.default_rng(seed)
+    found, used = [], None
+    for design, rest in class_designs(counts, classes, folds, seed, rng):
+        problem, used = design.problem(), design.scores
+        wanted = asked["disclosure"]
+        wanted = None if wanted is None else float(like_disclosures(counts, problem, np.array(wanted)))
+        solution = solve(problem, **(asked | {"disclosure": wanted, "throw": False}))
+        channel = class_channel(design, solution, rest)
+        assert isinstance(counts, Counts)
+        bounded = beyond.judge(rest, channel, rng, 1.0 - miss / folds, problem.leakage_ceiling, counts)
+        found.append(beyond.Judged(bounded, beyond.estimate(rest.table(), channel), solution.leakage))
+    return beyond.average(found, confidence).of_classes(used)
+
+
+def class_designs(
+    counts: Problem | Counts, classes: str, folds: int, seed: int, rng: np.random.Generator
+) -> Iterator[tuple[Counts, Counts]]:
+    """For each part of the rows all the others, with score classes of their own, and the part.
+
+    Raises:
+        InvalidInputError: They are no counts, are not equal draws, or too few for so many parts.
+    """
     if not isinstance(counts, Counts):
         raise InvalidInputError("score classes are made of a table's rows: give its counts, not a problem")
     counts.require_equal("designing again on parts of the rows")
@@ -194,20 +249,34 @@ def _in_classes(
         raise InvalidInputError(
             f"{folds!r} parts of {counts.n} rows cannot be made: give 2 or more, each with a row"
         )
-    seed: int = asked["seed"]
-    rng = np.random.default_rng(seed)
-    found, used = [], None
     for part in parts(counts.cell_n.astype(np.float64), folds, rng):
-        design = some_rows(counts, counts.cell_n - part).scored(classes, seed)
-        rest, problem = some_rows(counts, part), design.problem()
-        wanted = asked["disclosure"]
-        wanted = None if wanted is None else min(wanted, problem.disclosure_ceiling)
-        solution = solve(problem, **(asked | {"disclosure": wanted, "throw": False}))
-        mechanism = Mechanism.from_solution(design, solution)
-        channel, used = telling(mechanism, channel_for(mechanism, rest)[0]), mechanism.scores
-        bounded = beyond.judge(rest, channel, rng, 1.0 - miss / folds, problem.leakage_ceiling, counts)
-        found.append(beyond.Judged(bounded, beyond.estimate(rest.table(), channel), solution.leakage))
-    return beyond.average(found, confidence).of_classes(used)
+        yield some_rows(counts, counts.cell_n - part).scored(classes, seed), some_rows(counts, part)
+
+
+def like_disclosures(counts: Problem | Counts, design: Problem, disclosures: Array) -> Array:
+    """What to ask of a design on some rows that is like disclosures of all rows in nats, of any shape.
+
+    Fewer rows have fewer different records: with half of its rows a wide table loses much of H(X|T), which is free. So
+    what is told of the class T is the same, and below that the share of H(X|T).
+
+    Args:
+        counts: All rows, with their score classes; without any no more than H(X) of the design is asked for.
+        design: The problem of some of them, with classes of their own.
+        disclosures: The disclosures of all rows.
+    """
+    most = design.disclosure_ceiling
+    if not isinstance(counts, Counts) or counts.scores is None:
+        return np.minimum(disclosures, most)
+    whole, part = (chosen_lumping(each, lump=True).h_within for each in (counts.problem(), design))
+    free = disclosures * part / whole if whole > 0.0 else 0.0
+    told = disclosures - whole
+    return np.asarray(np.minimum(np.where(told > 0.0, part + told, free), most))
+
+
+def class_channel(design: Counts, solution: Solution, rest: Counts) -> Channel:
+    """p(class symbol|x) of a design with score classes, for the public symbols of other rows, shape (M, N)."""
+    mechanism = Mechanism.from_solution(design, solution)
+    return telling(mechanism, channel_for(mechanism, rest)[0])
 
 
 def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tuple[Problem, Array]]:
@@ -269,30 +338,26 @@ def of_design(
     Returns:
         The bounds, or None where the view asks for none or the design cannot be made again.
     """
-    if asked.taken == "register" or counts.n < FOLDS:
+    if asked.taken == "register" or counts.n < FOLDS or not repeatable(designed.provenance.get("solver")):
         return None
-    # So many symbols that a table of them would be large are far more than any rows could say something about.
-    splits = affordable_splits(counts.size.seconds)
-    if asked.view is None and designed.scores is None and (designed.sparse or not splits):
+    seconds = counts.size.seconds
+    if asked.view is None and designed.scores is None and not unasked_splits(counts.n, seconds):
         return None
-    solver = designed.provenance.get("solver")
-    if solver not in registry.names():
-        return None
+    splits = max(affordable_splits(seconds), 1)
     budget, requested = designed.promise.get("budget"), designed.promise.get("requested")
     wanted: dict[str, Any] = (
         {"leakage": budget}
         if budget is not None
         else {"disclosure": designed.disclosure if requested is None else requested}
     )
-    made: dict[str, Any] = {"solver": solver, "splits": max(splits, 1), "seed": asked.seed}
+    made: dict[str, Any] = {"solver": designed.provenance["solver"], "splits": splits, "seed": asked.seed}
     if designed.scores is not None:
         made["classes"] = designed.scores.rule
     found = cross_fitted(counts, **wanted, **made, confidence=asked.confidence)
     if designed.scores is not None:
         return found.resting_on(people)
     channel = channel_for(designed, counts)[0]
-    cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
-    most = population_worst_case(counts.table(), channel, asked.confidence, cells=cells).upper
+    most = proved_of_every_channel(counts, channel, asked.confidence)
     lift = None if is_sparse(channel) else population_worst_lift(counts.table(), channel, asked.confidence)
     return replace(found, worst_case=most, worst_lift=lift).resting_on(people)
 

@@ -131,19 +131,19 @@ def informed_bounds(
 
 
 def _ceiling(p_sx: Array, attacker: Attacker) -> float:
-    """I(S;X|A) = H(S|A) − H(S|X) in nats."""
+    """I(S;X|A) in nats; A is a function of X."""
     p_sa = np.stack([p_sx[:, group].sum(axis=1) for group in attacker.groups()], axis=1)
-    return max(float(measures.conditional_entropy(p_sa) - measures.conditional_entropy(p_sx)), 0.0)
+    return measures.conditional_information(p_sa, p_sx)
 
 
 def _learnt(p_sx: Array, channel: sparse.coo_array, attacker: Attacker) -> float:
-    """I(S;Y|A) = H(S|A) − H(S|A,Y) in nats, from the entries of a channel (M, N), however many values A has."""
+    """I(S;Y|A) in nats, from the entries of a channel (M, N), however many values A has."""
     x, y = channel.coords
     known, number = np.unique(attacker.values[x] * channel.shape[1] + y, return_inverse=True)
     told = number.reshape(-1)
     p_say = np.stack([np.bincount(told, row[x] * channel.data, known.size) for row in p_sx])
     p_sa = np.stack([np.bincount(attacker.values, row) for row in p_sx])
-    return max(float(measures.conditional_entropy(p_sa) - measures.conditional_entropy(p_say)), 0.0)
+    return measures.conditional_information(p_sa, p_say)
 
 
 def how_many(found: tuple[Informed, ...]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
@@ -9,6 +11,12 @@ from scipy import special
 from privfunnel.audit.estimates import LEVEL, Interval
 from privfunnel.guessing import ranking_auc
 from privfunnel.measures import Array
+
+#: Said where an attacker's AUC is below that of guessing.
+BELOW_CHANCE = (
+    "An AUC below 0.5 is chance in rows that are finite, and no gain: nobody knows beforehand which way to turn the "
+    "guesses."
+)
 
 
 def ranking(y: NDArray[np.int64], chances: Array, persons: NDArray[np.int64] | None = None) -> Interval:
@@ -44,6 +52,12 @@ def ranking(y: NDArray[np.int64], chances: Array, persons: NDArray[np.int64] | N
 def auc_words(value: float, ends: Interval | None) -> str:
     """An AUC, with its interval where there is one."""
     return f"{value:.3f}" if ends is None else f"{value:.3f} ({ends.low:.3f} to {ends.high:.3f})"
+
+
+def below_chance(aucs: Iterable[float]) -> list[str]:
+    """What an AUC below 0.5 means, where one is that is shown to be."""
+    low = any(round(value, 3) < 0.5 for value in aucs)
+    return [BELOW_CHANCE] if low else []
 
 
 def _moves(positive: NDArray[np.bool_], score: Array) -> Array:

@@ -170,7 +170,10 @@ def _board(mechanism: Mechanism | None, found: _Estimates, sample: Sample, count
     labels = (mechanism.y_labels, counts.s_labels)
     # Decoys are symbols with all that they say, and records that are released for records are symbols, too.
     records = isinstance(sample.y_alphabet, RecordAlphabet) and mechanism.outputs is None
-    return board(joint(p_sx.sum(axis=0), channel), p_sx @ channel, people, labels, records=records)
+    made = board(joint(p_sx.sum(axis=0), channel), p_sx @ channel, people, labels, records=records)
+    if made is None or not records:
+        return made
+    return replace(made, informed=informed(counts.x_alphabet, p_sx, channel))
 
 
 def _reading(mechanism: Mechanism | None, released: Any) -> ReadOptions:

@@ -19,7 +19,7 @@ from privfunnel import tables
 from privfunnel.audit.attacker import score
 from privfunnel.audit.estimates import Interval
 from privfunnel.audit.promise import channel_for
-from privfunnel.audit.ranking import auc_words
+from privfunnel.audit.ranking import auc_words, below_chance
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
@@ -81,7 +81,8 @@ class TaskFindings:
 
     def words(self, units: str = "bits") -> list[str]:
         """The findings as sentences, in bits or nats."""
-        models = [each.words for each in (*self.tasks, *self.private)]
+        every = (*self.tasks, *self.private)
+        models = [*(each.words for each in every), *below_chance(each.auc for each in every)]
         return [*models, *(f"Instead: {each.words(units)}" for each in self.instead)]
 
     def to_dict(self) -> dict[str, Any]:

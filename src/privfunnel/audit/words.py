@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from privfunnel.audit import beyond, informed, voting
 from privfunnel.audit.guards import measured_words
-from privfunnel.audit.ranking import auc_words
+from privfunnel.audit.ranking import auc_words, below_chance
+from privfunnel.population.views import NOTHING_CLAIMED
 from privfunnel.quantities import amount, told
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ SAMPLE_OF_CLASSES = (
 
 def of_audit(found: Audit) -> list[str]:
     """All findings, most important first."""
-    lines = [_guess(attribute) for attribute in found.attributes[:-1] or found.attributes]
+    guessed = found.attributes[:-1] or found.attributes
+    attacks = (attribute.attack for attribute in guessed)
+    lines = [_guess(attribute) for attribute in guessed]
+    lines += below_chance(attack.auc for attack in attacks if attack is not None)
     verdict = [_file_verdict(found.further)] if found.further is not None and found.further.leaks else []
     instead = [each.words for each in found.instead]
     whose = (
@@ -200,7 +204,7 @@ def _population(found: Audit) -> list[str]:
             *beyond.words(found.population),
         ]
     return [
-        f"{SAMPLE} About the population nothing is claimed: that takes another table or, for a plain release, "
+        f"{SAMPLE} {NOTHING_CLAIMED}: that takes another table or, for a plain release, "
         "designing again on parts of the rows (--view sample) or rows held out from the design (--holdout 0.3)."
     ]
 

@@ -79,6 +79,28 @@ class Archive:
             flat = np.frombuffer(stream.read(), dtype=dtype)
         return flat.reshape(shape, order="F" if by_columns else "C").copy()
 
+    def floats(self, name: str) -> NDArray[np.float64]:
+        """The numbers of this name.
+
+        Raises:
+            KeyError: There are none.
+            ValueError: They are damaged.
+        """
+        return self[name].astype(np.float64)
+
+    def head(self, c: int, *names: str) -> dict[str, Any]:
+        """What every certificate begins with: the ``fingerprint`` of the c-th, and its numbers, by these names.
+
+        Raises:
+            KeyError: There is none.
+            ValueError: It has more or fewer numbers.
+        """
+        numbers = (float(x) for x in self[f"{c}.numbers"])
+        return {
+            "fingerprint": str(self[f"{c}.fingerprint"]),
+            **dict(zip(names, numbers, strict=True)),
+        }
+
     def integers(self, name: str) -> NDArray[np.int32]:
         """The integers of this name.
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.certificate.archive import Archive, FileKind
+from privfunnel.certificate.blocks import Block, walk
 from privfunnel.certificate.checker import SIMPLEX_SLACK
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.tree import LARGEST, LEAF
@@ -36,9 +37,8 @@ from privfunnel.problem import Problem
 
 FILES = FileKind("privfunnel/bottleneck-certificate", 1, "a bottleneck", "bottleneck --out")
 
-#: The unit of rounding errors, and how many boxes are worked on at a time, which bounds memory.
+#: The unit of rounding errors.
 _EPS = float(np.finfo(np.float64).eps)
-_BLOCK = 4096
 #: Slopes below this would overflow the exponentials, and prove nothing that the closed form min(R, I(S;X)) does not.
 SMALLEST_SLOPE = 1e-9
 
@@ -182,33 +182,26 @@ class BottleneckCertificate:
 
     def _check_boxes(self, p_s_given_x: Array) -> None:
         """Raise CertificateError unless F ≤ ``value`` on every leaf that holds some t."""
-        tree = self.tree
-        lower, upper = root_box(p_s_given_x)
-        pending = [(np.zeros(1, dtype=np.intp), lower, upper)]
-        seen = np.zeros(tree.n_nodes, dtype=bool)
-        while pending:
-            nodes, lower, upper = pending.pop()
-            if nodes.size > _BLOCK:
-                half = nodes.size // 2
-                pending += [
-                    (nodes[:half], lower[:half], upper[:half]),
-                    (nodes[half:], lower[half:], upper[half:]),
-                ]
-                continue
-            if np.any(seen[nodes]) or np.unique(nodes).size < nodes.size:
-                raise CertificateError("the certificate's tree is damaged: a box has two parents")
-            seen[nodes] = True
-            lower, upper, full = shrunken(lower, upper)
-            nodes, lower, upper = nodes[full], lower[full], upper[full]
-            leaf = tree.variable[nodes] == LEAF
-            bounds = box_bounds(p_s_given_x, self.prices, self.slope, lower[leaf], upper[leaf])
-            if not np.all(bounds <= self.value):  # written so that what is not a number fails
-                over = float(np.max(bounds)) - self.value
-                raise CertificateError(
-                    f"the certificate does not prove its claim: a box is {over:.3g} nats above it"
-                )
-            if not np.all(leaf):
-                pending.append(_children(tree, nodes[~leaf], lower[~leaf], upper[~leaf]))
+        root = Block(np.zeros(1, dtype=np.intp), *root_box(p_s_given_x))
+        walk(root, self.n_nodes, lambda block: self._check_block(p_s_given_x, block))
+
+    def _check_block(self, p_s_given_x: Array, block: Block) -> Block | None:
+        """Bound the leaves of a block that hold some t, and return the children of the others; None if there are none.
+
+        Raises:
+            CertificateError: A bound is above ``value``.
+        """
+        lower, upper, full = shrunken(block.lower, block.upper)
+        block = Block(block.nodes, lower, upper).where(full)
+        leaf = self.tree.variable[block.nodes] == LEAF
+        ends = block.where(leaf)
+        bounds = box_bounds(p_s_given_x, self.prices, self.slope, ends.lower, ends.upper)
+        if not np.all(bounds <= self.value):  # written so that what is not a number fails
+            over = float(np.max(bounds)) - self.value
+            raise CertificateError(
+                f"the certificate does not prove its claim: a box is {over:.3g} nats above it"
+            )
+        return None if np.all(leaf) else _children(self.tree, block.where(~leaf))
 
     def _check_form(self, problem: Problem) -> None:
         """Raise CertificateError unless all numbers are such as the arithmetic relies on."""
@@ -240,16 +233,15 @@ class BottleneckCertificate:
         return digest_of(head, [self.prices, tree.variable, tree.split, tree.first])
 
 
-def _children(
-    tree: BoxTree, nodes: NDArray[np.intp], lower: Array, upper: Array
-) -> tuple[NDArray[np.intp], Array, Array]:
+def _children(tree: BoxTree, block: Block) -> Block:
     """Both children of nodes and their boxes: t_k ≤ split and t_k ≥ split."""
+    nodes, lower, upper = block
     rows, variable, split = np.arange(nodes.size), tree.variable[nodes], tree.split[nodes]
     left, right = upper.copy(), lower.copy()
     left[rows, variable] = np.minimum(upper[rows, variable], split)
     right[rows, variable] = np.maximum(lower[rows, variable], split)
     first = tree.first[nodes].astype(np.intp)
-    return (
+    return Block(
         np.concatenate([first, first + 1]),
         np.concatenate([lower, right]),
         np.concatenate([left, upper]),
@@ -296,16 +288,13 @@ def _arrays(certificate: BottleneckCertificate) -> dict[str, Any]:
 
 
 def _read(data: Archive, c: int) -> BottleneckCertificate:
-    slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
+    head = data.head(c, "slope", "value", "intercept")
     return BottleneckCertificate(
-        fingerprint=str(data[f"{c}.fingerprint"]),
-        prices=data[f"{c}.prices"].astype(np.float64),
-        slope=slope,
-        value=value,
-        intercept=intercept,
+        **head,
+        prices=data.floats(f"{c}.prices"),
         tree=BoxTree(
             variable=data.integers(f"{c}.variable"),
-            split=data[f"{c}.split"].astype(np.float64),
+            split=data.floats(f"{c}.split"),
             first=data.integers(f"{c}.first"),
         ),
     )

@@ -118,15 +118,13 @@ def _distortion(certificate: DistortionCertificate, c: int) -> dict[str, Any]:
 
 
 def _read_distortion(data: Archive, c: int) -> DistortionCertificate:
-    slope, intercept = (float(x) for x in data[f"{c}.numbers"])
+    head = data.head(c, "slope", "intercept")
     invariant = f"{c}.outputs" in data
     return DistortionCertificate(
-        fingerprint=str(data[f"{c}.fingerprint"]),
-        costs=data[f"{c}.costs"].astype(np.float64),
-        slope=slope,
-        cuts=data[f"{c}.cuts"].astype(np.float64),
-        outputs=data[f"{c}.outputs"].astype(np.float64) if invariant else None,
-        intercept=intercept,
+        **head,
+        costs=data.floats(f"{c}.costs"),
+        cuts=data.floats(f"{c}.cuts"),
+        outputs=data.floats(f"{c}.outputs") if invariant else None,
     )
 
 
@@ -156,16 +154,14 @@ def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
 
 
 def _read_guarded(data: Archive, c: int) -> GuardedCertificate:
-    slope, intercept = (float(x) for x in data[f"{c}.numbers"])
+    head = data.head(c, "slope", "intercept")
     claims, tasked = data[f"{c}.claims"], f"{c}.task" in data
     return GuardedCertificate(
-        fingerprint=str(data[f"{c}.fingerprint"]),
+        **head,
         threat=Threat.from_dict(json.loads(str(data[f"{c}.threat"]))),
         zero=bool(data[f"{c}.zero"]),
-        weights=data[f"{c}.weights"].astype(np.float64),
-        prices=data[f"{c}.prices"].astype(np.float64),
-        slope=slope,
-        intercept=intercept,
+        weights=data.floats(f"{c}.weights"),
+        prices=data.floats(f"{c}.prices"),
         proofs=tuple(
             (_read_pairs if f"{c}.{t}.outer" in data else _read_tree)(data, f"{c}.{t}", float(claim))
             for t, claim in enumerate(claims)
@@ -193,30 +189,28 @@ def _task(certificate: TaskCertificate, c: int) -> dict[str, Any]:
 
 
 def _read_task(data: Archive, c: int) -> TaskCertificate:
-    slope, intercept = (float(x) for x in data[f"{c}.numbers"])
+    head = data.head(c, "slope", "intercept")
     return TaskCertificate(
-        fingerprint=str(data[f"{c}.fingerprint"]),
+        **head,
         task_fingerprint=str(data[f"{c}.task"]),
         zero=bool(data[f"{c}.zero"]),
-        slope=slope,
-        intercept=intercept,
         partition=Partition(
             data.integers(f"{c}.variable"),
-            data[f"{c}.split"].astype(np.float64),
+            data.floats(f"{c}.split"),
             data.integers(f"{c}.first"),
         ),
-        q=data[f"{c}.q"].astype(np.float64),
-        tilts=data[f"{c}.tilts"].astype(np.float64) if f"{c}.tilts" in data else None,
+        q=data.floats(f"{c}.q"),
+        tilts=data.floats(f"{c}.tilts") if f"{c}.tilts" in data else None,
     )
 
 
 def _read_tree(data: Archive, place: str, claim: float) -> Proof:
-    q, nu, split = (data[f"{place}.{name}"].astype(np.float64) for name in ("q", "nu", "split"))
+    q, nu, split = (data.floats(f"{place}.{name}") for name in ("q", "nu", "split"))
     variable, first = (data.integers(f"{place}.{name}") for name in ("variable", "first"))
     curved = None
     if f"{place}.curved.nodes" in data:
         nodes, *floats = (f"{place}.curved.{name}" for name in Curved._fields)
-        curved = Curved(data.integers(nodes), *(data[each].astype(np.float64) for each in floats))
+        curved = Curved(data.integers(nodes), *(data.floats(each) for each in floats))
     return Proof(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first, curved=curved)
 
 
@@ -280,17 +274,17 @@ def _read_chain(data: Archive, place: str, claim: float) -> ChainProof:
                 sides=data.integers(f"{at}.sides"),
                 slope=float(slope),
                 rest=float(rest),
-                prices=data[f"{at}.prices"].astype(np.float64),
+                prices=data.floats(f"{at}.prices"),
                 cells=data.integers(f"{at}.cells"),
                 proof=_read_pairs(data, at, own),
             )
         )
-    shares = data[f"{place}.shares"].astype(np.float64)
+    shares = data.floats(f"{place}.shares")
     return ChainProof(claim=float(claim), shares=shares, steps=tuple(steps))
 
 
 def _read(data: Archive, c: int) -> Certificate:
-    slope, value, intercept = (float(x) for x in data[f"{c}.numbers"])
+    head = data.head(c, "slope", "value", "intercept")
     proofs: list[AnyProof] = []
     for t, claim in enumerate(data[f"{c}.claims"]):
         if f"{c}.{t}.steps" in data:
@@ -303,7 +297,7 @@ def _read(data: Archive, c: int) -> Certificate:
             proofs.append(SupportsProof(claim=float(claim)))
             continue
         if f"{c}.{t}.measure" in data:
-            measure = data[f"{c}.{t}.measure"].astype(np.float64)
+            measure = data.floats(f"{c}.{t}.measure")
             proofs.append(ThinProof(claim=float(claim), measure=measure))
             continue
         tree = _read_tree(data, f"{c}.{t}", float(claim))
@@ -313,11 +307,8 @@ def _read(data: Archive, c: int) -> Certificate:
         data.integers(f"{c}.{name}") if f"{c}.{name}" in data else None for name in ("coarsening", "cells")
     )
     return Certificate(
-        fingerprint=str(data[f"{c}.fingerprint"]),
-        prices=data[f"{c}.prices"].astype(np.float64),
-        slope=slope,
-        value=value,
-        intercept=intercept,
+        **head,
+        prices=data.floats(f"{c}.prices"),
         proofs=tuple(proofs),
         coarsening=groups,
         cells=cells,

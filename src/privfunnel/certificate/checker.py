@@ -30,42 +30,29 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel.averages import gibbs
+from privfunnel.certificate.blocks import Block, Mask, refuse_leaves, walk
 from privfunnel.certificate.curvature import Case as CurvedCase
 from privfunnel.certificate.curvature import curves_of, cut_down
 from privfunnel.certificate.stacking import Stack
-from privfunnel.certificate.tree import LEAF, Case, Forest, Index, check_form
+from privfunnel.certificate.tree import Case, Forest, Index, check_form
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
-
-Mask = NDArray[np.bool_]
 
 #: Room left around a box when Σ w = 1 is used on it: far above the rounding of a sum of M numbers.
 SIMPLEX_SLACK = 1e-12
 
-#: The unit of rounding errors, and how many boxes are worked on at a time, which bounds memory.
+#: The unit of rounding errors, and how many boxes with curvature are worked on at a time, which bounds memory.
 _EPS = float(np.finfo(np.float64).eps)
-_BLOCK, _CURVED_BLOCK = 2048, 256
-
-
-class _Block(NamedTuple):
-    """Some nodes (n,) and their boxes, ``lower`` ≤ w ≤ ``upper``, (n, M)."""
-
-    nodes: Index
-    lower: Array
-    upper: Array
-
-    def where(self, chosen: Mask | slice) -> _Block:
-        """Some of them."""
-        return _Block(self.nodes[chosen], self.lower[chosen], self.upper[chosen])
+_CURVED_BLOCK = 256
 
 
 class _Terms(NamedTuple):
     """What (2) and (3) say of n boxes: ρ (n, M) and μ (n, 1), e_i at both ends and what one e_i may be off by, (n, M).
 
-    ``slope`` is (n, M) where entries have their own; ``excess`` (n, 1) is what the bound misses the claim by.
+    ``slope`` is (n, M) where entries have their own; ``excess`` (n, 1) is what the bound misses the claim by. ``q``
+    (n, J) are the multipliers, made safe, and ``shift`` (n, 1) what that adds to ν.
     """
 
     rates: Array
@@ -74,6 +61,8 @@ class _Terms(NamedTuple):
     at_upper: Array
     noise: Array
     excess: Array
+    q: Array
+    shift: Array
 
     def where(self, chosen: Mask) -> _Terms:
         """Those of some of the boxes."""
@@ -100,27 +89,15 @@ def check(
     for case in cases:
         check_form(case.proof, n_x, n_s)
     forest = Forest(columns, cases, exclusive=exclusive and images is None, images=images)
-    seen = np.zeros(forest.case.size, dtype=bool)
     n = len(cases)
     # Every tree begins with the whole simplex, 0 ≤ w ≤ 1, or what a guarantee leaves of it.
     caps = np.ones(n_x) if images is None else images.caps
     floors = np.zeros(n_x) if images is None else images.floors
-    pending = [_Block(forest.roots, np.tile(floors, (n, 1)), np.tile(caps, (n, 1)))]
-    while pending:
-        block = pending.pop()
-        if block.nodes.size > _BLOCK:
-            half = block.nodes.size // 2
-            pending += [block.where(slice(half)), block.where(slice(half, None))]
-            continue
-        if np.any(seen[block.nodes]) or np.unique(block.nodes).size < block.nodes.size:
-            raise CertificateError("the certificate's tree is damaged: a box has two parents")
-        seen[block.nodes] = True
-        children = _check_block(forest, block)
-        if children is not None:
-            pending.append(children)
+    roots = Block(forest.roots, np.tile(floors, (n, 1)), np.tile(caps, (n, 1)))
+    walk(roots, forest.case.size, lambda block: _check_block(forest, block))
 
 
-def _check_block(forest: Forest, block: _Block) -> _Block | None:
+def _check_block(forest: Forest, block: Block) -> Block | None:
     """Bound some boxes, make those smaller that are not settled, and return their children; None if there are none."""
     terms = _bound(forest, block)
     # Written so that what is not a number stays open, and fails below.
@@ -132,12 +109,7 @@ def _check_block(forest: Forest, block: _Block) -> _Block | None:
     block = block if forest.images is not None else _exclude(forest, block)
     block, full = _propagate(forest, block)
     block, terms = block.where(full), terms.where(full)
-    leaf = forest.variable[block.nodes] == LEAF
-    if leaf.any():
-        short = float(terms.excess[leaf].max())
-        raise CertificateError(
-            f"the certificate does not prove its claim: a box is {short:.3g} nats short of it"
-        )
+    refuse_leaves(forest.variable[block.nodes], terms.excess)
     if block.nodes.size == 0:
         return None
     _check_holes(forest, block, terms)
@@ -152,7 +124,7 @@ def _multipliers(forest: Forest, nodes: Index) -> tuple[Array, Array]:
     return q, shift[:, None]
 
 
-def _bound(forest: Forest, block: _Block) -> _Terms:
+def _bound(forest: Forest, block: Block) -> _Terms:
     """(2) and (3), rounding allowed for."""
     nodes, lower, upper = block
     columns, case = forest.columns, forest.case[nodes]
@@ -180,16 +152,16 @@ def _bound(forest: Forest, block: _Block) -> _Terms:
     # (3): F ≥ ν + Σ_i min(e_i(l_i), e_i(u_i))
     bound = nu[:, 0] + shift[:, 0] + least.sum(axis=1) - rounding
     excess = forest.claim[case] - bound
-    return _Terms(rates, slope, at_lower, at_upper, noise, excess[:, None])
+    return _Terms(rates, slope, at_lower, at_upper, noise, excess[:, None], q, shift)
 
 
-def _shrink(block: _Block, terms: _Terms) -> _Block:
+def _shrink(block: Block, terms: _Terms) -> Block:
     """(4) at the ends of the intervals: cut off where e_i ≥ min(e_i(l_i), e_i(u_i)) + excess.
 
     A secant of the concave e_i lands where e_i is at least as high as asked; two of them are taken. The new end and the
     old one are then checked by evaluation, which makes the part between them safe: e_i is concave.
     """
-    rates, slope, at_lower, at_upper, noise, excess = terms
+    rates, slope, at_lower, at_upper, noise, excess = terms[:6]
     least, asked, rise = terms.least, excess + 4.0 * noise, at_upper - at_lower
     # Only the higher end can be cut off, and only where it is high enough.
     steep = np.abs(rise) > asked
@@ -208,10 +180,10 @@ def _shrink(block: _Block, terms: _Terms) -> _Block:
     safe = steep & (reached - 2.0 * noise >= excess)
     lower = np.where(safe & (rise < 0.0), end, block.lower)
     upper = np.where(safe & (rise > 0.0), end, block.upper)
-    return _Block(block.nodes, lower, upper)
+    return Block(block.nodes, lower, upper)
 
 
-def _shrink_curved(forest: Forest, block: _Block, terms: _Terms) -> tuple[_Block, _Terms]:
+def _shrink_curved(forest: Forest, block: Block, terms: _Terms) -> tuple[Block, _Terms]:
     """(4), and (7) where nodes have curvature; boxes that this settles are left out, with their terms."""
     shrunk = _shrink(block, terms)
     if forest.curved is None or forest.images is None:
@@ -225,29 +197,28 @@ def _shrink_curved(forest: Forest, block: _Block, terms: _Terms) -> tuple[_Block
         else np.arange(0)
     )
     for some in np.array_split(bends, -(-bends.size // _CURVED_BLOCK) or 1):
-        nodes, rows = block.nodes[some], forest.curved.rows(place[some])
-        q, shift = _multipliers(forest, nodes)
-        case = CurvedCase(block.lower[some], block.upper[some], q, shift[:, 0], forest.prices[0],
-                          float(forest.slope[0, 0]), float(forest.claim[0]))  # fmt: skip
+        rows = forest.curved.rows(place[some])
+        case = CurvedCase(block.lower[some], block.upper[some], terms.q[some], terms.shift[some, 0],
+                          forest.prices[0], float(forest.slope[0, 0]), float(forest.claim[0]))  # fmt: skip
         curves = curves_of(forest.images, case, rows)
         missing[some] = np.minimum(missing[some], curves.excess)
         lower[some], upper[some] = cut_down(curves, rows, lower[some], upper[some])
     still = ~(missing <= 0.0)
-    return _Block(block.nodes, lower, upper).where(still), terms.where(still)
+    return Block(block.nodes, lower, upper).where(still), terms.where(still)
 
 
-def _exclude(forest: Forest, block: _Block) -> _Block:
+def _exclude(forest: Forest, block: Block) -> Block:
     """(6), for boxes of several cases, each with its own rivals."""
     nodes, lower, upper = block
     allied, own = forest.allies
     pattern = own[forest.case[nodes]]
     if np.all(pattern == pattern[0]):
-        return _Block(nodes, lower, _without_rivals(lower, upper, allied[pattern[0]]))
+        return Block(nodes, lower, _without_rivals(lower, upper, allied[pattern[0]]))
     upper = upper.copy()
     for number in np.unique(pattern):
         rows = np.flatnonzero(pattern == number)
         upper[rows] = _without_rivals(lower[rows], upper[rows], allied[number])
-    return _Block(nodes, lower, upper)
+    return Block(nodes, lower, upper)
 
 
 def _without_rivals(lower: Array, upper: Array, allied: Array) -> Array:
@@ -259,20 +230,20 @@ def _without_rivals(lower: Array, upper: Array, allied: Array) -> Array:
     return np.where(upper @ allied < 1.0 - SIMPLEX_SLACK, 0.0, upper)
 
 
-def _propagate(forest: Forest, block: _Block) -> tuple[_Block, Mask]:
+def _propagate(forest: Forest, block: Block) -> tuple[Block, Mask]:
     """(5) for the posterior and for each task, and the mask (n,) of the boxes that meet all their simplices."""
     nodes, lower, upper = block
     if len(forest.groups) == 1:
         return _propagate_one(block)
     lower, upper, full = lower.copy(), upper.copy(), np.ones(nodes.size, dtype=bool)
     for group in forest.groups:
-        part, meets = _propagate_one(_Block(nodes, lower[:, group], upper[:, group]))
+        part, meets = _propagate_one(Block(nodes, lower[:, group], upper[:, group]))
         lower[:, group], upper[:, group] = part.lower, part.upper
         full &= meets
-    return _Block(nodes, lower, upper), full
+    return Block(nodes, lower, upper), full
 
 
-def _propagate_one(block: _Block) -> tuple[_Block, Mask]:
+def _propagate_one(block: Block) -> tuple[Block, Mask]:
     """(5), and the mask (n,) of the boxes that meet the simplex."""
     nodes, lower, upper = block
     low, high = lower.sum(axis=1, keepdims=True), upper.sum(axis=1, keepdims=True)
@@ -282,10 +253,10 @@ def _propagate_one(block: _Block) -> tuple[_Block, Mask]:
     # w_i ≤ 1 − Σ_{j≠i} l_j  and  w_i ≥ 1 − Σ_{j≠i} u_j
     new_upper = np.minimum(upper, lower + (1.0 - low) + SIMPLEX_SLACK)
     new_lower = np.maximum(lower, upper - (high - 1.0) - SIMPLEX_SLACK)
-    return _Block(nodes, new_lower, new_upper), full[:, 0]
+    return Block(nodes, new_lower, new_upper), full[:, 0]
 
 
-def _check_holes(forest: Forest, block: _Block, terms: _Terms) -> None:
+def _check_holes(forest: Forest, block: Block, terms: _Terms) -> None:
     """(4) between the two children of a split: raise unless e_i is high enough at both ends of the hole, so inside."""
     variable, split = forest.variable[block.nodes], forest.split[block.nodes]
     holes = np.flatnonzero((variable >= 0) & (split[:, 0] < split[:, 1]))
@@ -297,7 +268,7 @@ def _check_holes(forest: Forest, block: _Block, terms: _Terms) -> None:
         raise CertificateError("the certificate does not prove its claim: a split leaves out too much")
 
 
-def _children(forest: Forest, block: _Block) -> _Block:
+def _children(forest: Forest, block: Block) -> Block:
     """The children and their boxes: one, the same box, for SHRINK; w_i ≤ s_0 and w_i ≥ s_1 for a split at symbol i."""
     nodes, lower, upper = block
     variable, first = forest.variable[nodes], forest.first[nodes]
@@ -306,7 +277,7 @@ def _children(forest: Forest, block: _Block) -> _Block:
     left_upper, right_lower = upper.copy(), lower[both]
     left_upper[both, symbol] = np.minimum(upper[both, symbol], forest.split[nodes[both], 0])
     right_lower[np.arange(both.size), symbol] = np.maximum(lower[both, symbol], forest.split[nodes[both], 1])
-    return _Block(
+    return Block(
         np.concatenate([first, first[both] + 1]),
         np.concatenate([lower, right_lower]),
         np.concatenate([left_upper, upper[both]]),

@@ -14,7 +14,8 @@ A box whose bound (1) reaches the claim is settled. Where it misses it by an *ex
 
 make it smaller. What remains belongs to the node's children: of a clique's mass below and above a point, of its symbols
 with p(s|i) below and above a number, or the one box as it is. A hundred symbols make some ten cliques, so that boxes
-have ten dimensions where those of :mod:`.checker` have a hundred.
+have ten dimensions where those of :mod:`.checker` have a hundred. A :class:`.blocks.Block` has the L_Q of n boxes as
+``lower`` (n, G), and the u_i as ``upper`` (n, M).
 """
 
 from __future__ import annotations
@@ -26,17 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.averages import gibbs
+from privfunnel.certificate.blocks import Block, Mask, refuse_leaves, walk
 from privfunnel.certificate.checker import SIMPLEX_SLACK
-from privfunnel.certificate.exclusion import rivalry, rivals
-from privfunnel.certificate.tree import LEAF, Index, Proof, check_form
+from privfunnel.certificate.exclusion import check_size, rivalry, rivals
+from privfunnel.certificate.tree import Index, Proof, check_form
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
 
-Mask = NDArray[np.bool_]
-
 _EPS = float(np.finfo(np.float64).eps)
-#: Boxes that are worked on at a time, which bounds memory.
-_BLOCK = 2048
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,18 +86,6 @@ class _Table(NamedTuple):
         return np.asarray(np.maximum.reduceat(values, self.start, axis=1))
 
 
-class _Block(NamedTuple):
-    """Some nodes (n,) and their boxes: L_Q ``low`` (n, G) and u_i ``upper`` (n, M)."""
-
-    nodes: Index
-    low: Array
-    upper: Array
-
-    def where(self, chosen: Mask | slice) -> _Block:
-        """Some of them."""
-        return _Block(self.nodes[chosen], self.low[chosen], self.upper[chosen])
-
-
 class _Terms(NamedTuple):
     """Of n boxes: ρ (n, M), what one e_i may be off by (n, M), m_Q (n, G), and what (1) misses the claim by (n, 1)."""
 
@@ -124,20 +110,8 @@ def check_cliques(columns: Array, prices: Array, slope: float, proof: CliqueProo
     """
     table = _table(np.ascontiguousarray(columns.T), prices, slope, proof)
     n_cliques = table.start.size
-    seen = np.zeros(proof.n_nodes, dtype=bool)
-    pending = [_Block(np.zeros(1, dtype=np.intp), np.zeros((1, n_cliques)), np.ones((1, prices.size)))]
-    while pending:
-        block = pending.pop()
-        if block.nodes.size > _BLOCK:
-            half = block.nodes.size // 2
-            pending += [block.where(slice(half)), block.where(slice(half, None))]
-            continue
-        if np.any(seen[block.nodes]) or np.unique(block.nodes).size < block.nodes.size:
-            raise CertificateError("the certificate's tree is damaged: a box has two parents")
-        seen[block.nodes] = True
-        children = _check_block(table, block)
-        if children is not None:
-            pending.append(children)
+    root = Block(np.zeros(1, dtype=np.intp), np.zeros((1, n_cliques)), np.ones((1, prices.size)))
+    walk(root, proof.n_nodes, lambda block: _check_block(table, block))
 
 
 def _table(columns: Array, prices: Array, slope: float, proof: CliqueProof) -> _Table:
@@ -150,6 +124,7 @@ def _table(columns: Array, prices: Array, slope: float, proof: CliqueProof) -> _
     if groups.min() < 0 or np.unique(groups).size != n_cliques:
         raise CertificateError("the certificate's cliques are not numbered from 0 on: it is damaged")
     check_form(proof.tree, n_cliques * (1 + n_s), n_s)
+    check_size(n_x)
     together = groups[:, None] == groups
     np.fill_diagonal(together, False)
     if together.any() and not np.all(rivals(rivalry(columns), slope)[together]):
@@ -160,7 +135,7 @@ def _table(columns: Array, prices: Array, slope: float, proof: CliqueProof) -> _
     return _Table(columns[order], prices[order], slope, proof.tree, clique, start)
 
 
-def _check_block(table: _Table, block: _Block) -> _Block | None:
+def _check_block(table: _Table, block: Block) -> Block | None:
     """Bound some boxes, make those smaller that are not settled, and return their children; None if there are none."""
     block = block.where(_meets(table, block))
     terms = _bound(table, block)
@@ -171,28 +146,23 @@ def _check_block(table: _Table, block: _Block) -> _Block | None:
     full = _meets(table, block)
     block, terms = block.where(full), terms.where(full)
     block = _propagate(table, block)
-    leaf = table.tree.variable[block.nodes] == LEAF
-    if leaf.any():
-        short = float(terms.excess[leaf].max())
-        raise CertificateError(
-            f"the certificate does not prove its claim: a box is {short:.3g} nats short of it"
-        )
+    refuse_leaves(table.tree.variable[block.nodes], terms.excess)
     if block.nodes.size == 0:
         return None
     _check_holes(table, block, terms)
     return _children(table, block)
 
 
-def _meets(table: _Table, block: _Block) -> Mask:
+def _meets(table: _Table, block: Block) -> Mask:
     """Whether there is any posterior in each box, (n,)."""
     top = table.most(block.upper)
-    light = block.low.sum(axis=1) <= 1.0 + SIMPLEX_SLACK
+    light = block.lower.sum(axis=1) <= 1.0 + SIMPLEX_SLACK
     return np.asarray(
-        light & (top.sum(axis=1) >= 1.0 - SIMPLEX_SLACK) & np.all(block.low <= top, axis=1), dtype=np.bool_
+        light & (top.sum(axis=1) >= 1.0 - SIMPLEX_SLACK) & np.all(block.lower <= top, axis=1), dtype=np.bool_
     )
 
 
-def _bound(table: _Table, block: _Block) -> _Terms:
+def _bound(table: _Table, block: Block) -> _Terms:
     """(1), rounding allowed for."""
     nodes, low, upper = block
     n_s, slope = table.columns.shape[1], table.slope
@@ -216,14 +186,14 @@ def _bound(table: _Table, block: _Block) -> _Terms:
     return _Terms(rates, noise, least, (table.tree.claim - bound)[:, None])
 
 
-def _shrink(table: _Table, block: _Block, terms: _Terms) -> _Block:
+def _shrink(table: _Table, block: Block, terms: _Terms) -> Block:
     """(2): cut off where e_i ≥ m_Q + excess.
 
     A secant of the concave e_i lands where e_i is at least as high as asked; two of them are taken. The new end is then
     checked by evaluation, which makes the part between it and the old one safe: e_i is concave.
     """
     slope, used = table.slope, block.upper > 0.0
-    lower, upper = block.low[:, table.clique], block.upper
+    lower, upper = block.lower[:, table.clique], block.upper
     least, excess = terms.least[:, table.clique], terms.excess
     asked = excess + 4.0 * terms.noise
 
@@ -253,19 +223,19 @@ def _shrink(table: _Table, block: _Block, terms: _Terms) -> _Block:
     new_lower = np.where(safe & (rise < 0.0), end, lower)
     used = used & ~(high_lower & high_upper)
     # A clique's least mass is that of the symbol that can do with least, unless none of them need be used.
-    must = (block.low > 0.0) | (-terms.least - 2.0 * table.most(terms.noise) >= excess)
-    low = np.where(must, table.least(np.where(used, new_lower, np.inf)), block.low)
-    return _Block(block.nodes, low, np.where(used, new_upper, 0.0))
+    must = (block.lower > 0.0) | (-terms.least - 2.0 * table.most(terms.noise) >= excess)
+    low = np.where(must, table.least(np.where(used, new_lower, np.inf)), block.lower)
+    return Block(block.nodes, low, np.where(used, new_upper, 0.0))
 
 
-def _propagate(table: _Table, block: _Block) -> _Block:
+def _propagate(table: _Table, block: Block) -> Block:
     """(3), and symbols that cannot carry their clique's least mass are not used."""
     nodes, low, upper = block
     top = table.most(upper)
     room = low[:, table.clique] + (1.0 - low.sum(axis=1, keepdims=True)) + SIMPLEX_SLACK
     upper = np.minimum(upper, room)
     low = np.maximum(low, top - (top.sum(axis=1, keepdims=True) - 1.0) - SIMPLEX_SLACK)
-    return _Block(nodes, low, np.where(upper < low[:, table.clique], 0.0, upper))
+    return Block(nodes, low, np.where(upper < low[:, table.clique], 0.0, upper))
 
 
 def _members(table: _Table, nodes: Index) -> tuple[Mask, Mask, Index, Index]:
@@ -277,7 +247,7 @@ def _members(table: _Table, nodes: Index) -> tuple[Mask, Mask, Index, Index]:
     return by_mass, by_symbols, np.where(by_mass, variable, clique), np.where(by_symbols, private, 0)
 
 
-def _check_holes(table: _Table, block: _Block, terms: _Terms) -> None:
+def _check_holes(table: _Table, block: Block, terms: _Terms) -> None:
     """(2) between two masses: raise unless every e_i is high enough at both ends of its part of the hole, so inside."""
     by_mass, _, clique, _ = _members(table, block.nodes)
     split = table.tree.split[block.nodes]
@@ -293,7 +263,7 @@ def _check_holes(table: _Table, block: _Block, terms: _Terms) -> None:
             raise CertificateError("the certificate does not prove its claim: a split leaves out too much")
 
 
-def _children(table: _Table, block: _Block) -> _Block:
+def _children(table: _Table, block: Block) -> Block:
     """The children and their boxes: one, the same box, or the two sides of a mass or of a clique's symbols."""
     nodes, low, upper = block
     by_mass, by_symbols, clique, private = _members(table, nodes)
@@ -309,7 +279,7 @@ def _children(table: _Table, block: _Block) -> _Block:
     right_low = low.copy()
     rows = np.flatnonzero(by_mass)
     right_low[rows, clique[rows]] = np.maximum(low[rows, clique[rows]], split[rows, 1])
-    return _Block(
+    return Block(
         np.concatenate([first, first[both] + 1]),
         np.concatenate([low, right_low[both]]),
         np.concatenate([left, right[both]]),

@@ -36,8 +36,10 @@ DEFINITE = 1e-11
 #: Steps towards the least value of a convex part; its tangent is a bound wherever they end.
 NEWTON_STEPS = 10
 #: How much the bounds of Σ w = 1 are relaxed by, and the largest stored number.
-SLACK, _LARGEST = 1e-12, 1e6
+SLACK, LARGEST = 1e-12, 1e6
 _EPS = float(np.finfo(np.float64).eps)
+#: What an evaluation of e_i may be off by, a share of its terms.
+NOISE = 16.0 * _EPS
 
 
 class Curved(NamedTuple):
@@ -97,7 +99,7 @@ def check_curved(curved: Curved, n_nodes: int, n_x: int) -> None:
         raise CertificateError("the certificate's curvature is damaged: its arrays do not fit the tree")
     if n and not (nodes[0] >= 0 and nodes[-1] < n_nodes and np.all(np.diff(nodes) > 0)):
         raise CertificateError("the certificate's curvature is damaged: it is of nodes that do not exist")
-    if not all(np.all(np.abs(array) <= _LARGEST) for array in floats):
+    if not all(np.all(np.abs(array) <= LARGEST) for array in floats):
         raise CertificateError(
             "the certificate's curvature is damaged: it holds numbers that are too large or none"
         )
@@ -106,22 +108,22 @@ def check_curved(curved: Curved, n_nodes: int, n_x: int) -> None:
 def curvature_of(images: Stack, q: Array, lower: Array, upper: Array) -> Array:
     """A of some boxes, (n, M, M), for multipliers (n, J) that were made safe."""
     made = np.zeros((len(q), lower.shape[1], lower.shape[1]))
-    free = np.maximum(1.0 - lower.sum(axis=1), 0.0) + SLACK
-    for block in images.blocks:
-        if block.kind != "entropy":
-            continue
-        members = np.flatnonzero(images.columns[:, block.places].any(axis=1))
-        columns = images.columns[members, block.places]
-        expected = columns.sum(axis=1)[:, None] * np.exp(q[:, None, block.places])
+    free = np.maximum(1.0 - lower.sum(axis=1), 0.0)[:, None, None] + SLACK
+    for members, places, columns in images.alike:
+        # of n boxes, B blocks, g members and k columns: (n, B, g, k)
+        expected = columns.sum(axis=2)[:, :, None] * np.exp(q[:, places])[:, :, None, :]
         slopes = columns - expected
         scales = (columns + 2.0 * expected) / 3.0
         low, high = lower[:, members, None], upper[:, members, None]
-        room = np.minimum((high - low).sum(axis=1), free[:, None])
+        room = np.minimum((high - low).sum(axis=2), free)
         # the greatest (t + 2 q̂T)/3: all of the box, or no more than Σ w = 1 leaves
-        most = np.minimum((scales * high).sum(axis=1), (scales * low).sum(axis=1) + room * scales.max(axis=1))
+        most = np.minimum((scales * high).sum(axis=2), (scales * low).sum(axis=2) + room * scales.max(axis=2))
         most = most * (1.0 + SLACK) + SLACK
         inverse = 1.0 / np.maximum(most, LEAST_SCALE)
-        made[:, members[:, None], members] += (slopes * inverse[:, None]) @ slopes.transpose(0, 2, 1)
+        # one attacker's blocks share no member, so that no entry is added to twice
+        made[:, members[:, :, None], members[:, None, :]] += (slopes * inverse[:, :, None]) @ slopes.swapaxes(
+            2, 3
+        )
     return made
 
 
@@ -176,7 +178,7 @@ def curves_of(images: Stack, case: Case, rows: Curved) -> Curves:
     diagonal = np.arange(n_x)
     matrix[:, diagonal, diagonal] -= rows.curvature + DEFINITE * (largest + KAPPA)[:, None]
     sound = positive(np.where(both, matrix, np.eye(n_x)))
-    noise = 16.0 * _EPS * (np.abs(rates) * upper + 0.4 * slope + np.abs(rows.curvature))
+    noise = NOISE * (np.abs(rates) * upper + 0.4 * slope + np.abs(rows.curvature))
     curves = Curves(rates, rows.curvature, centre, slope, np.zeros_like(rates), noise, np.zeros(len(rates)))
     least = least_values(curves, lower, upper)
     quadratic = 0.5 * np.einsum("ni,ni->n", moved, centre)

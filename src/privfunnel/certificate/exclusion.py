@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 
 #: Pairs are taken together up to this many entries of their columns: the work stays in cache and memory bounded.
@@ -24,9 +25,20 @@ _LEAST_X = 1e-12
 #: Added to every threshold: more than rounding, and a hundred times what columns of one class may differ by. A
 #: threshold that is too high only leaves a pair unused; one that is too low would be wrong.
 _MARGIN = 1e-10
+#: Symbols up to which there are tables of pairs: (M, M) thresholds take 2 GiB then.
+MOST_SYMBOLS = 16_384
 #: Bytes of the tables that are remembered; the newest always is.
 MOST_REMEMBERED = 64 << 20
 _REMEMBERED: dict[bytes, Array] = {}
+
+
+def check_size(n_x: int) -> None:
+    """Raise CertificateError where a table of all pairs of M symbols would take more memory than a proof may."""
+    if n_x > MOST_SYMBOLS:
+        raise CertificateError(
+            f"the certificate compares all pairs of {n_x} classes, and proofs do that for {MOST_SYMBOLS} at most: "
+            "it is damaged"
+        )
 
 
 def rivalry(columns: Array, stop: Callable[[float], bool] | None = None) -> Array:
@@ -47,7 +59,9 @@ def rivalry(columns: Array, stop: Callable[[float], bool] | None = None) -> Arra
 
     Raises:
         TimeoutError: It was stopped.
+        CertificateError: There are more symbols than proofs may compare.
     """
+    check_size(len(columns))
     key = hashlib.sha256(repr(columns.shape).encode() + np.ascontiguousarray(columns).tobytes()).digest()
     known = _REMEMBERED.pop(key, None)
     if known is None:
@@ -62,12 +76,16 @@ def rivalry(columns: Array, stop: Callable[[float], bool] | None = None) -> Arra
 def _rivalry(columns: Array, stop: Callable[[float], bool] | None) -> Array:
     n_x, n_s = columns.shape
     c = np.zeros((n_x, n_x))
-    first, second = np.triu_indices(n_x, 1)
+    # The pairs i < j in order; those of i begin at begin[i]. A list of them all would take more memory than c.
+    begin = np.arange(n_x) * (2 * n_x - 1 - np.arange(n_x)) // 2
+    pairs = n_x * (n_x - 1) // 2
     most = max(1, _ENTRIES // n_s)
-    for start in range(0, first.size, most):
-        if stop is not None and stop(start / first.size):
+    for start in range(0, pairs, most):
+        if stop is not None and stop(start / pairs):
             raise TimeoutError
-        i, j = first[start : start + most], second[start : start + most]
+        number = np.arange(start, min(start + most, pairs))
+        i = np.searchsorted(begin, number, side="right") - 1
+        j = number - begin[i] + i + 1
         c[i, j] = c[j, i] = _thresholds(columns[i], columns[j])
     return c
 

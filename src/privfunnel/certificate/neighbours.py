@@ -51,15 +51,12 @@ def _arrays(certificate: NeighbourCertificate) -> dict[str, Any]:
 
 
 def _read(data: Archive, c: int) -> NeighbourCertificate:
-    slope, intercept = (float(x) for x in data[f"{c}.numbers"])
-    fingerprint = str(data[f"{c}.fingerprint"])
+    head = data.head(c, "slope", "intercept")
     if f"{c}.weights" in data:
-        weights = data[f"{c}.weights"].astype(np.float64)
-        return GuessingCertificate(fingerprint=fingerprint, slope=slope, weights=weights, intercept=intercept)
+        weights = data.floats(f"{c}.weights")
+        return GuessingCertificate(**head, weights=weights)
     return ChiSquaredCertificate(
-        fingerprint=fingerprint,
-        slope=slope,
-        prices=data[f"{c}.prices"].astype(np.float64),
-        entries=data[f"{c}.entries"].astype(np.float64),
-        intercept=intercept,
+        **head,
+        prices=data.floats(f"{c}.prices"),
+        entries=data.floats(f"{c}.entries"),
     )

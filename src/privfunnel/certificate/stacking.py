@@ -20,16 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.averages import KINDS, gibbs
 from privfunnel.measures import Array
 from privfunnel.threats import Stratum, Threat
 from privfunnel.utility import Utility
+
+Index = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
 #: How far an entry of p(u|y) may leave the interval that those of p(u|x) span, by rounding.
@@ -78,6 +82,20 @@ class _Made(NamedTuple):
         )
 
 
+class Alike(NamedTuple):
+    """B blocks of one attacker's mutual information that have as many members, g, and columns, k.
+
+    Attributes:
+        members: The entries of a point that each block sees, (B, g); no two blocks of an attacker share one.
+        places: Its columns in the stack, (B, k).
+        columns: Those columns of its members, (B, g, k).
+    """
+
+    members: Index
+    places: Index
+    columns: Array
+
+
 @dataclass(frozen=True, eq=False)
 class Stack:
     """The images of a stratum's points: their n entries are those of a posterior, n = M, and of a task's p(u|y).
@@ -116,6 +134,21 @@ class Stack:
         ends = np.cumsum([0, self.n_x, *(task.n_u for task in self.tasks.tasks)]).tolist()
         return tuple(slice(a, b) for a, b in pairwise(ends))
 
+    @cached_property
+    def alike(self) -> tuple[Alike, ...]:
+        """The blocks of mutual information, those together that can be worked on together."""
+        shared: dict[tuple[int, int, int], list[tuple[Index, Index]]] = {}
+        for block in self.blocks:
+            if block.kind == "entropy":
+                members = np.flatnonzero(self.columns[:, block.places].any(axis=1))
+                key = (block.owner, members.size, block.stop - block.start)
+                shared.setdefault(key, []).append((members, np.arange(block.start, block.stop)))
+        made = []
+        for listed in shared.values():
+            members, places = (np.array(each) for each in zip(*listed, strict=True))
+            made.append(Alike(members, places, self.columns[members[:, :, None], places[:, None, :]]))
+        return tuple(made)
+
     def points(self, posteriors: Array) -> Array:
         """Posteriors (…, M) with their p(u|y) behind them, (…, n)."""
         if self.tasks is None:
@@ -125,7 +158,12 @@ class Stack:
     def normalised(self, given: Array) -> tuple[Array, Array]:
         """Multipliers (n, J) made safe, and what has to be added to each bound, (n,); see the module's list."""
         made, shift = given.copy(), np.zeros(len(given))
+        for each in self.alike:
+            z = given[:, each.places].reshape(-1, each.places.shape[1])
+            made[:, each.places] = gibbs(z).reshape(len(given), *each.places.shape)
         for block in self.blocks:
+            if block.kind == "entropy":
+                continue
             z = given[:, block.places]
             if block.prior is not None:
                 made[:, block.places] = KINDS[block.kind].safe(z, block.prior)

@@ -8,7 +8,9 @@ search.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -53,6 +55,30 @@ _LEAST_IMAGE = 1e-20
 _LEAST_LOG, _MOST_PRICE = -650.0, 1e4
 #: What F may change by where they are moved there, in nats, and what is left for rounding.
 _MOVED = 1e-13
+
+
+class _Settled(NamedTuple):
+    """A search that proved F ≥ ``cutoff``: its table Pᵀ (M, K), prices (M,), slope and a digest of its mates."""
+
+    columns: Array
+    prices: Array
+    slope: float
+    cutoff: float
+    mates: bytes
+
+    def settles(self, columns: Array, prices: Array, slope: float, cutoff: float) -> bool:
+        """Whether it proves F ≥ ``cutoff`` of a table that differs by rounding, with the rivals that its own has."""
+        same = columns.shape == self.columns.shape and slope == self.slope
+        if not same or not np.array_equal(prices, self.prices):
+            return False
+        share = np.abs(columns - self.columns) / np.where(self.columns > 0.0, self.columns, _EPS**2)
+        if not _moved(float(share.max()), columns.shape[1]) <= self.cutoff - cutoff:
+            return False
+        return self.mates == _digest(rivals(rivalry(self.columns), slope) == 0)
+
+
+#: The last searches of this process that proved something: the checker does not do again what a solver has done.
+_SETTLED: deque[_Settled] = deque(maxlen=64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -200,6 +226,16 @@ def _open(bracket: Bracket, cutoff: float) -> Stack:
     return Stack(*ends, lists, np.full(OPEN, n_x), np.ones(1, dtype=np.intp))
 
 
+def _moved(share: float, n_s: int) -> float:
+    """What F may change by, in nats, where entries of P differ by a share δ: that moves t log t by δ(h + 1) at most."""
+    return 4.0 * share * float(np.log(n_s + 1.0))
+
+
+def _digest(mates: Mask) -> bytes:
+    """What tells tables of mates apart."""
+    return hashlib.sha256(np.packbits(mates).tobytes()).digest()
+
+
 def search(
     columns: Array,
     prices: Array,
@@ -208,7 +244,7 @@ def search(
     mates: Mask,
     stop: Callable[[], bool] = lambda: False,
 ) -> Below:
-    """Look for posteriors with F below ``cutoff`` nats, or prove that there are none.
+    """Look for posteriors with F below ``cutoff`` nats, or prove that there are none, which is remembered.
 
     Each face of images, t_s = 0 for some s, is a search of its own over the symbols that lie on it, with t_s > ε for
     the other s. That is all: if the least F is below the cutoff at a w with t_s ≤ ε, w has mass δ ≤ K ε / min p on
@@ -246,7 +282,10 @@ def search(
             posteriors.append(np.zeros(n_x))
             posteriors[-1][names[found.symbols[row, :size]]] = found.weights[row, :size]
             values.append(float(found.values[row]))
-    return Below(np.array(posteriors).reshape(-1, n_x), np.array(values), whole)
+    below = Below(np.array(posteriors).reshape(-1, n_x), np.array(values), whole)
+    if below.proved:
+        _SETTLED.append(_Settled(columns.copy(), prices.copy(), slope, cutoff, _digest(mates)))
+    return below
 
 
 def _search_face(bracket: Bracket, cutoff: float, stop: Callable[[], bool]) -> tuple[Found, bool]:
@@ -266,7 +305,8 @@ def check_supports(columns: Array, prices: Array, slope: float, proof: SupportsP
 
     With more than 100 classes this asks for numba: the same functions in plain Python take hours. A claim that takes a
     hundred times what proofs of hundreds of classes take is refused: whoever made it up does not choose how long the
-    checker works.
+    checker works. What this process has searched before, as who finds a proof does, is not searched again: it was by
+    the function that the checker has, and with the rivals that the checker finds.
 
     Args:
         columns: p(s|class), shape (K, n), to the share ``spread`` those of all members.
@@ -284,8 +324,9 @@ def check_supports(columns: Array, prices: Array, slope: float, proof: SupportsP
     if columns.shape[1] > MOST_PLAIN:
         need("numba", "fast")
     table = np.ascontiguousarray((columns / columns.sum(axis=0)).T)
-    # Entries that differ by a share δ move t log t by no more than δ(h + 1): all of F by less than 4δ.
-    cutoff = proof.claim + 4.0 * (2.0 * spread + 8.0 * _EPS) * np.log(len(columns) + 1.0)
+    cutoff = proof.claim + _moved(2.0 * spread + 8.0 * _EPS, len(columns))
+    if any(each.settles(table, prices, slope, cutoff) for each in tuple(_SETTLED)):  # others may append to it
+        return
     questions = itertools.count()
     below = search(
         table,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate.curvature import Curved, check_curved
-from privfunnel.certificate.exclusion import rivalry, rivals
+from privfunnel.certificate.exclusion import check_size, rivalry, rivals
 from privfunnel.certificate.stacking import Stack
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -146,6 +146,7 @@ class Forest:
         every tree is a root that settles at once: on a large table they are more work than all the rest.
         """
         n_x = len(self.columns)
+        check_size(n_x)
         thresholds = rivalry(self.columns) if self._exclusive else np.full((n_x, n_x), np.inf)
         patterns: dict[bytes, int] = {}
         allied: list[Array] = []

@@ -142,8 +142,13 @@ class Rows:
         """How many times the rows are split at random; 0 where even once is expected to take long."""
         from privfunnel.audit.cross_fit import affordable_splits
 
+        return affordable_splits(*self._expected)
+
+    @property
+    def _expected(self) -> tuple[float, float]:
+        """Seconds that designs on one part of the rows are expected to take, in the first split and in further ones."""
         each = self.size.seconds
-        return affordable_splits(each * self.points, each * min(self.points, NODES))
+        return each * self.points, each * min(self.points, NODES)
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
@@ -223,7 +228,7 @@ class Rows:
 
     def _left_out(self) -> str | None:
         """Why nothing is found out about people like these; None where it is."""
-        from privfunnel.audit.cross_fit import AFFORDABLE, FOLDS, LEAST_ROWS
+        from privfunnel.audit.cross_fit import FOLDS, LEAST_ROWS, unasked_splits
 
         if self.view == "sample":
             return None
@@ -231,7 +236,7 @@ class Rows:
             return self.without("")
         if self.scored:
             return self.without(
-                "What rows show that had no part in a design is said by solve --view sample or --holdout"
+                "What rows show that had no part in a design is said by --view sample, or solve --holdout"
             )
         counts = self.opened.problem.counts if self.opened.counts is None else self.opened.counts.n
         if counts is None:
@@ -240,7 +245,7 @@ class Rows:
             return self.without("So few say nothing about people like these")
         longer = FOLDS * self.again
         late = self.time_limit is not None and self.seconds + longer > self.time_limit
-        if late or not self.splits or FOLDS * self.work > AFFORDABLE:
+        if late or not unasked_splits(self.n or 0.0, *self._expected, work=self.work):
             return self.without(
                 "What holds for people like these takes designing again on parts of them, which --view sample does"
                 + FASTER * self.size.plain

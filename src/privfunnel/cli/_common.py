@@ -52,6 +52,9 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Seconds of searching after which it is worth saying how to be faster.
+PATIENCE = 5.0
+
 #: What leakage may be measured by, the default first; the names of :data:`privfunnel.measures.LEAKAGES`.
 MEASURES = ("mutual-information", "maximal-leakage", "guessing", "chi-squared", "total-variation")
 
@@ -411,6 +414,7 @@ def tell_files(out: Path | None, owned: tuple[str, ...], solutions: Sequence[Sol
         owned: The files that the command may leave there.
         solutions: What was found: why there is no certificate, where everything is proved without, is said, too.
     """
+    _tell_slowness(solutions)
     if out is None:
         return
     written = [name for name in owned if (out / name).exists()]
@@ -420,6 +424,18 @@ def tell_files(out: Path | None, owned: tuple[str, ...], solutions: Sequence[Sol
         say(f"Confidential, they hold the exact table (only you may read them): {', '.join(confidential)}")
     if solutions and (why := _needs_no_certificate(solutions)):
         say(f"No certificate is written, and none is needed: {why}.")
+
+
+def _tell_slowness(solutions: Sequence[Solution]) -> None:
+    """Say what compiled kernels bring where their want was felt: without them guarded searches run on programs."""
+    from privfunnel.jit import compiles
+
+    took = sum(s.seconds for s in solutions if s.threat is not None)
+    if took > PATIENCE and not compiles():
+        say(
+            f"The search took {took:.0f} s without compiled kernels; with them it takes about a twentieth: pip install "
+            "'privfunnel[fast]'."
+        )
 
 
 def _needs_no_certificate(solutions: Sequence[Solution]) -> str:

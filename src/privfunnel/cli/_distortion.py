@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 #: What ``--out`` may leave behind, of a point.
 FILES = (*POINT_FILES, "transition.csv")
 
+#: A column and its rule with an order.
+_LISTED = re.compile(r"(.+?)=((?:[^=*]*\*)?\s*ordinal:.*)")
+
 #: Options of solve and curve that the distortion funnel has, too.
 OWN = (
     "source", "distortion", "leakage", "costs", "invariant", "points", "units", "as_json", "out", "time_limit",
@@ -62,7 +66,8 @@ def cost_options(function: Function) -> Function:
     decorators: Sequence[Callable[[Function], Function]] = (
         click.option("--cost", "costs", multiple=True, metavar="COLUMN=RULE", callback=_costs,
                      help="Distortion: what changing a column costs: hamming (1, the default), ordinal (steps between "
-                          "ordered values), never, a weight (2, 0.5*ordinal), or a .csv of costs; costs add up. "
+                          "ordered values; of texts ordinal:low,medium,high), never, a weight (2, 0.5*ordinal), or a "
+                          ".csv of costs; costs add up. "
                           "Without any, 1 for a changed record."),
         click.option("--invariant", is_flag=True,
                      help="Distortion: the released records have the table's own distribution, p(y) = p(x)."),
@@ -76,7 +81,8 @@ def _costs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     """``COLUMN=RULE`` pairs; the rules are read by the distortion room, files of costs here."""
     rules: dict[str, Any] = {}
     for value in values:
-        column, sign, rule = value.rpartition("=")
+        listed = _LISTED.fullmatch(value)  # an order may have signs of its own: ordinal:<=5,6-9
+        column, sign, rule = value.rpartition("=") if listed is None else (listed[1], "=", listed[2])
         if not (column.strip() and sign and rule.strip()):
             raise click.BadParameter(f"{value!r} is not COLUMN=RULE: give e.g. age=ordinal")
         rule = rule.strip()
@@ -171,7 +177,8 @@ def solve_point(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
 
 def _costed(costs: Mapping[str, Any]) -> str:
     """What to check a curve's certificates against, as the command line takes it."""
-    rules = (rule if isinstance(rule, str) else "costs.csv" for rule in costs.values())
+    # The report may be published, and an order names values that few have.
+    rules = (re.sub(":.*", ":…", rule) if isinstance(rule, str) else "costs.csv" for rule in costs.values())
     options = (f"--cost {shlex.quote(f'{column}={rule}')}" for column, rule in zip(costs, rules, strict=True))
     return " ".join(("problem.json", *options))
 

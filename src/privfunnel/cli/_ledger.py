@@ -70,7 +70,9 @@ class Entering:
         from privfunnel import ledger
 
         self.ledger = ledger.opened(self.path, data, self.mechanism, read)
-        check_budget(self._next(), budget, units)
+        following = self._next()
+        if budget is not None:
+            following.check_within(budget, units)
 
     def enter(self) -> dict[str, Any]:
         """Write the ledger; gives what is to be told as JSON."""
@@ -84,34 +86,11 @@ class Entering:
     def show(self) -> None:
         """Print what all draws tell together."""
         if self.ledger is not None:
-            say(f"Ledger: {self.path}, {words(self.ledger)}")
+            say(f"Ledger: {self.path}, {self.ledger.words}")
 
     def _next(self) -> Ledger:
-        from privfunnel.release.sticky import draw_name
-
         assert self.ledger is not None
-        if self.sticky is None or self.series is None:
-            return self.ledger.with_release(self.mechanism)
-        draw = draw_name(self.sticky, self.series, self.mechanism.fingerprint)
-        return self.ledger.with_release(self.mechanism, draw=draw, series=self.series.strip())
-
-
-def check_budget(ledger: Ledger, budget: str | None, units: str | None) -> None:
-    """Refuse a ledger beyond a budget, an amount as people write it.
-
-    Raises:
-        InfeasibleError: Its draws tell more together.
-    """
-    if budget is not None:
-        ledger.check(_budget(ledger, budget, units))
-
-
-def _budget(ledger: Ledger, budget: str, units: str | None) -> float:
-    """A budget as people write it, in nats."""
-    from privfunnel import quantities
-
-    ceiling = ledger.problem.leakage_ceiling
-    return quantities.parse(budget, ceiling=ceiling, whole="I(S;X)", name="--budget", units=units or "nats")
+        return self.ledger.drawn(self.mechanism, self.sticky, self.series)
 
 
 def with_ledger(
@@ -133,7 +112,7 @@ def with_ledger(
     if mechanism is None:
         raise InvalidInputError("--ledger counts the channels of mechanisms: give --mechanism, too")
     ledger = Ledger.load(path)
-    limit = None if budget is None else _budget(ledger, budget, units)
+    limit = None if budget is None else ledger.amount(budget, units)
     return replace(found, together=ledger.together(mechanism, limit))
 
 
@@ -159,14 +138,6 @@ def releases_table(found: Audit) -> Table | None:
     if found.together.budget is not None:
         table.add_row("budget", "", amount(found.together.budget))
     return table
-
-
-def words(ledger: Ledger) -> str:
-    """How many releases and draws there are, and what they tell together."""
-    from privfunnel.quantities import told
-
-    releases, draws = len(ledger.entries), len(ledger.draws)
-    return f"releases {releases}, draws {draws}: together they tell at most {told(ledger.leakage)}."
 
 
 def to_json(ledger: Ledger) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from privfunnel.cli._common import Units, console
 from privfunnel.cli._funnels import leaked_share, share
 
+#: Bounds in nats that are this close are one.
+CLOSE = 1e-9
+
 if TYPE_CHECKING:
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
@@ -23,6 +26,15 @@ def guarantee_words(solution: Solution) -> list[str]:
         f"Guaranteed for every output: {asked}{units[asked]}; the worst one has {reached:.6f}{units[asked]}."
         for asked, reached in solution.guaranteed.items()
     ]
+
+
+def closed_words(solution: Solution) -> str:
+    """Say that a closed form bounds the disclosure where that is lower than what the certificate proves."""
+    most = getattr(solution.certificate, "most_disclosure", None)
+    upper = solution.disclosure_upper_bound
+    if most is None or upper is None or most(solution.budget or 0.0) <= upper + CLOSE:
+        return ""
+    return "closed form; the certificate proves less"
 
 
 def show(solution: Solution, *, units: Units, title: str, counts: Counts | None = None) -> None:
@@ -55,7 +67,8 @@ def show(solution: Solution, *, units: Units, title: str, counts: Counts | None 
         table.add_row("proved lower bound", leaked(solution.lower_bound), solution.bound_source)
         table.add_row("gap", leaked(solution.gap, ".2e"), "")
     if solution.disclosure_upper_bound is not None:
-        table.add_row("most disclosure, proved", f"{units.of(solution.disclosure_upper_bound):.9f}", "")
+        most = f"{units.of(solution.disclosure_upper_bound):.9f}"
+        table.add_row("most disclosure, proved", most, closed_words(solution))
     if sought:
         table.add_row("gap", f"{units.of(solution.gap):.2e}", "of disclosure")
     if solution.slope is not None:

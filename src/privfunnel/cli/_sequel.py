@@ -52,6 +52,7 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
         option = wrong[0].replace("_", "-").removesuffix("s")
         raise InvalidInputError(
             f"--ledger designs for who knows nothing but the earlier releases: leave --{option} out"
+            + (" (pf.sequel says how to design for attackers in Python)" if option == "known" else "")
         )
     units, out, source = given["units"], given["out"], given["source"]
     opened = open_source(source, units=units.name, **reading)

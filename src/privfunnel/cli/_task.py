@@ -145,7 +145,8 @@ def _shared_time(given: Mapping[str, Any], guards: Mapping[str, Any], points: in
     seconds = given["time_limit"]
     if not guards or seconds is None:
         return _method(given)
-    return _method({**given, "time_limit": seconds / max(points + ("guarantees" in guards), 1)})
+    answers = points + ("guarantees" in guards) + (given["describe"] is not None)
+    return _method({**given, "time_limit": seconds / max(answers, 1)})
 
 
 def show_point(solution: TaskSolution, *, units: Units, title: str) -> None:
@@ -223,7 +224,7 @@ def tell_instead(solution: TaskSolution, counts: Counts | None, units: Units) ->
 
     public = None if counts is None else counts.x_alphabet
     for each in instead_for_task(solution.problem, solution.utility, public):
-        say(f"Instead: {each.words(units.name)}")
+        say(f"Instead: {each.words(units.name, guarded=solution.threat is not None)}")
 
 
 def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
@@ -247,16 +248,21 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     utilities: Sequence[float] | None = [
         _asked(opened.problem, given, text) for text in given["utility"]
     ] or None
+    described = None
+    if given["describe"] is not None:
+        described = _asked(opened.problem, given, given["describe"], "--describe")
     with memory_limited(given["memory_limit"]), output(out, CURVE_FILES) as folder:
         drawing = folder is not None and can_draw()
         with progress_on_terminal(f"curve of {given['source']}", quiet=given["as_json"]) as progress:
             curve: Any = trace(
                 opened.problem, along="utility", points=given["points"], utilities=utilities, progress=progress,
+                also=() if described is None else (described,),
                 **guards, **_shared_time(given, guards, len(utilities or ()) or given["points"]),
             )  # fmt: skip
         if folder is not None:
             write_curve(folder, curve, units, INFORMATION if curve.unit else ("utility", "disclosure"))
-            write_report(folder, curve, given["source"], {"view": given["view"], **_described(opened, given)})
+            details = {"view": given["view"], "threshold": given["threshold"]}
+            write_report(folder, curve, given["source"], details | _described(opened, curve, described))
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name))
     if given["as_json"]:
@@ -267,22 +273,20 @@ def trace_curve(given: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
     tell_files(out, CURVE_FILES, curve.solutions)
 
 
-def _described(opened: NamedProblem, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the report says besides the curve: the point that was asked for, and what else is as good for the task."""
-    from privfunnel import solve
+def _described(opened: NamedProblem, curve: TaskCurve, utility: float | None) -> dict[str, Any]:
+    """What the report says besides the curve: its point at a utility in nats, and what else is as good for the task."""
+    from privfunnel.solution import FEASIBILITY
     from privfunnel.task_alternatives import instead_for_task
 
-    details: dict[str, Any] = {"threshold": given["threshold"]}
-    if given["describe"] is None:
-        return details
-    problem, counts = opened.problem, opened.counts
-    wanted = _asked(problem, given, given["describe"], "--describe")
-    chosen: Any = solve(problem, utility=wanted, **_guards(given), **_method(given))
-    public = None if counts is None else counts.x_alphabet
-    return details | {
-        "chosen": chosen,
-        "task_alternatives": instead_for_task(problem, chosen.utility, public),
-    }
+    if utility is None:
+        return {}
+    asked = ((each, getattr(each, "requested_utility", None)) for each in curve.solutions)
+    held = (each for each, at in asked if at is not None and abs(at - utility) <= FEASIBILITY)
+    # A curve that was interrupted may not have come to it.
+    chosen: Any = next(held, None) or curve.at(utility)
+    public = None if opened.counts is None else opened.counts.x_alphabet
+    others = instead_for_task(opened.problem, chosen.utility, public)
+    return {"chosen": chosen, "task_alternatives": others}
 
 
 def show_curve(curve: TaskCurve, *, units: Units, title: str) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from privfunnel.cli._source import NamedProblem
     from privfunnel.curve import Curve
     from privfunnel.problem import Problem
+    from privfunnel.solution import Solution
     from privfunnel.solvers.base import Solver
 
 #: Columns of a row of the curve that are amounts of information, and change with the unit.
@@ -55,6 +56,15 @@ PLAIN_ONLY = (
 
 #: What ``--out`` may leave behind.
 OWNED = tuple(sorted((*CURVE_FILES, "population.json")))
+
+
+def _no_disclosure(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """Say what has a disclosure, to who gives it to a curve."""
+    if value is not None:
+        raise InvalidInputError(
+            f"--disclosure {value} is one point of a curve: ask solve --disclosure {value}, with --task solve "
+            f"--utility 90% --disclosure {value}; --describe {value} describes it in the report"
+        )
 
 
 @click.command("curve", short_help="The whole curve: least leakage for every disclosure.")
@@ -77,6 +87,7 @@ OWNED = tuple(sorted((*CURVE_FILES, "population.json")))
     metavar="R",
     help="With --task: only at this utility, 90% (of I(U;X)) or 0.2, not at --points; may be repeated.",
 )
+@click.option("--disclosure", expose_value=False, hidden=True, callback=_no_disclosure)
 @guard_options
 @view_option
 @solver_options
@@ -89,8 +100,8 @@ OWNED = tuple(sorted((*CURVE_FILES, "population.json")))
 @click.option("--threshold", type=int, default=DEFAULT_THRESHOLD, show_default=True, metavar="ROWS",
               help="Report: what fewer rows have is not told, and numbers come in steps worth as many.")  # fmt: skip
 @click.option("--describe", "--choose", cls=Renamed, metavar="R",
-              help="Describe this point in the report: 60% (of H(X), with --task of I(U;X)), '0.9 bits', '1.2 nats', "
-                   "1.2, or a distortion.")  # fmt: skip
+              help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2, or a distortion; "
+                   "with --task 90% (of I(U;X)), which the curve has then, too.")  # fmt: skip
 @click.option("--compare-with", "--beside", cls=Renamed, multiple=True, metavar="SOLVER",
               help="Also draw this solver's curve in the report; may be repeated.")  # fmt: skip
 def command(
@@ -161,10 +172,6 @@ def command(
         registry.get(name)  # an unknown name is told before the work, not after it
     opened = open_source(source, units=units.name, **reading)
     problem = opened.problem
-    if view == "sample" and opened.counts is not None and opened.counts.scores is not None:
-        raise InvalidInputError(
-            "a curve with --classes has no --view sample: leave it out, and ask solve for a point with --view sample"
-        )
     at = _described(problem, describe, units)
     inner = points - 2 + refine  # the two ends need no solver
     with memory_limited(memory_limit), output(out, OWNED) as folder:
@@ -179,7 +186,9 @@ def command(
             same = partial(limited, solver, given, answers=inner)
             found, said = _people(rows, curve, same, seed=seed, progress=progress)
         if folder is not None:
-            described = None if at is None else solve(problem, disclosure=at, throw=False, **asked)
+            described = (
+                None if at is None else better(curve, solve(problem, disclosure=at, throw=False, **asked), at)
+            )
             others = {
                 name: sound(trace(problem, points=points, solver=other, seed=seed, throw=False))
                 for name, other in ((name, limited(name, {}, time_limit, inner)) for name in compare_with)
@@ -230,6 +239,17 @@ def _described(problem: Problem, describe: str | None, units: Units) -> float | 
     return check_disclosure(
         problem, parse_quantity(describe, ceiling=ceiling, whole="H(X)", option="--describe", units=units)
     )
+
+
+def better(curve: Curve, found: Solution, disclosure: float) -> Solution:
+    """A point at a disclosure in nats that was solved by itself, or what the curve has there where that leaks less."""
+    from privfunnel.solution import FEASIBILITY, ROUNDING, USELESS
+
+    reached = max((s.disclosure for s in curve.solutions), default=0.0)
+    if found.status in USELESS or disclosure > reached + FEASIBILITY:
+        return found
+    shared = curve.at(disclosure)
+    return shared if shared.leakage < found.leakage - ROUNDING else found
 
 
 def _guarded(
@@ -293,9 +313,12 @@ def show_population(found: PopulationBand, curve: Curve, units: Units, opened: N
     out.print(table)
     weighted = opened.counts is not None and opened.counts.weights is not None
     pieces = f"{found.rows:,} {opened.kind}{', kept in proportion to their weights' if weighted else ''}"
+    symbol = ""
+    if found.classes is not None:
+        symbol = f" This is about the symbol of the {found.classes} score classes that each design makes."
     few = "" if some else f" They are too few to prove, with {sure}, that less leaks than X itself tells."
     out.print(
-        f"People like these: designs on one half of the {pieces}, judged by the other half, in turn.{few}",
+        f"People like these: designs on one half of the {pieces}, judged by the other half, in turn.{symbol}{few}",
         soft_wrap=True,
     )
 

@@ -47,6 +47,19 @@ _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
     metavar="SECONDS",
     help="Longest time for one curve.",
 )
+@click.option("--ledger", metavar="FILE",
+              help="Enter the releases of the page in this ledger, which is begun where there is none; see privfunnel "
+                   "ledger.")  # fmt: skip
+@click.option("--budget", metavar="L",
+              help="Ledger: refuse a release with which all draws would tell more: 5% (of I(S;X)), '0.1 bits', "
+                   "0.05.")  # fmt: skip
+@click.option("--sticky", metavar="KEYFILE",
+              help="Repeat the draws of earlier releases of the same --series; the key is made where there is "
+                   "none.")  # fmt: skip
+@click.option("--series", metavar="NAME", help="Sticky: name of the releases that repeat each other.")
+@click.option("--id", "row_id", metavar="COLUMN",
+              help="Sticky: column that tells the rows apart from release to release; the person's by "
+                   "default.")  # fmt: skip
 @click.option("--browser/--no-browser", default=True, help="Open the page in the default browser.")  # fmt: skip
 def command(
     data: str | None,
@@ -56,6 +69,11 @@ def command(
     max_upload: str,
     memory_limit: str,
     time_limit: float,
+    ledger: str | None,
+    budget: str | None,
+    sticky: str | None,
+    series: str | None,
+    row_id: str | None,
     browser: bool,
 ) -> None:
     """Open a local page on DATA, a table (CSV, Parquet, JSON lines, Arrow) or an example, or on what is chosen there.
@@ -68,8 +86,9 @@ def command(
       privfunnel explore
       privfunnel explore heart-failure
       privfunnel explore patients.csv --port 8765 --no-browser
+      privfunnel explore patients.csv --ledger ledger.json --budget 5%
     """
-    from privfunnel.explorer import Limits, serve
+    from privfunnel.explorer import Keeping, Limits, serve
 
     limits = Limits(memory=parse_size(memory_limit, "--memory-limit"), trace=time_limit)
     if host not in _LOOPBACK:
@@ -91,6 +110,7 @@ def command(
             names=names,
             max_upload=parse_size(max_upload, "--max-upload"),
             limits=limits,
+            keeping=Keeping(*(said or "" for said in (ledger, budget, sticky, series, row_id))),
             browser=browser and _has_screen(),
             announce=announce,
         )

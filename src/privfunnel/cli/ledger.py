@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import console, read_options, shown_units_option, text_file_options
-from privfunnel.cli._ledger import Entering, check_budget, to_json, words
+from privfunnel.cli._ledger import Entering, to_json
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.release.options import DEFAULT_NAME
@@ -56,7 +56,8 @@ def show(ledger: Path, budget: str | None, units: str | None, as_json: bool) -> 
     else:
         with spoken_in(units or "bits"):
             _show(found)
-    check_budget(found, budget, units)
+    if budget is not None:
+        found.check_within(budget, units)
 
 
 @command.command("add", short_help="Enter a release that was made without the ledger.")
@@ -200,4 +201,4 @@ def _show(ledger: Ledger) -> None:
         told = (entry.date, entry.series or "", entry.mechanism[:12], entry.draw, *after)
         table.add_row(*told, amount(ledger.alone(entry)))
     console().print(table)
-    say(words(ledger))
+    say(ledger.words)

@@ -72,4 +72,4 @@ class Noise:
 
 
 #: Streams: what a random number is for.
-START, ORDER, CODE, PRIOR, OUTPUT, VALIDATION = range(6)
+START, ORDER, CODE, PRIOR, OUTPUT = range(5)

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from privfunnel.checks import is_number
+from privfunnel.distortion.orders import places_of
 from privfunnel.engines import Column
+from privfunnel.engines.categories import NULL
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -24,8 +26,6 @@ from privfunnel.tables import Counts
 RULES = ("hamming", "ordinal", "never")
 #: The rule for whole records: 1 for another record.
 RECORD = "record"
-#: Kinds of columns whose categories are in an order of their own.
-ORDERED = frozenset({"integer", "number", "date", "datetime", "boolean"})
 #: Costs beyond this are no longer apart from those that forbid a change.
 LARGEST = 1e6
 
@@ -80,8 +80,9 @@ def costs_of(given: Problem | Counts, costs: Any = None) -> Costs:
         costs: None or ``"record"`` for 1 where anything is changed; a mapping from public columns to rules, whose costs
             add up; or a matrix, shape (M, N), one row a public symbol and one column an output. The rule of a column is
             ``"hamming"`` (1 for another value; also of columns that are not named), ``"ordinal"`` (the number of steps
-            between two ordered values), ``"never"``, a weight such as ``"2"`` or ``"0.5*ordinal"``, or a mapping of
-            mappings from value to value to cost, the values as texts.
+            between two ordered values), ``"ordinal:low,medium,high"`` for texts whose order is given, ``"never"``, a
+            weight such as ``"2"`` or ``"0.5*ordinal"``, or a mapping of mappings from value to value to cost, the
+            values as texts.
 
     Raises:
         InvalidInputError: They cannot be used.
@@ -144,7 +145,7 @@ def _by_column(given: Problem | Counts, problem: Problem, rules: Mapping[str, An
     for name, values in columns.items():
         total += _column(name, values, rules.get(name, "hamming"), known.get(name))
     told = [
-        f"{name} {rule if isinstance(rule, str | float | int) else 'as listed'}"
+        f"{name} {f'{rule}'.partition(':')[0] if isinstance(rule, str | float | int) else 'as listed'}"
         for name, rule in rules.items()
     ]
     rest = [] if len(rules) == len(columns) else ["others hamming"]
@@ -157,20 +158,21 @@ def _column(name: str, values: tuple[str, ...], rule: Any, column: Column | None
     differ = texts[:, None] != texts
     if isinstance(rule, Mapping):
         return _listed(name, values, rule)
-    weight, kind = _read(name, rule)
+    weight, kind, order = _read(name, rule)
     if kind == "never":
         return np.where(differ, np.inf, 0.0)
     if kind == "hamming":
         return np.asarray(weight * differ)
-    return np.asarray(weight * np.where(differ, _steps(name, values, column), 0.0))
+    return np.asarray(weight * np.where(differ, _steps(name, values, column, order), 0.0))
 
 
-def _read(name: str, rule: Any) -> tuple[float, str]:
-    """Weight and kind of a rule such as ``"0.5*ordinal"``, ``"never"`` or 2."""
+def _read(name: str, rule: Any) -> tuple[float, str, str]:
+    """Weight, kind and order of a rule such as ``"0.5*ordinal"``, ``"ordinal:low,medium,high"``, ``"never"`` or 2."""
     advice = (
         f"the cost {rule!r} of {name!r} cannot be read: give {', '.join(RULES)}, a weight, or 0.5*ordinal"
     )
-    text = f"{rule}".strip() if isinstance(rule, str) or is_number(rule) else ""
+    text, colon, order = (f"{rule}" if isinstance(rule, str) or is_number(rule) else "").partition(":")
+    text = text.strip()
     weight, star, kind = text.partition("*")
     if not star:
         weight, kind = ("1", text) if text in RULES else (text, "hamming")
@@ -181,40 +183,25 @@ def _read(name: str, rule: Any) -> tuple[float, str]:
     kind = kind.strip()
     if kind not in RULES or not 0.0 <= number <= LARGEST or (kind == "never" and star):
         raise InvalidInputError(advice)
-    return number, kind
+    if colon and (kind != "ordinal" or not order.strip()):
+        raise InvalidInputError(advice)
+    return number, kind, order
 
 
-def _steps(name: str, values: tuple[str, ...], column: Column | None) -> Array:
+def _steps(name: str, values: tuple[str, ...], column: Column | None, order: str) -> Array:
     """Steps between the values of each two symbols, shape (M, M); to a missing value as many as there are values."""
-    if column is None:
-        places, most = _numbered(name, values)
-    else:
-        if column.kind not in ORDERED:
-            raise InvalidInputError(
-                f"the values of {name!r} have no order ({column.kind}): use hamming, or list the costs"
-            )
-        texts = [column.text(code) for code in range(column.n_values)]
-        present = [text for text, value in zip(texts, column.values, strict=True) if value is not None]
-        order = {text: float(place) for place, text in enumerate(present)}
-        places, most = np.array([order.get(value, math.nan) for value in values]), len(present)
-    steps = np.abs(places[:, None] - places)
-    return np.where(np.isnan(steps), float(most), steps)
+    missing = _missing(column)
+    places = places_of(name, (value for value in values if value != missing), column, order)
+    at = np.array([places.get(value, math.nan) for value in values])
+    steps = np.abs(at[:, None] - at)
+    return np.where(np.isnan(steps), float(len({*places.values()})), steps)
 
 
-def _numbered(name: str, values: tuple[str, ...]) -> tuple[Array, int]:
-    """Where each text is among all, as numbers, and how many there are; of two texts the order is of no matter."""
-    found = sorted({*values})
-    try:
-        numbers = {value: float(value) for value in found}
-    except ValueError:
-        if len(found) > 2:
-            raise InvalidInputError(
-                f"the order of the values of {name!r} is not known ({', '.join(found[:3])}, …): give the counts of "
-                "pf.tables.count in place of the problem, or list the costs"
-            ) from None
-        numbers = {value: float(place) for place, value in enumerate(found)}
-    place = {number: float(i) for i, number in enumerate(sorted({*numbers.values()}))}
-    return np.array([place[numbers[value]] for value in values]), len(place)
+def _missing(column: Column | None) -> str:
+    """How a missing value is written."""
+    if column is None or None not in column.values:
+        return NULL
+    return column.text(column.values.index(None))
 
 
 def _listed(name: str, values: tuple[str, ...], costs: Mapping[Any, Any]) -> Array:

@@ -61,7 +61,7 @@ def read_delimited(connection: Any, path: Path, options: ReadOptions, stack: Exi
     asked = _types(path, names, options.types)
     types = {name: asked.get(name, kind) for name, kind in zip(names, found.types, strict=True)}
     relation = connection.sql(_select(file, arguments, found, types, asked))
-    orders = _orders(relation, found, names, types, asked, dialect, options, path)
+    orders = _orders(relation, names, types, asked, dialect, options, path)
     relation = relation.project(
         ", ".join(
             _cleaned(raw, name, str(kind), options, orders.get(name))
@@ -173,7 +173,6 @@ def _select(
 
 def _orders(
     relation: Any,
-    found: _Sniffed,
     names: Sequence[str],
     types: Mapping[str, str],
     asked: Mapping[str, str],

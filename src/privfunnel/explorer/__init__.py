@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.explorer.keeping import Keeping
 from privfunnel.explorer.process import Limits
 
-__all__ = ["Limits", "serve"]
+__all__ = ["Keeping", "Limits", "serve"]
 
 
 def serve(
@@ -28,6 +29,7 @@ def serve(
     names: Iterable[str] = (),
     max_upload: int = 256 << 20,
     limits: Limits | None = None,
+    keeping: Keeping | None = None,
     browser: bool = False,
     announce: Callable[[str], None] | None = None,
 ) -> None:
@@ -40,11 +42,12 @@ def serve(
         names: Further host names under which the page may be asked for.
         max_upload: Largest upload in bytes.
         limits: What the working processes of all tabs may use.
+        keeping: The ledger that releases are entered in, and the key of sticky draws.
         browser: Whether to open the page in the default browser.
         announce: Called with the address once the port is bound.
 
     Raises:
-        InvalidInputError: The table does not exist, or the address cannot be bound.
+        InvalidInputError: The table does not exist, the address cannot be bound, or a budget or series stands alone.
         MissingExtraError: The web framework is not installed.
     """
     uvicorn = need("uvicorn", "explorer")
@@ -54,6 +57,7 @@ def serve(
     from privfunnel.explorer.sessions import Sessions
 
     given, example = _given(table)
+    keeping = None if keeping is None else keeping.checked()
     with _bind(host, port) as bound:
         port = bound.getsockname()[1]
         settings = app.Settings(
@@ -65,7 +69,7 @@ def serve(
             limits=limits or Limits(),
         )
         shown = "127.0.0.1" if host in {"0.0.0.0", "::", ""} else f"[{host}]" if ":" in host else host
-        sessions = Sessions(settings.limits)
+        sessions = Sessions(settings.limits, keeping=keeping)
         gate = app.create(settings, sessions)
         config = uvicorn.Config(
             gate,

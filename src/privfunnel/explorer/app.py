@@ -84,6 +84,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
     app = Starlette(
         routes=[
             Route("/", _page),
+            Route("/favicon.ico", _icon),
             Mount("/static", StaticFiles(directory=str(assets / "explorer" / "static"))),
             Mount("/assets", StaticFiles(directory=str(assets / "report" / "assets"))),
             Route("/api/hello", _hello),
@@ -96,6 +97,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/trace", _in_session(_trace), methods=["POST"]),
             Route("/api/sessions/{session}/refine", _in_session(_refine), methods=["POST"]),
             Route("/api/sessions/{session}/cancel", _in_session(_cancel), methods=["POST"]),
+            Route("/api/sessions/{session}/stop", _in_session(_stop), methods=["POST"]),
             Route("/api/sessions/{session}/close", _in_session(_close), methods=["POST"]),
             Route("/api/sessions/{session}/events", _in_session(_events)),
             Route("/api/sessions/{session}/news", _in_session(_news)),
@@ -103,6 +105,7 @@ def create(settings: Settings, sessions: Sessions) -> Gate:
             Route("/api/sessions/{session}/point", _in_session(_point)),
             Route("/api/sessions/{session}/beside", _in_session(_beside)),
             Route("/api/sessions/{session}/audit", _in_session(_audit)),
+            Route("/api/sessions/{session}/ledger", _in_session(_ledger)),
             Route("/api/sessions/{session}/search", _in_session(_search)),
             Route("/api/sessions/{session}/export/{name}", _in_session(_prepare), methods=["POST"]),
             Route("/api/sessions/{session}/export/{name}", _in_session(_export)),
@@ -171,6 +174,12 @@ def _in_session(handler: Callable[[Request, Session], Awaitable[Response]]) -> H
 async def _page(_: Request) -> Response:
     page = resources.files("privfunnel.explorer").joinpath("static", "index.html")
     return Response(page.read_text("utf-8"), media_type="text/html")
+
+
+async def _icon(_: Request) -> Response:
+    """The icon under the name that browsers ask for unasked, on pages without a link to it: a shown file, say."""
+    icon = resources.files("privfunnel.explorer").joinpath("static", "icon.svg")
+    return Response(icon.read_bytes(), media_type="image/svg+xml")
 
 
 async def _hello(request: Request) -> Response:
@@ -330,6 +339,10 @@ async def _cancel(_: Request, session: Session) -> Response:
     return JSONResponse({"cancelled": await session.cancel()})
 
 
+async def _stop(_: Request, session: Session) -> Response:
+    return JSONResponse({"stopped": await session.stop()})
+
+
 async def _events(request: Request, session: Session) -> Response:
     stream = session.stream
     if stream is None:
@@ -383,6 +396,10 @@ async def _beside(request: Request, session: Session) -> Response:
 async def _audit(request: Request, session: Session) -> Response:
     form = request.query_params.get("form", "")
     return JSONResponse(await session.audit(disclosure=asking.chosen(request), form=form))
+
+
+async def _ledger(request: Request, session: Session) -> Response:
+    return JSONResponse(await session.ask("ledger", disclosure=asking.chosen(request)))
 
 
 async def _search(request: Request, session: Session) -> Response:

@@ -8,14 +8,14 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit import PopulationBand
+from privfunnel.audit.cross_fit import proved_of_every_channel, repeatable, unasked_splits
 from privfunnel.channels import is_sparse
 from privfunnel.engines import Alphabet
 from privfunnel.explorer.release_files import Lists
 from privfunnel.guessing import exposures
 from privfunnel.lumping import lumping_of
 from privfunnel.mechanism import Mechanism, symbol_names
-from privfunnel.population.bounds import population_worst_case
-from privfunnel.population.views import view_of
+from privfunnel.population.views import NOTHING_CLAIMED, view_of
 from privfunnel.report import view
 from privfunnel.report.axes import Axis
 from privfunnel.solution import Solution
@@ -43,8 +43,9 @@ def people(solution: Solution, private: Alphabet, rows: int) -> list[str]:
 def beyond(solution: Solution, counts: Counts, units: str, found: PopulationBand | None = None) -> list[str]:
     """Say whom the numbers of a point are about where the rows are few, and what they say about people like them.
 
-    What is proved is for every mechanism at once, since this one was designed on all rows; the report tries again on
-    parts of them.
+    What is proved is for every mechanism at once, since this one was designed on all rows; the audit tries again on
+    parts of them, by the rule of :mod:`privfunnel.audit.cross_fit`, and where it claims nothing the page does not
+    either.
 
     Args:
         solution: The point.
@@ -59,19 +60,23 @@ def beyond(solution: Solution, counts: Counts, units: str, found: PopulationBand
     if view_of(None, (problem.n_s, problem.n_x), pieces, problem.leakage_ceiling) == "register":
         return []
     whose = "rows" if counts.pieces is None else "persons" if counts.clusters is None else "clusters"
-    leaks, more = "leaks more:", "the report says how much it may be, or that so few cannot tell"
-    if found is not None:
-        leaks = f"leaks an estimated {found.at(solution.disclosure)[0] / unit:.3f} {units};"
-        more = "the report says what is proved, or that so few prove nothing"
+    about = f"All this is about the {pieces:,.0f} {whose} of the table, which are few for its cells."
+    proved = None
     if not counts.unequal and not is_sparse(solution.channel):
-        most = population_worst_case(counts.table(), solution.channel).upper
+        most = proved_of_every_channel(counts, solution.channel)
         if most < problem.leakage_ceiling:
             told = f"{most / unit:.3f} {units}"
-            more = f"with 95 % confidence at most {told}, if its columns have no other values there"
-    return [
-        f"All this is about the {pieces:,.0f} {whose} of the table, which are few for its cells. For people like these "
-        f"the release {leaks} {more}."
-    ]
+            proved = f"with 95 % confidence at most {told}, if its columns have no other values there"
+    if found is not None:
+        leaks = f"leaks an estimated {found.at(solution.disclosure)[0] / unit:.3f} {units};"
+        more = proved or "the audit says what is proved, or that so few prove nothing"
+    elif repeatable(solution.solver) and unasked_splits(pieces, counts.size.seconds):
+        leaks, more = "leaks more:", proved or "the audit estimates how much"
+    elif proved is not None:
+        leaks, more = "leaks more:", proved
+    else:
+        return [f"{about} For people like these the release leaks more. {NOTHING_CLAIMED}."]
+    return [f"{about} For people like these the release {leaks} {more}."]
 
 
 def too_large(solution: Solution) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from privfunnel.certificate import save_bundle
 from privfunnel.channels import entries_of
 from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError, MissingExtraError
-from privfunnel.explorer import reading, recipes, release_files
+from privfunnel.explorer import entering, reading, recipes, release_files
+from privfunnel.explorer.keeping import Keeping
 from privfunnel.explorer.recipes import Grid
 from privfunnel.explorer.workspace import Setting
 from privfunnel.mechanism import Mechanism
@@ -63,10 +65,18 @@ DOWNLOADS = {
 }
 
 
+#: Hears how far a task is: ``done`` of ``total``, 0 where that is not known, and a message.
+Tell = Callable[[int, int, str], None]
+
+
+def silent(done: int, total: int, message: str) -> None:
+    """Tell nobody."""
+
+
 class Exported(NamedTuple):
     """What is taken home: a point of a curve, the curve's grid, and what holds for people like those of the table.
 
-    Rows are released in a ``form``, which the report and the script speak of.
+    Rows are released in a ``form``, which the report and the script speak of, and are kept account of in ``keeping``.
     """
 
     curve: Curve
@@ -74,6 +84,7 @@ class Exported(NamedTuple):
     grid: Grid
     population: PopulationBand | None = None
     form: str = "records"
+    keeping: Keeping = Keeping()
 
 
 def offer(
@@ -101,7 +112,9 @@ def offer(
         ],
         "forms": forms,
         "form": form,
-        "command": recipes.command_line(setting, curve, solution, units=units, form=form),
+        "command": recipes.command_line(
+            setting, curve, solution, units=units, form=form, keeping=found.keeping
+        ),
         "script": recipes.script(setting, curve, solution, grid, form=form),
     }
 
@@ -111,8 +124,8 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
-def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
-    """Write one of the downloads into a folder and return its path.
+def write(name: str, folder: Path, setting: Setting, found: Exported, tell: Tell = silent) -> Path:
+    """Write one of the downloads into a folder and return its path; ``tell`` hears how far that is.
 
     A table is drawn once for a point: its formats share the draw, and asking again gives the same file, since every
     further draw would tell more.
@@ -122,7 +135,7 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
     """
     if name not in DOWNLOADS:
         raise InvalidInputError(f"there is no export {name!r}: choose one of {', '.join(DOWNLOADS)}")
-    curve, solution, grid, population, form = found
+    curve, solution, grid, population, form, keeping = found
     if form not in FORMS:
         raise InvalidInputError(f"there is no form {form!r}: choose one of {', '.join(FORMS)}")
     mechanism = Mechanism.from_solution(setting.counts, solution)
@@ -139,6 +152,7 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
             raise InvalidInputError("this curve has no certificates: draw it with the solver auto or global")
         save_bundle(target, curve.certificates)
     elif name == "report.html":
+        tell(0, 0, "Auditing the mechanism, and writing the report")
         write_report(
             target,
             curve,
@@ -158,11 +172,13 @@ def write(name: str, folder: Path, setting: Setting, found: Exported) -> Path:
     else:
         if name in release_files.DECOY_FILES:
             release_files.required_lists(mechanism)  # says why not
-        _draw(place, setting, mechanism)
+        _draw(place, setting, mechanism, keeping, tell)
     return target
 
 
-def audited(folder: Path, setting: Setting, solution: Solution, form: str) -> dict[str, Any]:
+def audited(
+    folder: Path, setting: Setting, solution: Solution, form: str, keeping: Keeping, tell: Tell = silent
+) -> dict[str, Any]:
     """Audit a released form of a point, the very file that is downloaded; see :func:`.release_files.audited`.
 
     Raises:
@@ -172,8 +188,17 @@ def audited(folder: Path, setting: Setting, solution: Solution, form: str) -> di
     place, read = _place(folder, setting, mechanism), reading.options(setting.reading)
     if form not in release_files.files(release_files.lists_of(mechanism)).values():
         raise InvalidInputError(f"this point cannot be released as {form!r}: choose another form")
-    _draw(place, setting, mechanism)
+    _draw(place, setting, mechanism, keeping, tell)
+    tell(0, 0, "Comparing the released rows with the table")
     return release_files.audited(setting.source, mechanism, place, form, read)
+
+
+def account(
+    folder: Path, setting: Setting, solution: Solution, keeping: Keeping, units: str
+) -> dict[str, Any]:
+    """What the page says of the ledger beside a point; see :func:`.entering.account`."""
+    mechanism = Mechanism.from_solution(setting.counts, solution)
+    return entering.account(keeping, setting, mechanism, _place(folder, setting, mechanism), units)
 
 
 def _place(folder: Path, setting: Setting, mechanism: Mechanism) -> Path:
@@ -183,10 +208,21 @@ def _place(folder: Path, setting: Setting, mechanism: Mechanism) -> Path:
     return place
 
 
-def _draw(place: Path, setting: Setting, mechanism: Mechanism) -> None:
-    """Draw a release, unless that was done before."""
-    if not all((place / file).exists() for file in release_files.FILES):
-        release_files.write(setting.source, mechanism, place, reading.options(setting.reading))
+def _draw(place: Path, setting: Setting, mechanism: Mechanism, keeping: Keeping, tell: Tell) -> None:
+    """Draw a release and enter it in the ledger that is kept, unless that was done before."""
+    with entering.entering(keeping, setting, mechanism, place):
+        if not all((place / file).exists() for file in release_files.FILES):
+            read = reading.options(setting.reading)
+            rows = setting.counts.n_rows
+            tell(0, rows, "Drawing the release")
+            release_files.write(
+                setting.source,
+                mechanism,
+                place,
+                read,
+                keeping.draws,
+                lambda done: tell(done, rows, f"Drawing the release: {done:,} of {rows:,} rows"),
+            )
 
 
 def _for_task(setting: Setting, mechanism: Mechanism) -> dict[str, Any]:
@@ -202,7 +238,8 @@ def _for_task(setting: Setting, mechanism: Mechanism) -> dict[str, Any]:
 
 
 def _key(setting: Setting, mechanism: Mechanism) -> str:
-    """Return what tells a release from others: equal channels on other columns or bins are other releases."""
+    """Return what tells a release from others: equal channels on other columns, bins, rows or persons are others."""
     bins = [setting.bins.get(column) for column in setting.public]
-    said = repr((setting.public, bins, mechanism.channel.shape))
-    return hashlib.sha256(said.encode() + entries_of(mechanism.channel).tobytes()).hexdigest()[:16]
+    said = repr((setting.public, bins, setting.person, setting.missing, mechanism.channel.shape))
+    held = hashlib.sha256(said.encode() + mechanism.p_x.tobytes() + entries_of(mechanism.channel).tobytes())
+    return held.hexdigest()[:16]

@@ -70,20 +70,23 @@ def words(solution: Solution, units: str) -> list[str]:
     if threat is None:
         return []
     numbers, scale = Exact(units), Scale.of(solution.problem, threat)
-    most, least = (scale.told(each, numbers) for each in (solution.leakage, solution.lower_bound))
+    most, knowing = (
+        scale.told(solution.leakage, numbers),
+        len(solution.leakages) > 1 or threat.published is not None,
+    )
+    proved = _proved(solution, scale, numbers)
     said = []
     if not scale.usual:
         name, about = WORDS[threat.measure]
         said.append(
             f"Leakage is measured by {name}: {about}. It is {most} here, of the {scale.told(scale.ceiling, numbers)} "
-            f"that the public columns have themselves; no release of this kind that keeps as much has less than "
-            f"{least}: proved. The sentence above is about mutual information."
+            f"that the public columns have themselves{'' if knowing else proved}. The sentence above is about mutual "
+            "information."
         )
-    if len(solution.leakages) > 1 or threat.published is not None:
+    if knowing:  # whoever learns most is the one that the proof is about
         worst = worst_attacker(solution)
         said.append(
-            f"Of all attackers one who knows {worst} learns most, {most}; no release against them that keeps as much "
-            f"tells less than {least}: proved."
+            f"Of all attackers one who knows {worst} learns most, {most}{proved}."
             if solution.leakage > FEASIBILITY
             else f"No attacker learns anything, whether they know {' or '.join(solution.leakages)}."
             if threat.convex.faithful
@@ -100,6 +103,16 @@ def words(solution: Solution, units: str) -> list[str]:
         for asked, reached in solution.guaranteed.items()
     ]
     return said
+
+
+def _proved(solution: Solution, scale: Scale, numbers: Exact) -> str:
+    """What is proved of releases that leak less, to end a sentence: nothing of less than nothing."""
+    if solution.leakage <= FEASIBILITY:
+        return ""
+    if solution.lower_bound <= FEASIBILITY:
+        return "; how little it could be is not known"
+    least = scale.told(solution.lower_bound, numbers)
+    return f"; no release of this kind that keeps as much has less than {least}: proved"
 
 
 def of_curve(curve: Curve) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from privfunnel.audit import PopulationBand, independent, population_band, rows_of
-from privfunnel.audit.cross_fit import AFFORDABLE, FOLDS, LEAST_ROWS, affordable_splits
+from privfunnel.audit.cross_fit import unasked_splits
 from privfunnel.errors import PrivFunnelError
 from privfunnel.explorer import reading
 from privfunnel.explorer.workspace import Setting
@@ -31,9 +31,9 @@ def band(setting: Setting, solver: str, seed: int, work: float, progress: Listen
     """
     problem, counts = setting.problem, setting.counts
     pieces = counts.n if counts.pieces is None else counts.pieces
-    few = view_of(None, (problem.n_s, problem.n_x), pieces, problem.leakage_ceiling) == "sample"
-    splits = affordable_splits(POINTS * counts.size.seconds) if few and pieces >= LEAST_ROWS else 0
-    if not splits or FOLDS * work > AFFORDABLE:
+    if view_of(None, (problem.n_s, problem.n_x), pieces, problem.leakage_ceiling) == "register":
+        return None
+    if not (splits := unasked_splits(pieces, POINTS * counts.size.seconds, work=work)):
         return None
     free = min(problem.free_disclosure, problem.disclosure_ceiling)
     at = np.unique([0.0, *np.linspace(free, problem.disclosure_ceiling, POINTS)])

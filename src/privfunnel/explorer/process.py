@@ -153,6 +153,11 @@ class Worker:
                 self._last = time.monotonic()
                 self._pool.share()
 
+    @property
+    def working(self) -> bool:
+        """Whether a task is under way."""
+        return self._pending is not None
+
     def stop(self) -> None:
         """End the process at once; a task under way raises :class:`JobStoppedError`."""
         process, self._process = self._process, None

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from privfunnel.curve import Curve
 from privfunnel.explorer import guards, reading
+from privfunnel.explorer.keeping import Keeping
 from privfunnel.explorer.workspace import Setting
 from privfunnel.measures import nats_per
 from privfunnel.report import view
@@ -29,6 +30,7 @@ def command_line(
     exact: bool = True,
     units: str = "bits",
     form: str = "records",
+    keeping: Keeping | None = None,
 ) -> str:
     """Return the shell commands that design the mechanism and release the table in a form.
 
@@ -65,6 +67,7 @@ def command_line(
     release = ["privfunnel", "release", _argument(setting.name), "--mechanism", design, "--as", form]
     if not lines[0].startswith("#"):  # else the mechanism remembers it
         release += reading.arguments(setting.reading)
+    release += [] if keeping is None else keeping.arguments
     lines.append(_wrapped([*release, "--out", _argument(released_name(setting))]))
     return "\n".join(lines)
 

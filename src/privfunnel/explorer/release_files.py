@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +15,10 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy
 from privfunnel.release import order
 from privfunnel.release.candidates import PARTS, Candidates, candidates
+from privfunnel.release.options import DrawKeywords
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.weakening import warn_of_decoys
+from privfunnel.storage import AnyPath
 
 #: File to the form it holds; decoys only where there are lists of candidates that somebody reads.
 FILES = {"release.csv": "records", "release.parquet": "records", "symbols.csv": "symbols"}
@@ -80,8 +83,23 @@ def told_by_decoys(mechanism: Mechanism) -> list[str]:
     return [f"{text[0].upper()}{text[1:]}." for text in said]
 
 
-def write(source: str, mechanism: Mechanism, folder: Path, read: ReadOptions | None = None) -> None:
+def write(
+    source: str,
+    mechanism: Mechanism,
+    folder: Path,
+    read: ReadOptions | None = None,
+    draws: DrawKeywords | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
     """Write the files of :func:`files` into a folder: row i is the same release in each of them.
+
+    Args:
+        source: The table.
+        mechanism: The mechanism.
+        folder: Where the files go.
+        read: How the table is read.
+        draws: How rows are drawn: key file, series and column of sticky draws.
+        progress: Called with the number of rows that are written.
 
     Raises:
         InvalidInputError: The table does not fit the mechanism, or a file cannot be written; none is left behind.
@@ -89,8 +107,9 @@ def write(source: str, mechanism: Mechanism, folder: Path, read: ReadOptions | N
     held = files(lists_of(mechanism))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "decoys name combinations", GuaranteeWarning)  # the page says it
+        targets: dict[AnyPath, str] = {folder / name: form for name, form in held.items()}
         release.write_all(
-            source, mechanism, {folder / name: form for name, form in held.items()}, force=True, read=read
+            source, mechanism, targets, force=True, read=read, progress=progress, **(draws or {})
         )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer.folders import UPLOAD, PrivateFolder
+from privfunnel.explorer.keeping import Keeping
 from privfunnel.explorer.memory import MemoryPool
 from privfunnel.explorer.process import Event, JobError, JobStoppedError, Limits, Worker
 
@@ -110,12 +111,27 @@ class Session:
     async def export(self, name: str, disclosure: float, form: str) -> None:
         """Write one of the files of a point and a form; it stands in :attr:`prepared` until it is fetched."""
         arguments = {"name": name, "disclosure": disclosure, "form": form}
-        path = await self.front.call("export", arguments, seconds=self.limits.trace)
+        path = await self._long("export", arguments)
         self.prepared[name, disclosure, form] = Path(path)
 
     async def audit(self, **arguments: Any) -> Any:
         """Audit what a point is released as; like a download, it is waited for longer than a look."""
-        return await self.front.call("audit", arguments, seconds=self.limits.trace)
+        return await self._long("audit", arguments)
+
+    async def _long(self, task: str, arguments: dict[str, Any]) -> Any:
+        """Run a task that is waited for longer than a look, until :meth:`stop`."""
+        self.news = {}
+        try:
+            return await self.front.call(task, arguments, seconds=self.limits.trace, on_event=self._hear)
+        finally:
+            self.news = {}
+
+    async def stop(self) -> bool:
+        """Stop the file or the audit that is being made; return whether there was one."""
+        if not self.front.working:
+            return False
+        await asyncio.to_thread(self.front.stop)
+        return True
 
     def _hear(self, event: Event) -> None:
         self.news = event
@@ -185,9 +201,10 @@ class Session:
 class Sessions:
     """All sessions of a server, at most ``most`` of them: the one idle for longest makes room."""
 
-    def __init__(self, limits: Limits, most: int = 8) -> None:
-        """Create the private folder."""
+    def __init__(self, limits: Limits, most: int = 8, keeping: Keeping | None = None) -> None:
+        """Create the private folder; releases are kept account of as ``keeping`` says."""
         self._private = PrivateFolder()
+        self._keeping = keeping
         self._pool = MemoryPool(limits.memory)
         self._limits = limits
         self._most = most
@@ -208,6 +225,8 @@ class Sessions:
                 )
             await self.close(min(idle, key=lambda session: session.seen).id)
         session = Session(self.folder, self._limits, self._pool)
+        if self._keeping is not None:
+            self._keeping.leave_in(session.folder)
         self._open[session.id] = session
         return session
 

@@ -182,7 +182,7 @@ def point(
     public = setting.public_axis
     mechanism = Mechanism.from_solution(setting.counts, solution)
     lists = release_files.lists_of(mechanism)
-    found = exports.Exported(curve, solution, grid_of(workspace))
+    found = exports.Exported(curve, solution, grid_of(workspace), keeping=workspace.keeping)
     return {
         **view.point(
             solution,
@@ -259,18 +259,27 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
 def export(workspace: Workspace, name: str, disclosure: float, form: str = "records") -> str:
     """Write one of the files of a chosen point into the folder and return its path; rows are released in a form."""
     setting, curve = workspace.setting(), curve_of(workspace)
-    found = exports.Exported(
-        curve, chosen(curve, disclosure, None), grid_of(workspace), workspace.get("band"), form
-    )
-    return str(exports.write(name, workspace.folder, setting, found))
+    solution, band = chosen(curve, disclosure, None), workspace.get("band")
+    found = exports.Exported(curve, solution, grid_of(workspace), band, form, workspace.keeping)
+    return str(exports.write(name, workspace.folder, setting, found, lambda *news: tell(workspace, *news)))
 
 
 def audit(workspace: Workspace, disclosure: float, form: str) -> dict[str, Any]:
     """Audit what a chosen point is released as, in a form: the very file that is downloaded."""
     setting = workspace.setting()
     solution = chosen(curve_of(workspace), disclosure, None)
-    found = exports.audited(workspace.folder, setting, solution, form)
+    found = exports.audited(
+        workspace.folder, setting, solution, form, workspace.keeping, lambda *news: tell(workspace, *news)
+    )
     return {**found, "words": [wording.for_page(said) for said in found["words"]]}
+
+
+def ledger(workspace: Workspace, disclosure: float) -> dict[str, Any]:
+    """What the ledger says that releases of the page are entered in, and whether this point would be refused."""
+    setting = workspace.setting()
+    solution = chosen(curve_of(workspace), disclosure, None)
+    found = exports.account(workspace.folder, setting, solution, workspace.keeping, workspace.units)
+    return {**found, "refused": wording.for_page(found.get("refused", ""), workspace.units)}
 
 
 TASKS: dict[str, Callable[..., Any]] = {
@@ -285,4 +294,5 @@ TASKS: dict[str, Callable[..., Any]] = {
     "search": search,
     "audit": audit,
     "beside": beside,
+    "ledger": ledger,
 }

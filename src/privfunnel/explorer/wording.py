@@ -10,6 +10,7 @@ _READ = "encoding|delimiter|decimal|dates|null|quote|escape|type|sheet|columns"
 #: What a message says for the command line, and what the page says instead.
 _INSTEAD = (
     (re.compile(rf"\((?:--(?:{_READ})\b)[^()]*(?:\([^()]*\)[^()]*)*\)"), "(“Change how the file is read”)"),
+    (re.compile(r"repeat an earlier draw \(--sticky[^()]*\) or allow more"), "keep less, or allow more"),
     (re.compile(r"\(--person [^()]*\)"), "(“Each row is about”)"),
     (re.compile(r"\(missing='drop', --missing drop\)"), "(“More about the rows”)"),
     (re.compile(r"\(bins=\{.*?\}\)"), "(under Roles)"),
@@ -23,7 +24,8 @@ _INSTEAD = (
 )
 #: A part of a sentence that names an option, an argument or an extra to install.
 _FOREIGN = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b\w+=\{|\bpip install\b|\bprivfunnel\.\w+|\bPython\b")
-#: An amount in the unit of computation; the page has one unit.
+#: An amount in both units, and in the unit of computation; the page has one unit.
+_BOTH = re.compile(r"\d\S* bits \((\d\S* nats)\)")
 _NATS = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?) nats\b")
 _PARTS = re.compile(r"(?<=[:;,])\s+")
 _REMEDY = "change the table or the roles and try again"
@@ -35,6 +37,7 @@ def for_page(message: str, units: str = "bits") -> str:
     What has words of its own for the page gets them; of other messages the parts that name an option go, and where
     that leaves no advice, a general one follows.
     """
+    message = _BOTH.sub(r"\1", message)
     message = _NATS.sub(lambda found: f"{float(found[1]) / nats_per(units):.3g} {units}", message)
     for pattern, words in _INSTEAD:
         message = pattern.sub(words, message)

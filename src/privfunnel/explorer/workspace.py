@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.explorer import keeping
 from privfunnel.explorer.folders import UPLOAD
+from privfunnel.explorer.keeping import Keeping
 from privfunnel.explorer.process import Event
 from privfunnel.problem import Problem
 from privfunnel.report.axes import Axis
@@ -140,6 +142,11 @@ class Workspace:
     def units(self) -> str:
         """The unit of the page's amounts of information, ``"bits"`` or ``"nats"``."""
         return self.get("units") or "bits"
+
+    @property
+    def keeping(self) -> Keeping:
+        """How releases are kept account of."""
+        return self.get(keeping.NAME) or Keeping()
 
     def setting(self) -> Setting:
         """Return the counted table, or say that there is none yet."""

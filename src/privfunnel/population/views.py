@@ -14,6 +14,8 @@ from privfunnel.measures import Array
 
 View = Literal["register", "sample"]
 
+#: Said of a sample where no rows are left that could judge a design. Audits, reports and the explorer say it alike.
+NOTHING_CLAIMED = "About the population nothing is claimed"
 #: Expected bias of I(S;X) up to which no table counts as small, in nats.
 LEAST_BIAS = 0.005
 #: Share of I(S;X) that the bias of a table that is not small may be.

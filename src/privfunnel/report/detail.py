@@ -72,6 +72,8 @@ def _people(curve: Curve, found: PopulationBand, say: Rounding) -> str:
         f"About people like those of the table an estimated {say.bits(found.at(at)[0])} leaks where {kept} is kept, by "
         "designs on one half of the rows, judged by the other."
     )
+    if found.classes is not None:
+        told += f" This is about the symbol of the {found.classes} score classes that each design makes."
     if found.proved(problem.leakage_ceiling)[found.disclosure > 0.0].any():
         return told
     return f"{told} The rows are too few to prove a bound."

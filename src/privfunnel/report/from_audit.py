@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from privfunnel.audit import Audit, Interval, Persons, Population
 from privfunnel.audit.beyond import provable_attackers
-from privfunnel.population.views import View, view_of
+from privfunnel.population.views import NOTHING_CLAIMED, View, view_of
 from privfunnel.publication import Policy
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import ZERO, Rounding
@@ -24,7 +24,7 @@ AS_A_REGISTER = (
 #: The same where its rows are few.
 AS_A_SAMPLE = (
     "The rows are few for so many combinations, and are taken as a sample: what is said here is about these rows. For "
-    "people like them the same releases leak more, and nothing is claimed about them."
+    f"people like them the same releases leak more. {NOTHING_CLAIMED}."
 )
 
 
@@ -225,7 +225,7 @@ def population_words(audit: Audit, say: Rounding) -> list[str]:
         return [AS_A_REGISTER]
     if found is None:
         return (
-            ["The table is taken as a sample. About the population behind it nothing is claimed."]
+            [f"The table is taken as a sample, and what is said of it is about its rows. {NOTHING_CLAIMED}."]
             if audit.view == "sample"
             else []
         )

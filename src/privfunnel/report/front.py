@@ -154,8 +154,8 @@ def _promise(release: Described, numbers: Rounding) -> str:
         f"A reader who knows nothing else learns at most {numbers.bits(release.leakage, 'up')} about {private} of a "
         f"person, on average; the public columns themselves would tell {numbers.bits(release.leakage_ceiling)}."
     )
-    if release.designed is not None and release.lower_bound <= ZERO:
-        return promised  # the proof is of what it was designed for
+    if numbers.information(release.lower_bound, "down") <= ZERO:
+        return promised  # a bound of nothing says nothing
     least = numbers.bits(release.lower_bound, "down")
     return f"{promised} No {release.rivals} can leak less than {least}: this is proved."
 

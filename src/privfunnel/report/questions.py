@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from privfunnel.audit import Audit, Board
-from privfunnel.audit.board import KNOWS_EVERYBODY, board
+from privfunnel.audit.board import KNOWS_EVERYBODY, board, knowing
 from privfunnel.channels import joint
 from privfunnel.mechanism import symbol_names
 from privfunnel.report.described import Described
@@ -78,8 +78,9 @@ def _inferred(release: Described, numbers: Board, audit: Audit | None, say: Roun
         if release.leakage > ZERO
         else f"On average nothing about {private}."
     ]
-    if audit is not None and audit.informed and say.detailed:
-        worst = audit.informed[0]
+    others = () if audit is None else knowing(audit)
+    if others and say.detailed:
+        worst = others[0]
         said.append(f"Who knows {worst.columns} of the target: {say.bits(worst.leakage, 'up')}.")
     if audit is not None and audit.together is not None:
         told = say.bits(audit.together.leakage, "up")
@@ -102,7 +103,7 @@ def _bound(release: Described, say: Rounding) -> str:
 
 def _assumed(audit: Audit | None) -> str:
     knows = (
-        "nothing of the target, or what is named here" if audit is not None and audit.informed else "nothing"
+        "nothing of the target, or what is named here" if audit is not None and knowing(audit) else "nothing"
     )
     others = (
         "Other releases of these rows are not counted."

@@ -33,7 +33,10 @@ def usefulness_section(found: Sequence[Usefulness], private: Sequence[str], say:
     ]
     heads = ("predicted column", "model", "#most frequent value", "#trained on the release",
              "#on the public columns", "#AUC, release", "#AUC, public columns")  # fmt: skip
-    caption = "Right answers and AUC on rows that the model has not seen, with 95 % intervals; an AUC of 0.5 is chance."
+    caption = (
+        "Right answers and AUC on rows that the model has not seen, with 95 % intervals; an AUC of 0.5 is chance, and "
+        "so, in rows that are finite, is one below it."
+    )
     words = [
         "For each row a symbol was drawn by the mechanism. A good release leaves a model of the task close to one of "
         "the public columns, and a model of a private column close to its most frequent value."

@@ -26,7 +26,7 @@ from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.meaning import Meaning, explain
 from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
 from privfunnel.report.scale import Scale
-from privfunnel.solution import Solution, Status
+from privfunnel.solution import FEASIBILITY, Solution, Status
 from privfunnel.task_curve import TaskCurve
 
 GRID = 120  # intervals of the drawn lower bound
@@ -202,6 +202,8 @@ def point(
         "leakage_whole": scale.whole,
         "leakage_name": "" if scale.usual else scale.name,
         "lower_bound": solution.lower_bound,
+        "nothing_leaks": solution.leakage <= FEASIBILITY,
+        "bound_known": solution.lower_bound > FEASIBILITY,
         "bound_source": proof_text(solution),
         "gap": solution.gap,
         "status": solution.status.value,

@@ -4,6 +4,9 @@ import * as beside from "./beside.js";
 import * as curve from "./curve.js";
 import * as release from "./release.js";
 import * as search from "./search.js";
+import * as work from "./work.js";
+
+const { working } = work;
 
 let ceiling = { disclosure: 1, leakage: 1, free: null };
 let chosen = null;
@@ -28,6 +31,7 @@ export function setUp() {
     for (const end of ["change", "blur"]) $(id).addEventListener(end, () => { delete $(id).dataset.typing; });
   }
   search.setUp(() => chosen);
+  work.setUp();
   $("go-free").addEventListener("click", () => choose(ceiling.free));
   $("group").addEventListener("change", () => { if (chosen !== null) ask({ disclosure: String(chosen) }); });
   release.setUp(() => { if (chosen !== null) ask({ disclosure: String(chosen) }); }, () => chosen);
@@ -106,8 +110,7 @@ function show(found) {
     ...(found.task ? [[`Kept of ${found.task.name}`, amount(found.task.utility), `${percent(found.task.share)} of I(U;X)`]] : []),
     ["Disclosed", amount(found.disclosure), `${percent(found.disclosure_share)} of H(X)`],
     [found.leakage_name ? `Leaked, by ${found.leakage_name}` : "Leaked", leaked(found.leakage), `${percent(found.leakage_share)} of ${found.leakage_whole}`],
-    [found.task ? `No release as good for ${found.task.name} leaks less than` : "No release leaks less than", leaked(found.lower_bound), found.bound_source],
-    ["Gap", leaked(found.gap, 6), found.advice],
+    ...bounds(found),
   ].flatMap(([name, value, more]) => [el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)))]));
   $("sharpen").hidden = found.status === "optimal";
   unlock("meaning");
@@ -135,6 +138,16 @@ function show(found) {
   say(found.words);
 }
 
+// What is proved of releases that leak less. Less than nothing is no question, and a bound of nothing says nothing.
+function bounds(found) {
+  if (found.nothing_leaks) return [["Could a release leak less?", "no", "leakage is never negative"]];
+  const name = found.task ? `No release as good for ${found.task.name} leaks less than` : "No release leaks less than";
+  return [
+    found.bound_known ? [name, leaked(found.lower_bound), found.bound_source] : [name, "not known", "nothing is proved"],
+    ["Gap", leaked(found.gap, 6), found.advice],
+  ];
+}
+
 function guesses(id, rows) {
   $(id).replaceChildren(head(["", "without", "with release", "original", ""]), el("tbody", {}, ...rows.map((row) =>
     el("tr", {}, el("th", { scope: "row" }, row.name), el("td", { class: "num" }, percent(row.before)),
@@ -158,10 +171,9 @@ async function fetchIt(event) {
   event.preventDefault();
   if (link.getAttribute("aria-busy") === "true") return;
   link.setAttribute("aria-busy", "true");
-  say(`Preparing ${link.download}…`);
   complain(null);
   try {
-    await api.prepare(link.href);
+    if (await working(`Preparing ${link.download}`, () => api.prepare(link.href)) === null) return;
     link.dataset.made = "";
     link.click();
     say(`${link.download} is ready.`);
@@ -169,6 +181,7 @@ async function fetchIt(event) {
     complain(error);
   } finally {
     link.removeAttribute("aria-busy");
+    release.entered();
   }
 }
 

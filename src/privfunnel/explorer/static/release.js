@@ -1,5 +1,6 @@
 // What a row becomes: one record, candidates with weights, or a symbol; and the audit of the file that holds it.
-import { $, api, complain, el, percent, say } from "./dom.js";
+import { $, api, complain, el, latest, percent } from "./dom.js";
+import { working } from "./work.js";
 
 const ABOUT = {
   records: "A record is drawn for each row, in the columns of the table: readable at once, and it keeps less.",
@@ -23,6 +24,7 @@ function forget() {
 export function show(found) {
   if (!shown || shown.at !== found.at || shown.command !== found.command) forget();
   shown = found;
+  account(found.at);
   for (const option of $("form").options) option.disabled = !found.forms.includes(option.value);
   $("form").value = found.form;
   $("audit-form").textContent = found.form;
@@ -48,18 +50,34 @@ const line = (name, values, before, more = []) =>
     el("td", { class: before && value !== before[i] ? "changed" : "" }, value)),
   ...more.map((value) => el("td", { class: "num" }, value)));
 
+// What the ledger says of this point: how much all draws tell together, and whether this one would be refused.
+const account = latest(300, async (current, disclosure) => {
+  const found = await api.get("ledger", { disclosure: String(disclosure) }).catch(() => ({ kept: false }));
+  if (!current()) return;
+  $("ledger").hidden = !found.kept;
+  if (!found.kept) return;
+  const budget = found.budget ? ` The budget is ${found.budget}.` : "";
+  $("ledger").classList.toggle("bad", Boolean(found.refused));
+  $("ledger").replaceChildren(el("b", {}, `Ledger ${found.name}: `), found.words, budget, found.entered
+    ? " This release stands in it."
+    : found.refused ? ` This release would be refused: ${found.refused}.` : ` Its first download, or its audit, enters it: ${found.after}`);
+});
+
+export function entered() {
+  if (place() !== null) account(place());
+}
+
 // Draws the release where that was not done yet, and looks at the file.
 async function check() {
   const button = $("audit");
   if (button.getAttribute("aria-busy") === "true" || place() === null) return;
   button.setAttribute("aria-busy", "true");
   button.textContent = "Auditing…";
-  say("Auditing the release…");
   complain(null);
   const asked = { disclosure: String(place()), form: $("form").value };
   try {
-    const found = await api.get("audit", asked);
-    if (String(place()) !== asked.disclosure || $("form").value !== asked.form) return; // another point since
+    const found = await working("Auditing the release", () => api.get("audit", asked));
+    if (found === null || String(place()) !== asked.disclosure || $("form").value !== asked.form) return; // another point since
     $("verdict").replaceChildren(el("b", {}, found.passed ? "No check failed." : "A check failed."), ` ${found.rows.toLocaleString("en")} rows, as ${asked.form}; amounts are in bits.`);
     $("findings").replaceChildren(...found.words.map((sentence) => el("li", {}, sentence)));
     $("audited").hidden = false;
@@ -68,5 +86,6 @@ async function check() {
   } finally {
     button.removeAttribute("aria-busy");
     button.textContent = "Audit the release";
+    entered();
   }
 }

@@ -57,6 +57,8 @@ class AEM(TimeLimited):
 
     name: ClassVar[str] = "aem"
     renamed: ClassVar[dict[str, str]] = {"n_y": "outputs"}
+    #: Number of the first restart.
+    first: ClassVar[int] = 0
 
     restarts: int = 30
     max_steps: int = 500
@@ -133,6 +135,7 @@ class AEM(TimeLimited):
             floors=[float(problem.lower_bound(value)) for value in disclosures],
             starts=starts,
             backend=backend,
+            first=self.first,
             restarts=self.restarts,
             max_steps=self.max_steps,
             # The runs stop on an estimate of the residual; half of it leaves room for the difference.
@@ -178,6 +181,12 @@ class AEM(TimeLimited):
             message=f"best of {self.restarts} starts (number {run.restart}), KKT residual {residual:.2g} nats",
             record=record,
         )
+
+
+class Ramped(AEM):
+    """AEM without the direct run of its first restart: for one restart, which ramps up from sparse rows."""
+
+    first: ClassVar[int] = 1
 
 
 def too_large(problem: Problem, disclosure: float) -> Answer:

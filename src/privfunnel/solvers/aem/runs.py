@@ -76,6 +76,7 @@ class Work:
         tolerance: Residual at which a run stops.
         memory: Bytes that the runs in work may take.
         deadline: When to stop; what has been reached by then is the answer.
+        first: Number of the first restart.
     """
 
     tables: Tables
@@ -88,6 +89,7 @@ class Work:
     tolerance: float
     memory: int
     deadline: Deadline = NEVER
+    first: int = 0
 
     def block(self) -> int:
         """How many runs may be in work at one time."""
@@ -130,7 +132,7 @@ def best_runs(work: Work, report: Report, *, accelerate: bool) -> Iterator[Run]:
     Yields:
         One run for each disclosure.
     """
-    restarts = range(work.restarts)
+    restarts = range(work.first, work.first + work.restarts)
     block = work.block()
     if work.deadline.seconds < math.inf and not accelerate:
         block = min(block, work.runs_at_once(work.backend.steps_per_check))

@@ -56,10 +56,6 @@ class PairRelease:
         total = np.bincount(rows, weights=values, minlength=n_x)
         return csr_array(coo_array((values / total[rows], (rows, columns)), shape=(n_x, self.n_y)))
 
-    def dense_channel(self, n_x: int) -> Array:
-        """p(y|x) as an array (M, N), rows sum to 1."""
-        return np.asarray(self.channel(n_x).toarray(), dtype=np.float64)
-
     def point(self, p_sx: ArrayLike) -> Point:
         """Disclosure I(X;Y) and leakage I(S;Y) in nats, in O(M + N), for p(s, x) of shape (2, M)."""
         table = np.asarray(p_sx, dtype=np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.binary.funnel import Bracket, ClassCurve, Support, Target, bracket, mixed
 from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove
 from privfunnel.solvers.binary.table import binary_table
+from privfunnel.solvers.binary.transport import proved_pairs
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.options import check_positive, check_seconds
 
@@ -72,7 +73,9 @@ class Run:
         def ceiling(support: Support) -> float:
             return support.point.disclosure + (leakage - support.point.leakage) / support.slope
 
-        return self._answer(found, min(rising, key=ceiling), started, deadline)
+        answer = self._answer(found, min(rising, key=ceiling), started, deadline)
+        # Lines next to R0 have next to no slope: what is free is bounded by the pairs themselves.
+        return replace(answer, most_free=proved_pairs(self.problem)[1]) if leakage == 0.0 else answer
 
     def certificate(self, support: Support, *, crossings: bool) -> Certificate | None:
         """The proof of a support's tangent, or None where rounding keeps the checker from confirming it."""

@@ -20,8 +20,8 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.deadline import NEVER, Deadline
-from privfunnel.solvers.drs import published
-from privfunnel.solvers.drs.published import CONVERGED, MAX_STEPS, Batch, PublishedSettings, run_published
+from privfunnel.solvers.drs.batches import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch
+from privfunnel.solvers.drs.published import PublishedSettings, run_published
 from privfunnel.solvers.drs.repaired import RepairedSettings, run_repaired
 from privfunnel.solvers.options import check_positive
 from privfunnel.solvers.pool import Pool
@@ -30,8 +30,8 @@ from privfunnel.solvers.sweep import Job, RestartedSweep, parts, uniform_starts
 _STATUS = {
     CONVERGED: Status.CONVERGED,
     MAX_STEPS: Status.MAX_STEPS,
-    published.FROZEN: Status.FEASIBLE,
-    published.TIMEOUT: Status.TIME_LIMIT,
+    FROZEN: Status.FEASIBLE,
+    TIMEOUT: Status.TIME_LIMIT,
 }
 _PUBLISHED_ONLY = "only the published iteration has it"
 
@@ -59,7 +59,7 @@ class DouglasRachford(RestartedSweep):
 
     @abstractmethod
     def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline = NEVER) -> Batch:
-        """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.published.Batch`."""
+        """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.batches.Batch`."""
 
     @abstractmethod
     def _keep(self, pool: Pool, batch: Batch, beta: Array) -> None:
@@ -86,7 +86,7 @@ class DouglasRachford(RestartedSweep):
             batch = self.run(problem, starts.draw(part), beta[part], deadline)
             pool.runs += int((batch.steps > 0).sum())
             pool.converged += int((batch.code == CONVERGED).sum())
-            pool.cut |= bool((batch.code == published.TIMEOUT).any())
+            pool.cut |= bool((batch.code == TIMEOUT).any())
             self._keep(pool, batch, beta[part])
 
     def _message(self, pool: Pool, deadline: Deadline) -> str:
@@ -142,7 +142,7 @@ class DRS(DouglasRachford):
             )
 
     def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline = NEVER) -> Batch:
-        """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.published.Batch`."""
+        """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.batches.Batch`."""
         settings = PublishedSettings(
             penalty=self.penalty, relaxation=self.relaxation, tolerance=self.tolerance, step=self.step,
             shrink=self.shrink, max_steps=self.max_steps,
@@ -189,7 +189,7 @@ class RepairedDRS(DouglasRachford):
     max_steps: int = 4000
 
     def run(self, problem: Problem, start: Array, beta: Array, deadline: Deadline = NEVER) -> Batch:
-        """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.published.Batch`."""
+        """Run one batch: starts (runs, M, N) with multipliers β (runs,); see :class:`.batches.Batch`."""
         settings = RepairedSettings(penalty=self.penalty, tolerance=self.tolerance, max_steps=self.max_steps)
         seconds = float(self._seconds(problem, np.array(start.shape[2])))
         return run_repaired(problem.p_sx, start, beta, settings, deadline, seconds)

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.sweep import BATCH_ENTRIES, groups, in_turns
-
-CONVERGED, MAX_STEPS, FROZEN, TIMEOUT = 0, 1, 2, 3
+from privfunnel.solvers.drs.batches import Batch, Group, Table, run_groups
+from privfunnel.solvers.sweep import BATCH_ENTRIES, groups
 
 #: A run whose step has shrunk to less cannot move.
 _SMALLEST_STEP = 1e-11
@@ -42,32 +41,6 @@ class PublishedSettings:
     max_steps: int = 40_000
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Where a batch of runs ended.
-
-    ``channel`` is (runs, M, N), ``second`` is the copy ``Q`` (runs, K, N), ``code`` and ``steps`` are (runs,).
-    """
-
-    channel: Array
-    second: Array
-    code: NDArray[np.int64]
-    steps: NDArray[np.int64]
-
-    @classmethod
-    def begin(cls, table: Table, start: Array) -> Batch:
-        """Runs that have taken no step from ``start`` (runs, M, N)."""
-        runs = len(start)
-        steps = np.zeros(runs, dtype=np.int64)
-        return cls(start.copy(), table.x_given_s @ start, np.full(runs, TIMEOUT), steps)
-
-    def put(
-        self, runs: NDArray[np.int64], p: Array, q: Array, code: int | NDArray[np.int64], steps: int
-    ) -> None:
-        """Write down where some runs ended."""
-        self.channel[runs], self.second[runs], self.code[runs], self.steps[runs] = p, q, code, steps
-
-
 def run_published(
     p_sx: Array,
     start: Array,
@@ -84,61 +57,29 @@ def run_published(
     table = Table(p_sx)
     batch = Batch.begin(table, start)
     work = [_Group(table, batch, part, start, beta, settings) for part in groups(start)]
-    in_turns(work, deadline, seconds)
-    for group in work:
-        group.end()
-    return batch
+    return run_groups(work, batch, deadline, seconds)
 
 
-class _Group:
-    """Runs that are advanced together: ``part`` of a batch, which is written to as they end."""
+class _Group(Group["_State"]):
+    """Runs of the published iteration that are advanced together."""
 
     def __init__(
         self, table: Table, batch: Batch, part: slice, start: Array, beta: Array, settings: PublishedSettings
     ) -> None:
-        self._table, self._batch, self._settings = table, batch, settings
-        self._state = _State.begin(table, start[part], beta[part])
-        self._alive = np.arange(len(start))[part]
-        self._steps = 0
+        super().__init__(batch, part, _State.begin(table, start[part], beta[part]), settings.max_steps)
+        self._table, self._settings = table, settings
         self._per_look = _STEPS_PER_LOOK if start[part].size <= BATCH_ENTRIES else 1
-
-    @property
-    def going(self) -> bool:
-        """Whether any of them goes on."""
-        return bool(self._alive.size) and self._steps < self._settings.max_steps
 
     def advance(self) -> None:
         """A few steps of every run that goes on."""
         for _ in range(self._per_look):
             if not self.going:
                 return
-            self._step()
-
-    def _step(self) -> None:
-        self._steps += 1
-        new, frozen = self._state.advance(self._table, self._settings)
-        close = (0.5 * np.abs(new.error).sum(axis=2).max(axis=1) < self._settings.tolerance) & ~frozen
-        ended = frozen | close
-        if ended.any():
+            self._steps += 1
+            new, frozen = self._state.advance(self._table, self._settings)
+            close = (0.5 * np.abs(new.error).sum(axis=2).max(axis=1) < self._settings.tolerance) & ~frozen
             # A converged run returns the pair before its last step, as the authors' code does.
-            code = np.where(close[ended], CONVERGED, FROZEN)
-            self._batch.put(self._alive[ended], self._state.p[ended], self._state.q[ended], code, self._steps)
-            self._alive, new = self._alive[~ended], new.keep(~ended)
-        self._state = new
-
-    def end(self) -> None:
-        """Write down where those are that have not ended by themselves."""
-        code = MAX_STEPS if self._steps >= self._settings.max_steps else TIMEOUT
-        self._batch.put(self._alive, self._state.p, self._state.q, code, self._steps)
-
-
-class Table:
-    """The constants of one problem that every step reads."""
-
-    def __init__(self, p_sx: Array) -> None:
-        self.p_s = p_sx.sum(axis=1)
-        self.p_x = p_sx.sum(axis=0)
-        self.x_given_s = p_sx / self.p_s[:, None]
+            self._go_on(new, self._state, close, frozen)
 
 
 @dataclass

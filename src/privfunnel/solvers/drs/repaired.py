@@ -25,8 +25,8 @@ from scipy.special import wrightomega
 
 from privfunnel.measures import TINY, Array, xlogx
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.drs.published import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch, Table
-from privfunnel.solvers.sweep import groups, in_turns, stationarity
+from privfunnel.solvers.drs.batches import Batch, Group, Table, run_groups
+from privfunnel.solvers.sweep import groups, stationarity
 
 #: Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
 _LOG_FLOOR = -690.0
@@ -64,27 +64,18 @@ def run_repaired(
     table = Table(p_sx)
     batch = Batch.begin(table, start)
     work = [_Group(p_sx, batch, part, start, beta, settings) for part in groups(start)]
-    in_turns(work, deadline, seconds)
-    for group in work:
-        group.end()
-    return batch
+    return run_groups(work, batch, deadline, seconds)
 
 
-class _Group:
-    """Runs that are advanced together: ``part`` of a batch, which is written to as they end."""
+class _Group(Group["_State"]):
+    """Runs of the repaired iteration that are advanced together."""
 
     def __init__(
         self, p_sx: Array, batch: Batch, part: slice, start: Array, beta: Array, settings: RepairedSettings
     ) -> None:
-        self._p_sx, self._table, self._batch, self._settings = p_sx, Table(p_sx), batch, settings
-        self._state = _State.begin(self._table, start[part], beta[part], settings)
-        self._alive = np.arange(len(start))[part]
-        self._steps = 0
-
-    @property
-    def going(self) -> bool:
-        """Whether any of them goes on."""
-        return bool(self._alive.size) and self._steps < self._settings.max_steps
+        self._p_sx, self._table, self._settings = p_sx, Table(p_sx), settings
+        state = _State.begin(self._table, start[part], beta[part], settings)
+        super().__init__(batch, part, state, settings.max_steps)
 
     def advance(self) -> None:
         """A step of every run that goes on."""
@@ -92,17 +83,7 @@ class _Group:
         state = self._state.advance(self._table)
         residual = stationarity(self._p_sx, state.p, state.beta)
         close = residual < self._settings.tolerance
-        ended = close | ~np.isfinite(residual) | (state.step < _SMALLEST_STEP)
-        if ended.any():
-            code = np.where(close[ended], CONVERGED, FROZEN)
-            self._batch.put(self._alive[ended], state.p[ended], state.q[ended], code, self._steps)
-            self._alive, state = self._alive[~ended], state.keep(~ended)
-        self._state = state
-
-    def end(self) -> None:
-        """Write down where those are that have not ended by themselves."""
-        code = MAX_STEPS if self._steps >= self._settings.max_steps else TIMEOUT
-        self._batch.put(self._alive, self._state.p, self._state.q, code, self._steps)
+        self._go_on(state, state, close, ~np.isfinite(residual) | (state.step < _SMALLEST_STEP))
 
 
 @dataclass

@@ -29,11 +29,11 @@ class Global(TimeLimited):
     Attributes:
         gap: Stop when leakage and proved bound are within this, in nats.
         time_limit: Seconds a point may take, from the call on. The last fifth is for coarser proofs where the search
-            does not end, the last quarter with more than five private symbols and 300 public ones or more. What is
-            found by then depends on the machine and its load. Where the channel of a search alone would take longer
-            (ten seconds at 200 × 4500), what is free is time-shared with X itself. Where supports are looked at, a
-            point of a curve may take ten times as long, of what the points before it left: the curve as a whole takes
-            no longer.
+            does not end, the last quarter with more than five private symbols and 300 public ones or more, unless one
+            run of AEM takes it all. What is found by then depends on the machine and its load. Where the channel of a
+            search alone would take longer (ten seconds at 200 × 4500), what is free is time-shared with X itself. Where
+            supports are looked at, a point of a curve may take ten times as long, of what the points before it left:
+            the curve as a whole takes no longer.
         node_limit: Boxes that branch and bound may open a point: a limit that gives the same answer under any load.
     """
 

@@ -17,14 +17,8 @@ from privfunnel.jit import compiled_inner
 from privfunnel.measures import Array
 from privfunnel.solvers.global_.clique_boxes import HEAVY, LIGHT, TRIED, Cliques, fill_clique_chords
 from privfunnel.solvers.global_.descents import Pricing
-from privfunnel.solvers.global_.mixing import add_atom, blend, drop_lightest, drop_unused, mix_atoms
-from privfunnel.solvers.global_.relaxation import (
-    CLOSED,
-    MIXING,
-    MOST_TRIALS,
-    Workspace,
-    fill_multipliers,
-)
+from privfunnel.solvers.global_.mixing import blend
+from privfunnel.solvers.global_.relaxation import CLOSED, MIXING, MOST_TRIALS, Workspace, enter, propose
 from privfunnel.solvers.posteriors.boxes import Box, copy
 
 #: Prices that are tried at most for one knapsack: each but the last halves what is left, as a rule.
@@ -182,17 +176,10 @@ def relax_cliques(
         if best_bound >= cutoff or left <= tightness * height or left < CLOSED:
             break
         # The best mixture of the atoms proposes the next multipliers.
-        if n == mixture.weights.size:
-            if not drop_lightest(mixture, n):
-                break
-            n -= 1
-        add_atom(mixture, n, columns, linear, point)
-        mixture.values[n] += constant
-        mixture.weights[n] = 1.0 if n == 0 else 0.0
-        n += 1
-        value = mix_atoms(mixture, n, MIXING * height)
-        n = drop_unused(mixture, n)
-        fill_multipliers(mixture.image, trial_q)
+        entered = enter(mixture, n, columns, linear, point, constant)
+        if entered == 0:
+            break
+        n, value = propose(mixture, entered, MIXING * height, trial_q)
     if n > 0:
         blend(mixture, n, point)
     for i in range(cost.size):

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from privfunnel.problem import Problem
-from privfunnel.solvers.global_.clique_branching import search_cliques
+from privfunnel.solvers.global_.branching import search_cliques
 from privfunnel.solvers.global_.descents import Pricing
 from privfunnel.solvers.global_.master import Master
 

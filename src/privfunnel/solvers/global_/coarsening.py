@@ -20,8 +20,8 @@ from privfunnel.solvers.global_.search import Search
 
 #: Numbers of groups that are tried.
 SIZES = (5, 4, 3, 2)
-#: Numbers that are tried of tables so large that AEM begins their search, the first with all the time it needs: proofs
-#: by supports end soonest there.
+#: Numbers that are tried of tables so large that their own proof is out of reach, the first with all the time it
+#: needs: proofs by supports end soonest there.
 LARGE_SIZES = (3, 4)
 #: The share of its value that such a table's proof may leave.
 LARGE_GAP = 0.01
@@ -77,7 +77,7 @@ def coarse_lines(
     """
     lines = []
     tables = coarsenings(problem.p_sx, limits)
-    seeded = seeding.pays(problem)
+    seeded = seeding.beyond_proofs(problem)
     if seeded:
         tables = sorted((groups for groups in tables if groups.max() + 1 in LARGE_SIZES), key=np.max)
     for number, groups in enumerate(tables):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.posteriors.boxes import copy, plogp
+from privfunnel.solvers.posteriors.cholesky import factor, solve_factored
 
 #: Steps at most.
 MOST_STEPS = 40
@@ -37,7 +38,7 @@ class Mixture(NamedTuple):
 
     ``atoms`` (n, M) with ``images`` (n, K) under P, linear ``values`` g·atom (n,) and ``weights`` (n,). Of the mixture:
     ``image`` t and its logarithm (K,), the ``change`` of t along a step (K,), the derivative in each weight
-    ``gradient`` (n,), the atoms in use ``support`` (n,). Newton's ``matrix`` (n, n) and its two right sides (n, 2).
+    ``gradient`` (n,), the atoms in use ``support`` (n,). Newton's ``matrix`` (n, n) and its two right sides (2, n).
     """
 
     atoms: Array
@@ -67,7 +68,7 @@ def new_mixture(capacity: int, n_x: int, n_s: int) -> Mixture:
         np.zeros(capacity),
         np.zeros(capacity, np.int64),
         np.zeros((capacity, capacity)),
-        np.zeros((capacity, 2)),
+        np.zeros((2, capacity)),
     )
 
 
@@ -243,8 +244,8 @@ def fill_newton_system(
         trace += matrix[x, x]
     for x in range(size):
         matrix[x, x] += RIDGE * trace
-        rhs[x, 0] = gradient[support[x]]
-        rhs[x, 1] = 1.0
+        rhs[0, x] = gradient[support[x]]
+        rhs[1, x] = 1.0
     return size
 
 
@@ -266,8 +267,8 @@ def newton_direction(
     top = 0.0
     bottom = 0.0
     for x in range(size):
-        top += rhs[x, 0]
-        bottom += rhs[x, 1]
+        top += rhs[0, x]
+        bottom += rhs[1, x]
     shift = top / bottom
     slope = 0.0
     longest = 1.0
@@ -276,8 +277,8 @@ def newton_direction(
         change[k] = 0.0
     for x in range(size):
         j = support[x]
-        move = shift * rhs[x, 1] - rhs[x, 0]
-        rhs[x, 0] = move
+        move = shift * rhs[1, x] - rhs[0, x]
+        rhs[0, x] = move
         slope += move * values[j]
         for k in range(change.size):
             change[k] += move * images[j, k]
@@ -292,36 +293,16 @@ def add_moves(weights: Array, support: NDArray[np.int64], rhs: Array, size: int,
     """Move the weights in use by ``step`` times their moves; none turns negative by rounding."""
     for x in range(size):
         j = support[x]
-        weights[j] = max(weights[j] + step * rhs[x, 0], 0.0)
+        weights[j] = max(weights[j] + step * rhs[0, x], 0.0)
 
 
 @compiled
 def solve_newton_system(matrix: Array, rhs: Array, size: int) -> bool:
     """Solve for both right sides in place, by Cholesky; False when the matrix is not positive definite."""
-    for j in range(size):
-        diagonal = matrix[j, j]
-        for k in range(j):
-            diagonal -= matrix[j, k] * matrix[j, k]
-        if not diagonal > 0.0:
-            return False
-        diagonal = np.sqrt(diagonal)
-        matrix[j, j] = diagonal
-        for i in range(j + 1, size):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = entry / diagonal
-    for c in range(2):
-        for i in range(size):
-            entry = rhs[i, c]
-            for k in range(i):
-                entry -= matrix[i, k] * rhs[k, c]
-            rhs[i, c] = entry / matrix[i, i]
-        for i in range(size - 1, -1, -1):
-            entry = rhs[i, c]
-            for k in range(i + 1, size):
-                entry -= matrix[k, i] * rhs[k, c]
-            rhs[i, c] = entry / matrix[i, i]
+    if not factor(matrix, size):
+        return False
+    solve_factored(matrix, rhs[0], size, 0)
+    solve_factored(matrix, rhs[1], size, 0)
     return True
 
 

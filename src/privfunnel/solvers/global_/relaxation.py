@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privfunnel.jit import compiled
+from privfunnel.jit import compiled, compiled_inner
 from privfunnel.measures import Array
 from privfunnel.solvers.global_.descents import Pricing
 from privfunnel.solvers.global_.mixing import (
@@ -162,17 +162,45 @@ def fill_multipliers(image: Array, q: Array) -> None:
         q[k] = np.log(max(image[k], LEAST_IMAGE) / norm)
 
 
+@compiled_inner
+def enter(mixture: Mixture, n: int, columns: Array, linear: Array, point: Array, constant: float) -> int:
+    """Let ``point`` (M,) join ``n`` atoms; return how many there are then, 0 where there is no room.
+
+    The lightest leaves where they are full. The point's value is ``linear``·point + ``constant``, in nats; the first of
+    all is the whole mixture.
+    """
+    if n == mixture.weights.size:
+        if not drop_lightest(mixture, n):
+            return 0
+        n -= 1
+    add_atom(mixture, n, columns, linear, point)
+    mixture.values[n] += constant
+    if n == 0:
+        mixture.weights[0] = 1.0
+    return n + 1
+
+
+@compiled_inner
+def propose(mixture: Mixture, n: int, tolerance: float, q: Array) -> tuple[int, float]:
+    """Mix ``n`` atoms to ``tolerance`` nats, and write the multipliers (K,) of that: (atoms in use, value in nats)."""
+    value = mix_atoms(mixture, n, tolerance)
+    n = drop_unused(mixture, n)
+    fill_multipliers(mixture.image, q)
+    return n, value
+
+
 @compiled
 def relax(
-    pricing: Pricing, box: Box, point: Array, q: Array, cutoff: float, tightness: float, work: Workspace
+    pricing: Pricing, box: Box, point: Array, q: Array, aims: tuple[float, float], work: Workspace
 ) -> float:
     """Find multipliers that bound φ over one box; improve ``q`` and ``point`` in place; return the price ν.
 
     ``q`` (K,) and ``point`` (M,) come in as a warm start and leave as the best multipliers and the relaxation's
-    minimiser; ``work.cost`` (M,) leaves as ``Pᵀq + linear`` for the best ``q``. Stops as soon as the box is settled:
-    the bound reaches ``cutoff``, or φ is below it and the bound is close enough to φ to steer branching (``tightness``
-    is that fraction of the missing height).
+    minimiser; ``work.cost`` (M,) leaves as ``Pᵀq + linear`` for the best ``q``. ``aims`` are a cutoff and a tightness:
+    it ends as soon as the box is settled, because the bound reaches the cutoff, or φ is below it and the bound is close
+    enough to φ to steer branching (the tightness is that fraction of the missing height).
     """
+    cutoff, tightness = aims
     # Bound to names once: numba counts references each time that a field goes to another function.
     columns, mixture, linear = pricing.columns, work.mixture, work.linear
     cost, trial_q, trial_cost = work.cost, work.trial_q, work.trial_cost
@@ -180,9 +208,7 @@ def relax(
     const = fill_linear(pricing, work.alpha, work.beta, linear)
     repair(point, box)
     copy(trial_q, q)
-    add_atom(mixture, 0, columns, linear, point)
-    mixture.weights[0] = 1.0
-    n = 1
+    n = enter(mixture, 0, columns, linear, point, 0.0)
     best_bound = -np.inf
     best_price = 0.0
     value = np.inf
@@ -201,14 +227,10 @@ def relax(
         if best_bound >= cutoff or left <= tightness * height or left < CLOSED:
             break
         # That vertex joins the atoms; the best mixture of them proposes the next multipliers.
-        if n == mixture.weights.size:
-            if not drop_lightest(mixture, n):
-                break
-            n -= 1
-        add_atom(mixture, n, columns, linear, point)
-        n += 1
-        value = const + mix_atoms(mixture, n, MIXING * height)
-        n = drop_unused(mixture, n)
-        fill_multipliers(mixture.image, trial_q)
+        entered = enter(mixture, n, columns, linear, point, 0.0)
+        if entered == 0:
+            break
+        n, value = propose(mixture, entered, MIXING * height, trial_q)
+        value += const
     blend(mixture, n, point)
     return best_price

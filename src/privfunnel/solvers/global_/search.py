@@ -9,17 +9,19 @@ import numpy as np
 from numpy.random import Generator
 
 from privfunnel.certificate import Certificate, CliqueProof, Proof, SupportsProof, cliques_of, rivalry, rivals
+from privfunnel.certificate.exclusion import MOST_SYMBOLS
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_ import branching, cliqued, interior, seeding, supported
-from privfunnel.solvers.global_.clique_branching import search_cliques
 from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
 from privfunnel.solvers.global_.master import Master, Prices
 from privfunnel.solvers.global_.newton import refine
+from privfunnel.solvers.global_.seeding import Seed
 from privfunnel.solvers.global_.supported import Sight
+from privfunnel.solvers.global_.trees import root_alone
 from privfunnel.solvers.posteriors.assembly import Used, build
 from privfunnel.solvers.posteriors.components import Part
 from privfunnel.solvers.posteriors.points import distinct, pricing_values, sparse_starts, tidy
@@ -95,8 +97,10 @@ class Search:
         self._rivalry: list[Array] | None = None
         self._looks: list[supported.Look] = []
         self._least = 0.0  # of the last look at this disclosure
+        self._longest = 0.0  # of all looks at it, in seconds
         self._ladder = cliqued.Ladder()
         self._solved: tuple[tuple[float, int], Prices, list[Used]] | None = None
+        self._kept: dict[float, Seed] = {}  # AEM's best channel for a disclosure
 
     def bound(self, disclosure: float, *, by_line: bool = False) -> tuple[float, Certificate | None]:
         """Best proved lower bound on L(R) in nats, and the certificate behind it (None for the closed forms)."""
@@ -121,25 +125,64 @@ class Search:
         """Begin with the posteriors of AEM, where the table is of one component."""
         if len(self.master.parts) == 1 and 0.0 < disclosure < self.problem.disclosure_ceiling:
             seconds, number = seeding.SHARE * self.limits.left(), int(self.rng.integers(2**31))
-            self.master.add(0, seeding.posteriors(self.problem, disclosure, seconds, number))
+            found = seeding.run(self.problem, disclosure, seconds, number)
+            self._keep(disclosure, [] if found is None else [found])
+            if found is not None and found.ended:
+                self.master.add(0, found.posteriors)
 
-    def approach(self, disclosure: float) -> None:
-        """Begin with several runs of AEM, and go on with prices from the interior: for a table of one component."""
+    def approach(self, disclosure: float, gap: float = 0.0) -> None:
+        """Begin with several runs of AEM, and go on with prices from the interior: for a table of one component.
+
+        A leakage within ``gap`` nats of none is not improved on.
+        """
         if len(self.master.parts) > 1 or not 0.0 < disclosure < self.problem.disclosure_ceiling:
             return
-        known = [self.master.pools[0].posteriors[self.problem.n_x :]]  # all but single symbols
-        for number in self.rng.integers(2**31, size=seeding.RUNS):
-            seconds = seeding.RUN_SHARE * self.limits.left()
-            known.append(
-                seeding.posteriors(self.problem, disclosure, seconds, int(number), seeding.FEW_STEPS)
-            )
-        own = Deadline(seeding.APPROACH_SHARE * self.limits.left(), self.limits.clock)
-        self.master.add(
-            0, interior.approach(self.problem, disclosure, np.concatenate(known), self.rng, own)[0]
-        )
+        found = seeding.runs(self.problem, disclosure, self.rng, self.limits)
+        self._keep(disclosure, found)
+        ended = [seed.posteriors for seed in found if seed.ended]
+        if not ended or self._kept_leakage(disclosure) <= CLOSED * gap:
+            return
+        start = np.concatenate(
+            [self.master.pools[0].posteriors[self.problem.n_x :], *ended]
+        )  # no single symbols
+        near = seeding.near(self.problem, self._kept_leakage(disclosure))
+        hopeless = near or seeding.beyond_proofs(self.problem)
+        share = seeding.APPROACH_SHARE if hopeless else seeding.PROVED_SHARE
+        own = Deadline(share * self.limits.left(), self.limits.clock)
+        used, value = interior.approach(self.problem, disclosure, start, self.rng, own)
+        if np.isfinite(value):
+            self.master.add(0, used)
+        else:
+            self.master.add(0, ended[0])  # the simplex method would take long for those of all runs
+
+    def hurry(self, disclosure: float, seed: int) -> None:
+        """Keep what one run of AEM finds in all the time, for a table of one component.
+
+        Its posteriors do not enter the program, for which the simplex method would take as long again.
+        """
+        if len(self.master.parts) == 1 and 0.0 < disclosure < self.problem.disclosure_ceiling:
+            found = seeding.only_run(self.problem, disclosure, seed, self.limits)
+            self._keep(disclosure, [] if found is None else [found])
+
+    def _keep(self, disclosure: float, found: list[Seed]) -> None:
+        """Keep the best channel of AEM for a disclosure."""
+        known = [self._kept[disclosure]] if disclosure in self._kept else []
+        if known or found:
+            self._kept[disclosure] = min(known + found, key=lambda seed: seed.leakage)
+
+    def _kept_leakage(self, disclosure: float) -> float:
+        """The leakage in nats of the channel that is kept for a disclosure; infinite where there is none."""
+        return self._kept[disclosure].leakage if disclosure in self._kept else math.inf
 
     def channel(self, disclosure: float) -> Array:
-        """The best channel (M, N) of the pool with at least ``disclosure`` nats, its posteriors refined."""
+        """The best channel (M, N) with at least ``disclosure`` nats: the pool's, refined, or AEM's own."""
+        channel = self._pooled(disclosure)
+        if self._kept_leakage(disclosure) < self.problem.evaluate(channel).leakage:
+            return self._kept[disclosure].channel
+        return channel
+
+    def _pooled(self, disclosure: float) -> Array:
+        """The best channel (M, N) of the pool."""
         channel = np.eye(self.problem.n_x)
         self._solve(disclosure)  # adds the refined posteriors
         for aim in AIMS:
@@ -161,9 +204,13 @@ class Search:
 
         With ``by_line`` the closed forms do not count: the bound has to come from a certificate.
         """
+        kept = self._kept.get(disclosure)
+        if kept is not None and kept.leakage - self.bound(disclosure, by_line=by_line)[0] <= CLOSED * gap:
+            return Outcome(duals=kept.duals, status=Status.OPTIMAL)
         allowed = self.nodes + self.limits.nodes
         target = TARGET * gap
-        value, idle, self._least, self._ladder = np.inf, 0, 0.0, cliqued.Ladder()
+        value, idle, self._ladder = np.inf, 0, cliqued.Ladder()
+        self._least = self._longest = 0.0
         if supported.fits(self.master):
             self._find_rivals()  # as long as there is time: without them nothing can be proved in the end
         while True:
@@ -172,11 +219,12 @@ class Search:
             value = duals.value
             self.rounds += 1
             bound = self.bound(disclosure, by_line=by_line)[0]
+            least = min(value, self._kept_leakage(disclosure))
             if tell is not None:
-                tell(Progress(value=duals.value, bound=bound))
-            if duals.value - bound <= CLOSED * gap:
+                tell(Progress(value=least, bound=bound))
+            if least - bound <= CLOSED * gap:
                 return Outcome(duals=duals, status=Status.OPTIMAL)
-            if self._late(disclosure) or self.nodes >= allowed:
+            if self._late() or self.nodes >= allowed:
                 status = Status.NODE_LIMIT if self.nodes >= allowed else Status.TIME_LIMIT
                 self._prove_something(duals, target, disclosure)
                 return Outcome(duals=duals, status=status)
@@ -247,10 +295,9 @@ class Search:
         fits = supported.fits(self.master) and np.isfinite(value)
         return max(IDLE * target, supported.IDLE_SHARE * value) if fits else IDLE * target
 
-    def _late(self, disclosure: float) -> bool:
+    def _late(self) -> bool:
         """Whether what is left of the time is for what can still be proved."""
-        looks = [look.seconds for look in self._looks if look.disclosure == disclosure]
-        return self.limits.passed(SEARCHED) or self.limits.left() < supported.KEPT * max(looks, default=0.0)
+        return self.limits.passed(SEARCHED) or self.limits.left() < supported.KEPT * self._longest
 
     def _price_exactly(self, duals: Prices, target: float, allowed: int, disclosure: float) -> None:
         """Prove that no posterior of any component has F below −target, or add some that have.
@@ -287,6 +334,7 @@ class Search:
         seen = supported.look(pricing, (self._rivalry or [])[0], cutoff, boxes, deadline)
         self.nodes += seen.boxes
         self._least = min(seen.least, self._least if np.isinf(seen.least) else 0.0)
+        self._longest = max(self._longest, deadline.elapsed() - began)
         if seen.proved:
             proof = SupportsProof(claim=cutoff - MARGIN)
             self.lines.append(Certificate.build(self.problem, duals.prices, duals.slope, [proof]))
@@ -310,7 +358,10 @@ class Search:
             sight = self._look(disclosure, duals, cutoff, supported.LAST_BOXES, self.limits)
             if sight is Sight.PROVED or best is not None:
                 return sight is Sight.PROVED
-            cutoff *= COARSER
+            if sight is Sight.FOUND:
+                duals, cutoff = self._solve(disclosure)[0], min(cutoff, self._least)
+            else:
+                cutoff *= COARSER
         return False
 
     def _prove_something(self, duals: Prices, target: float, disclosure: float) -> None:
@@ -348,13 +399,18 @@ class Search:
             pricing = Pricing(part.columns, np.ascontiguousarray(prices[part.x]), duals.slope)
             nobody = np.zeros((part.x.size, part.x.size), dtype=np.uint8)
             tree = branching.branch_and_bound(pricing, nobody, 0.0, 1, PATIENCE, TIGHTNESS).tree
-            root = branching.root_alone(tree)
+            root = root_alone(tree)
             proofs.append(Proof(claim=branching.root_bound(pricing, root) - MARGIN, **root._asdict()))
         self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
 
     def _find_rivals(self) -> bool:
-        """Work out which symbols exclude each other, M² K work for every component; False where there is no time."""
+        """Work out which symbols exclude each other, M² K work for every component; False where there is no time.
+
+        Nor is it done for so many symbols that no proof may compare them.
+        """
         if self._rivalry is None:
+            if max(part.x.size for part in self.master.parts) > MOST_SYMBOLS:
+                return False
             watch = Deadline(RIVALS_SHARE * self.limits.left(SEARCHED), self.limits.clock)
             sizes = [part.x.size * part.columns.size for part in self.master.parts]
             found: list[Array] = []
@@ -412,7 +468,7 @@ class Search:
         """The same by cliques, where there is one component."""
         pricing = Pricing(self.master.parts[0].columns, np.ascontiguousarray(prices), duals.slope)
         groups = cliques_of(rivals((self._rivalry or [])[0], duals.slope))
-        explored = search_cliques(pricing, groups, cutoff, boxes, PATIENCE, TIGHTNESS, deadline)
+        explored = branching.search_cliques(pricing, groups, cutoff, boxes, PATIENCE, TIGHTNESS, deadline)
         self.nodes += int(explored.opened)
         if explored.outcome == branching.PROVED:
             tree = Proof(claim=cutoff - MARGIN, **explored.tree._asdict())

@@ -43,8 +43,8 @@ AT_R0 = 1e-12
 HOPELESS_SHARE, HOPELESS_GAPS = 0.01, 10.0
 #: together with this share of a point's time, or what its search left of it, and so many boxes each, to so many gaps.
 COARSE_SHARE, COARSE_NODES, COARSE_GAPS = 0.1, 500_000, 10.0
-#: Share of a point's time for the search of a table so large that AEM begins it, whose own proof is out of reach: the
-#: rest is for coarser ones.
+#: Share of a point's time for the search of a table so large that its own proof is out of reach: the rest is for
+#: coarser ones.
 LARGE_SHARE = 0.75
 #: Share of a point's time for what is free, where nothing else is asked for.
 SOUGHT_SHARE = 0.6
@@ -106,7 +106,8 @@ class Work:
             supported.load_kernels()
         if cliqued.of_size(problem):
             cliqued.load_kernels()
-        self.seeds = seeding.pays(problem)
+        self.seeds, self.large = seeding.pays(problem), seeding.beyond_proofs(problem)
+        self.hurries = False
         if self.seeds:
             seeding.load_kernels()
             supported.load_kernels()  # for tables with fewer private symbols
@@ -153,8 +154,11 @@ class Work:
             channel = share_down(self.problem, self.free.channel, disclosure)
             answer = Answer(channel=channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
         else:
-            self.search.limits = self._limits(LARGE_SHARE if self.seeds else 1.0)
-            outcome = self._close(disclosure)
+            limits = self._limits(LARGE_SHARE if self.large else 1.0)
+            one = len(self.search.master.parts) == 1
+            self.hurries = self.seeds and one and seeding.hurries(self.problem, limits.seconds)
+            self.search.limits = self._limits() if self.hurries else limits
+            outcome = self._close(disclosure, self.seeds)
             if outcome.status is not Status.OPTIMAL:
                 self._coarsen(disclosure, outcome.duals.value)
             answer = self._finish(disclosure, outcome, self.search.nodes - before, started)
@@ -162,11 +166,14 @@ class Work:
         self._report(disclosure, None, None)
         return answer
 
-    def _close(self, disclosure: float) -> Outcome:
-        """Close the gap at one disclosure, as far as limits allow."""
-        if self.seeds:
-            begin = self.search.approach if interior.pays(self.problem) else self.search.seed
-            begin(disclosure)
+    def _close(self, disclosure: float, seeds: bool) -> Outcome:
+        """Close the gap at one disclosure, as far as limits allow; ``seeds``: AEM begins."""
+        if self.hurries:
+            self.search.hurry(disclosure, self.seed)
+        elif seeds and interior.pays(self.problem):
+            self.search.approach(disclosure, self.options.gap)
+        elif seeds:
+            self.search.seed(disclosure)
         return self.search.close(disclosure, self.options.gap, self._tell(disclosure))
 
     def answers(self, disclosures: list[float]) -> Iterator[Answer]:
@@ -202,10 +209,10 @@ class Work:
         if self._near(disclosure, value):
             return
         self._thin(disclosure)
-        if self._near(disclosure, value):
+        if self.hurries or self._near(disclosure, value):
             return
         nodes = min(self.options.node_limit, COARSE_NODES)
-        share = (1.0 - LARGE_SHARE) / LARGE_SHARE if self.seeds else COARSE_SHARE
+        share = (1.0 - LARGE_SHARE) / LARGE_SHARE if self.large else COARSE_SHARE
         limits = Limits(max(own.left(), share * own.seconds), own.clock, nodes=nodes)
         if limits.seconds < ENTRY_SECONDS * self.problem.n_x**2:
             return  # setting up one search takes longer
@@ -279,7 +286,7 @@ class Work:
         for _ in range(BUDGET_STEPS):
             if high - low <= BUDGET_WIDTH or budget <= 0.0:
                 break
-            outcome = self._close(guess)
+            outcome = self._close(guess, self.large)  # smaller tables have the posteriors of the step before
             slope, status = outcome.duals.slope, outcome.status
             refined = self.search.channel(guess)  # it may leak less than the program's value says
             value = self.problem.evaluate(refined).leakage

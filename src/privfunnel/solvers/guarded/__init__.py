@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.certificate.guarded import GuardedCertificate
@@ -17,6 +18,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ProvedAnswer, Status
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
+from privfunnel.solvers.guarded.kernels import load_kernels
 from privfunnel.solvers.guarded.master import Master
 from privfunnel.solvers.guarded.search import Search
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
@@ -26,6 +28,9 @@ from privfunnel.threats import Threat
 AIM = 5e-10
 #: Where a closed form bounds the value, this share of the gap above it is good enough: rounding needs the rest.
 ENOUGH = 0.8
+#: Budgets below this begin with what is free, where next to nothing is hard to tell from nothing; the share of the time
+#: limit that this may take, and how near the most of it is good enough, in nats.
+SMALL, FREE_SHARE, FREE_GAP = 1e-4, 0.2, 1e-4
 
 
 GuardedAnswer = ProvedAnswer[GuardedCertificate]
@@ -73,11 +78,15 @@ class Guarded:
             InfeasibleError: The guarantees do not allow that much disclosure.
             SolverError: The limits came before a release that discloses so much was found.
         """
+        budgets = [leakage] if leakage is not None else [one.budget for one in threat.attributes]
+        zero = threat.convex.faithful and any(each <= 0.0 for each in budgets)
+        if threat.convex.kind == "entropy" and not (threat.guarantees or zero):
+            load_kernels()
         started = time.perf_counter()
         limits = Limits(self.time_limit, nodes=self.node_limit)
         rng = np.random.default_rng(seed)
-        budgets = [leakage] if leakage is not None else [one.budget for one in threat.attributes]
-        zero = threat.convex.faithful and any(each <= 0.0 for each in budgets)
+        if disclosure is None and threat.convex.smooth and not zero and any(each < SMALL for each in budgets):
+            pool = self._free(problem, threat, rng, pool)
         search = Search(problem, threat, zero=zero, rng=rng, limits=limits, pool=pool)
         aim = None if disclosure is None else min(disclosure + AIM, problem.disclosure_ceiling)
         averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(leakage))
@@ -97,6 +106,15 @@ class Guarded:
             seconds=time.perf_counter() - started,
             message=f"{len(master.posteriors)} posteriors, {outcome.opened} boxes",
         )
+
+    def _free(self, problem: Problem, threat: Threat, rng: Generator, pool: Array | None) -> Array:
+        """The posteriors of ``pool`` and those of the release that discloses most of all that tell nothing, (n, M)."""
+        limits = Limits(FREE_SHARE * self.time_limit, nodes=self.node_limit)
+        search = Search(problem, threat, zero=True, rng=rng, limits=limits, pool=pool)
+        master = Master(problem, threat, disclosure=None, limits=None)
+        search.close(master, FREE_GAP, prove=False)
+        own = master.active()
+        return own if pool is None else np.concatenate([pool, own])
 
     def _make_room(self, search: Search, master: Master, disclosure: float) -> None:
         """Fill the pool with posteriors that disclose as much as the guarantees allow."""

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate.curvature import DEFINITE, KAPPA, LEAST_SCALE, SLACK
+from privfunnel.certificate.curvature import DEFINITE, KAPPA, LARGEST, LEAST_SCALE, NOISE, SLACK
 from privfunnel.jit import compiled
 from privfunnel.measures import Array
-from privfunnel.solvers.guarded.interior import Pricing
+from privfunnel.solvers.guarded.interior import LEAST_DISTANCE, Pricing
 from privfunnel.solvers.posteriors.boxes import Box, copy, plogp
+from privfunnel.solvers.posteriors.cholesky import factor, solve_factored
 
 #: Problems with more public symbols do without: A takes M² entries of every column.
 CURVED_UP_TO = 32
@@ -25,12 +26,18 @@ SWEEPS, FIRST_WEIGHT, WEIGHT_FALLS = 6, 1.0, 0.5
 MOST_TAKEN = 0.98
 #: A symbol wants no more curvature than −w log w has at this share of its interval's upper end.
 WANTED_AT = 0.35
+#: Nor more than this, in nats: a narrow interval next to 0 would want more than a certificate may hold.
+MOST_WANTED = 0.5 * LARGEST
 #: What D is lowered by, a share of the largest entries and nats, so that rounding leaves A + κ11' − D definite.
 LOWERED, LEAST_LOWERED = 20.0 * DEFINITE, 1e-9
 #: Steps of the search for ν, for the least value of a convex part, and for where a cut may be.
 PRICE_STEPS, NEWTON_STEPS, CUT_STEPS = 30, 10, 12
+#: The first move away from the price that is expected, in nats, and how the moves grow until the best is between two.
+FIRST_MOVE, MOVE_GROWS = 1e-5, 4.0
 #: A price ν this close to the best, in nats, is good enough; cuts are made where they are safe by so much.
-PRICE_CLOSE, CLEAR = 1e-9, 1e-11
+PRICE_CLOSE, CLEAR = 1e-8, 1e-11
+#: Times what the checker takes one e_i to be off by, so that what is proved here is proved there.
+MARGIN = 8.0
 
 
 class Curves(NamedTuple):
@@ -48,11 +55,10 @@ class Curves(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Arrays that each box overwrites: A, the inverse of what is left of it and a factor, (M, M); some of (M,)."""
+    """Arrays that each box overwrites: A and the inverse of what is left of it, (M, M); some of (M,)."""
 
     matrix: Array
     inverse: Array
-    factor: Array
     rates: Array
     least: Array
     slopes: Array
@@ -108,7 +114,6 @@ def new_room(n_x: int) -> Room:
     return Room(
         np.zeros((n_x, n_x)),
         np.zeros((n_x, n_x)),
-        np.zeros((n_x, n_x)),
         np.zeros(n_x),
         np.zeros(n_x),
         np.zeros(n_x),
@@ -156,30 +161,19 @@ def fill_least_curvature(pricing: Pricing, box: Box, q: Array, room: Room) -> No
 
 
 @compiled
-def invert(matrix: Array, n: int, factor: Array, inverse: Array) -> bool:
-    """The inverse of the leading (n, n) part, by Cholesky; False where it is not positive definite."""
-    for i in range(n):
-        for j in range(i + 1):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry -= factor[i, k] * factor[j, k]
-            if i > j:
-                factor[i, j] = entry / factor[j, j]
-            elif entry > 0.0:
-                factor[i, i] = np.sqrt(entry)
-            else:
-                return False
+def invert(matrix: Array, n: int, inverse: Array, column: Array) -> bool:
+    """The inverse of the leading (n, n) part, which is overwritten; False where it is not positive definite.
+
+    ``column`` (M,) is scratch.
+    """
+    if not factor(matrix, n):
+        return False
     for c in range(n):
         for i in range(n):
-            entry = 1.0 if i == c else 0.0
-            for k in range(c, i):
-                entry -= factor[i, k] * inverse[k, c]
-            inverse[i, c] = entry / factor[i, i] if i >= c else 0.0
-        for i in range(n - 1, -1, -1):
-            entry = inverse[i, c]
-            for k in range(i + 1, n):
-                entry -= factor[k, i] * inverse[k, c]
-            inverse[i, c] = entry / factor[i, i]
+            column[i] = 1.0 if i == c else 0.0
+        solve_factored(matrix, column, n, c)
+        for i in range(n):
+            inverse[i, c] = column[i]
     return True
 
 
@@ -208,13 +202,13 @@ def absorb(slope: float, box: Box, room: Room, curvature: Array) -> bool:
         for b in range(n):
             compact[a, b] = matrix[free[a], free[b]] + KAPPA
         compact[a, a] += lowered
-    if n < 2 or not invert(compact, n, room.factor, inverse):
+    if n < 2 or not invert(compact, n, inverse, room.slopes):
         return False
     weight = FIRST_WEIGHT * wanted / n
     for _ in range(SWEEPS):
         for a in range(n):
             i = free[a]
-            most = slope / max(lower[i], WANTED_AT * upper[i])
+            most = min(slope / max(lower[i], WANTED_AT * upper[i]), MOST_WANTED)
             best = curvature[i] + 1.0 / inverse[a, a] - weight / (upper[i] - lower[i]) ** 2
             move = min(max(best, 0.0), most) - curvature[i]
             move = min(move, MOST_TAKEN / inverse[a, a])
@@ -270,6 +264,45 @@ def least_term(
 
 
 @compiled
+def noise(rate: float, slope: float, bend: float, high: float) -> float:
+    """What an evaluation of e on an interval that ends at ``high`` may be off by, as the checker has it."""
+    return float(NOISE * (abs(rate) * high + 0.4 * slope + abs(bend)))
+
+
+@compiled
+def rounding(slope: float, upper: Array, curvature: Array, room: Room) -> float:
+    """What the checker lowers the bound by, or more: its noise, and what a large A may be off by."""
+    lost = 0.0
+    largest = KAPPA
+    for i in range(upper.size):
+        lost += MARGIN * noise(room.rates[i], slope, curvature[i], upper[i])
+        largest = max(largest, KAPPA + room.matrix[i, i])
+    return lost + MARGIN * NOISE * upper.size * largest
+
+
+@compiled
+def expected_price(slope: float, box: Box, centre: Array, curvature: Array, rates: Array) -> float:
+    """About the best ν, for the ``rates`` (M,) of the e_i without it: their slope at a good centre.
+
+    It is that of the chord where e_i is concave there; entries count by their distance from the ends.
+    """
+    lower, upper = box
+    total = 0.0
+    weight = LEAST_DISTANCE
+    for i in range(centre.size):
+        away = min(centre[i] - lower[i], upper[i] - centre[i])
+        if away > 0.0:
+            rise = rates[i] - slope * (np.log(centre[i]) + 1.0)
+            if curvature[i] * centre[i] < slope:
+                at_low = term(rates[i], slope, curvature[i], centre[i], lower[i])
+                at_high = term(rates[i], slope, curvature[i], centre[i], upper[i])
+                rise = (at_high - at_low) / (upper[i] - lower[i])
+            total += away * rise
+            weight += away
+    return float(total / weight)
+
+
+@compiled
 def best_price(slope: float, box: Box, centre: Array, curvature: Array, room: Room) -> tuple[float, float]:
     """The largest bound over ν, and that ν; ``room.rates`` (M,) are those without ν; fills ``room.least``."""
     lower, upper = box
@@ -283,8 +316,11 @@ def best_price(slope: float, box: Box, centre: Array, curvature: Array, room: Ro
         high = max(high, room.rates[i] + 30.0 * slope + spread)
     best = -np.inf
     best_nu = 0.0
+    nu = min(max(expected_price(slope, box, centre, curvature, room.rates), low), high)
+    below = False
+    above = False
+    move = FIRST_MOVE
     for _ in range(PRICE_STEPS):
-        nu = 0.5 * (low + high)
         bound = nu
         mass = 0.0
         for i in range(n_x):
@@ -296,14 +332,38 @@ def best_price(slope: float, box: Box, centre: Array, curvature: Array, room: Ro
             best_nu = nu
         if mass > 1.0:
             high = nu
+            above = True
         else:
             low = nu
+            below = True
         if high - low < PRICE_CLOSE:
             break
+        nu = 0.5 * (low + high)
+        if not below:
+            nu = max(nu, high - move)
+        elif not above:
+            nu = min(nu, low + move)
+        move *= MOVE_GROWS
     for i in range(n_x):
         room.rates[i] -= best_nu
         room.least[i] = least_term(room.rates[i], slope, curvature[i], centre[i], lower[i], upper[i])[0]
     return best, best_nu
+
+
+@compiled
+def where_above(
+    rate: float, slope: float, bend: float, centre: float, goal: float, inner: float, end: float
+) -> float:
+    """The furthest from ``end`` towards ``inner``, where e is least, that bisection finds e to be above ``goal``."""
+    if not term(rate, slope, bend, centre, end) > goal:
+        return end
+    for _ in range(CUT_STEPS):
+        middle = 0.5 * (inner + end)
+        if term(rate, slope, bend, centre, middle) > goal:
+            end = middle
+        else:
+            inner = middle
+    return end
 
 
 @compiled
@@ -312,29 +372,15 @@ def cut(slope: float, excess: float, box: Box, curves: Curves, row: int, room: R
     lower, upper = box
     for i in range(lower.size):
         rate, bend, centre = room.rates[i], curves.curvature[row, i], curves.centre[row, i]
-        goal = room.least[i] + excess + CLEAR
+        goal = room.least[i] + excess + CLEAR + MARGIN * noise(rate, slope, bend, upper[i])
         if upper[i] > lower[i]:
             _, where = least_term(rate, slope, bend, centre, lower[i], upper[i])
-            if term(rate, slope, bend, centre, upper[i]) > goal:
-                inner, end = where, upper[i]
-                for _ in range(CUT_STEPS):
-                    middle = 0.5 * (inner + end)
-                    if term(rate, slope, bend, centre, middle) > goal:
-                        end = middle
-                    else:
-                        inner = middle
-                if least_term(rate, slope, bend, centre, end, upper[i])[0] > goal:
-                    upper[i] = end
-            if term(rate, slope, bend, centre, lower[i]) > goal:
-                inner, end = where, lower[i]
-                for _ in range(CUT_STEPS):
-                    middle = 0.5 * (inner + end)
-                    if term(rate, slope, bend, centre, middle) > goal:
-                        end = middle
-                    else:
-                        inner = middle
-                if least_term(rate, slope, bend, centre, lower[i], end)[0] > goal:
-                    lower[i] = end
+            end = where_above(rate, slope, bend, centre, goal, where, upper[i])
+            if end < upper[i] and least_term(rate, slope, bend, centre, end, upper[i])[0] > goal:
+                upper[i] = end
+            end = where_above(rate, slope, bend, centre, goal, where, lower[i])
+            if end > lower[i] and least_term(rate, slope, bend, centre, lower[i], end)[0] > goal:
+                lower[i] = end
         curves.lower[row, i] = lower[i]
         curves.upper[row, i] = upper[i]
 
@@ -353,4 +399,4 @@ def curved_bound(pricing: Pricing, box: Box, q: Array, curves: Curves, row: int,
     bound, nu = best_price(pricing.slope, box, curves.centre[row], curves.curvature[row], room)
     curves.nu[row] = nu
     curves.used[row] = True
-    return bound
+    return bound - rounding(pricing.slope, box.upper, curves.curvature[row], room)

@@ -21,6 +21,8 @@ from privfunnel.solvers.posteriors.boxes import Box, fill_chords, propagate, shr
 
 #: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
 MARGIN = 1e-9
+#: Times what the checker takes a bound to be off by, and the unit of rounding errors.
+ROUNDED, _EPS = 2.0, float(np.finfo(np.float64).eps)
 #: Programs of one box at most, and the share of the missing height to which its relaxation is solved.
 MOST_TRIALS, TIGHTNESS = 6, 0.5
 #: Posteriors that violate W by less than this in all are in it.
@@ -173,7 +175,26 @@ def _bounded(relaxation: Relaxation, bracket: Bracket, box: Box, solved: Solved)
         rates * box.lower - slopes * xlogx(box.lower), rates * box.upper - slopes * xlogx(box.upper)
     )
     bound = solved.price + float(shift[0]) + float(ends.sum())
+    bound -= _rounding(relaxation, bracket, box, (z[0], solved.price, float(shift[0])), rates, ends)
     return Bounded(solved.multipliers, solved.price, rates, bound, solved.point, solved.violation <= INSIDE)
+
+
+def _rounding(
+    relaxation: Relaxation,
+    bracket: Bracket,
+    box: Box,
+    multipliers: tuple[Array, float, float],
+    rates: Array,
+    ends: Array,
+) -> float:
+    """What the checker allows for rounding in a bound, with room: large multipliers of a narrow W make it large."""
+    images, (z, price, shift) = relaxation.images, multipliers
+    n, size = images.columns.shape
+    sizes = np.abs(z * relaxation.scale(bracket.weights)) @ images.sizes.T + np.abs(bracket.costs)
+    largest = float(sizes.max()) + abs(price) + abs(shift)
+    noise = 16.0 * (np.abs(rates) * box.upper + 0.4 * bracket.slopes)
+    terms = len(images.groups) * (size + 16) * largest + float(noise.sum()) + 8.0 * size
+    return float(ROUNDED * _EPS * (terms + (n + 8) * (abs(price) + float(np.abs(ends).sum()))))
 
 
 def explore(

@@ -18,33 +18,39 @@ from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
 from privfunnel.signals import unveiled
 from privfunnel.solvers.deadline import Deadline, Pace
-from privfunnel.solvers.global_.branching import (
-    Tree,
-    grown,
-    is_known,
-    kept,
-    loosest_symbol,
-    new_tree,
-    total_width,
-)
+from privfunnel.solvers.global_.branching import is_known
+from privfunnel.solvers.global_.trees import Tree, grown, kept, new_tree
 from privfunnel.solvers.guarded.absorbing import (
     CURVED_UP_TO,
     Curves,
     Room,
+    absorb,
     curved_bound,
     cut,
+    fill_least_curvature,
     hand_down,
     longer,
     new_curves,
     new_room,
 )
 from privfunnel.solvers.guarded.branching import Bracket, Explored
+from privfunnel.solvers.guarded.centring import loosest_bend, recentre
 from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, pop, push
 from privfunnel.solvers.guarded.images import Images, fill_image, fill_multipliers, images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax, try_multipliers
 from privfunnel.solvers.guarded.landing import Landing
 from privfunnel.solvers.guarded.relaxation import Relaxation
-from privfunnel.solvers.posteriors.boxes import Box, copy, plogp, propagate, shrink, split_hole
+from privfunnel.solvers.posteriors.boxes import (
+    Box,
+    choose_split,
+    copy,
+    plogp,
+    propagate,
+    shrink,
+    split_near,
+    sum_of_ends,
+    total_width,
+)
 from privfunnel.threats import Stratum, Threat
 
 #: Room for nodes and for open boxes at first; it doubles when it is used up.
@@ -59,8 +65,9 @@ DESCENT_STEPS, VANISHED = 12, 1e-12
 LEAST_GAIN = 1e-10
 #: A box that shrinks below this share of its total width is bounded again before it is split.
 WORTH_BOUNDING = 0.5
-#: A split leaves the left side at least this share of the interval, and the right one this.
+#: A split leaves the left side at least this share of the interval, and the right one this; and with curvature.
 LEFT, RIGHT = 0.3, 0.5
+CURVED_LEFT, CURVED_RIGHT = 0.25, 0.7
 #: How well each relaxation is solved, a share of the missing height.
 TIGHTNESS = 0.5
 #: Entries of the curvature that are worked on before the first look at the clock.
@@ -116,14 +123,15 @@ def fill_exponents(images: Images, image: Array, sums: Array, exponents: Array) 
 
 
 @compiled
-def descend(pricing: Pricing, total: float, point: Array, work: Work) -> float:
+def descend(pricing: Pricing, total: float, point: Array, goal: float, work: Work) -> float:
     """Local descent of F on the support of ``point``, in place; return F there.
 
-    The step is that of :func:`.pricing.descend`, ``total`` being Θ, the sum of the attackers' weights.
+    The step is that of :func:`.pricing.descend`, ``total`` being Θ, the sum of the attackers' weights. It ends where
+    as many steps as are left, with the last one's gain each, would not reach ``goal``: later ones gain less.
     """
     value = value_of(pricing, point, work)
     exponents = work.vertex
-    for _ in range(DESCENT_STEPS):
+    for left in range(DESCENT_STEPS - 1, -1, -1):
         for i in range(point.size):
             exponents[i] = pricing.prices[i]
         fill_exponents(pricing.images, work.image, work.sums, exponents)
@@ -139,39 +147,27 @@ def descend(pricing: Pricing, total: float, point: Array, work: Work) -> float:
         for i in range(point.size):
             point[i] /= norm
         new = value_of(pricing, point, work)
-        if new > value - LEAST_GAIN:
+        if new > value - LEAST_GAIN or new - left * (value - new) >= goal:
             return min(new, value)
         value = new
     return value
 
 
 @compiled
-def sum_of_ends(pricing: Pricing, box: Box, price: float, work: Work) -> float:
-    """The bound as the checker computes it; ``work.cost`` (M,) leaves as the rates of the e_i."""
-    lower, upper = box
-    slope, rates, beta = pricing.slope, work.cost, work.beta
-    bound = price
-    for i in range(rates.size):
-        rates[i] -= slope * beta[i] + price
-        bound += min(
-            rates[i] * lower[i] - slope * plogp(lower[i]), rates[i] * upper[i] - slope * plogp(upper[i])
-        )
-    return bound
+def split_of(
+    box: Box, point: Array, slope: float, excess: float, curves: Curves, row: int, work: Work
+) -> tuple[int, float, float]:
+    """The symbol to split on, where its left side ends and where its right one begins: where the bound loses most.
 
-
-@compiled
-def choose_split(box: Box, point: Array, slope: float, excess: float, work: Work) -> tuple[int, float, float]:
-    """The symbol to split on, where its left side ends and where its right one begins.
-
-    The split is near ``point`` (M,), but neither side is much wider than the other. Between the sides e_i alone lifts
-    the bound by ``excess``.
+    As :func:`.boxes.choose_split` has it, with the curvature of a ``row`` of ``curves``; −1 is for none.
     """
-    symbol = loosest_symbol(point, box, work.alpha, work.beta)
+    symbol = loosest_bend(slope, box, point, curves.curvature[row]) if row >= 0 else -1
+    if symbol < 0:
+        return choose_split(box, point, slope, excess, work.cost, (work.alpha, work.beta), (LEFT, RIGHT))
     low = box.lower[symbol]
     high = box.upper[symbol]
-    width = high - low
-    middle = min(max(point[symbol], low + LEFT * width), high - RIGHT * width)
-    left, right = split_hole(work.cost[symbol], slope, excess, low, high, middle)
+    sides = (CURVED_LEFT, CURVED_RIGHT)
+    left, right = split_near(point[symbol], low, high, slope, excess, work.cost[symbol], sides)
     return symbol, left, right
 
 
@@ -202,18 +198,24 @@ def open_children(
 def bend(
     pricing: Pricing, box: Box, point: Array, node: int, tree: Tree, curves: Curves, room: Room, work: Work
 ) -> tuple[float, float]:
-    """Give a node the multipliers of ``point`` (M,), and curvature; return its bounds without and with it, in nats.
+    """Give a node a centre, its multipliers, and curvature; return its bounds without and with it, in nats.
 
+    ``point`` (M,) comes in as the relaxation's and leaves as the centre, which the curvature at the former leads to.
     ``work.cost`` (M,) leaves as the rates of the e_i without, ``room.rates`` (M,) as those with.
     """
     q = tree.q[node]
     fill_image(pricing.images, point, work.image, work.sums)
     fill_multipliers(pricing.images, work.image, work.sums, q)
+    fill_least_curvature(pricing, box, q, room)
+    if absorb(pricing.slope, box, room, curves.curvature[node]):
+        recentre(pricing, box, point, curves.curvature[node], work, room)
+        fill_image(pricing.images, point, work.image, work.sums)
+        fill_multipliers(pricing.images, work.image, work.sums, q)
     copy(work.trial_q, q)
     _, price = try_multipliers(pricing, box, work)
     copy(work.cost, work.trial_cost)
     tree.nu[node] = price
-    bound = sum_of_ends(pricing, box, price, work)
+    bound = sum_of_ends(pricing.slope, box, price, work.cost, work.beta)
     for i in range(point.size):
         room.rates[i] = work.cost[i] + price
         curves.centre[node, i] = min(max(point[i], box.lower[i]), box.upper[i])
@@ -255,13 +257,13 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         opened += 1
         price = relax(pricing, box, point, tree.q[node], cutoff, TIGHTNESS, work)
         tree.nu[node] = price
-        bound = sum_of_ends(pricing, box, price, work)
+        bound = sum_of_ends(pricing.slope, box, price, work.cost, work.beta)
         if bound >= cutoff:
             if n_x <= CURVED_UP_TO:
                 curves.used[node] = False  # its parent's are not needed
             continue
         copy(candidate, point)
-        if descend(pricing, total, candidate, work) < cutoff:
+        if descend(pricing, total, candidate, cutoff, work) < cutoff:
             if not is_known(found[:n_found], candidate):
                 # Go on for a while after the first: a round of the master program gains from several.
                 if n_found == 0:
@@ -296,8 +298,9 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         if total_width(box) < WORTH_BOUNDING * before:
             tree.variable[node] = SHRINK
         else:
-            tree.variable[node], tree.split[node, 0], tree.split[node, 1] = choose_split(
-                box, point, slope, cutoff - bound, work
+            row = node if n_x <= CURVED_UP_TO else -1
+            tree.variable[node], tree.split[node, 0], tree.split[node, 1] = split_of(
+                box, point, slope, cutoff - bound, curves, row, work
             )
         reach = max(bound, curved)
         children = open_children(tree, frontier, node, n_nodes, height, reach, box, point)
@@ -308,11 +311,18 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
 
 
 def search(
-    pricing: Pricing, total: float, caps: Array, cutoff: float, node_limit: int, deadline: Deadline
+    pricing: Pricing,
+    total: float,
+    caps: Array,
+    cutoff: float,
+    node_limit: int,
+    deadline: Deadline,
+    *,
+    trial: bool = False,
 ) -> Explored:
     """Search the stratum's posteriors for ``F(w) < cutoff``; prove that there is none where there is none.
 
-    Where the limits come long before that, something lower is proved: see :mod:`.landing`.
+    Where the limits come long before that, something lower is proved: see :mod:`.landing`; but not in a ``trial``.
 
     Args:
         pricing: The function F.
@@ -321,9 +331,11 @@ def search(
         cutoff: The value to prove or to undercut, in nats.
         node_limit: Most boxes to open.
         deadline: When to stop; looked at now and then, as signals are.
+        trial: Whether to end at the limits with nothing proved.
     """
     state = begin(pricing, caps, node_limit)
-    pace, landing, hurried = Pace(FIRST_WORK // pricing.prices.size**2), Landing(cutoff), False
+    pace, hurried = Pace(FIRST_WORK // pricing.prices.size**2), False
+    landing = Landing(cutoff, steady=trial)
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
         boxes = max(1, min(pace.size, math.ceil(min(landing.next_look, 1.0) * node_limit) - state.opened))
         tree, curves, frontier, n_found, n_nodes, height, opened, last, left = advance(
@@ -352,7 +364,14 @@ def least_bound(state: State) -> float:
 
 
 def explore_compiled(
-    stratum: Stratum, threat: Threat, bracket: Bracket, cutoff: float, nodes: int, deadline: Deadline
+    stratum: Stratum,
+    threat: Threat,
+    bracket: Bracket,
+    cutoff: float,
+    nodes: int,
+    deadline: Deadline,
+    *,
+    trial: bool = False,
 ) -> Explored:
     """:func:`.branching.explore` by the compiled search, for what :func:`is_for` says."""
     images = stack(stratum, threat, bracket.weights.tolist(), zero=False)
@@ -365,7 +384,8 @@ def explore_compiled(
         return Explored(none, -math.inf, np.zeros((0, n_x)), 0, False, True)
     pricing = Pricing(images_of(images), bracket.prices, bracket.slope)
     with unveiled():
-        return search(pricing, float(bracket.weights.sum()), images.caps, cutoff, nodes, deadline)
+        total = float(bracket.weights.sum())
+        return search(pricing, total, images.caps, cutoff, nodes, deadline, trial=trial)
 
 
 def is_for(relaxation: Relaxation, bracket: Bracket) -> bool:

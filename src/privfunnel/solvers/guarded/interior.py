@@ -16,6 +16,7 @@ from privfunnel.measures import Array
 from privfunnel.solvers.global_.relaxation import knapsack, repair
 from privfunnel.solvers.guarded.images import Images, fill_costs, fill_curvature, fill_image, fill_multipliers
 from privfunnel.solvers.posteriors.boxes import Box, copy, fill_chords
+from privfunnel.solvers.posteriors.cholesky import factor, solve_factored
 
 #: Newton steps of one box at most.
 MOST_STEPS = 40
@@ -127,39 +128,6 @@ def start_duals(box: Box, point: Array, product: float, work: Work) -> None:
 
 
 @compiled
-def factor(matrix: Array) -> bool:
-    """Cholesky of the lower triangle (M, M), in place; False where it is not positive definite."""
-    for j in range(matrix.shape[0]):
-        for i in range(j, matrix.shape[0]):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry -= matrix[i, k] * matrix[j, k]
-            if i > j:
-                matrix[i, j] = entry / matrix[j, j]
-            elif entry > 0.0:
-                matrix[j, j] = np.sqrt(entry)
-            else:
-                return False
-    return True
-
-
-@compiled
-def solve_factored(matrix: Array, right: Array) -> None:
-    """Solve in place with what :func:`factor` left; ``right`` (M,)."""
-    n = right.size
-    for i in range(n):
-        entry = right[i]
-        for k in range(i):
-            entry -= matrix[i, k] * right[k]
-        right[i] = entry / matrix[i, i]
-    for i in range(n - 1, -1, -1):
-        entry = right[i]
-        for k in range(i + 1, n):
-            entry -= matrix[k, i] * right[k]
-        right[i] = entry / matrix[i, i]
-
-
-@compiled
 def fill_system(pricing: Pricing, box: Box, point: Array, product: float, work: Work) -> None:
     """Write Newton's matrix and right sides (−gradient of the barrier problem, 1); points of intervals do not move."""
     images, matrix, rhs, duals = pricing.images, work.matrix, work.rhs, work.bound_duals
@@ -188,10 +156,15 @@ def fill_system(pricing: Pricing, box: Box, point: Array, product: float, work: 
 def newton_step(pricing: Pricing, box: Box, point: Array, product: float, work: Work) -> bool:
     """One primal-dual step towards products of ``product``, in place; False where the system cannot be solved."""
     fill_system(pricing, box, point, product, work)
-    if not factor(work.matrix):
-        return False
-    solve_factored(work.matrix, work.rhs[0])
-    solve_factored(work.matrix, work.rhs[1])
+    return factor(work.matrix, point.size) and take_step(box, point, product, work)
+
+
+@compiled
+def take_step(box: Box, point: Array, product: float, work: Work) -> bool:
+    """The step itself, in place: ``work.matrix`` is Newton's, factored, ``work.rhs`` its two right sides."""
+    n_x = point.size
+    solve_factored(work.matrix, work.rhs[0], n_x, 0)
+    solve_factored(work.matrix, work.rhs[1], n_x, 0)
     moved = 0.0
     free = 0.0
     for i in range(point.size):

@@ -28,15 +28,16 @@ class Landing:
 
     Args:
         asked: What is to be proved, below 0: the least value of F is about 0. Others are never given up.
+        steady: Whether it is not given up either.
 
     Attributes:
         cutoff: What is tried now. Posteriors between it and what was asked for are not looked for any more: each would
             end the proof, and there is no time for another.
     """
 
-    def __init__(self, asked: float) -> None:
+    def __init__(self, asked: float, *, steady: bool = False) -> None:
         self.asked = self.cutoff = asked
-        self._looks = list(LOOKS) if asked < 0.0 else []
+        self._looks = list(LOOKS) if asked < 0.0 and not steady else []
         self._settle = list(SETTLE)
         self._before: tuple[float, float] | None = None
 

@@ -102,6 +102,8 @@ class Master:
         self.posteriors = np.zeros((0, problem.n_x))
         self._known: set[bytes] = set()
         self._duals: Duals | None = None
+        #: Whether the program could not be solved any more: what it found before is what there is.
+        self.stalled = False
         self._lp = new_model(primal=True)
         self._lp.addCol(1.0 if self.least else 0.0, -INFINITY if self.least else 0.0,
                         INFINITY if self.least else 0.0, 0, NO_ROWS, NO_VALUES)  # fmt: skip
@@ -146,9 +148,10 @@ class Master:
         return len(new)
 
     def solve(self, deadline: Deadline = NEVER) -> Duals:
-        """The duals for the posteriors there are; those of the last time where the deadline comes first."""
+        """The duals for the posteriors there are; those of the last time where the deadline or rounding comes first."""
         if not run_robustly(self._lp, NEVER if self._duals is None else deadline):
-            if self._duals is not None and deadline.passed():
+            if self._duals is not None:
+                self.stalled = not deadline.passed()
                 return self._duals
             status = self._lp.modelStatusToString(self._lp.getModelStatus())
             raise SolverError(f"the linear program over posteriors ended {status!r}: report the table")

@@ -10,6 +10,7 @@ from numpy.random import Generator
 
 from privfunnel.certificate.guarded import GuardedCertificate
 from privfunnel.certificate.stacking import stack
+from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Status
@@ -21,6 +22,7 @@ from privfunnel.solvers.guarded.master import Duals, Master
 from privfunnel.solvers.guarded.pool import PRIVATE, first_posteriors
 from privfunnel.solvers.guarded.pricing import candidates
 from privfunnel.solvers.guarded.relaxation import Relaxation
+from privfunnel.solvers.guarded.scattering import scatter
 from privfunnel.solvers.posteriors.assembly import held_channel
 from privfunnel.solvers.posteriors.points import distinct
 from privfunnel.threats import Threat
@@ -34,6 +36,9 @@ WORTHWHILE = 0.2
 IDLE, IDLE_ROUNDS = 0.5, 3
 #: Posteriors that one round adds at most.
 MOST_ADDED = 60
+#: Boxes of the first attempt at a proof: where they do not end it, posteriors are looked for everywhere before the
+#: next. They are in this share of the time limit only: the rest is for the proof.
+TRIAL_BOXES, EVERYWHERE_SHARE = 8000, 0.15
 #: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
 LAST_BOXES = 300
 LAST_SHARE, LAST_SECONDS = 0.1, 0.5
@@ -86,6 +91,8 @@ class Search:
             for each in self.strata
         ]
         self.opened, self.exhausted, self.hurried = 0, False, False
+        #: Whether a proof takes more boxes than a trial.
+        self.hard = False
         self.partial: GuardedCertificate | None = None
 
     def starts(self) -> Array:
@@ -134,7 +141,7 @@ class Search:
                 tell(Progress(message=f"{len(master.posteriors)} posteriors, {self.opened} boxes"))
             if (master.least and duals.value - least <= gap) or duals.value <= enough:
                 break  # leakage cannot be negative
-            if self.limits.passed() or self.exhausted or self.opened >= self.limits.nodes:
+            if self.limits.passed() or self.exhausted or master.stalled or self.opened >= self.limits.nodes:
                 rest = self.hurried and not self.limits.passed()
                 if rest and self._price_locally(master, duals, WORTHWHILE * target):
                     continue  # the time that a proof leaves is for better posteriors
@@ -146,6 +153,8 @@ class Search:
             if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
             idle = 0
+            if self.hard and self._price_everywhere(master, duals, WORTHWHILE * target):
+                continue
             trees = self._explore(master, duals, -target)
             if trees is not None:
                 certificate = self._certify(duals, trees, -target)
@@ -184,6 +193,18 @@ class Search:
             added += self._add(master, duals, number, found, -worth)
         return added
 
+    def _price_everywhere(self, master: Master, duals: Duals, worth: float) -> int:
+        """Add local minima below −``worth`` from random symbols, where that is compiled; how many were new."""
+        added = 0
+        if self.limits.passed(EVERYWHERE_SHARE):
+            return added
+        for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
+            bracket = self._bracket(duals, number)
+            if is_for(relaxation, bracket):
+                found = scatter(stratum, self.threat, bracket, -worth, self.rng, self.limits)
+                added += self._add(master, duals, number, found, -worth)
+        return added
+
     def _add(self, master: Master, duals: Duals, number: int, found: Array, threshold: float) -> int:
         if not len(found):
             return 0
@@ -191,11 +212,15 @@ class Search:
         good = values < threshold
         return master.add(self._lift(number, distinct(found[good], values[good], MOST_ADDED)))
 
-    def _search(self, number: int, duals: Duals, cutoff: float, limits: Limits) -> Explored:
-        """Search one stratum for posteriors below the cutoff, compiled where that is possible."""
+    def _search(
+        self, number: int, duals: Duals, cutoff: float, limits: Limits, *, trial: bool = False
+    ) -> Explored:
+        """Search one stratum for posteriors below the cutoff, compiled where that is possible; others have no trial."""
         relaxation, bracket = self.relaxations[number], self._bracket(duals, number)
         if is_for(relaxation, bracket):
-            return explore_compiled(self.strata[number], self.threat, bracket, cutoff, limits.nodes, limits)
+            nodes = min(limits.nodes, TRIAL_BOXES) if trial else limits.nodes
+            given = (self.strata[number], self.threat, bracket, cutoff, nodes, limits)
+            return explore_compiled(*given, trial=trial)
         return explore(relaxation, bracket, cutoff, limits.nodes, limits)
 
     def _explore(self, master: Master, duals: Duals, cutoff: float) -> list[AnyTree] | None:
@@ -203,8 +228,9 @@ class Search:
         trees: list[AnyTree] = []
         every: list[Explored] = []
         limits = Limits(self.limits.left(), nodes=self.limits.nodes - self.opened)
+        trial = not self.hard
         for number in range(len(self.strata)):
-            explored = self._search(number, duals, cutoff, limits)
+            explored = self._search(number, duals, cutoff, limits, trial=trial)
             self.opened += explored.opened
             every.append(explored)
             if explored.complete:
@@ -214,15 +240,23 @@ class Search:
         if len(trees) == len(self.relaxations):
             return trees
         least = min(each.least for each in every)
-        if not any(len(each.found) for each in every) and not self.limits.passed():
+        found = any(len(each.found) for each in every)
+        long = trial and (not found or any(each.opened == TRIAL_BOXES for each in every))
+        if long and self.opened < self.limits.nodes and not self.limits.passed():
+            self.hard = True  # the next search proves what it can, if not what is asked for
+            return None
+        if not found and not self.limits.passed():
             # Neither time nor posteriors ended it: the boxes did, or their room, or it proved what there was time for.
             self.exhausted, self.hurried = True, any(each.hurried for each in every)
-        if math.isfinite(least) and not any(len(each.found) for each in every):
+        if math.isfinite(least) and not found:
             # Cut short: what it proved so far is the best there is, since the prices get better all the time.
             self.partial = self._certify(duals, [each.tree for each in every], least)
         return None
 
-    def _certify(self, duals: Duals, trees: list[AnyTree], cutoff: float) -> GuardedCertificate:
+    def _certify(self, duals: Duals, trees: list[AnyTree], cutoff: float) -> GuardedCertificate | None:
+        """The certificate of some trees; None for duals too large for one, those of a budget of next to nothing."""
+        if max(float(np.abs(duals.prices).max()), float(duals.weights.max(initial=0.0))) > LARGEST:
+            return None
         proofs = [
             tree.proof(cutoff - MARGIN, relaxation.images, duals.weights)
             for tree, relaxation in zip(trees, self.relaxations, strict=True)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from privfunnel.channels import as_held
-from privfunnel.measures import TINY, Array, lift
+from privfunnel.measures import Array, lift
 from privfunnel.problem import Channel, Problem
-from privfunnel.solvers.binary.transport import free_pairs
+from privfunnel.solvers.binary.transport import proved_pairs
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.perfect.splitting import split
 
 #: Up to this many public symbols the pairs of two private symbols are listed like any other vertices.
 LISTED_PAIRS = 64
-
-
-#: Roundings that a distance between p(s|x) and p(s) went through.
-ROUNDINGS = 2.0
 #: Beyond this many public symbols one linear program of the search takes longer than its time limit.
 MOST_SEARCHED = 2000
 
@@ -43,20 +38,8 @@ def most_free(problem: Problem) -> float:
 
 def by_pairs(problem: Problem) -> Found:
     """The largest disclosure without leakage of a binary private symbol, proved: see :mod:`..binary.transport`."""
-    found = free_pairs(problem.p_sx)
-    upper = found.upper + pairs_rounding(problem)
-    return Found(as_held(found.release.channel(problem.n_x)), min(upper, problem.disclosure_ceiling))
-
-
-def pairs_rounding(problem: Problem) -> float:
-    """What the rounding of p(s|x) may change in the largest disclosure of pairs, in nats.
-
-    Pairs weigh symbols by their distance from p(s). A share of these distances is rounding: of 1 where S and X are
-    nearly independent. Moving a share e of the weight changes an entropy by at most −e log e and e log M.
-    """
-    deviation = float(np.abs(problem.p_s_given_x[0] - problem.p_s[0]) @ problem.p_x)
-    share = min(ROUNDINGS * float(np.finfo(np.float64).eps) / max(deviation, TINY), 1.0)
-    return share * (math.log(problem.n_x) - math.log(share)) if share > 0.0 else 0.0
+    found, upper = proved_pairs(problem)
+    return Found(as_held(found.release.channel(problem.n_x)), upper)
 
 
 def by_split(problem: Problem, rows: Array, goal: Array, deadline: Deadline = NEVER) -> Found:

@@ -14,12 +14,12 @@ from numpy.random import Generator
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy, xlogx
 from privfunnel.solvers.deadline import Deadline, Limits
+from privfunnel.solvers.perfect import triangles
 from privfunnel.solvers.perfect.equations import PrivateEquations
+from privfunnel.solvers.perfect.program import ZERO, MixtureProgram
 from privfunnel.solvers.perfect.splitting import split
 from privfunnel.solvers.posteriors.boxes import Box, fill_chords, propagate, shrink
-from privfunnel.solvers.posteriors.exactly import DENSE_SYMBOLS, corrected
 from privfunnel.solvers.posteriors.lp import (
-    INFINITY,
     NO_ROWS,
     NO_VALUES,
     is_infeasible,
@@ -30,10 +30,10 @@ from privfunnel.solvers.posteriors.points import distinct, sparse_starts
 
 #: Lists of vertices up to this many candidate supports are made outright.
 MOST_SUPPORTS = 200_000
-#: Entries and weights within this of 0 are 0, and a solution is exact where it errs by less.
-ZERO = 1e-12
-#: Decimals to which two vertices agree that are the same, and two that branch and bound happens to meet.
-SAME_DECIMALS, MET_DECIMALS = 9, 7
+#: Seconds that this takes, about, for each support and for each vertex, which goes into a program as well.
+SUPPORT_SECONDS, VERTEX_SECONDS = 2e-6, 5e-5
+#: Decimals to which two vertices agree that branch and bound happens to meet.
+MET_DECIMALS = 7
 
 #: R0 counts as proved when no posterior could improve it by more than this, in nats.
 PROVED = 1e-7
@@ -70,58 +70,6 @@ class PrivateMixture:
     entropy: float
     slack: float
     vertices: Array
-
-
-class MixtureProgram:
-    """Least ``Σ r H(w)`` with ``Σ r w = p_x``, ``r ≥ 0``, over a growing set of posteriors."""
-
-    def __init__(self, p_x: Array) -> None:
-        self.p_x = p_x
-        self.pool = np.zeros((0, p_x.size))
-        self._keys: set[bytes] = set()
-        self._lp = new_model(primal=True)
-        for p in p_x:
-            self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
-
-    def add(self, posteriors: Array) -> int:
-        """Add posteriors (n, M) that are not there yet; return how many were new."""
-        new = []
-        for w in posteriors:
-            key = np.round(w, SAME_DECIMALS).tobytes()
-            if key not in self._keys:
-                self._keys.add(key)
-                new.append(w)
-                rows = np.flatnonzero(w).astype(np.int32)
-                self._lp.addCol(float(entropy(w)), 0.0, INFINITY, rows.size, rows, w[rows])
-        if new:
-            self.pool = np.concatenate([self.pool, np.array(new)])
-        return len(new)
-
-    def solve(self) -> tuple[float, Array, Array]:
-        """Value, weights (n,) and prices (M,)."""
-        self._lp.run()
-        if not is_optimal(self._lp):
-            raise SolverError(
-                "the linear program over perfectly private posteriors could not be solved: report the table"
-            )
-        solution = self._lp.getSolution()
-        return (
-            float(self._lp.getObjectiveValue()),
-            np.maximum(np.array(solution.col_value), 0.0),
-            np.array(solution.row_dual),
-        )
-
-    def exact_weights(self, weights: Array) -> tuple[Array, Array]:
-        """Weights and posteriors in use, with Σ r w = p_x to rounding instead of the solver's tolerance."""
-        used = weights > ZERO
-        posteriors = self.pool[used]
-        if self.p_x.size > DENSE_SYMBOLS:
-            r = corrected(posteriors, weights[used], self.p_x)
-        else:
-            r = np.asarray(np.linalg.lstsq(posteriors.T, self.p_x, rcond=None)[0], dtype=np.float64)
-        good = r.min() > -ZERO and np.abs(posteriors.T @ r - self.p_x).max() < ZERO
-        r = np.maximum(r, 0.0) if good else weights[used]
-        return r / r.sum(), posteriors
 
 
 class Polytope:
@@ -223,28 +171,38 @@ def _split(box: Box, w: Array, gaps: Array) -> list[Box]:
     return [Box(lower, left), Box(right, upper)]
 
 
+def listing_seconds(equations: PrivateEquations) -> float:
+    """Seconds that a list of all vertices takes, about: rank(P) random symbols are around p(s) once in 2^(rank − 1)."""
+    rank = len(equations.rows)
+    return equations.n_supports * (SUPPORT_SECONDS + VERTEX_SECONDS / 2.0 ** (rank - 1))
+
+
 def best_private_mixture(
     p_s_given_x: Array, p_x: Array, rng: Generator, limits: Limits, p_sx: Array | None = None
 ) -> PrivateMixture:
     """The mixture of perfectly private posteriors of one component, of total p_x (M,), with the least entropy.
 
-    Lists the vertices where that is affordable, and generates them by column generation otherwise: local search first,
-    branch and bound when it finds no more. It starts from a split of p_x into vertices, so that the entropy is at most
-    log rank(P) however short the search is.
+    Lists the vertices where that is affordable and there is time, and generates them by column generation otherwise:
+    local search first, branch and bound when it finds no more; where they are triangles, all of them are looked at
+    (:mod:`.triangles`). It starts from a split of p_x into vertices, so that the entropy is at most log rank(P) however
+    short the search is.
     """
     equations = PrivateEquations.of(p_s_given_x, p_x, p_sx)
     program = MixtureProgram(p_x)
     program.add(p_x[None, :])
     floor = split(equations.rows, equations.goal, p_x, limits)
     try:
-        if equations.n_supports <= MOST_SUPPORTS:
+        if equations.n_supports <= MOST_SUPPORTS and listing_seconds(equations) <= limits.left():
             vertices, errors = equations.vertices()
             program.add(vertices)
             value, weights, prices = program.solve()
             slack = _rounding(vertices, errors, prices)
         else:
             program.add(floor.posteriors.toarray())
-            slack = _generate(program, Polytope(equations), rng, limits)
+            if p_sx is not None and triangles.is_for(equations.rows, limits):
+                slack = triangles.generate(program, triangles.plane_of(p_s_given_x, p_x, p_sx), limits)
+            else:
+                slack = _generate(program, Polytope(equations), rng, limits)
             value, weights, _ = program.solve()
         r, posteriors = program.exact_weights(weights)
     except SolverError:  # a table at the edge of double precision: nothing is proved, but p_x can be split

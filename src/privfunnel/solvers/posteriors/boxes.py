@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate import SIMPLEX_SLACK
-from privfunnel.jit import compiled
+from privfunnel.jit import compiled, compiled_inner
 from privfunnel.measures import Array
 
 #: Intervals narrower than this have no chord that rounding would not spoil: a constant below both ends takes its place.
@@ -164,3 +164,76 @@ def split_hole(
     if at_left < goal or at_right < goal:
         return middle, middle
     return left, right
+
+
+@compiled
+def total_width(box: Box) -> float:
+    """``Σ_i (u_i − l_i)``."""
+    lower, upper = box
+    width = 0.0
+    for i in range(lower.size):
+        width += upper[i] - lower[i]
+    return width
+
+
+@compiled
+def sum_of_ends(slope: float, box: Box, price: float, rates: Array, beta: Array) -> float:
+    """The bound ``ν + Σ_i min(e_i(l_i), e_i(u_i))`` as the checker computes it: a knapsack's value in another order.
+
+    ``rates`` (M,) come in as the costs of that knapsack, with the chords' ``beta`` (M,), and leave as those of the e_i.
+    """
+    lower, upper = box
+    bound = price
+    for i in range(rates.size):
+        rates[i] -= slope * beta[i] + price
+        bound += min(
+            rates[i] * lower[i] - slope * plogp(lower[i]), rates[i] * upper[i] - slope * plogp(upper[i])
+        )
+    return bound
+
+
+@compiled_inner
+def loosest_symbol(point: Array, box: Box, alpha: Array, beta: Array) -> int:
+    """The symbol whose chord is furthest below ``-w log w`` at ``point``."""
+    lower, upper = box
+    chosen = 0
+    loosest = -1.0
+    for i in range(point.size):
+        w = min(max(point[i], lower[i]), upper[i])
+        gap = -plogp(w) - alpha[i] - beta[i] * w
+        if gap > loosest and upper[i] > lower[i]:
+            loosest = gap
+            chosen = i
+    return chosen
+
+
+@compiled
+def choose_split(
+    box: Box,
+    point: Array,
+    slope: float,
+    excess: float,
+    rates: Array,
+    chords: tuple[Array, Array],
+    sides: tuple[float, float],
+) -> tuple[int, float, float]:
+    """The symbol to split on, where its left side ends and where its right one begins.
+
+    The split is near ``point`` (M,), but leaves the left and the right side at least these shares of the interval.
+    Between the sides e_i alone lifts the bound by ``excess``. The ``chords`` are alpha and beta, (M,) each.
+    """
+    symbol = loosest_symbol(point, box, chords[0], chords[1])
+    low = box.lower[symbol]
+    high = box.upper[symbol]
+    left, right = split_near(point[symbol], low, high, slope, excess, rates[symbol], sides)
+    return symbol, left, right
+
+
+@compiled
+def split_near(
+    w: float, low: float, high: float, slope: float, excess: float, rate: float, sides: tuple[float, float]
+) -> tuple[float, float]:
+    """Where the left side of an interval ends and the right one begins, as :func:`choose_split` has it, near ``w``."""
+    width = high - low
+    middle = min(max(w, low + sides[0] * width), high - sides[1] * width)
+    return split_hole(rate, slope, excess, low, high, middle)
