@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -157,3 +159,30 @@ def test_a_request_behind_another_error_is_unveiled(request_: BaseException) -> 
     assert raised.value is request_
     with pytest.raises(ValueError, match="no request at all"), unveiled():
         raise ValueError("no request at all") from RuntimeError("either")
+
+
+def call_back(action: Callable[[], None], printed: list[type[BaseException] | None], *, then: bool) -> None:
+    """Let C call ``action`` in a block that hears signals, and ``then`` wait; collect what is only ``printed``."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: printed.append(unraisable.exc_type)
+    try:
+        with terminate_as_exception():
+            ctypes.CFUNCTYPE(None)(action)()
+            if then:
+                wait()
+    finally:
+        sys.unraisablehook = hook
+
+
+def test_a_request_that_a_callback_swallowed_comes_again() -> None:
+    """Loading compiled kernels calls back from C, where Python can only print an exception."""
+    printed: list[type[BaseException] | None] = []
+    with pytest.raises(KeyboardInterrupt):
+        call_back(lambda: signal.raise_signal(signal.SIGINT), printed, then=True)
+    assert not printed
+
+
+def test_other_errors_of_a_callback_are_printed_as_ever() -> None:
+    printed: list[type[BaseException] | None] = []
+    call_back(lambda: [].clear(0), printed, then=False)  # type: ignore[call-arg]
+    assert printed == [TypeError]

@@ -2,7 +2,8 @@
 
 Python hears a signal between two of its own instructions. A library that works for minutes in one call hears nothing:
 :func:`interrupting` lets a thread call it off. And what such a library, or a module that is being imported, makes of
-the exception is anybody's guess: :func:`raise_requested` and :func:`unveiled` raise the request again.
+the exception is anybody's guess: :func:`raise_requested` and :func:`unveiled` raise the request again. Where Python
+can only print it, in a callback of a library or in ``__del__``, the signal comes once more a moment later.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-#: Seconds after which a request that came during an import is heard again.
+#: Seconds after which a request that came during an import, or was lost in a callback, is heard again.
 LATER = 0.05
 
 #: Whether the process is the command's own, and how much there is to clean up at its end.
@@ -39,11 +41,14 @@ def terminate_as_exception() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in numbers}
     ours = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
     _REQUESTED.clear()
+    hook = sys.unraisablehook
     try:
         for number in ours:
             signal.signal(number, _interrupt if number == signal.SIGINT else _stop)
+        sys.unraisablehook = _asking_again(hook)
         yield
     finally:
+        sys.unraisablehook = hook
         for number in ours:
             signal.signal(number, before[number])
         _REQUESTED.clear()
@@ -72,6 +77,30 @@ def unveiled() -> Iterator[None]:
                 raise cause from None
             cause = cause.__cause__
         raise
+
+
+def _asking_again(
+    hook: Callable[[sys.UnraisableHookArgs], object],
+) -> Callable[[sys.UnraisableHookArgs], None]:
+    """What Python calls where an exception has nowhere to go: a request to stop comes again, others go to ``hook``.
+
+    A callback that a library makes while it loads compiled code would otherwise take a Ctrl-C with it.
+    """
+
+    def told(unraisable: sys.UnraisableHookArgs) -> None:
+        if _REQUESTED and isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit)):
+            _again(_REQUESTED.pop())
+        else:
+            hook(unraisable)
+
+    return told
+
+
+def _again(number: int) -> None:
+    """Send this process a signal in a moment."""
+    timer = threading.Timer(LATER, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
 
 
 def _exception(number: int) -> BaseException:
@@ -107,9 +136,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if _importing(frame):
         if _OWN and not (_TO_CLEAN_UP or _CALLED_OFF or threading.active_count() > 1):
             os._exit(128 + number)
-        again = threading.Timer(LATER, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        _again(number)
     else:
         _REQUESTED.append(number)
         raise _exception(number)
