@@ -164,6 +164,7 @@ def test_a_request_behind_another_error_is_unveiled(request_: BaseException) -> 
 def call_back(action: Callable[[], None], printed: list[type[BaseException] | None], *, then: bool) -> None:
     """Let C call ``action`` in a block that hears signals, and ``then`` wait; collect what is only ``printed``."""
     hook = sys.unraisablehook
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a runner in the background ignores it
     sys.unraisablehook = lambda unraisable: printed.append(unraisable.exc_type)
     try:
         with terminate_as_exception():
@@ -172,6 +173,7 @@ def call_back(action: Callable[[], None], printed: list[type[BaseException] | No
                 wait()
     finally:
         sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_request_that_a_callback_swallowed_comes_again() -> None:
