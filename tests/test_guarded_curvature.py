@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import privfunnel as pf
 from funnels import toy
@@ -17,6 +18,7 @@ from privfunnel.certificate import GuardedCertificate
 from privfunnel.certificate.bundle import CHAINS_VERSION, CURVED_VERSION
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.curvature import (
+    KAPPA,
     SLACK,
     Curved,
     Curves,
@@ -30,7 +32,7 @@ from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
-from privfunnel.solvers.guarded import absorbing, centring, images, interior
+from privfunnel.solvers.guarded import absorbing, balancing, centring, images, interior
 from privfunnel.solvers.posteriors.boxes import Box
 from privfunnel.threats import Threat
 
@@ -236,41 +238,73 @@ def test_envelopes_are_convex_and_touch_their_functions_from_below(
     assert made[[0, -1]] == pytest.approx(value[[0, -1]], abs=1e-7)
 
 
-def test_a_box_is_bounded_higher_from_the_centre_that_its_curvature_leads_to(
+@pytest.mark.parametrize("low", [0.0, 0.04])
+@pytest.mark.parametrize("weight", [1e-6, 1e-5, 1e-3])
+@pytest.mark.parametrize("w", [0.05, 0.11, 0.29])
+def test_a_symbol_takes_the_curvature_that_is_worth_most_at_its_point(
+    low: float, weight: float, w: float
+) -> None:
+    """Of a grid: what the envelope and τ log det gain together. No interval's own width counts here."""
+    slope, high, limit = 0.02, 0.3, 1.5
+    grid = np.linspace(0.0, limit, 30001)[:-1]
+
+    def gain(curvature: float) -> float:
+        touch, rate = centring.envelope(slope, curvature, low, high)
+        value = 0.5 * curvature * w**2 - slope * w * np.log(w)
+        start = centring.bent(slope, curvature, low) + rate * (w - low)
+        return min(start, value) - value if w < touch else 0.0
+
+    gains = np.array([gain(d) for d in grid]) + weight * np.log(limit - grid)
+    found = balancing.best_bend(slope, low, high, w, limit, weight)
+    widest = limit - 2.0 * weight / (balancing.LEAST_SPREAD * (high - low) ** 2)
+    assert found == pytest.approx(max(grid[gains.argmax()], widest), abs=2e-3)
+
+
+def test_curvature_and_centre_that_are_balanced_bound_a_box_higher_than_others(
     proved: tuple[pf.Problem, GuardedCertificate],
 ) -> None:
+    """Others: any D that A allows, at the balanced centre and at any other; and all are bounds."""
     problem, proof = proved
     stacked, rng = images_of(problem, proof), np.random.default_rng(8)
-    n_x = problem.n_x
+    n_x, free = problem.n_x, np.ones((problem.n_x, problem.n_x)) * KAPPA
     pricing = interior.Pricing(images.images_of(stacked), proof.prices, proof.slope)
     work = interior.new_work(n_x, stacked.columns.shape[1], len(stacked.blocks))
-    room, curves = absorbing.new_room(n_x), absorbing.new_curves(2, n_x)
+    room, curves, q = (
+        absorbing.new_room(n_x),
+        absorbing.new_curves(2, n_x),
+        np.zeros(stacked.columns.shape[1]),
+    )
 
-    def bound(box: Box, point: Array) -> float:
-        q = np.zeros(stacked.columns.shape[1])
-        images.fill_image(pricing.images, point, work.image, work.sums)
-        images.fill_multipliers(pricing.images, work.image, work.sums, q)
+    def bound(box: Box, point: Array, shares: Array | None) -> float:
+        """With the D that is in ``curves``, or as much in these ``shares`` as A allows at the point."""
+        balancing.fill_touching(pricing, box, point, q, work, room)
+        if shares is not None:
+            scaled = np.linalg.eigvalsh((room.matrix + free) / np.sqrt(np.outer(shares, shares)))
+            curves.curvature[0] = 0.999 * scaled.min() * shares
         images.fill_costs(pricing.images, -pricing.prices, q, room.rates)
-        curves.centre[0] = point
-        return absorbing.curved_bound(pricing, box, q, curves, 0, room)
+        curves.centre[0] = np.clip(point, box.lower, box.upper)
+        return absorbing.curved_bound(pricing.slope, box, curves, 0, room)
 
-    gains = []
     for centre in rng.dirichlet(np.ones(n_x), 12):
         box = Box(0.5 * centre, np.minimum(2.0 * centre, 1.0))
         point, inside = centre.copy(), rng.dirichlet(40.0 * centre, 300)
         inside = inside[np.all((inside >= box.lower) & (inside <= box.upper), axis=1)]
-        first = bound(box, point)
-        interior.fill_linear(pricing, box, work)
-        centring.recentre(pricing, box, point, curves.curvature[0].copy(), work, room)
+        least = bracket(stacked, proof, np.vstack([inside, centre])).min()
+        curves.curvature[0] = 0.0
+        for _ in range(6):
+            interior.fill_linear(pricing, box, work)
+            assert balancing.balance(pricing, box, point, curves.curvature[0], q, work, room)
         assert point.sum() == pytest.approx(1.0, abs=1e-12)
-        second = bound(box, point)
-        assert second <= bracket(stacked, proof, np.vstack([inside, centre])).min()
-        gains.append(second - first)
-    assert np.median(gains) > 0.0
+        balanced = bound(box, point, None)
+        others = [
+            bound(box, at, shares) for at in (point, centre) for shares in rng.dirichlet(np.ones(n_x), 20)
+        ]
+        assert max(others) < balanced + 1e-4 * proof.slope
+        assert balanced <= least
 
 
 def test_blocks_that_are_worked_on_together_curve_as_each_does_alone() -> None:
-    """A of every box, block after block, by the formula."""
+    """A of every box, block after block, by the formula, with the greatest (t + 2 q̂T)/3 by a linear program."""
     problem, rng = pf.instances.load("heart-failure"), np.random.default_rng(4)
     threat = Threat.of(problem, known=["anaemia", ["diabetes", "smoking"]])
     images = stack(threat.strata(problem)[0], threat, [0.2, 0.3, 0.5], zero=False)
@@ -283,8 +317,11 @@ def test_blocks_that_are_worked_on_together_curve_as_each_does_alone() -> None:
         own = columns.sum(axis=1)
         for k in range(columns.shape[1]):
             scale = (columns[:, k] + 2.0 * q_hat[k] * own) / 3.0
-            space = min((upper - lower)[n, own > 0.0].sum(), 1.0 - lower[n].sum() + SLACK)
-            most = min(scale @ upper[n], scale @ lower[n] + space * scale.max())
+            inside = own > 0.0
+            space = 1.0 - lower[n].sum() + SLACK
+            ends = list(zip(np.zeros(inside.sum()), (upper - lower)[n, inside], strict=True))
+            filled = linprog(-scale[inside], A_ub=np.ones((1, inside.sum())), b_ub=[space], bounds=ends)
+            most = scale @ lower[n] - filled.fun
             slopes = columns[:, k] - q_hat[k] * own
             expected[n] += np.outer(slopes, slopes) / (most * (1.0 + SLACK) + SLACK)
     assert [len(each.members) for each in images.alike] == [1, 2, 3, 1]  # one value lacks a private symbol

@@ -113,11 +113,16 @@ def curvature_of(images: Stack, q: Array, lower: Array, upper: Array) -> Array:
         # of n boxes, B blocks, g members and k columns: (n, B, g, k)
         expected = columns.sum(axis=2)[:, :, None] * np.exp(q[:, places])[:, :, None, :]
         slopes = columns - expected
-        scales = (columns + 2.0 * expected) / 3.0
-        low, high = lower[:, members, None], upper[:, members, None]
-        room = np.minimum((high - low).sum(axis=2), free)
-        # the greatest (t + 2 q̂T)/3: all of the box, or no more than Σ w = 1 leaves
-        most = np.minimum((scales * high).sum(axis=2), (scales * low).sum(axis=2) + room * scales.max(axis=2))
+        low, high = lower[:, members], upper[:, members]
+        room = np.minimum((high - low).sum(axis=2, keepdims=True), free)
+        # the greatest (t + 2 q̂T)/3: T takes all the room that Σ w = 1 leaves, t the symbols that it has most of first
+        order = np.argsort(-columns, axis=1, kind="stable")
+        sorted_columns = np.take_along_axis(columns, order, axis=1)
+        wide = np.take_along_axis((high - low)[:, :, :, None], order[None], axis=2)
+        before = np.cumsum(wide, axis=2) - wide
+        taken = np.clip(room[:, :, :, None] - before, 0.0, wide)
+        held = (columns * low[:, :, :, None]).sum(axis=2) + (sorted_columns * taken).sum(axis=2)
+        most = (held + 2.0 * expected[:, :, 0] * (low.sum(axis=2, keepdims=True) + room)) / 3.0
         most = most * (1.0 + SLACK) + SLACK
         inverse = 1.0 / np.maximum(most, LEAST_SCALE)
         # one attacker's blocks share no member, so that no entry is added to twice

@@ -11,25 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate.curvature import DEFINITE, KAPPA, LARGEST, LEAST_SCALE, NOISE, SLACK
+from privfunnel.certificate.curvature import KAPPA, LEAST_SCALE, NOISE, SLACK
 from privfunnel.jit import compiled
 from privfunnel.measures import Array
 from privfunnel.solvers.guarded.interior import LEAST_DISTANCE, Pricing
 from privfunnel.solvers.posteriors.boxes import Box, copy, plogp
-from privfunnel.solvers.posteriors.cholesky import factor, solve_factored
 
 #: Problems with more public symbols do without: A takes M² entries of every column.
 CURVED_UP_TO = 32
-#: Rounds over the symbols; the weight of log det in the first, a share of the curvature wanted; how it falls.
-SWEEPS, FIRST_WEIGHT, WEIGHT_FALLS = 6, 1.0, 0.5
-#: No symbol takes more than this share of the curvature that is left in its direction.
-MOST_TAKEN = 0.98
-#: A symbol wants no more curvature than −w log w has at this share of its interval's upper end.
-WANTED_AT = 0.35
-#: Nor more than this, in nats: a narrow interval next to 0 would want more than a certificate may hold.
-MOST_WANTED = 0.5 * LARGEST
-#: What D is lowered by, a share of the largest entries and nats, so that rounding leaves A + κ11' − D definite.
-LOWERED, LEAST_LOWERED = 20.0 * DEFINITE, 1e-9
 #: Steps of the search for ν, for the least value of a convex part, and for where a cut may be.
 PRICE_STEPS, NEWTON_STEPS, CUT_STEPS = 30, 10, 12
 #: The first move away from the price that is expected, in nats, and how the moves grow until the best is between two.
@@ -62,6 +51,7 @@ class Room(NamedTuple):
     rates: Array
     least: Array
     slopes: Array
+    answers: Array
     free: NDArray[np.int64]
 
 
@@ -117,8 +107,23 @@ def new_room(n_x: int) -> Room:
         np.zeros(n_x),
         np.zeros(n_x),
         np.zeros(n_x),
+        np.zeros(n_x),
         np.zeros(n_x, np.int64),
     )
+
+
+@compiled
+def fullest(columns: Array, inside: NDArray[np.int64], k: int, box: Box, space: float) -> float:
+    """What t_k gains at most when the symbols ``inside`` a block take ``space`` more in all than their least."""
+    most = np.inf
+    for i in inside:
+        # The price of a continuous knapsack is one of its values, and each price bounds it.
+        bound = space * columns[i, k]
+        for j in inside:
+            if columns[j, k] > columns[i, k]:
+                bound += (columns[j, k] - columns[i, k]) * (box.upper[j] - box.lower[j])
+        most = min(most, bound)
+    return most
 
 
 @compiled
@@ -133,23 +138,20 @@ def fill_least_curvature(pricing: Pricing, box: Box, q: Array, room: Room) -> No
         inside = members[first[b] : first[b + 1]]
         space = 0.0
         weight = 0.0
+        held = 0.0
         for i in inside:
             space += upper[i] - lower[i]
+            held += lower[i]
         for k in range(starts[b], starts[b + 1]):
             weight += columns[inside[0], k]
         space = min(space, free)
         for k in range(starts[b], starts[b + 1]):
             expected = weight * np.exp(q[k])
-            low = 0.0
-            high = 0.0
-            top = 0.0
+            most = fullest(columns, inside, k, box, space) + 2.0 * expected * (held + space)
             for i in inside:
-                scale = (columns[i, k] + 2.0 * expected) / 3.0
-                low += scale * lower[i]
-                high += scale * upper[i]
-                top = max(top, scale)
+                most += columns[i, k] * lower[i]
                 slopes[i] = columns[i, k] - expected
-            most = max(min(high, low + space * top) * (1.0 + 2.0 * SLACK) + 2.0 * SLACK, LEAST_SCALE)
+            most = max(most / 3.0 * (1.0 + 2.0 * SLACK) + 2.0 * SLACK, LEAST_SCALE)
             for i in inside:
                 share = slopes[i] / most
                 for j in inside:
@@ -158,78 +160,6 @@ def fill_least_curvature(pricing: Pricing, box: Box, q: Array, room: Room) -> No
     for i in range(lower.size):
         for j in range(i):
             matrix[j, i] = matrix[i, j]
-
-
-@compiled
-def invert(matrix: Array, n: int, inverse: Array, column: Array) -> bool:
-    """The inverse of the leading (n, n) part, which is overwritten; False where it is not positive definite.
-
-    ``column`` (M,) is scratch.
-    """
-    if not factor(matrix, n):
-        return False
-    for c in range(n):
-        for i in range(n):
-            column[i] = 1.0 if i == c else 0.0
-        solve_factored(matrix, column, n, c)
-        for i in range(n):
-            inverse[i, c] = column[i]
-    return True
-
-
-@compiled
-def absorb(slope: float, box: Box, room: Room, curvature: Array) -> bool:
-    """Write D (M,): Σ D_i (u_i − l_i)² is to be large, and A + κ11' − D definite; False where it cannot be.
-
-    Symbol after symbol gets what is best for that sum and τ log det(A + κ11' − D), which is a closed form, while τ
-    falls: the next to come would get nothing if each took all there is.
-    """
-    lower, upper = box
-    matrix, inverse, free = room.matrix, room.inverse, room.free
-    n = 0
-    largest = 0.0
-    wanted = 0.0
-    for i in range(lower.size):
-        curvature[i] = 0.0
-        largest = max(largest, matrix[i, i])
-        if upper[i] > lower[i]:
-            free[n] = i
-            n += 1
-            wanted += slope / max(lower[i], WANTED_AT * upper[i]) * (upper[i] - lower[i]) ** 2
-    lowered = LOWERED * (largest + KAPPA) + LEAST_LOWERED
-    compact = np.zeros((n, n))
-    for a in range(n):
-        for b in range(n):
-            compact[a, b] = matrix[free[a], free[b]] + KAPPA
-        compact[a, a] += lowered
-    if n < 2 or not invert(compact, n, inverse, room.slopes):
-        return False
-    weight = FIRST_WEIGHT * wanted / n
-    for _ in range(SWEEPS):
-        for a in range(n):
-            i = free[a]
-            most = min(slope / max(lower[i], WANTED_AT * upper[i]), MOST_WANTED)
-            best = curvature[i] + 1.0 / inverse[a, a] - weight / (upper[i] - lower[i]) ** 2
-            move = min(max(best, 0.0), most) - curvature[i]
-            move = min(move, MOST_TAKEN / inverse[a, a])
-            take(inverse, n, a, move, room.slopes)
-            curvature[i] += move
-        weight *= WEIGHT_FALLS
-    for a in range(n):
-        curvature[free[a]] -= 2.0 * lowered
-    return True
-
-
-@compiled
-def take(inverse: Array, n: int, a: int, move: float, column: Array) -> None:
-    """Update the inverse (n, n) of a matrix whose diagonal entry ``a`` is lowered by ``move``."""
-    share = move / (1.0 - move * inverse[a, a])
-    for b in range(n):
-        column[b] = inverse[b, a]
-    for b in range(n):
-        scaled = share * column[b]
-        for c in range(n):
-            inverse[b, c] += scaled * column[c]
 
 
 @compiled
@@ -386,17 +316,12 @@ def cut(slope: float, excess: float, box: Box, curves: Curves, row: int, room: R
 
 
 @compiled
-def curved_bound(pricing: Pricing, box: Box, q: Array, curves: Curves, row: int, room: Room) -> float:
+def curved_bound(slope: float, box: Box, curves: Curves, row: int, room: Room) -> float:
     """The bound with curvature of a box, in nats; −∞ where there is none.
 
-    ``q`` (J,) are the multipliers of the centre, which the row has already; ``room.rates`` (M,) come in as
-    ``columns·q − a`` and leave as those of the e_i. Writes ν and D into the row.
+    The row has its centre and D already, ``room`` the A of the centre's multipliers q; ``room.rates`` (M,) come in as
+    ``columns·q − a`` and leave as those of the e_i. Writes ν into the row.
     """
-    fill_least_curvature(pricing, box, q, room)
-    if not absorb(pricing.slope, box, room, curves.curvature[row]):
-        curves.used[row] = False
-        return -np.inf
-    bound, nu = best_price(pricing.slope, box, curves.centre[row], curves.curvature[row], room)
+    bound, nu = best_price(slope, box, curves.centre[row], curves.curvature[row], room)
     curves.nu[row] = nu
-    curves.used[row] = True
-    return bound - rounding(pricing.slope, box.upper, curves.curvature[row], room)
+    return bound - rounding(slope, box.upper, curves.curvature[row], room)

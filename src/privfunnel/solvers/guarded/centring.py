@@ -20,19 +20,17 @@ from privfunnel.solvers.guarded.interior import (
     Work,
     fill_system,
     mean_product,
-    move_inside,
-    start_duals,
     take_step,
 )
 from privfunnel.solvers.posteriors.boxes import Box, plogp
 from privfunnel.solvers.posteriors.cholesky import factor
 
-#: Newton steps to the centre, the products they begin with, in nats, and how each makes them fall.
-CENTRE_STEPS, CENTRE_PRODUCT, CENTRE_FALLS = 4, 1e-5, 0.3
+#: How each of Newton's steps to the centre makes the products of distances from the ends fall.
+CENTRE_FALLS = 0.3
 #: Shares of the downward curvature that Newton's matrix has: the first that leaves it definite.
 SHARES = (0.95, 0.5, 0.0)
-#: Steps of the bisection for where an envelope leaves its chord.
-TOUCH_STEPS = 20
+#: Steps of Newton's for where an envelope leaves its chord.
+TOUCH_STEPS = 6
 
 
 @compiled
@@ -42,25 +40,35 @@ def bent(slope: float, curvature: float, w: float) -> float:
 
 
 @compiled
+def reaching(slope: float, low: float, touch: float) -> float:
+    """The D whose envelope over an interval from ``low`` leaves its chord at ``touch``."""
+    width = touch - low
+    if low <= 0.0:
+        return 2.0 * slope / width
+    if width <= NARROW * low:
+        return slope / low
+    return float(2.0 * slope * (width - low * np.log(touch / low)) / (width * width))
+
+
+@compiled
 def envelope(slope: float, curvature: float, low: float, high: float) -> tuple[float, float]:
     """Where the convex envelope of ``D w²/2 − μ w log w`` leaves its chord from ``low``, and the slope of that."""
     touch = high
     if curvature * low >= slope:
         touch = low
-    elif curvature * high > slope:
-        at_low = bent(slope, curvature, low)
-        inner = max(low, slope / curvature)
-        outer = high
-        for step in range(TOUCH_STEPS):
-            w = high if step == 0 else 0.5 * (inner + outer)
-            rise = curvature * w - slope * (np.log(w) + 1.0)
-            if bent(slope, curvature, w) - at_low >= rise * (w - low):
-                inner = w
-                if step == 0:
+    elif high > low and curvature > reaching(slope, low, high):
+        # D falls in its touch, and is convex in it: Newton's steps from below stay below, hence above D
+        touch = max(low * (1.0 + 1e-6), slope / curvature)
+        if low <= 0.0:
+            touch = 2.0 * slope / curvature
+        else:
+            for _ in range(TOUCH_STEPS):
+                width = touch - low
+                found = reaching(slope, low, touch)
+                fall = 2.0 * (found / width - slope / (touch * width))
+                if not (found > curvature and fall > 0.0):
                     break
-            else:
-                outer = w
-        touch = inner
+                touch = min(touch + (found - curvature) / fall, high)
     if touch <= low:
         return low, 0.0
     return touch, (bent(slope, curvature, touch) - bent(slope, curvature, low)) / (touch - low)
@@ -85,50 +93,42 @@ def loosest_bend(slope: float, box: Box, point: Array, curvature: Array) -> int:
 
 
 @compiled
-def bent_step(
-    pricing: Pricing, box: Box, point: Array, product: float, curvature: Array, work: Work, room: Room
-) -> bool:
-    """One step towards the centre, in place, or False.
+def fill_rise(pricing: Pricing, box: Box, point: Array, curvature: Array, work: Work, room: Room) -> None:
+    """Write the gradient of φ − Σ D w²/2 and the envelopes into ``work.trial_cost`` (M,), touches into ``room.least``.
 
-    ``work.trial_cost`` (M,) is the gradient, ``room.least`` (M,) where the envelopes leave their chords.
+    ``work`` has the box's chords.
     """
+    slope = pricing.slope
+    fill_image(pricing.images, point, work.image, work.sums)
+    fill_multipliers(pricing.images, work.image, work.sums, work.trial_q)
+    fill_costs(pricing.images, work.linear, work.trial_q, work.trial_cost)
+    for i in range(point.size):
+        touch, rate = envelope(slope, curvature[i], box.lower[i], box.upper[i])
+        room.least[i] = touch
+        rise = rate - curvature[i] * point[i]
+        if point[i] >= touch:
+            rise = -slope * (np.log(max(point[i], TINY)) + 1.0)
+        work.trial_cost[i] += rise - slope * work.beta[i]
+
+
+@compiled
+def centre_step(pricing: Pricing, box: Box, point: Array, curvature: Array, work: Work, room: Room) -> bool:
+    """One step of Newton's towards the best centre for D (M,), in place, or False.
+
+    ``work`` has the box's chords and the multipliers of its ends, ``room.answers`` (M,) what is added to the diagonal.
+    """
+    fill_rise(pricing, box, point, curvature, work, room)
+    product = CENTRE_FALLS * mean_product(box, point, work)
     matrix = work.matrix
     for share in SHARES:
         fill_system(pricing, box, point, product, work)
         for i in range(point.size):
             if box.upper[i] - box.lower[i] > NARROW:
                 down = curvature[i] if point[i] < room.least[i] else pricing.slope / point[i]
-                matrix[i, i] -= share * down
+                matrix[i, i] += room.answers[i] - share * down
                 for j in range(i + 1):
                     if box.upper[j] - box.lower[j] > NARROW:
                         matrix[i, j] += KAPPA
         if factor(matrix, point.size):
             return take_step(box, point, product, work)
     return False
-
-
-@compiled
-def recentre(pricing: Pricing, box: Box, point: Array, curvature: Array, work: Work, room: Room) -> None:
-    """Move ``point`` (M,) to about the best centre for the curvature D (M,); ``work`` has the box's chords.
-
-    Overwrites ``room.least`` and ``room.slopes``. Wherever the steps end, the centre is one.
-    """
-    slope = pricing.slope
-    touches, rates = room.least, room.slopes
-    for i in range(point.size):
-        touches[i], rates[i] = envelope(slope, curvature[i], box.lower[i], box.upper[i])
-    if not move_inside(box, point):
-        return
-    start_duals(box, point, CENTRE_PRODUCT, work)
-    for _ in range(CENTRE_STEPS):
-        fill_image(pricing.images, point, work.image, work.sums)
-        fill_multipliers(pricing.images, work.image, work.sums, work.trial_q)
-        fill_costs(pricing.images, work.linear, work.trial_q, work.trial_cost)
-        for i in range(point.size):
-            rise = rates[i] - curvature[i] * point[i]
-            if point[i] >= touches[i]:
-                rise = -slope * (np.log(max(point[i], TINY)) + 1.0)
-            work.trial_cost[i] += rise - slope * work.beta[i]
-        product = CENTRE_FALLS * mean_product(box, point, work)
-        if not bent_step(pricing, box, point, product, curvature, work, room):
-            return

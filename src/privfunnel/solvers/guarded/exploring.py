@@ -24,19 +24,18 @@ from privfunnel.solvers.guarded.absorbing import (
     CURVED_UP_TO,
     Curves,
     Room,
-    absorb,
     curved_bound,
     cut,
-    fill_least_curvature,
     hand_down,
     longer,
     new_curves,
     new_room,
 )
+from privfunnel.solvers.guarded.balancing import balance
 from privfunnel.solvers.guarded.branching import Bracket, Explored
-from privfunnel.solvers.guarded.centring import loosest_bend, recentre
+from privfunnel.solvers.guarded.centring import loosest_bend
 from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, pop, push
-from privfunnel.solvers.guarded.images import Images, fill_image, fill_multipliers, images_of
+from privfunnel.solvers.guarded.images import Images, fill_image, images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax, try_multipliers
 from privfunnel.solvers.guarded.landing import Landing
 from privfunnel.solvers.guarded.relaxation import Relaxation
@@ -200,26 +199,26 @@ def bend(
 ) -> tuple[float, float]:
     """Give a node a centre, its multipliers, and curvature; return its bounds without and with it, in nats.
 
-    ``point`` (M,) comes in as the relaxation's and leaves as the centre, which the curvature at the former leads to.
+    ``point`` (M,) comes in as the relaxation's, or as the parent's centre where the node has its curvature, and leaves
+    as the centre.
     ``work.cost`` (M,) leaves as the rates of the e_i without, ``room.rates`` (M,) as those with.
     """
-    q = tree.q[node]
-    fill_image(pricing.images, point, work.image, work.sums)
-    fill_multipliers(pricing.images, work.image, work.sums, q)
-    fill_least_curvature(pricing, box, q, room)
-    if absorb(pricing.slope, box, room, curves.curvature[node]):
-        recentre(pricing, box, point, curves.curvature[node], work, room)
-        fill_image(pricing.images, point, work.image, work.sums)
-        fill_multipliers(pricing.images, work.image, work.sums, q)
+    q, curvature = tree.q[node], curves.curvature[node]
+    if not curves.used[node]:
+        for i in range(point.size):
+            curvature[i] = 0.0
+    curves.used[node] = balance(pricing, box, point, curvature, q, work, room)
     copy(work.trial_q, q)
     _, price = try_multipliers(pricing, box, work)
     copy(work.cost, work.trial_cost)
     tree.nu[node] = price
     bound = sum_of_ends(pricing.slope, box, price, work.cost, work.beta)
+    if not curves.used[node]:
+        return bound, -np.inf
     for i in range(point.size):
         room.rates[i] = work.cost[i] + price
         curves.centre[node, i] = min(max(point[i], box.lower[i]), box.upper[i])
-    return bound, curved_bound(pricing, box, q, curves, node, room)
+    return bound, curved_bound(pricing.slope, box, curves, node, room)
 
 
 @compiled
@@ -240,6 +239,19 @@ def begin(pricing: Pricing, caps: Array, node_limit: int) -> State:
 
 
 @compiled
+def with_room(
+    tree: Tree, curves: Curves, frontier: Frontier, n_nodes: int, height: int
+) -> tuple[Tree, Curves, Frontier]:
+    """The same with room for two nodes and two open boxes more than there are."""
+    if n_nodes + 2 > tree.nu.size:
+        tree = grown(tree)
+        curves = longer(curves, tree.nu.size)
+    if height + 2 > frontier.node.size:
+        frontier = larger(frontier)
+    return tree, curves, frontier
+
+
+@compiled
 def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: int) -> Advanced:
     """Open up to ``boxes`` more, to prove F ≥ ``cutoff``, or to find posteriors below it; ``total`` is Θ.
 
@@ -255,14 +267,16 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         node = pop(frontier, height, box, point)
         height -= 1
         opened += 1
-        price = relax(pricing, box, point, tree.q[node], cutoff, TIGHTNESS, work)
+        copy(candidate, point)
+        price = relax(pricing, box, candidate, tree.q[node], cutoff, TIGHTNESS, work)
         tree.nu[node] = price
         bound = sum_of_ends(pricing.slope, box, price, work.cost, work.beta)
         if bound >= cutoff:
             if n_x <= CURVED_UP_TO:
                 curves.used[node] = False  # its parent's are not needed
             continue
-        copy(candidate, point)
+        if n_x > CURVED_UP_TO or not curves.used[node]:
+            copy(point, candidate)  # others have the centre that goes with their curvature
         if descend(pricing, total, candidate, cutoff, work) < cutoff:
             if not is_known(found[:n_found], candidate):
                 # Go on for a while after the first: a round of the master program gains from several.
@@ -290,11 +304,7 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
             cut(slope, cutoff - curved, box, curves, node, room)
         if not propagate(box):
             continue
-        if n_nodes + 2 > tree.nu.size:
-            tree = grown(tree)
-            curves = longer(curves, tree.nu.size)
-        if height + 2 > frontier.node.size:
-            frontier = larger(frontier)
+        tree, curves, frontier = with_room(tree, curves, frontier, n_nodes, height)
         if total_width(box) < WORTH_BOUNDING * before:
             tree.variable[node] = SHRINK
         else:

@@ -97,7 +97,7 @@ def fill_linear(pricing: Pricing, box: Box, work: Work) -> float:
 
 
 @compiled
-def move_inside(box: Box, point: Array) -> bool:
+def move_inside(box: Box, point: Array, mixed: float) -> bool:
     """Move a point (M,) into the interior of the box, on the simplex; False where there is hardly any."""
     lower, upper = box
     low = 0.0
@@ -114,7 +114,7 @@ def move_inside(box: Box, point: Array) -> bool:
         return False
     for i in range(point.size):
         middle = lower[i] + share * (upper[i] - lower[i])
-        point[i] = (1.0 - MIDDLE) * point[i] + MIDDLE * middle
+        point[i] = (1.0 - mixed) * point[i] + mixed * middle
     return True
 
 
@@ -242,7 +242,7 @@ def relax(
     best += const
     if best >= cutoff:
         return best_price
-    inside = move_inside(box, point)
+    inside = move_inside(box, point, MIDDLE)
     for step in range(MOST_STEPS):
         value = const + fill_image(pricing.images, point, work.image, work.sums)
         for i in range(point.size):
