@@ -15,7 +15,7 @@ import privfunnel as pf
 from funnels import toy
 from privfunnel import certificate
 from privfunnel.certificate import GuardedCertificate
-from privfunnel.certificate.bundle import CHAINS_VERSION, CURVED_VERSION
+from privfunnel.certificate.bundle import CHAINS_VERSION, CURVED_VERSION, TOUCHING_VERSION
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.curvature import (
     KAPPA,
@@ -29,7 +29,7 @@ from privfunnel.certificate.curvature import (
 )
 from privfunnel.certificate.curvature import Case as Boxes
 from privfunnel.certificate.stacking import Stack, stack
-from privfunnel.certificate.tree import Case
+from privfunnel.certificate.tree import Case, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
 from privfunnel.solvers.guarded import absorbing, balancing, centring, images, interior
@@ -53,6 +53,16 @@ def curved_of(proof: GuardedCertificate) -> Curved:
 
 def with_curved(proof: GuardedCertificate, curved: Curved | None) -> GuardedCertificate:
     return replace(proof, proofs=(replace(proof.proofs[0], curved=curved),))
+
+
+def with_multipliers(problem: pf.Problem, proof: GuardedCertificate) -> GuardedCertificate:
+    """The same proof as it was stored before, with all its multipliers."""
+    (tree,) = proof.proofs
+    assert isinstance(tree, Proof)
+    if tree.touching is None:
+        return proof
+    q = images_of(problem, proof).touching(tree.touching)
+    return replace(proof, proofs=(replace(tree, q=q, touching=None),))
 
 
 def images_of(problem: pf.Problem, proof: GuardedCertificate) -> Stack:
@@ -127,7 +137,10 @@ def test_curvature_survives_its_file_and_old_files_have_none(
     problem, proof = proved
     plain = pf.solve(problem, guarantees=["lip=0.1"], gap=1e-3).certificate
     assert isinstance(plain, GuardedCertificate)
-    for made, version in ((proof, CURVED_VERSION), (plain, CHAINS_VERSION)):
+    few = pf.solve(problem, disclosure="70%", known=["b"], gap=1e-3).certificate
+    assert isinstance(few, GuardedCertificate)
+    few = with_multipliers(problem, few)
+    for made, version in ((proof, TOUCHING_VERSION), (few, CURVED_VERSION), (plain, CHAINS_VERSION)):
         made.save(tmp_path / "proof.npz")
         with np.load(tmp_path / "proof.npz") as data:
             assert int(data["version"]) == version
@@ -135,6 +148,33 @@ def test_curvature_survives_its_file_and_old_files_have_none(
         assert isinstance(read, GuardedCertificate)
         read.verify(problem)
     assert plain.proofs[0].curved is None
+
+
+@pytest.mark.parametrize(
+    ("forge", "says"),
+    [
+        (lambda points: points[:, :-1], "do not fit"),
+        (lambda points: -points, "no posterior"),
+        (lambda points: points * np.nan, "too large or none"),
+        (lambda points: points.astype(np.float32), "right type"),
+        (lambda points: np.full_like(points, 1.0 / points.shape[1]), "does not prove"),
+        (lambda points: points[::-1].copy(), "does not prove"),
+    ],
+)
+def test_posteriors_where_multipliers_touch_are_what_the_proof_rests_on(
+    proved: tuple[pf.Problem, GuardedCertificate], forge: Callable[[Array], Array], says: str
+) -> None:
+    problem, proof = proved
+    (tree,) = proof.proofs
+    assert isinstance(tree, Proof)
+    assert tree.touching is not None
+    assert tree.q.shape == (tree.n_nodes, 0)
+    forged = replace(proof, proofs=(replace(tree, touching=forge(tree.touching)),))
+    with pytest.raises(CertificateError, match=says):
+        forged.verify(problem)
+    both = replace(proof, proofs=(replace(tree, q=np.zeros((tree.n_nodes, 3))),))
+    with pytest.raises(CertificateError, match="no posterior"):
+        both.verify(problem)
 
 
 @pytest.mark.parametrize(

@@ -75,17 +75,18 @@ def test_images_multipliers_costs_and_curvature_are_those_of_numpy(stacked: Stac
             )
 
 
-def test_an_empty_block_keeps_its_multipliers(stacked: Stack) -> None:
-    made, w = images.images_of(stacked), np.eye(7)[0]
+def test_the_checker_finds_the_multipliers_where_they_touch(stacked: Stack) -> None:
+    """Those of an empty block are all equal."""
+    made = images.images_of(stacked)
     size, blocks = stacked.columns.shape[1], len(stacked.blocks)
     image, sums, q = np.zeros(size), np.zeros(blocks), np.full(size, 0.5)
-    images.fill_image(made, w, image, sums)
-    images.fill_multipliers(made, image, sums, q)
-    for number, block in enumerate(stacked.blocks):
-        if sums[number] == 0.0:
-            assert np.all(q[block.places] == 0.5)
-        else:
+    for w in (np.eye(7)[0], np.full(7, 1.0 / 7.0)):
+        images.fill_image(made, w, image, sums)
+        images.fill_multipliers(made, image, sums, q)
+        for number, block in enumerate(stacked.blocks):
             assert np.exp(q[block.places]).sum() == pytest.approx(1.0)
+            assert sums[number] > 0.0 or np.ptp(q[block.places]) == 0.0
+        assert stacked.touching(w[None, :])[0] == pytest.approx(q, rel=1e-12, abs=1e-12)
 
 
 def test_bounds_of_boxes_are_those_of_linear_programs(

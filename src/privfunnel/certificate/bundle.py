@@ -29,12 +29,13 @@ SCHEMA = "privfunnel/certificate"
 #: Version 2 has certificates over cells of public symbols, version 3 proofs by pairs, version 4 chains of them and
 #: guarded certificates, version 5 those of distortion, version 6 those of task funnels, version 7 guarded ones of
 #: these, version 8 proofs by supports, version 9 guarded ones over classes of public symbols, version 10 proofs by
-#: thinning, version 11 those by cliques, version 12 trees with curvature, version 13 guarded proofs by pairs; a file is
-#: written as the oldest version that can hold it.
+#: thinning, version 11 those by cliques, version 12 trees with curvature, version 13 guarded proofs by pairs, version
+#: 14 trees with posteriors in place of multipliers; a file is written as the oldest version that can hold it.
 CELLS_VERSION, PAIRS_VERSION, CHAINS_VERSION, DISTORTION_VERSION, TASK_VERSION = 2, 3, 4, 5, 6
 GUARDED_TASK_VERSION, SUPPORTS_VERSION, GUARDED_CELLS_VERSION = 7, 8, 9
 THINNING_VERSION, CLIQUES_VERSION, CURVED_VERSION, GUARDED_PAIRS_VERSION = 10, 11, 12, 13
-SCHEMA_VERSION = GUARDED_PAIRS_VERSION
+TOUCHING_VERSION = 14
+SCHEMA_VERSION = TOUCHING_VERSION
 
 AnyCertificate = Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate
 
@@ -150,6 +151,8 @@ def _guarded(certificate: GuardedCertificate, c: int) -> dict[str, Any]:
         made.update(_packed(f"{c}.{t}", proof))
         if isinstance(proof, Proof) and proof.curved is not None:
             made.update({f"{c}.{t}.curved.{name}": each for name, each in proof.curved._asdict().items()})
+        if isinstance(proof, Proof) and proof.touching is not None:
+            made[f"{c}.{t}.touching"] = proof.touching
     return made
 
 
@@ -211,11 +214,15 @@ def _read_tree(data: Archive, place: str, claim: float) -> Proof:
     if f"{place}.curved.nodes" in data:
         nodes, *floats = (f"{place}.curved.{name}" for name in Curved._fields)
         curved = Curved(data.integers(nodes), *(data.floats(each) for each in floats))
-    return Proof(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first, curved=curved)
+    touching = data.floats(f"{place}.touching") if f"{place}.touching" in data else None
+    return Proof(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first, curved=curved,
+                 touching=touching)  # fmt: skip
 
 
 def _guarded_version(certificate: GuardedCertificate) -> int:
     """The first version of the file that has such guarded certificates."""
+    if any(isinstance(proof, Proof) and proof.touching is not None for proof in certificate.proofs):
+        return TOUCHING_VERSION
     if any(isinstance(proof, PairsProof) for proof in certificate.proofs):
         return GUARDED_PAIRS_VERSION
     if any(isinstance(proof, Proof) and proof.curved is not None for proof in certificate.proofs):

@@ -120,7 +120,9 @@ def _multipliers(forest: Forest, nodes: Index) -> tuple[Array, Array]:
     """The q of some nodes (n, K), normalised: (1) holds for whatever was stored; and what it adds to ν, (n, 1)."""
     if forest.images is None:
         return gibbs(forest.q[nodes]), np.zeros((nodes.size, 1))
-    q, shift = forest.images.normalised(forest.q[nodes])
+    points = forest.touching
+    given = forest.q[nodes] if points is None else forest.images.touching(points[nodes])
+    q, shift = forest.images.normalised(given)
     return q, shift[:, None]
 
 

@@ -29,13 +29,15 @@ from numpy.typing import NDArray
 
 from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.averages import KINDS, gibbs
-from privfunnel.measures import Array
+from privfunnel.measures import TINY, Array
 from privfunnel.threats import Stratum, Threat
 from privfunnel.utility import Utility
 
 Index = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
+#: Entries of t are raised to this share of T before log gives multipliers: huge ones are refused.
+LEAST_IMAGE = 1e-16
 #: How far an entry of p(u|y) may leave the interval that those of p(u|x) span, by rounding.
 _SLACK = 1e-13
 
@@ -154,6 +156,17 @@ class Stack:
         if self.tasks is None:
             return posteriors
         return np.concatenate([posteriors, posteriors @ self.tasks.rows.T], axis=-1)
+
+    def touching(self, posteriors: Array) -> Array:
+        """The multipliers (n, J) that touch attackers' φ at posteriors (n, M), log t/T; those of other blocks are 0."""
+        images = posteriors @ self.columns
+        made = np.zeros_like(images)
+        for each in self.alike:
+            t = images[:, each.places]
+            total = t.sum(axis=2, keepdims=True)
+            raised = np.where(total > TINY, np.maximum(t, LEAST_IMAGE * total), 1.0)
+            made[:, each.places] = np.log(raised / raised.sum(axis=2, keepdims=True))
+        return made
 
     def normalised(self, given: Array) -> tuple[Array, Array]:
         """Multipliers (n, J) made safe, and what has to be added to each bound, (n,); see the module's list."""

@@ -37,6 +37,8 @@ class Proof:
         split: The left child has ``w ≤ split[0]``, the right one ``w ≥ split[1]``, shape (n, 2).
         first: Number of the first child; the second follows it, shape (n,).
         curved: What nodes with curvature store besides, of guarded certificates; None for none.
+        touching: Posteriors (n, M) at which the multipliers touch what attackers learn, in place of q, which is then
+            (n, 0): against many attackers there are far more multipliers than symbols. None where q is stored.
     """
 
     claim: float
@@ -46,6 +48,7 @@ class Proof:
     split: Array
     first: NDArray[np.int32]
     curved: Curved | None = None
+    touching: Array | None = None
 
     def __post_init__(self) -> None:
         for array in self.arrays:
@@ -54,7 +57,8 @@ class Proof:
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """All that is stored, but for the claim."""
-        return (self.q, self.nu, self.variable, self.split, self.first, *(self.curved or ()))
+        points = () if self.touching is None else (self.touching,)
+        return (self.q, self.nu, self.variable, self.split, self.first, *(self.curved or ()), *points)
 
     @property
     def n_nodes(self) -> int:
@@ -80,9 +84,10 @@ def check_form(proof: Proof, n_x: int, n_s: int) -> None:
     A child has a larger number than its parent, so that no path through the tree comes back.
     """
     n = proof.n_nodes
-    floats, integers = (proof.q, proof.nu, proof.split), (proof.variable, proof.first)
+    q, width = (proof.q, n_s) if proof.touching is None else (proof.touching, n_x)
+    floats, integers = (q, proof.nu, proof.split), (proof.variable, proof.first)
     shapes = tuple(array.shape for array in (*floats, *integers))
-    if n == 0 or shapes != ((n, n_s), (n,), (n, 2), (n,), (n,)):
+    if n == 0 or shapes != ((n, width), (n,), (n, 2), (n,), (n,)):
         raise CertificateError("the certificate's tree is damaged: its arrays do not fit the problem")
     if any(a.dtype != np.float64 for a in floats) or any(a.dtype != np.int32 for a in integers):
         raise CertificateError("the certificate's tree is damaged: its arrays are not of the right type")
@@ -92,6 +97,8 @@ def check_form(proof: Proof, n_x: int, n_s: int) -> None:
         )
     if np.any(proof.variable >= n_x) or np.any(proof.variable < SHRINK):
         raise CertificateError("the certificate's tree is damaged: it splits a symbol that does not exist")
+    if proof.touching is not None and (proof.q.shape != (n, 0) or np.any(proof.touching < 0.0)):
+        raise CertificateError("the certificate's tree is damaged: multipliers touch at no posterior")
     if np.any(proof.split < 0.0) or np.any(proof.split > 1.0):
         raise CertificateError("the certificate's tree is damaged: a split lies outside [0, 1]")
     inner = proof.variable != LEAF
@@ -133,10 +140,14 @@ class Forest:
         self.prices = np.array([case.prices for case in cases])
         self.slope = np.stack([np.atleast_1d(case.slope) for case in cases])
         self._cases, self._exclusive = cases, exclusive
-        self.curved = proofs[0].curved if proofs else None
+        self.curved, self.touching = (proofs[0].curved, proofs[0].touching) if proofs else (None, None)
         alone = images is not None and images.tasks is None and len(cases) == 1
         if not alone and any(proof.curved is not None for proof in proofs):
             raise CertificateError("the certificate's tree is damaged: a proof of its kind has no curvature")
+        if not alone and any(proof.touching is not None for proof in proofs):
+            raise CertificateError(
+                "the certificate's tree is damaged: a proof of its kind stores multipliers"
+            )
 
     @cached_property
     def allies(self) -> tuple[list[Array], Index]:

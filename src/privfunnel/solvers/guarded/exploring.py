@@ -35,7 +35,7 @@ from privfunnel.solvers.guarded.balancing import balance
 from privfunnel.solvers.guarded.branching import Bracket, Explored
 from privfunnel.solvers.guarded.centring import loosest_bend
 from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, pop, push
-from privfunnel.solvers.guarded.images import Images, fill_image, images_of
+from privfunnel.solvers.guarded.images import Images, fill_image, fill_multipliers, images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax, try_multipliers
 from privfunnel.solvers.guarded.landing import Landing
 from privfunnel.solvers.guarded.relaxation import Relaxation
@@ -54,8 +54,8 @@ from privfunnel.threats import Stratum, Threat
 
 #: Room for nodes and for open boxes at first; it doubles when it is used up.
 FIRST_NODES = FIRST_OPEN = 1024
-#: Numbers that a tree and its open boxes may hold, half a gigabyte: a search ends there, whatever its limits are.
-MOST_NUMBERS = 60_000_000
+#: Numbers that a tree and its open boxes may hold, a gigabyte: a search ends there, whatever its limits are.
+MOST_NUMBERS = 125_000_000
 #: Posteriors that one search collects at most, and boxes it opens after the first besides as many as that took.
 MOST_FOUND, PATIENCE = 48, 60
 #: Steps of the descent from each box's point, and entries below which it drops a symbol.
@@ -153,6 +153,23 @@ def descend(pricing: Pricing, total: float, point: Array, goal: float, work: Wor
 
 
 @compiled
+def load(images: Images, row: Array, work: Work) -> None:
+    """Fill ``work.q`` (J,) with the multipliers of a node, by what the ``row`` of its tree has."""
+    if row.size == work.q.size:
+        copy(work.q, row)
+    else:
+        copy(work.touching, row)
+        fill_image(images, row, work.image, work.sums)
+        fill_multipliers(images, work.image, work.sums, work.q)
+
+
+@compiled
+def store(row: Array, work: Work) -> None:
+    """Write a node's multipliers (J,) into the ``row`` of its tree, or where they touch φ, (M,), which may be less."""
+    copy(row, work.q if row.size == work.q.size else work.touching)
+
+
+@compiled
 def split_of(
     box: Box, point: Array, slope: float, excess: float, curves: Curves, row: int, work: Work
 ) -> tuple[int, float, float]:
@@ -203,11 +220,13 @@ def bend(
     as the centre.
     ``work.cost`` (M,) leaves as the rates of the e_i without, ``room.rates`` (M,) as those with.
     """
-    q, curvature = tree.q[node], curves.curvature[node]
+    q, curvature = work.q, curves.curvature[node]
     if not curves.used[node]:
         for i in range(point.size):
             curvature[i] = 0.0
     curves.used[node] = balance(pricing, box, point, curvature, q, work, room)
+    copy(work.touching, point)
+    store(tree.q[node], work)
     copy(work.trial_q, q)
     _, price = try_multipliers(pricing, box, work)
     copy(work.cost, work.trial_cost)
@@ -225,15 +244,15 @@ def bend(
 def begin(pricing: Pricing, caps: Array, node_limit: int) -> State:
     """A search that has opened nothing yet; posteriors are at most ``caps`` (M,)."""
     n_x, size = pricing.images.columns.shape
-    starts = pricing.images.starts
-    tree = new_tree(min(node_limit, FIRST_NODES) + 2, size)
-    for b in range(starts.size - 1):
-        for k in range(starts[b], starts[b + 1]):
-            tree.q[0, k] = -np.log(starts[b + 1] - starts[b])
+    tree = new_tree(min(node_limit, FIRST_NODES) + 2, min(size, n_x))
+    work = new_work(n_x, size, pricing.images.starts.size - 1)
+    work.touching[:] = 1.0 / n_x
+    fill_image(pricing.images, work.touching, work.image, work.sums)
+    fill_multipliers(pricing.images, work.image, work.sums, work.q)
+    store(tree.q[0], work)
     frontier = new_frontier(FIRST_OPEN, n_x)
     push(frontier, 0, 0, -np.inf, Box(np.zeros(n_x), caps), np.full(n_x, 1.0 / n_x))
     curves = new_curves(tree.nu.size if n_x <= CURVED_UP_TO else 1, n_x)
-    work = new_work(n_x, size, starts.size - 1)
     found = np.zeros((MOST_FOUND, n_x))
     return State(tree, curves, frontier, work, new_room(n_x), found, 0, 1, 1, 0, node_limit, np.inf)
 
@@ -268,7 +287,9 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         height -= 1
         opened += 1
         copy(candidate, point)
-        price = relax(pricing, box, candidate, tree.q[node], cutoff, TIGHTNESS, work)
+        load(pricing.images, tree.q[node], work)
+        price = relax(pricing, box, candidate, work.q, cutoff, TIGHTNESS, work)
+        store(tree.q[node], work)
         tree.nu[node] = price
         bound = sum_of_ends(pricing.slope, box, price, work.cost, work.beta)
         if bound >= cutoff:
@@ -386,7 +407,7 @@ def explore_compiled(
     """:func:`.branching.explore` by the compiled search, for what :func:`is_for` says."""
     images = stack(stratum, threat, bracket.weights.tolist(), zero=False)
     n_x, size = images.columns.shape
-    nodes = min(nodes, MOST_NUMBERS // (size + (7 if n_x <= CURVED_UP_TO else 3) * n_x))
+    nodes = min(nodes, MOST_NUMBERS // (min(size, n_x) + (7 if n_x <= CURVED_UP_TO else 3) * n_x))
     if (
         BOX_SECONDS * n_x**3 > deadline.left()
     ):  # not one box can be bounded: the time is for better posteriors
@@ -413,14 +434,18 @@ class CompiledTree(NamedTuple):
     def proof(self, claim: float, images: Stack, weights: Array) -> Proof:
         """As certificates store it."""
         q, nu, variable, split, first = self.nodes
+        # As :func:`store` has them: where multipliers touch φ, if there are more of these than symbols.
+        used = [block.stop - block.start for block in images.blocks if weights[block.owner] > 0.0]
+        by_points = q.shape[1] < sum(used)
         return Proof(
             claim=claim,
-            q=q.copy(),
+            q=np.zeros((len(q), 0)) if by_points else q.copy(),
             nu=nu.copy(),
             variable=variable.copy(),
             split=split.copy(),
             first=first.copy(),
             curved=self._curved(),
+            touching=q.copy() if by_points else None,
         )
 
     def _curved(self) -> Curved | None:

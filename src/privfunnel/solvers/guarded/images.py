@@ -12,15 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate.stacking import Stack
+from privfunnel.certificate.stacking import LEAST_IMAGE, Stack
 from privfunnel.jit import compiled
 from privfunnel.measures import TINY, Array
 from privfunnel.solvers.posteriors.boxes import plogp
 
 Index = NDArray[np.int64]
-
-#: Entries of t are raised to this share of T before log gives q: the checker refuses huge ones.
-LEAST_IMAGE = 1e-16
 
 
 class Images(NamedTuple):
@@ -68,10 +65,13 @@ def fill_image(images: Images, point: Array, image: Array, sums: Array) -> float
 
 @compiled
 def fill_multipliers(images: Images, image: Array, sums: Array, q: Array) -> None:
-    """``q = log t/T``, (J,): the cut that touches φ there; where a block is empty any will do, and q stays."""
+    """``q = log t/T``, (J,): the cut that touches φ there; where a block is empty any will do, and all are equal."""
     starts = images.starts
     for b in range(sums.size):
-        if sums[b] > TINY:
+        if sums[b] <= TINY:
+            for k in range(starts[b], starts[b + 1]):
+                q[k] = -np.log(starts[b + 1] - starts[b])
+        else:
             norm = 0.0
             for k in range(starts[b], starts[b + 1]):
                 norm += max(image[k], LEAST_IMAGE * sums[b])

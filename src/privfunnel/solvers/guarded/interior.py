@@ -49,7 +49,8 @@ class Work(NamedTuple):
 
     Chords ``alpha + beta·w`` (M,) of −w log w; ``linear`` g (M,) and the ``cost`` (M,) of the best q; the q (J,) on
     trial with its cost (M,) and a vertex (M,); t (J,) and T (B,); the multipliers of l ≤ w and w ≤ u, (2, M); Newton's
-    ``matrix`` (M, M) and its two right sides (2, M).
+    ``matrix`` (M, M) and its two right sides (2, M). The multipliers ``q`` (J,) of a node are those that touch φ at
+    ``touching`` (M,).
     """
 
     alpha: Array
@@ -64,6 +65,8 @@ class Work(NamedTuple):
     bound_duals: Array
     matrix: Array
     rhs: Array
+    q: Array
+    touching: Array
 
 
 @compiled
@@ -82,6 +85,8 @@ def new_work(n_x: int, size: int, blocks: int) -> Work:
         np.zeros((2, n_x)),
         np.zeros((n_x, n_x)),
         np.zeros((2, n_x)),
+        np.zeros(size),
+        np.zeros(n_x),
     )
 
 
@@ -231,7 +236,8 @@ def relax(
     """Find multipliers that bound F over one box; improve ``q`` and ``point`` in place; return the price ν.
 
     ``q`` (J,) and ``point`` (M,) come in as the parent's and leave as the best multipliers and a point near the
-    relaxation's minimiser; ``work.cost`` (M,) leaves as ``columns·q + g``. Stops as soon as the bound reaches
+    relaxation's minimiser; ``work.cost`` (M,) leaves as ``columns·q + g``, ``work.touching`` (M,) as where a new q
+    touches φ. Stops as soon as the bound reaches
     ``cutoff``, or the relaxation is below it and the bound close enough to steer branching: within ``tightness`` of the
     missing height.
     """
@@ -254,6 +260,7 @@ def relax(
             best = bound
             best_price = price
             copy(q, work.trial_q)
+            copy(work.touching, point)
             copy(work.cost, work.trial_cost)
         left = value - best
         if best >= cutoff or left <= tightness * (cutoff - best) or left < CLOSED or not inside:
