@@ -23,8 +23,10 @@ CURVED_UP_TO = 32
 PRICE_STEPS, NEWTON_STEPS, CUT_STEPS = 30, 10, 12
 #: The first move away from the price that is expected, in nats, and how the moves grow until the best is between two.
 FIRST_MOVE, MOVE_GROWS = 1e-5, 4.0
-#: A price ν this close to the best, in nats, is good enough; cuts are made where they are safe by so much.
-PRICE_CLOSE, CLEAR = 1e-8, 1e-11
+#: The next price is this share of the interval away from its ends.
+LEAST_INSIDE = 0.02
+#: A price ν whose bound is this close to the best, in nats, is good enough; cuts are made where they are so safe.
+PRICE_CLOSE, CLEAR = 1e-9, 1e-11
 #: Times what the checker takes one e_i to be off by, so that what is proved here is proved there.
 MARGIN = 8.0
 
@@ -246,6 +248,8 @@ def best_price(slope: float, box: Box, centre: Array, curvature: Array, room: Ro
         high = max(high, room.rates[i] + 30.0 * slope + spread)
     best = -np.inf
     best_nu = 0.0
+    left = (0.0, 0.0)  # what the bound and its slope, 1 − mass, are at either end
+    right = (0.0, 0.0)
     nu = min(max(expected_price(slope, box, centre, curvature, room.rates), low), high)
     below = False
     above = False
@@ -262,17 +266,21 @@ def best_price(slope: float, box: Box, centre: Array, curvature: Array, room: Ro
             best_nu = nu
         if mass > 1.0:
             high = nu
+            right = (bound, 1.0 - mass)
             above = True
         else:
             low = nu
+            left = (bound, 1.0 - mass)
             below = True
-        if high - low < PRICE_CLOSE:
-            break
-        nu = 0.5 * (low + high)
-        if not below:
-            nu = max(nu, high - move)
-        elif not above:
-            nu = min(nu, low + move)
+        if below and above:
+            # The bound is concave in ν: no ν between is better than where the tangents at both ends meet.
+            inside = (right[0] - left[0] - right[1] * (high - low)) / (left[1] - right[1])
+            if left[0] + left[1] * inside - best < PRICE_CLOSE:
+                break
+            margin = LEAST_INSIDE * (high - low)
+            nu = low + min(max(inside, margin), high - low - margin)
+        else:
+            nu = max(0.5 * (low + high), high - move) if above else min(0.5 * (low + high), low + move)
         move *= MOVE_GROWS
     for i in range(n_x):
         room.rates[i] -= best_nu

@@ -32,6 +32,8 @@ from privfunnel.utility import Utility
 TARGET = 0.8
 #: Posteriors worth less than this share of the gap to be proved are left to the proof.
 WORTHWHILE = 0.2
+#: Before a long proof, those worth less than this share.
+BARELY = 0.05
 #: Rounds that lower the value by less than this share of the gap are idle; after so many of them a proof is tried.
 IDLE, IDLE_ROUNDS = 0.5, 3
 #: Posteriors that one round adds at most.
@@ -39,6 +41,8 @@ MOST_ADDED = 60
 #: Boxes of the first attempt at a proof: where they do not end it, posteriors are looked for everywhere before the
 #: next. They are in this share of the time limit only: the rest is for the proof.
 TRIAL_BOXES, EVERYWHERE_SHARE = 8000, 0.15
+#: Looks everywhere that find nothing before the next attempt: what it comes upon makes it begin again.
+QUIET_LOOKS = 4
 #: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
 LAST_BOXES = 300
 LAST_SHARE, LAST_SECONDS = 0.1, 0.5
@@ -153,7 +157,7 @@ class Search:
             if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
             idle = 0
-            if self.hard and self._price_everywhere(master, duals, WORTHWHILE * target):
+            if self.hard and self._price_everywhere(master, duals, BARELY * target):
                 continue
             trees = self._explore(master, duals, -target)
             if trees is not None:
@@ -194,16 +198,22 @@ class Search:
         return added
 
     def _price_everywhere(self, master: Master, duals: Duals, worth: float) -> int:
-        """Add local minima below −``worth`` from random symbols, where that is compiled; how many were new."""
-        added = 0
-        if self.limits.passed(EVERYWHERE_SHARE):
-            return added
-        for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
-            bracket = self._bracket(duals, number)
-            if is_for(relaxation, bracket):
-                found = scatter(stratum, self.threat, bracket, -worth, self.rng, self.limits)
-                added += self._add(master, duals, number, found, -worth)
-        return added
+        """Add local minima below −``worth`` from random symbols, where that is compiled; how many were new.
+
+        Nothing is left to be found where some looks from other symbols each have found nothing.
+        """
+        for _ in range(QUIET_LOOKS):
+            added = 0
+            if self.limits.passed(EVERYWHERE_SHARE):
+                break
+            for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
+                bracket = self._bracket(duals, number)
+                if is_for(relaxation, bracket):
+                    found = scatter(stratum, self.threat, bracket, -worth, self.rng, self.limits)
+                    added += self._add(master, duals, number, found, -worth)
+            if added:
+                return added
+        return 0
 
     def _add(self, master: Master, duals: Duals, number: int, found: Array, threshold: float) -> int:
         if not len(found):
