@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,17 +39,29 @@ def line() -> Line:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every search gives up at its second look."""
+    """Every search gives up at its second look, however few boxes are left."""
+    monkeypatch.setattr(exploring, "boxes_left", lambda *_: math.inf)
     monkeypatch.setattr(landing, "LOOKS", ((0.05, math.inf), (0.1, 0.0)))
     monkeypatch.setattr(landing, "FEW_BOXES", 0)
     monkeypatch.setattr(landing.Landing, "_power", lambda *_: 3.0)
 
 
-def rise(made: landing.Landing, power: float, shares: list[float], boxes: int = 100_000) -> list[float]:
+def many() -> float:
+    """So many boxes are left."""
+    return math.inf
+
+
+def rise(
+    made: landing.Landing,
+    power: float,
+    shares: list[float],
+    boxes: int = 100_000,
+    left: Callable[[], float] = many,
+) -> list[float]:
     """The cutoffs of a search whose height falls like boxes^(−1/power), from 0.1 nats on."""
     cutoffs = []
     for share in shares:
-        made.look(share, round(share * boxes), -0.1 * (share * boxes) ** (-1.0 / power))
+        made.look(share, round(share * boxes), -0.1 * (share * boxes) ** (-1.0 / power), left)
         cutoffs.append(made.cutoff)
     return cutoffs
 
@@ -78,10 +91,48 @@ def test_a_search_that_is_far_too_slow_lands_at_the_second_look_and_settles_for_
     assert made.next_look == 0.75
 
 
+def test_a_search_whose_boxes_fit_into_its_time_keeps_its_cutoff() -> None:
+    """At a tenth of the limits 10 000 are open, and there is time for 90 000 more."""
+    made = landing.Landing(-1e-6)
+    assert set(rise(made, 3.0, [0.05, 0.1], left=lambda: 0.69 * 90_000)) == {-1e-6}
+    made = landing.Landing(-1e-6)
+    assert rise(made, 3.0, [0.05, 0.1], left=lambda: 0.71 * 90_000)[-1] < -1e-6
+
+
+def test_ways_down_count_the_boxes_that_are_left(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of many is within four of its standard errors of what is then opened."""
+    proof, stacked, pricing = line
+    total, cutoff = float(proof.weights.sum()), -2e-4
+    state = exploring.begin(pricing, stacked.caps, 10**6)
+
+    def open_boxes(state: exploring.State, boxes: int) -> exploring.State:
+        tree, curves, frontier, *counts = exploring.advance(pricing, total, state, cutoff, boxes)
+        made = (exploring.Tree(*tree), exploring.Curves(*curves), exploring.Frontier(*frontier))
+        return exploring.State(*made, state.work, state.room, state.found, *counts)
+
+    state = open_boxes(state, 40)
+    assert state.height > 5
+    before = state.frontier.order[: state.height].copy()
+    ways = 600
+    monkeypatch.setattr(exploring, "WAYS_DOWN", ways)
+    expected = exploring.boxes_left(pricing, total, state, cutoff)
+    assert np.array_equal(before, state.frontier.order[: state.height])  # nothing of the search is touched
+    rng = np.random.default_rng(0)
+    each = [
+        exploring._way_down(pricing, total, state, int(row), cutoff, rng) for row in rng.choice(before, ways)
+    ]
+    error = state.height * float(np.std(each)) / math.sqrt(ways)
+    ended = open_boxes(state, 10**6)
+    assert ended.height == 0
+    assert ended.n_found == 0
+    assert abs(expected - (ended.opened - state.opened)) < 4.0 * error
+    assert error < 0.2 * expected
+
+
 def test_a_search_that_stands_still_lands_above_what_it_proves_already() -> None:
     made = landing.Landing(-1e-6)
     for share, boxes in ((0.05, 5000), (0.2, 20_000)):
-        made.look(share, boxes, -0.01)
+        made.look(share, boxes, -0.01, many)
     assert made.landed
     assert -0.01 < made.cutoff < -1e-6
 
@@ -90,11 +141,11 @@ def test_cutoffs_only_fall_and_a_search_that_is_ahead_keeps_its_own() -> None:
     made = landing.Landing(-1e-6)
     rise(made, 3.0, [0.05, 0.1])
     landed = made.cutoff
-    made.look(0.6, 60_000, 0.5 * landed)
+    made.look(0.6, 60_000, 0.5 * landed, many)
     assert made.cutoff == landed
-    made.look(0.8, 80_000, 1.1 * landed)
+    made.look(0.8, 80_000, 1.1 * landed, many)
     assert made.cutoff == landed
-    made.look(0.9, 90_000, 2.0 * landed)
+    made.look(0.9, 90_000, 2.0 * landed, many)
     assert made.cutoff == pytest.approx(0.93 * 2.0 * landed)
 
 

@@ -6,10 +6,12 @@ Here a box costs some Newton steps (:mod:`.interior`) in place of some linear pr
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from privfunnel.certificate import SHRINK, Proof
 from privfunnel.certificate.curvature import Curved
@@ -24,6 +26,7 @@ from privfunnel.solvers.guarded.absorbing import (
     CURVED_UP_TO,
     Curves,
     Room,
+    copy_row,
     curved_bound,
     cut,
     hand_down,
@@ -69,6 +72,8 @@ LEFT, RIGHT = 0.3, 0.5
 CURVED_LEFT, CURVED_RIGHT = 0.25, 0.7
 #: How well each relaxation is solved, a share of the missing height.
 TIGHTNESS = 0.5
+#: Ways down that say how many boxes are left.
+WAYS_DOWN = 200
 #: Entries of the curvature that are worked on before the first look at the clock.
 FIRST_WORK = 50_000
 #: Seconds that a box of M symbols takes, about, over M³: its Newton steps decompose matrices of M².
@@ -377,7 +382,8 @@ def search(
         time_used, boxes_used = deadline.elapsed() / deadline.seconds, opened / node_limit
         used = max(time_used, boxes_used)
         if height > 0 and n_found == 0 and used >= landing.next_look:
-            landing.look(used, opened, least_bound(state))
+            rest = functools.partial(boxes_left, pricing, total, state, landing.cutoff)
+            landing.look(used, opened, least_bound(state), rest)
             hurried = landing.landed and time_used > boxes_used
         if landing.landed and least_bound(state) >= landing.cutoff:
             break  # what was opened for a higher cutoff is settled for this one
@@ -392,6 +398,40 @@ def least_bound(state: State) -> float:
     """The least bound of the open boxes, in nats; ∞ where none is open."""
     waiting = state.frontier.order[: state.height]
     return float(state.frontier.promise[waiting].min(initial=np.inf))
+
+
+def boxes_left(pricing: Pricing, total: float, state: State, cutoff: float) -> float:
+    """About how many boxes are still to be opened to prove F ≥ ``cutoff``: the mean of some ways down, all boxes alike.
+
+    A way down from an open box that takes either child by chance counts what it comes to after d splits 2^d times: in
+    the mean that is all there are (D. E. Knuth, Mathematics of Computation 29, 1975).
+    """
+    rng, waiting = np.random.default_rng(state.opened), state.frontier.order[: state.height]
+    ways = [_way_down(pricing, total, state, int(row), cutoff, rng) for row in rng.choice(waiting, WAYS_DOWN)]
+    return state.height * float(np.mean(ways))
+
+
+def _way_down(pricing: Pricing, total: float, state: State, row: int, cutoff: float, rng: Generator) -> float:
+    """What one way down from the open box of a ``row`` counts."""
+    made = begin(pricing, state.frontier.upper[row], state.last)
+    node = int(state.frontier.node[row])
+    copy(made.tree.q[0], state.tree.q[node])
+    if state.curves.nu.size > 1:
+        copy_row(made.curves, 0, state.curves, node)
+    frontier, place, child, counted, weight = state.frontier, row, 0, 0.0, 1.0
+    while True:
+        alone, box = new_frontier(2, made.found.shape[1]), Box(frontier.lower[place], frontier.upper[place])
+        push(alone, 0, child, 0.0, box, frontier.point[place])
+        tree, curves, boxes, n_found, n_nodes, height, *_ = advance(
+            pricing, total, made._replace(frontier=alone, height=1, opened=0), cutoff, 1
+        )
+        counted += weight
+        if height == 0 or n_found > 0:
+            return counted
+        frontier = Frontier(*boxes)
+        place = int(frontier.order[rng.integers(height)])
+        child, weight = int(frontier.node[place]), weight * height
+        made = made._replace(tree=Tree(*tree), curves=Curves(*curves), n_nodes=n_nodes)
 
 
 def explore_compiled(

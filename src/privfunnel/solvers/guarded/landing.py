@@ -2,14 +2,16 @@
 
 A search for F ≥ cutoff opens the box of the lowest bound first, so that what it proves grows all the time. A cutoff far
 beyond reach is a waste: the lower the cutoff, the more of each box the checker's rules cut off, and the more children
-are settled at once. Bounds of many dimensions rise like a power of the boxes opened; where that says that the cutoff
-asked for is out of reach, a lower one is proved in its place. A cutoff may go down while the tree grows, never up:
-what was cut off for a higher one is above a lower one too.
+are settled at once. Bounds of many dimensions rise like a power of the boxes opened. Where that says that the cutoff
+asked for is out of reach, and ways down the tree say that there are too many boxes left, a lower one is proved in its
+place: a power knows nothing of trees that end, and few ways down know nothing of the deepest parts. A cutoff may go
+down while the tree grows, never up: what was cut off for a higher one is above a lower one too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 #: Shares of the limits at which the search looks ahead, and how many times all of them a hopeless search would take.
 LOOKS = ((0.05, math.inf), (0.1, 100.0), (0.25, 20.0), (0.5, 4.0))
@@ -19,6 +21,8 @@ WORTH = 16.0
 #: that grows more slowly than the other power, or has opened few boxes, is let go on: most end suddenly.
 STEEPEST, SLOW = 6.0, 1.5
 FEW_BOXES = 2000
+#: Boxes that are left fit where they are no more than this share of those that there is time for.
+FITTING = 0.7
 #: Shares of the limits at which a search that lags behind settles for this share of the height still missing.
 SETTLE = ((0.4, 0.6), (0.6, 0.75), (0.75, 0.85), (0.87, 0.93), (0.95, 0.97))
 
@@ -52,10 +56,10 @@ class Landing:
         waiting = self._settle if self.landed else self._looks
         return waiting[0][0] if waiting else math.inf
 
-    def look(self, share: float, opened: int, least: float) -> None:
+    def look(self, share: float, opened: int, least: float, left: Callable[[], float]) -> None:
         """Look ahead after ``share`` of the limits and ``opened`` boxes, which prove ``least`` in nats, and adapt.
 
-        Of several looks that are due only the last one counts.
+        Of several looks that are due only the last one counts. ``left`` says how many boxes are left, about.
         """
         if share < self.next_look:
             return
@@ -70,7 +74,8 @@ class Landing:
         if self._before is not None:
             power = self._power(opened, least)
             many = opened >= FEW_BOXES and power >= SLOW
-            if many and share * (least / self.asked) ** power > number:
+            hopeless = many and share * (least / self.asked) ** power > number
+            if hopeless and left() > FITTING * opened * (1.0 / share - 1.0):
                 self.cutoff = min(self.asked, least * (WORTH / share) ** (-1.0 / power))
                 self._settle = [each for each in self._settle if each[0] > share]
         self._before = (float(opened), least)

@@ -42,7 +42,7 @@ MOST_ADDED = 60
 #: next. They are in this share of the time limit only: the rest is for the proof.
 TRIAL_BOXES, EVERYWHERE_SHARE = 8000, 0.15
 #: Looks everywhere that find nothing before the next attempt: what it comes upon makes it begin again.
-QUIET_LOOKS = 4
+QUIET_LOOKS = 3
 #: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
 LAST_BOXES = 300
 LAST_SHARE, LAST_SECONDS = 0.1, 0.5
