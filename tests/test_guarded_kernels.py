@@ -16,7 +16,15 @@ from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
 from privfunnel.measures import entropy
 from privfunnel.solvers.deadline import NEVER
-from privfunnel.solvers.guarded import branching, exploring, frontier, images, interior, scattering
+from privfunnel.solvers.guarded import (
+    branching,
+    descending,
+    exploring,
+    frontier,
+    images,
+    interior,
+    scattering,
+)
 from privfunnel.solvers.guarded import search as searching
 from privfunnel.solvers.guarded.relaxation import Relaxation
 from privfunnel.solvers.posteriors.boxes import Box, sum_of_ends
@@ -126,7 +134,7 @@ def test_boxes_that_are_points_have_bounds_too(stacked: Stack, pricing: interior
         q, point = np.full(stacked.columns.shape[1], -np.log(3.0)), np.full(7, 1.0 / 7.0)
         box = Box(np.minimum(w, upper), upper)
         price = interior.relax(pricing, box, point, q, 100.0, 0.0, work)
-        value = exploring.value_of(pricing, w, work)
+        value = descending.value_of(pricing, w, work)
         interior.relax(pricing, box, point, q, 100.0, 0.0, work)
         assert sum_of_ends(pricing.slope, box, price, work.cost, work.beta) <= value + 1e-9
 
@@ -158,7 +166,7 @@ def test_a_search_proves_what_it_claims_or_finds_what_is_below(
     found = exploring.search(pricing, total, stacked.caps, 0.02, 10_000, NEVER)
     assert not found.complete
     work = interior.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
-    assert max(exploring.value_of(pricing, w, work) for w in found.found) < 0.02
+    assert max(descending.value_of(pricing, w, work) for w in found.found) < 0.02
     # The proof says that there is nothing below −gap; one that was cut short proves less.
     whole = exploring.search(pricing, total, stacked.caps, -1e-3, 100_000, NEVER)
     cut = exploring.search(pricing, total, stacked.caps, -1e-3, whole.opened // 3, NEVER)
@@ -218,16 +226,16 @@ def test_what_is_found_from_anywhere_lies_below_and_is_the_same_for_a_seed(
     stratum = proved.threat.strata(problem)[0]
     bracket = branching.Bracket(proved.weights, pricing.prices, pricing.slope)
     given = (stratum, proved.threat, bracket)
-    found = scattering.scatter(*given, 0.02, np.random.default_rng(5), NEVER)
+    found = scattering.scatter(*given, 0.02, 25, np.random.default_rng(5), NEVER)
     work = interior.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
-    assert max(exploring.value_of(pricing, w, work) for w in found) < 0.02
+    assert max(descending.value_of(pricing, w, work) for w in found) < 0.02
     assert found.min() >= 0.0
     assert found.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
     assert len({tuple(w > 1e-9) for w in found}) > 3  # local minima of different symbols
-    again = scattering.scatter(*given, 0.02, np.random.default_rng(5), NEVER)
+    again = scattering.scatter(*given, 0.02, 25, np.random.default_rng(5), NEVER)
     assert np.array_equal(found, again)
     # The proof says that nothing is below −gap.
-    assert len(scattering.scatter(*given, -2e-3, np.random.default_rng(5), NEVER)) == 0
+    assert len(scattering.scatter(*given, -2e-3, 25, np.random.default_rng(5), NEVER)) == 0
 
 
 def test_a_proof_that_is_no_matter_of_a_trial_waits_for_posteriors_from_anywhere(

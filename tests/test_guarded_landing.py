@@ -18,7 +18,7 @@ from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
 from privfunnel.errors import CertificateError
 from privfunnel.solvers.deadline import NEVER, Deadline
-from privfunnel.solvers.guarded import branching, exploring, landing
+from privfunnel.solvers.guarded import branching, descending, exploring, landing
 from privfunnel.solvers.guarded import search as searching
 from privfunnel.solvers.guarded.images import images_of
 from privfunnel.solvers.guarded.interior import Pricing
@@ -114,12 +114,13 @@ def test_ways_down_count_the_boxes_that_are_left(line: Line, monkeypatch: pytest
     assert state.height > 5
     before = state.frontier.order[: state.height].copy()
     ways = 600
-    monkeypatch.setattr(exploring, "WAYS_DOWN", ways)
+    monkeypatch.setattr(exploring, "WAYS_SHARE", 100.0)
     expected = exploring.boxes_left(pricing, total, state, cutoff)
     assert np.array_equal(before, state.frontier.order[: state.height])  # nothing of the search is touched
     rng = np.random.default_rng(0)
     each = [
-        exploring._way_down(pricing, total, state, int(row), cutoff, rng) for row in rng.choice(before, ways)
+        exploring._way_down(pricing, total, state, int(row), cutoff, rng)[0]
+        for row in rng.choice(before, ways)
     ]
     error = state.height * float(np.std(each)) / math.sqrt(ways)
     ended = open_boxes(state, 10**6)
@@ -166,7 +167,7 @@ def test_a_search_that_landed_proves_what_it_claims_and_no_more(line: Line, node
     work = exploring.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
     rng = np.random.default_rng(4)
     for w in (*rng.dirichlet(np.full(7, 0.3), size=200), *np.eye(7)):
-        assert exploring.value_of(pricing, w, work) >= landed.least
+        assert descending.value_of(pricing, w, work) >= landed.least
     for claim in (landed.least - branching.MARGIN, -1e-3):
         made = landed.tree.proof(claim, stacked, proof.weights)
         cases = [Case(prices=proof.prices, slope=proof.slope, proof=made)]

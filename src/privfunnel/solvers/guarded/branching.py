@@ -118,7 +118,7 @@ class Explored(NamedTuple):
     """The tree, what it proves (the cutoff where it is complete), posteriors (n, M) below the cutoff, boxes opened.
 
     A tree that was cut short proves the least bound of the boxes that it leaves open. A ``hurried`` search gave the
-    cutoff up for a lower one, because time was short.
+    cutoff up for a lower one, because time was short. About so many boxes are ``left`` where a trial was cut short.
     """
 
     tree: AnyTree
@@ -127,6 +127,7 @@ class Explored(NamedTuple):
     opened: int
     complete: bool
     hurried: bool = False
+    left: float = 0.0
 
 
 def value(relaxation: Relaxation, bracket: Bracket, posteriors: Array) -> Array:

@@ -17,7 +17,7 @@ from privfunnel.certificate import SHRINK, Proof
 from privfunnel.certificate.curvature import Curved
 from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.jit import compiled
-from privfunnel.measures import TINY, Array
+from privfunnel.measures import Array
 from privfunnel.signals import unveiled
 from privfunnel.solvers.deadline import Deadline, Pace
 from privfunnel.solvers.global_.branching import is_known
@@ -37,6 +37,7 @@ from privfunnel.solvers.guarded.absorbing import (
 from privfunnel.solvers.guarded.balancing import balance
 from privfunnel.solvers.guarded.branching import Bracket, Explored
 from privfunnel.solvers.guarded.centring import loosest_bend
+from privfunnel.solvers.guarded.descending import descend
 from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, pop, push
 from privfunnel.solvers.guarded.images import Images, fill_image, fill_multipliers, images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax, try_multipliers
@@ -46,7 +47,6 @@ from privfunnel.solvers.posteriors.boxes import (
     Box,
     choose_split,
     copy,
-    plogp,
     propagate,
     shrink,
     split_near,
@@ -61,10 +61,6 @@ FIRST_NODES = FIRST_OPEN = 1024
 MOST_NUMBERS = 125_000_000
 #: Posteriors that one search collects at most, and boxes it opens after the first besides as many as that took.
 MOST_FOUND, PATIENCE = 48, 60
-#: Steps of the descent from each box's point, and entries below which it drops a symbol.
-DESCENT_STEPS, VANISHED = 12, 1e-12
-#: A descent ends with a step that gains less than this, in nats.
-LEAST_GAIN = 1e-10
 #: A box that shrinks below this share of its total width is bounded again before it is split.
 WORTH_BOUNDING = 0.5
 #: A split leaves the left side at least this share of the interval, and the right one this; and with curvature.
@@ -72,8 +68,8 @@ LEFT, RIGHT = 0.3, 0.5
 CURVED_LEFT, CURVED_RIGHT = 0.25, 0.7
 #: How well each relaxation is solved, a share of the missing height.
 TIGHTNESS = 0.5
-#: Ways down that say how many boxes are left.
-WAYS_DOWN = 200
+#: Ways down that say how many boxes are left visit this share of those that were opened.
+WAYS_SHARE = 0.05
 #: Entries of the curvature that are worked on before the first look at the clock.
 FIRST_WORK = 50_000
 #: Seconds that a box of M symbols takes, about, over M³: its Newton steps decompose matrices of M².
@@ -103,58 +99,6 @@ class State(NamedTuple):
 
 #: What :func:`advance` gives: tree, curves, frontier, then ``n_found``, …, ``left`` of a :class:`State`.
 Advanced = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], int, int, int, int, int, float]
-
-
-@compiled
-def value_of(pricing: Pricing, point: Array, work: Work) -> float:
-    """``F(w)`` of a posterior (M,), in nats; t and T are left in ``work``."""
-    value = fill_image(pricing.images, point, work.image, work.sums)
-    for i in range(point.size):
-        value -= pricing.prices[i] * point[i] + pricing.slope * plogp(point[i])
-    return value
-
-
-@compiled
-def fill_exponents(images: Images, image: Array, sums: Array, exponents: Array) -> None:
-    """Subtract ``columns·log(t/T)`` from some exponents (M,)."""
-    columns, starts, members, first = images
-    for b in range(sums.size):
-        for m in range(first[b], first[b + 1]):
-            total = 0.0
-            for k in range(starts[b], starts[b + 1]):
-                total += columns[members[m], k] * np.log(max(image[k], TINY) / max(sums[b], TINY))
-            exponents[members[m]] -= total
-
-
-@compiled
-def descend(pricing: Pricing, total: float, point: Array, goal: float, work: Work) -> float:
-    """Local descent of F on the support of ``point``, in place; return F there.
-
-    The step is that of :func:`.pricing.descend`, ``total`` being Θ, the sum of the attackers' weights. It ends where
-    as many steps as are left, with the last one's gain each, would not reach ``goal``: later ones gain less.
-    """
-    value = value_of(pricing, point, work)
-    exponents = work.vertex
-    for left in range(DESCENT_STEPS - 1, -1, -1):
-        for i in range(point.size):
-            exponents[i] = pricing.prices[i]
-        fill_exponents(pricing.images, work.image, work.sums, exponents)
-        top = -np.inf
-        for i in range(point.size):
-            if point[i] > VANISHED:
-                exponents[i] = (1.0 + pricing.slope / total) * np.log(point[i]) + exponents[i] / total
-                top = max(top, exponents[i])
-        norm = 0.0
-        for i in range(point.size):
-            point[i] = np.exp(exponents[i] - top) if point[i] > VANISHED else 0.0
-            norm += point[i]
-        for i in range(point.size):
-            point[i] /= norm
-        new = value_of(pricing, point, work)
-        if new > value - LEAST_GAIN or new - left * (value - new) >= goal:
-            return min(new, value)
-        value = new
-    return value
 
 
 @compiled
@@ -382,8 +326,8 @@ def search(
         time_used, boxes_used = deadline.elapsed() / deadline.seconds, opened / node_limit
         used = max(time_used, boxes_used)
         if height > 0 and n_found == 0 and used >= landing.next_look:
-            rest = functools.partial(boxes_left, pricing, total, state, landing.cutoff)
-            landing.look(used, opened, least_bound(state), rest)
+            ahead = functools.partial(boxes_left, pricing, total, state, landing.cutoff)
+            landing.look(used, opened, least_bound(state), ahead)
             hurried = landing.landed and time_used > boxes_used
         if landing.landed and least_bound(state) >= landing.cutoff:
             break  # what was opened for a higher cutoff is settled for this one
@@ -391,7 +335,9 @@ def search(
     complete = state.height == 0 and state.n_found == 0 and not landing.landed
     found = np.array(state.found[: state.n_found])
     nodes = CompiledTree(kept(state.tree, state.n_nodes), state.curves)
-    return Explored(nodes, least, found, int(state.opened), complete, hurried)
+    cut_short = trial and state.height > 0 and state.n_found == 0 and not deadline.passed()
+    rest = boxes_left(pricing, total, state, cutoff) if cut_short else 0.0
+    return Explored(nodes, least, found, int(state.opened), complete, hurried, rest)
 
 
 def least_bound(state: State) -> float:
@@ -407,30 +353,36 @@ def boxes_left(pricing: Pricing, total: float, state: State, cutoff: float) -> f
     the mean that is all there are (D. E. Knuth, Mathematics of Computation 29, 1975).
     """
     rng, waiting = np.random.default_rng(state.opened), state.frontier.order[: state.height]
-    ways = [_way_down(pricing, total, state, int(row), cutoff, rng) for row in rng.choice(waiting, WAYS_DOWN)]
-    return state.height * float(np.mean(ways))
+    counted, visited = [0.0], 0
+    while visited < WAYS_SHARE * state.opened:
+        way = _way_down(pricing, total, state, int(rng.choice(waiting)), cutoff, rng)
+        counted.append(way[0])
+        visited += way[1]
+    return state.height * float(np.mean(counted[1:] or counted))
 
 
-def _way_down(pricing: Pricing, total: float, state: State, row: int, cutoff: float, rng: Generator) -> float:
-    """What one way down from the open box of a ``row`` counts."""
+def _way_down(
+    pricing: Pricing, total: float, state: State, row: int, cutoff: float, rng: Generator
+) -> tuple[float, int]:
+    """What one way down from the open box of a ``row`` counts, and the boxes that it visits."""
     made = begin(pricing, state.frontier.upper[row], state.last)
     node = int(state.frontier.node[row])
     copy(made.tree.q[0], state.tree.q[node])
     if state.curves.nu.size > 1:
         copy_row(made.curves, 0, state.curves, node)
-    frontier, place, child, counted, weight = state.frontier, row, 0, 0.0, 1.0
+    frontier, place, child, weights = state.frontier, row, 0, [1.0]
     while True:
         alone, box = new_frontier(2, made.found.shape[1]), Box(frontier.lower[place], frontier.upper[place])
         push(alone, 0, child, 0.0, box, frontier.point[place])
         tree, curves, boxes, n_found, n_nodes, height, *_ = advance(
             pricing, total, made._replace(frontier=alone, height=1, opened=0), cutoff, 1
         )
-        counted += weight
         if height == 0 or n_found > 0:
-            return counted
+            return sum(weights), len(weights)
         frontier = Frontier(*boxes)
         place = int(frontier.order[rng.integers(height)])
-        child, weight = int(frontier.node[place]), weight * height
+        child = int(frontier.node[place])
+        weights.append(weights[-1] * height)
         made = made._replace(tree=Tree(*tree), curves=Curves(*curves), n_nodes=n_nodes)
 
 

@@ -22,4 +22,4 @@ def load_kernels() -> None:
     images = Images(np.array([[0.9, 0.1], [0.1, 0.9]]), ends, np.arange(2, dtype=np.int64), ends)
     pricing = Pricing(images, np.zeros(2), 0.1)
     search(pricing, 1.0, np.ones(2), -1.0, 10, NEVER)
-    descend_all(pricing, 1.0, np.full((1, 2), 0.5), 0.0, new_work(2, 2, 1))
+    descend_all(pricing, 1.0, np.full((1, 2), 0.5), 0.0, 1, new_work(2, 2, 1))

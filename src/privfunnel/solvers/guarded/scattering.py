@@ -15,27 +15,28 @@ from privfunnel.measures import TINY, Array
 from privfunnel.signals import unveiled
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.guarded.branching import Bracket
-from privfunnel.solvers.guarded.exploring import LEAST_GAIN, descend, value_of
+from privfunnel.solvers.guarded.descending import LEAST_GAIN, descend, value_of
 from privfunnel.solvers.guarded.images import images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work
 from privfunnel.threats import Stratum, Threat
 
 #: Posteriors to descend from, how many of them before the first look at the clock, and the shape of their weights.
 STARTS, FIRST, SHAPE = 1000, 32, 2.0
-#: Descents from one posterior, one after the other, each of some steps.
-DESCENTS = 25
 
 
 @compiled
-def descend_all(pricing: Pricing, total: float, points: Array, cutoff: float, work: Work) -> Array:
+def descend_all(
+    pricing: Pricing, total: float, points: Array, cutoff: float, descents: int, work: Work
+) -> Array:
     """Local descents of F from posteriors (n, M), in place, for as long as they gain; F where they end, (n,).
 
-    One that would not come below ``cutoff`` at the pace of its last steps is left where it is. ``total`` is Θ.
+    So many ``descents`` of some steps each are made from one posterior, at most. One that would not come below
+    ``cutoff`` at the pace of its last steps is left where it is. ``total`` is Θ.
     """
     values = np.zeros(len(points))
     for n in range(len(points)):
         value = value_of(pricing, points[n], work)
-        for left in range(DESCENTS - 1, -1, -1):
+        for left in range(descents - 1, -1, -1):
             new = descend(pricing, total, points[n], np.inf, work)
             gain = value - new
             value = new
@@ -54,9 +55,18 @@ def starts(rng: Generator, n_x: int) -> Array:
 
 
 def scatter(
-    stratum: Stratum, threat: Threat, bracket: Bracket, cutoff: float, rng: Generator, deadline: Deadline
+    stratum: Stratum,
+    threat: Threat,
+    bracket: Bracket,
+    cutoff: float,
+    descents: int,
+    rng: Generator,
+    deadline: Deadline,
 ) -> Array:
-    """Posteriors (n, M) of the stratum with F below ``cutoff``, for what :func:`.exploring.is_for` says."""
+    """Posteriors (n, M) of the stratum with F below ``cutoff``, for what :func:`.exploring.is_for` says.
+
+    A local minimum of a flat F takes more ``descents``.
+    """
     images = stack(stratum, threat, bracket.weights.tolist(), zero=False)
     pricing = Pricing(images_of(images), bracket.prices, bracket.slope)
     n_x, size = images.columns.shape
@@ -65,5 +75,7 @@ def scatter(
     values = np.full(len(points), np.inf)
     for some in deadline.slices(len(points), FIRST):
         with unveiled():
-            values[some] = descend_all(pricing, float(bracket.weights.sum()), points[some], cutoff, work)
+            values[some] = descend_all(
+                pricing, float(bracket.weights.sum()), points[some], cutoff, descents, work
+            )
     return np.asarray(points[values < cutoff])

@@ -32,8 +32,6 @@ from privfunnel.utility import Utility
 TARGET = 0.8
 #: Posteriors worth less than this share of the gap to be proved are left to the proof.
 WORTHWHILE = 0.2
-#: Before a long proof, those worth less than this share.
-BARELY = 0.05
 #: Rounds that lower the value by less than this share of the gap are idle; after so many of them a proof is tried.
 IDLE, IDLE_ROUNDS = 0.5, 3
 #: Posteriors that one round adds at most.
@@ -41,8 +39,9 @@ MOST_ADDED = 60
 #: Boxes of the first attempt at a proof: where they do not end it, posteriors are looked for everywhere before the
 #: next. They are in this share of the time limit only: the rest is for the proof.
 TRIAL_BOXES, EVERYWHERE_SHARE = 8000, 0.15
-#: Looks everywhere that find nothing before the next attempt: what it comes upon makes it begin again.
-QUIET_LOOKS = 3
+#: Looks everywhere that have to find nothing before the next attempt, which what it comes upon makes begin again, and
+#: descents of each; and those before a proof of more than so many boxes.
+SHORT_LOOKS, LONG_LOOKS, LONG_PROOF = (1, 25), (2, 100), 60_000.0
 #: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
 LAST_BOXES = 300
 LAST_SHARE, LAST_SECONDS = 0.1, 0.5
@@ -95,8 +94,8 @@ class Search:
             for each in self.strata
         ]
         self.opened, self.exhausted, self.hurried = 0, False, False
-        #: Whether a proof takes more boxes than a trial.
-        self.hard = False
+        #: Whether a proof takes more boxes than a trial, and about how many more.
+        self.hard, self.left = False, 0.0
         self.partial: GuardedCertificate | None = None
 
     def starts(self) -> Array:
@@ -157,7 +156,7 @@ class Search:
             if self._price_locally(master, duals, WORTHWHILE * target) and idle < IDLE_ROUNDS:
                 continue
             idle = 0
-            if self.hard and self._price_everywhere(master, duals, BARELY * target):
+            if self.hard and self._price_everywhere(master, duals, WORTHWHILE * target):
                 continue
             trees = self._explore(master, duals, -target)
             if trees is not None:
@@ -200,16 +199,18 @@ class Search:
     def _price_everywhere(self, master: Master, duals: Duals, worth: float) -> int:
         """Add local minima below −``worth`` from random symbols, where that is compiled; how many were new.
 
-        Nothing is left to be found where some looks from other symbols each have found nothing.
+        Before a long proof some looks from other symbols each have to find nothing.
         """
-        for _ in range(QUIET_LOOKS):
+        looks, descents = LONG_LOOKS if self.left > LONG_PROOF else SHORT_LOOKS
+        for _ in range(looks):
             added = 0
             if self.limits.passed(EVERYWHERE_SHARE):
                 break
+            deadline = Deadline(self.limits.left(EVERYWHERE_SHARE))
             for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
                 bracket = self._bracket(duals, number)
                 if is_for(relaxation, bracket):
-                    found = scatter(stratum, self.threat, bracket, -worth, self.rng, self.limits)
+                    found = scatter(stratum, self.threat, bracket, -worth, descents, self.rng, deadline)
                     added += self._add(master, duals, number, found, -worth)
             if added:
                 return added
@@ -253,6 +254,7 @@ class Search:
         found = any(len(each.found) for each in every)
         long = trial and (not found or any(each.opened == TRIAL_BOXES for each in every))
         if long and self.opened < self.limits.nodes and not self.limits.passed():
+            self.left = max(each.left for each in every)
             self.hard = True  # the next search proves what it can, if not what is asked for
             return None
         if not found and not self.limits.passed():
