@@ -13,7 +13,7 @@ from papers.prose import wrapped
 from benchmarks import harness
 from benchmarks.device import profile
 from benchmarks.dual import bottleneck
-from benchmarks.large_tables import binary, large, many, task, wide
+from benchmarks.large_tables import binary, guarded, large, many, task, wide
 from benchmarks.markdown import machine, table
 from benchmarks.steps import parts
 
@@ -415,7 +415,7 @@ the quickest of each are compared; the middle half of the ratios of single turns
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "step": step, "parts": parts, "quality": quality, "growth": growth, "gpu": gpu, "gpu_profile": profile, "global": proofs, "binary": binary, "tables": tables,
-    "large": large, "many": many, "wide": wide, "task": task, "bottleneck": bottleneck, "versions": versions,
+    "large": large, "many": many, "wide": wide, "task": task, "guarded": guarded, "bottleneck": bottleneck, "versions": versions,
 }  # fmt: skip
 
 

@@ -91,7 +91,20 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["binary", "global", "growth", "large", "many", "parts", "quality", "step", "tables", "task", "wide"],
+    [
+        "binary",
+        "global",
+        "growth",
+        "guarded",
+        "large",
+        "many",
+        "parts",
+        "quality",
+        "step",
+        "tables",
+        "task",
+        "wide",
+    ],
 )
 def test_a_benchmark_can_be_rehearsed_and_shown(name: str, quick: Callable[..., dict[str, Any]]) -> None:
     if name in {"tables", "wide"}:
