@@ -100,7 +100,7 @@ def take(inverse: Array, n: int, a: int, move: float, column: Array) -> None:
 def prepare(box: Box, curvature: Array, room: Room) -> int:
     """Write the inverse of A + κ11' − D over the free symbols, whose number is returned, 0 where it cannot be had.
 
-    D (M,) is made smaller where it is too large, and as :func:`settle` leaves it larger by the room for rounding.
+    D (M,) is made smaller where it is too large for A.
     """
     matrix, free = room.matrix, room.free
     n = 0
