@@ -64,8 +64,9 @@ bench: install
 kernels:
 	find src -name '*.nb[ic]' -delete
 
-# The lock files hold exact versions and hashes for every supported Python, and no registry addresses.
-LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet
+# The lock files hold exact versions and hashes for every supported Python, and no registry addresses. Extras stay in them: the
+# pip of Python 3.11 takes `coverage[toml]` for another package than `coverage`, and would want the newest one.
+LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-strip-extras --quiet
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCK) pyproject.toml --group dev --extra fast --extra tables --extra plots --extra explorer --extra audit \

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import click
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from privfunnel.cli import main
 
@@ -85,6 +88,30 @@ def test_every_locked_package_has_a_hash() -> None:
         entries = [entry for entry in entries if not entry.startswith("#")]
         assert entries
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_extras_of_locked_packages_are_locked_with_them() -> None:
+    # The pip of Python 3.11 takes name[extra] for another package than name, and asks for the newest one.
+    locked = dict[str, set[str]]()
+    for line in (ROOT / "requirements/dev.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith((" ", "#")):
+            found = Requirement(line.removesuffix("\\").strip())
+            locked.setdefault(canonicalize_name(found.name), set()).update(found.extras)
+    asked = [
+        (canonicalize_name(each.name), each.extras)
+        for name in locked
+        for each in map(Requirement, _needs_of(name))
+        if each.extras and (each.marker is None or each.marker.evaluate({"extra": ""}))
+    ]
+    assert ("coverage", {"toml"}) in asked
+    assert [(name, extras) for name, extras in asked if not extras <= locked.get(name, extras)] == []
+
+
+def _needs_of(name: str) -> list[str]:
+    try:
+        return metadata.requires(name) or []
+    except metadata.PackageNotFoundError:  # locked for another Python or system
+        return []
 
 
 def test_everything_that_ci_installs_is_checked_by_its_hash() -> None:
