@@ -15,6 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 install: $(STAMP)
 
 $(STAMP): requirements/dev.txt pyproject.toml
+	@echo "Installing into $(VENV), once: a minute or so."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
@@ -28,8 +29,10 @@ run: install
 explore: install
 	$(BIN)/privfunnel explore
 
+# More options for pytest: make test TESTS="--cov --cov-report=term", which wants all that .ci/run installs, or TESTS="-k ledger".
+TESTS ?=
 test: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
 # Damaged files and odd options, for longer than the tests do: make fuzz CASES=20000 SEED=7
 CASES ?= 5000

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel.solvers.binary.funnel import ClassCurve, solve_binary
+from privfunnel.solvers.binary.funnel import ClassOracle, solve_binary
 from privfunnel.solvers.binary.proof import prove
 from privfunnel.solvers.binary.table import binary_table
 from privfunnel.solvers.binary.transport import free_pairs
@@ -44,7 +44,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 def point(n_x: int, share: float) -> dict[str, Any]:
     """One proved point, ``share`` of the way from R0 to H(X)."""
     table = random_table(n_x)
-    curve = ClassCurve(binary_table(table))
+    curve = ClassOracle(binary_table(table))
     free = curve.free().point.disclosure
     target = free + share * (curve.h_t - free)
     answer, seconds = timed(lambda: solve_binary(table, target))

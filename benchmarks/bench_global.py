@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel import instances, solve, trace
+from privfunnel import free_disclosure, instances, solve, trace
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import cpu_clock
 
@@ -70,7 +70,7 @@ def curve(problem: Problem, disclosures: np.ndarray[Any, Any], gap: float) -> di
         "proved_lines": len(found.certificates),
         "boxes_in_proofs": sum(proof.n_nodes for proof in fresh),
         "verify_seconds": time.process_time() - begin,
-        "free_share": problem.free_disclosure / problem.disclosure_ceiling,
+        "free_share": free_disclosure(problem) / problem.disclosure_ceiling,
     }
 
 

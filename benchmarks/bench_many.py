@@ -137,7 +137,7 @@ def line(quick: bool, path: Path | None, *, upper: bool) -> dict[str, Any] | Non
     problem = survey(3, 90, 400) if path is None or quick else adult(path)
     asked: dict[str, Any] = {"points": 4 if quick else LINE_POINTS}
     if upper:
-        ends = problem.free_disclosure, problem.disclosure_ceiling
+        ends = pf.free_disclosure(problem), problem.disclosure_ceiling
         asked = {"disclosures": np.linspace(*ends, asked["points"] + 1)[1:], "time_limit": UPPER_SECONDS}
     curve, seconds = timed(lambda: pf.trace(problem, **asked, throw=False))
     points = [

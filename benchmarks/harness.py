@@ -20,6 +20,7 @@ import numpy as np
 
 from privfunnel import instances, solve
 from privfunnel.problem import Problem
+from privfunnel.solvers import registry
 
 Key = TypeVar("Key")
 
@@ -38,6 +39,7 @@ def warm_up(solver: str, options: Mapping[str, Any]) -> None:
     """Solve a small problem with the very options that are measured: another option may be another compiled kernel."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        registry.get(solver, **options).warm_up()  # small problems alone may not pay for compiling
         solve(instances.load("synthetic-uniform"), disclosure=0.5, solver=solver, throw=False, **options)
 
 

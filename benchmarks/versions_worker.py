@@ -27,6 +27,7 @@ load = pf.instances.load
 
 def cases(quick: bool) -> dict[str, Callable[[], list[float]]]:
     """What to measure, each returning the leakages found, in nats."""
+    pf.Global().warm_up()  # compiled, whether these small tables pay for it or not
     uniform, skewed = load("synthetic-uniform"), load("synthetic-skewed")
     small: dict[str, Callable[[], list[float]]] = {
         "aem, synthetic, 8 points": lambda: curve(uniform, 8, **AEM),

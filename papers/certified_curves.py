@@ -160,7 +160,7 @@ def section(
     lines = [
         f"## {case.title}\n",
         f"{problem.n_s} × {problem.n_x} symbols, H(X) = {problem.disclosure_ceiling:.6f}, I(S;X) = "
-        f"{problem.leakage_ceiling:.6f}, free disclosure {problem.free_disclosure:.6f} nats. "
+        f"{problem.leakage_ceiling:.6f}, free disclosure {pf.free_disclosure(problem):.6f} nats. "
         f"Target gap {case.gap:g}; largest gap reached **{float(proved.gap.max()):.1e}**, at "
         f"{sum(proved.gap <= case.gap)} of {len(proved.gap)} points within the target. "
         f"Time (wall clock / CPU seconds): certified {seconds['certified'][0]:.1f} / {seconds['certified'][1]:.1f}, "

@@ -48,3 +48,14 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     heart(made)
     tasks.trace(made, points=6, solver="auto")
     return made
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """End with how to run what was skipped: on a machine that has Python alone, nobody should have to search for it."""
+    skipped = len(terminalreporter.stats.get("skipped", ()))
+    if skipped:
+        terminalreporter.write_line(
+            f"{skipped} skipped, each for the reason above. For all that this machine can have: install chromium and "
+            "Java, .venv/bin/python -m pip install -r requirements/spark.txt -r requirements/torch.txt "
+            "-r requirements/torch-cpu.txt, and make test."
+        )

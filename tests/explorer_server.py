@@ -14,9 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 import httpx
-import uvicorn
 
-from privfunnel.explorer import Limits, app, process, security
+from privfunnel.explorer import Limits, app, connections, process, security
 from privfunnel.explorer.sessions import Sessions
 
 
@@ -81,8 +80,7 @@ def running(**settings: Any) -> Iterator[Server]:
         hosts = security.allowed_hosts("127.0.0.1", port)
         sessions = Sessions(settings.get("limits", Limits()))
         gate = app.create(app.Settings(hosts=hosts, **settings), sessions)
-        config = uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
+        server = connections.Server(gate, sessions)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

@@ -11,9 +11,10 @@ import numpy as np
 import privfunnel as pf
 from privfunnel import tables
 from privfunnel.errors import SmallSampleWarning
-from privfunnel.judging import judge
+from privfunnel.judging import Run, judge
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
+from privfunnel.request import Request
 from privfunnel.solution import Answer, Status
 
 
@@ -61,7 +62,8 @@ def mechanism_of(counts: tables.Counts, channel: Array, seed: int = 0) -> Mechan
     """The mechanism with this channel (M, N)."""
     answer = Answer(channel=channel, status=Status.FEASIBLE)
     problem = counts.problem()
-    solution = judge(problem, answer, "test", seed, requested=problem.evaluate(channel).disclosure)
+    asked = Request(disclosure=problem.evaluate(channel).disclosure).of(problem, axis="disclosure")
+    solution = judge(asked, answer, Run("test", seed))
     return Mechanism.from_solution(counts, solution)
 
 

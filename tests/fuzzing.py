@@ -1,4 +1,6 @@
-"""Damaged files and odd options of every kind: each ends in an answer or in one line, never in a crash.
+"""Damaged files, odd options and lying proofs of every kind: each ends in an answer or in one line, never in a crash.
+
+And files for publication, of which no byte may depend on a suppressed value.
 
 Run by hand for as long as you like: ``python tests/fuzzing.py --cases 20000 --seed 1``, or ``make fuzz``. Every case is
 told by its kind, seed and number, and is the same on every run. Without ``--cases``, as in the tests, the cases share
@@ -27,11 +29,13 @@ from unittest import mock
 
 from click.testing import CliRunner
 
-from privfunnel import tables
+from privfunnel import release, tables
 from privfunnel.cli import main
 from privfunnel.engines import ReadOptions, readers, sniff
-from privfunnel.errors import PrivFunnelError
+from privfunnel.errors import InvalidInputError, PrivFunnelError
+from privfunnel.judging import INEXACT
 from privfunnel.mechanism import Mechanism
+from privfunnel.release.options import FORMS, NUMBERS
 from workbooks import write_ods, write_xlsx
 
 ROWS = [(f"p{i % 3}", i % 4, f"{i % 28 + 1:02d}.0{i % 9 + 1}.2020", f"{i}.5") for i in range(30)]
@@ -40,7 +44,8 @@ INTERESTING = [b"\x00", b"\xff", b"\xff\xfe", b'"', b"'", b",", b";", b"\n", b"\
                b"9" * 30, b"\xef\xbb\xbf", b"\x1a", b"nan", b"inf", b"\x80\x81", b"=", b"*", b"~",
                b"\xf0\x9f\x98\x80"]  # fmt: skip
 SIZES = {"csv": 350, "json": 100, "arrow": 250, "parquet": 200, "duckdb": 40, "sqlite": 125, "xlsx": 120, "ods": 60,
-         "reading": 200, "options": 120, "mechanism": 100}  # fmt: skip
+         "reading": 200, "options": 120, "mechanism": 100, "publication": 40, "proofs": 400,
+         "certificate": 250, "device": 120}  # fmt: skip
 
 
 # --- sound files ------------------------------------------------------------------------------------------------
@@ -108,6 +113,49 @@ def _ods(path: Path, rng: random.Random) -> None:
     write_ods(path, {"One": [NAMES, *ROWS]})
 
 
+#: Commands that write a certificate of each kind; the first argument is the table that it is of.
+PROVED: list[tuple[str, ...]] = [
+    ("solve", "synthetic-uniform", "--disclosure", "70%"),
+    ("solve", "synthetic-uniform", "--disclosure", "20%", "--guarantee", "lip=0.5"),
+    ("solve", "synthetic-uniform", "--disclosure", "50%", "--measure", "maximal-leakage"),
+    ("bottleneck", "synthetic-uniform", "--points", "3", "--certify"),
+    ("guess", "synthetic-uniform", "--points", "3"),
+]
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+#: What stands in the place of a file and has no end, or never begins.
+ENDLESS: list[Callable[[Path], None]] = [
+    os.mkfifo,
+    lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to("/dev/tty"),
+    _sparse,
+]
+_RELEASE = ("release", "t.csv", "-o", "new.csv", "--force", "--mechanism")
+_KEPT = (*_RELEASE, "d/mechanism.json")
+#: Names of files, and commands that read them.
+READ: list[tuple[str, tuple[str, ...]]] = [
+    ("m.json", (*_RELEASE, "m.json")),
+    ("m.json", ("audit", "t.csv", "r.csv", "--mechanism", "m.json")),
+    ("l.json", ("ledger", "show", "l.json")),
+    ("l.json", (*_KEPT, "--ledger", "l.json")),
+    (
+        "l.json",
+        ("solve", "t.csv", "--private", "s", "--public", "x", "--leakage", "5%", "--ledger", "l.json"),
+    ),
+    ("k.key", (*_KEPT, "--sticky", "k.key", "--series", "a", "--id", "v")),
+    ("o.order", ("audit", "t.csv", "r.csv", "--mechanism", "d/mechanism.json", "--order", "o.order")),
+    ("p.json", ("solve", "p.json", "--disclosure", "50%")),
+    ("p.csv", ("solve", "p.csv", "--disclosure", "50%")),
+    ("c.npz", ("verify", "c.npz", "synthetic-uniform")),
+    ("p.json", ("verify", "d/certificate.npz", "p.json")),
+    ("c.csv", ("solve", "d/solution.json", "--distortion", "0.1", "--cost", "x=c.csv")),
+]
+
 FILES: dict[str, tuple[str, Callable[[Path, random.Random], None]]] = {
     "csv": ("csv", _csv), "json": ("jsonl", _json), "arrow": ("arrow", _arrow), "parquet": ("parquet", _parquet),
     "duckdb": ("duckdb", _duckdb), "sqlite": ("sqlite", _sqlite), "xlsx": ("xlsx", _xlsx), "ods": ("ods", _ods),
@@ -140,7 +188,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def _repacked(path: Path, data: bytes, rng: random.Random) -> None:
-    """A workbook with one of its parts changed, and packed as it should be."""
+    """A workbook or an archive of arrays with one of its parts changed, and packed as it should be."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     changed = rng.choice(list(parts))
@@ -221,15 +269,23 @@ class Fuzz:
                    "--encoding", "--decimal", "--quote", "--sheet", "--dates", "--disclosure", "--out",
                    "--option", "--restarts"]  # fmt: skip
         source = rng.choice([str(self.folder / "t.csv")] * 6 + values)
-        arguments = ["solve", source, "--time-limit", "0.2"]
+        arguments: list[object] = ["solve", source, "--time-limit", "0.2"]
         if rng.random() < 0.7:
             arguments += ["--private", "s", "--public", "x"]
         for option in rng.sample(options, rng.randrange(1, 4)):
             arguments += [option, rng.choice(values)]
+        self._command(*arguments, "--disclosure", "50%")
+
+    def _command(self, *arguments: object) -> bool:
+        """Run a command in the folder: whether it did what it was asked for, and did not refuse it in one line.
+
+        Raises:
+            AssertionError: It did neither.
+        """
         folder = Path.cwd()
         os.chdir(self.folder)  # what --out makes stays here
         try:
-            done = CliRunner().invoke(main, [*arguments, "--disclosure", "50%"])
+            done = CliRunner().invoke(main, [str(argument) for argument in arguments])
         finally:
             os.chdir(folder)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -237,6 +293,45 @@ class Fuzz:
         last = done.stderr.strip().splitlines()[-1:]
         if done.exit_code == 2 and not (last and last[0].lower().startswith("error: ")):
             raise AssertionError(f"{arguments}: exit code 2 and {done.stderr!r}")
+        return done.exit_code == 0
+
+    def _certificate(self, rng: random.Random) -> None:
+        """Certificates with damaged bytes, packed as they should be or not."""
+        variant = rng.randrange(len(PROVED))
+        path = self.folder / "certificate.npz"
+        if variant not in self.sound:
+            path.unlink(missing_ok=True)
+            out = self.folder / f"{variant}"
+            assert self._command(*PROVED[variant], "--out", out)
+            self.sound[variant] = next(out.glob("*.npz")).read_bytes()
+        if rng.random() < 0.7:
+            _repacked(path, self.sound[variant], rng)
+        else:
+            path.write_bytes(mutated(self.sound[variant], rng))
+        if not self._command("verify", path, PROVED[variant][1], *(rng.choice([[], ["--json"]]))):
+            raise InvalidInputError("refused")
+
+    def _device(self, rng: random.Random) -> None:
+        """Pipes, devices and endless files in the place of every file that is read."""
+        if not self.sound:
+            _csv(self.folder / "t.csv", random.Random(0))
+            columns = ("--private", "s", "--public", "x")
+            assert self._command("solve", "t.csv", *columns, "--disclosure", "50%", "--out", "d")
+            assert self._command(
+                "release", "t.csv", "--mechanism", "d/mechanism.json", "-o", "r.csv", "--as", "symbols"
+            )
+            self.sound[0] = b"made"
+        place, arguments = rng.choice(READ)
+        at = self.folder / place
+        at.unlink(missing_ok=True)
+        try:
+            rng.choice(ENDLESS)(at)
+            done = self._command(*arguments)
+        finally:
+            at.unlink(missing_ok=True)
+        if done:
+            raise AssertionError(f"{arguments}: took a device for a file")
+        raise InvalidInputError("refused")
 
     def _mechanism(self, rng: random.Random) -> None:
         """Mechanism files whose parts are exchanged for others."""
@@ -259,6 +354,95 @@ class Fuzz:
             path.write_text(json.dumps(data))
         found = Mechanism.load(path)
         assert found.to_dict()
+
+    def _publication(self, rng: random.Random) -> None:
+        """Files of two tables that differ in one suppressed value, which are to be the same."""
+        odd = [
+            ",",
+            ";",
+            '"',
+            "'",
+            "=",
+            "-",
+            "@",
+            " ",
+            "é",
+            "\t",
+            "\n",
+            "\\",
+            "null",
+            "(other)",
+            "9",
+            "Z" * 40,
+            "東",
+            "\0",
+        ]
+        common = ["".join(rng.sample(odd[:-1], rng.randrange(3))) + name for name in ("Bonn", "Ulm", "Köln")]
+        rare = ["".join(rng.sample(odd, rng.randrange(4))) + f"§{i}" for i in range(3)]
+        rows = rng.randrange(60, 200)
+        town = [rng.choice(common) for _ in range(rows)]
+        held = {
+            "s": [rng.choice(["p", "q", common[0]]) for _ in range(rows)],
+            "x": [rng.choice([0, 1, 2, None]) for _ in range(rows)],
+            "d": [
+                datetime.date(2020, 1, 1) + datetime.timedelta(days=rng.randrange(700)) for _ in range(rows)
+            ],
+        }
+        at = rng.sample(range(rows), 2)
+        options: dict[str, Any] = {"numbers": rng.choice(NUMBERS), "threshold": rng.choice([2, 5]),
+                                   "raw_text": rng.random() < 0.5, "keep_order": rng.random() < 0.5,
+                                   "dialect": rng.choice(["plain", "semicolon"]),
+                                   "form": rng.choice(FORMS)}  # fmt: skip
+        suffix, book, seed = (
+            rng.choice(["parquet", "parquet", "csv"]),
+            rng.choice(["json", "csv"]),
+            rng.randrange(99),
+        )
+        found = []
+        for first in rare[:2]:
+            told = list(town)
+            told[at[0]], told[at[1]] = first, rare[2]
+            found.append(self._published({**held, "t": told}, suffix, book, seed, options))
+        assert found[0] == found[1], (rare, options)
+
+    def _published(
+        self, columns: dict[str, list[Any]], suffix: str, book: str, seed: int, options: dict[str, Any]
+    ) -> list[bytes]:
+        """A release of a table and its codebook, byte by byte."""
+        import pyarrow as pa
+
+        import privfunnel as pf
+
+        table, role = pa.table(columns), ["x", "t", "d"]
+        counts = tables.count(table, private="s", public=role, bins={"d": "quarter"})
+        problem = counts.problem()
+        solution = pf.solve(problem, disclosure=0.5 * problem.disclosure_ceiling, solver="greedy")
+        files = [self.folder / f"r.{suffix}", self.folder / f"r.codebook.{book}"]
+        release.write(
+            table,
+            Mechanism.from_solution(counts, solution),
+            files[0],
+            codebook=files[1],
+            seed=seed,
+            force=True,
+            **options,
+        )
+        return [file.read_bytes() for file in files]
+
+    def _proofs(self, rng: random.Random) -> None:
+        """Certificates that lie by little or much: what the channel in hand refutes is refused."""
+        from lies import believed, cases, lying
+
+        case = rng.choice(list(cases().values()))
+        lie = rng.choice([-1.0, 1.0, 1.0]) * 10.0 ** rng.uniform(-6.0, 4.0)
+        proof = lying(case.proof, lie, rng.choice(["intercept", "intercept", "slope"]))
+        with believed():
+            found = case.judge(proof)
+        assert found.lower_bound <= found.leakage
+        assert found.gap >= 0.0
+        channel = case.problem.check_channel(found.channel)
+        left = proof.claim.left_over(case.problem, channel)
+        assert left >= -INEXACT, f"believed what a channel contradicts by {-left}"
 
 
 def _exchange(data: Any, rng: random.Random) -> None:

@@ -16,8 +16,9 @@ from privfunnel import instances
 from privfunnel.errors import MissingExtraError
 from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
-from privfunnel.solvers.aem import AEM, arrays, backends, numba_backend, starts
-from privfunnel.solvers.aem.backends import StepState, make_backend
+from privfunnel.solvers.aem import AEM, arrays, devices, numba_backend, starts
+from privfunnel.solvers.aem.backends import StepState
+from privfunnel.solvers.aem.devices import make_backend
 from privfunnel.solvers.aem.kernel_groups import Exponents, Rows
 from privfunnel.solvers.aem.numba_backend import NumbaBackend
 from privfunnel.solvers.aem.numpy_backend import NumpyBackend
@@ -271,7 +272,7 @@ def test_a_memory_too_small_for_all_restarts_still_answers() -> None:
 
 def test_without_numba_the_solver_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables.of(HEART.p_sx)
-    monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: None)
     assert isinstance(make_backend(tables, "cpu", None), NumpyBackend)
     assert isinstance(make_backend(tables, "auto", None), NumpyBackend)
     monkeypatch.setitem(sys.modules, "numba", None)

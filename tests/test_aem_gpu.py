@@ -13,7 +13,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
 from privfunnel.solvers.aem import AEM, arrays
-from privfunnel.solvers.aem.backends import make_backend
+from privfunnel.solvers.aem.devices import make_backend
 from privfunnel.solvers.aem.starts import random_channel
 from privfunnel.solvers.aem.state import Tables, log_of
 from privfunnel.solvers.aem.torch_backend import TorchBackend, torch_batch

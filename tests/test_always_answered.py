@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import privfunnel as pf
 from privfunnel import channels, tracing
-from privfunnel import curve as curve_module
-from privfunnel.certificate import Certificate, GuardedCertificate
+from privfunnel.certificate import Certificate, Claim, PlainBody
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers import registry
@@ -120,23 +119,26 @@ def deny(*_: object, **__: object) -> None:
     raise CertificateError("the tree has a hole")
 
 
-def exaggerate(*_: object, **__: object) -> float:
-    return 10.0
+def refuted(*_: object, **__: object) -> float:
+    return -10.0
 
 
 #: What a broken certificate does, and what is then said.
-BROKEN = [("verify", deny, "the tree has a hole"), ("lower_bound", exaggerate, "please report this")]
+BROKEN = [
+    (Certificate, "verify", deny, "the tree has a hole"),
+    (Claim, "left_of", refuted, "please report this"),
+]
 
 
-@pytest.mark.parametrize(("method", "does", "said"), BROKEN)
+@pytest.mark.parametrize(("what", "method", "does", "said"), BROKEN)
 @pytest.mark.parametrize("asked", ["disclosure", "leakage"])
 def test_a_wrong_proof_is_a_status_and_bounds_nothing(
-    monkeypatch: pytest.MonkeyPatch, method: str, does: object, said: str, asked: str
+    monkeypatch: pytest.MonkeyPatch, what: type, method: str, does: object, said: str, asked: str
 ) -> None:
     amount = {"disclosure": 0.7 * PROBLEM.disclosure_ceiling, "leakage": 0.3 * PROBLEM.leakage_ceiling}[asked]
     sound = pf.solve(PROBLEM, **{asked: amount}, solver="global")  # type: ignore[arg-type]
     assert sound.certificate is not None
-    monkeypatch.setattr(Certificate, method, does)
+    monkeypatch.setattr(what, method, does)
     solution = pf.solve(PROBLEM, **{asked: amount}, solver=Proved(answer=sound), throw=False)  # type: ignore[arg-type]
     assert solution.status is Status.FAILED
     assert said in solution.message
@@ -147,14 +149,14 @@ def test_a_wrong_proof_is_a_status_and_bounds_nothing(
         pf.solve(PROBLEM, **{asked: amount}, solver=Proved(answer=sound))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("method", "does", "said"), BROKEN)
+@pytest.mark.parametrize(("what", "method", "does", "said"), BROKEN)
 def test_a_curve_with_a_wrong_proof_has_its_channels_and_no_bound(
-    monkeypatch: pytest.MonkeyPatch, method: str, does: object, said: str
+    monkeypatch: pytest.MonkeyPatch, what: type, method: str, does: object, said: str
 ) -> None:
     wanted = 0.7 * PROBLEM.disclosure_ceiling
     sound = pf.solve(PROBLEM, disclosure=wanted, solver="global")
     grid = [0.0, wanted, PROBLEM.disclosure_ceiling]
-    monkeypatch.setattr(Certificate, method, does)
+    monkeypatch.setattr(what, method, does)
     monkeypatch.setattr(tracing, "verify_all", deny if method == "verify" else lambda *_: None)
     with pytest.raises((CertificateError, SolverError), match=said):
         pf.trace(PROBLEM, disclosures=grid, solver=Proved(answer=sound))
@@ -174,7 +176,7 @@ def test_a_proof_that_does_not_hold_for_the_members_of_classes_is_a_status(
             deny()
 
     monkeypatch.setattr(Certificate, "verify", only_classes)
-    monkeypatch.setattr(curve_module, "verify_all", lambda _, proofs: deny() if proofs else None)
+    monkeypatch.setattr(tracing, "verify_all", lambda _, proofs: deny() if proofs else None)
     asked = 0.9 * DOUBLED.disclosure_ceiling
     with pytest.raises(CertificateError):
         pf.solve(DOUBLED, disclosure=asked, solver="global", lump=True)
@@ -188,7 +190,7 @@ def test_a_proof_that_does_not_hold_for_the_members_of_classes_is_a_status(
 
 def test_a_guarded_answer_with_a_wrong_proof_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0.5 * PROBLEM.disclosure_ceiling
-    monkeypatch.setattr(GuardedCertificate, "verify", deny)
+    monkeypatch.setattr(Certificate, "verify", deny)
     with pytest.raises(CertificateError):
         pf.solve(PROBLEM, disclosure=asked, guarantees=["lip=1"], gap=1e-2)
     solution = pf.solve(PROBLEM, disclosure=asked, guarantees=["lip=1"], gap=1e-2, throw=False)
@@ -218,7 +220,7 @@ class Proved(Solver):
     def solve(self, problem: pf.Problem, disclosure: float, **_: object) -> Answer:
         assert self.answer is not None
         proof = self.answer.certificate
-        assert isinstance(proof, Certificate)
+        assert isinstance(proof.body, PlainBody)
         return Answer(channel=self.answer.channel, status=Status.OPTIMAL, certificate=proof)
 
     def solve_leakage(self, problem: pf.Problem, leakage: float, **_: object) -> Answer:

@@ -61,7 +61,7 @@ def test_quantiles_of_more_values_than_may_leave_the_engine(monkeypatch: pytest.
 
 @given(
     values=st.lists(st.floats(-1e9, 1e9, width=32), min_size=8, max_size=60),
-    rule=st.sampled_from(["width:3", "width:8", "quantiles:2", "quantiles:5"]),
+    rule=st.sampled_from(["bins:3", "bins:8", "quantiles:2", "quantiles:5"]),
 )
 def test_bins_never_end_at_the_least_or_the_largest_value(values: list[float], rule: str) -> None:
     with warnings.catch_warnings():
@@ -81,7 +81,7 @@ def test_bins_never_end_at_the_least_or_the_largest_value(values: list[float], r
 
 def test_one_outlier_does_not_show_in_bins_or_means() -> None:
     usual = [float(i % 50) + 0.25 for i in range(1000)]
-    for rule in ("width:5", "quantiles:4"):
+    for rule in ("bins:5", "width:2", "quantiles:4"):
         told = []
         for outlier in (4_711.5, 1_000_003.25):
             table = pa.table({"v": [*usual, outlier], "s": ["a"] * 1001})
@@ -130,7 +130,8 @@ def test_top_keeps_the_frequent_values_and_groups_the_rest() -> None:
     table = pa.table({"c": ["x"] * 5 + ["y"] * 3 + ["z", "w", None], "s": ["p", "q"] * 5 + ["p"]})
     counts = tables.count(table, private="s", public="c", bins={"c": "top:2"})
     assert counts.columns["c"].values == ("(other)", "x", "y", None)
-    assert counts.table().sum(axis=0).tolist() == [2, 5, 3, 1]
+    rows = dict(zip(counts.x_labels, counts.table().sum(axis=0).tolist(), strict=True))
+    assert rows == {"c=(other)": 2, "c=x": 5, "c=y": 3, "c=null": 1}
     assert counts.columns["c"].encode(pa.array(["z", "new", "x", None])).tolist() == [0, 0, 1, 3]
 
 
@@ -183,7 +184,7 @@ def test_the_middle_of_a_bin_is_a_number_a_person_would_write() -> None:
     assert Cut("edges", (-np.inf, 18.0, 65.0, np.inf), integer=True).middle(0) == 17.0
 
 
-@pytest.mark.parametrize("rule", ["width:10", "quantiles:10", "edges:0,0.2,0.4,1.5,1.7,2"])
+@pytest.mark.parametrize("rule", ["bins:10", "quantiles:10", "edges:0,0.2,0.4,1.5,1.7,2"])
 def test_bins_without_a_whole_number_vanish(rule: str) -> None:
     table = pa.table({"s": ["a", "b"] * 6, "x": [0, 1, 2] * 4})
     cut = tables.count(table, private="s", public="x", bins={"x": rule}).columns["x"].bins
@@ -259,3 +260,53 @@ def test_canonical_values() -> None:
     assert text(True) == "true"
     with pytest.raises(InvalidInputError, match="bytes"):
         canonical(b"x")
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels"),
+    [
+        ("width:15", ("< 30", "30-44", "45-59", "60-74", "75-89", "≥ 90")),
+        ("bins:3", ("< 44", "44-67", "≥ 68")),
+        (3, ("< 44", "44-67", "≥ 68")),
+        ("width:1000", ("any",)),
+    ],
+)
+def test_a_width_is_in_units_of_the_column_and_a_number_of_bins_is_one(
+    rule: object, labels: tuple[str, ...]
+) -> None:
+    ages = pa.table({"age": [age for age in range(20, 92) for _ in range(10)], "s": ["u", "v"] * 360})
+    counts = tables.count(ages, private="s", public="age", bins={"age": rule})
+    assert counts.columns["age"].values == labels
+    assert counts.bins["age"].rule == (f"bins:{rule}" if isinstance(rule, int) else rule)
+
+
+def test_a_width_may_be_a_fraction_and_is_of_years_for_dates() -> None:
+    days = [datetime.date(1970 + i % 30, 5, 1) for i in range(600)]
+    table = pa.table({"v": [i % 10 / 10.0 for i in range(600)], "d": days, "s": ["u", "v", "u"] * 200})
+    counts = tables.count(
+        table, private="s", public=["v", "d"], bins={"v": "width:0.25", "d": "year:width:10"}
+    )
+    assert counts.columns["v"].values == ("< 0.25", "[0.25, 0.5)", "[0.5, 0.75)", "≥ 0.75")
+    assert counts.columns["d"].values == ("< 1980", "1980-1989", "≥ 1990")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [("width:0", "cannot be 0 wide"), ("width:inf", "cannot be inf wide"), ("width:1e-9", "more than 10000"),
+     ("bins:0", "0 bins"), ("bins:2.5", "cannot be read")],
+)  # fmt: skip
+def test_widths_that_make_no_bins_are_refused(rule: str, words: str) -> None:
+    table = pa.table({"v": [float(i) for i in range(100)], "s": ["u", "v"] * 50})
+    with pytest.raises(InvalidInputError, match=words):
+        tables.count(table, private="s", public="v", bins={"v": rule})
+
+
+def test_a_file_whose_labels_are_not_those_of_its_bins_is_refused() -> None:
+    cut = Cut("edges", (0.0, 18.0, 65.0), True)
+    kept = Column("age", "integer", (*cut.labels, None), cut).to_dict()
+    assert Column.from_dict(kept).values == (*cut.labels, None)
+    for values in (["0-17"], ["0-17", "18-66"], ["0-17", "18-65", "66", None], [None, "0-17", "18-65"]):
+        with pytest.raises(
+            InvalidInputError, match=r"values of column 'age' do not fit its bins|null before the end"
+        ):
+            Column.from_dict(kept | {"values": values})

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,11 +117,6 @@ def test_a_saved_curve_comes_back_as_what_it_is(tmp_path):
     pf.trace(problem, points=3).save(tmp_path / "funnel.json")
     with pytest.raises(InvalidInputError, match="not a privfunnel/bottleneck-curve file"):
         bottleneck.BottleneckCurve.load(tmp_path / "funnel.json")
-
-
-def test_a_bottleneck_saved_by_the_first_version_is_no_funnel():
-    with pytest.raises(InvalidInputError, match=r"BottleneckCurve\.load"):
-        pf.Curve.load(Path(__file__).parent / "fixtures" / "v0.1" / "bottleneck.json")
 
 
 def test_bottleneck_is_above_the_funnel():

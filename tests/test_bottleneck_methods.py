@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -13,10 +12,11 @@ import pytest
 from scipy.optimize import brentq
 
 import privfunnel as pf
+from forging import changed
 from helpers_cli import assert_one_line_error, run
 from privfunnel import bottleneck
 from privfunnel.bottleneck import abp, agglomerative
-from privfunnel.certificate import BottleneckCertificate, load_bottleneck, save_bottleneck
+from privfunnel.certificate import Certificate, load_bundle, save_bundle
 from privfunnel.errors import CertificateError, InvalidInputError
 
 
@@ -174,7 +174,7 @@ def test_any_solution_gives_a_bound_that_holds() -> None:
     assert few.n_nodes <= 3
     assert few.upper_bound(rate) >= certificate.upper_bound(rate) - 1e-9
     with pytest.raises(InvalidInputError, match="closed form"):
-        bottleneck.certify(problem, dataclasses.replace(rough, slope=None))
+        bottleneck.certify(problem, changed(rough, slope=None))
 
 
 @pytest.mark.parametrize(
@@ -192,29 +192,29 @@ def test_tables_with_little_in_them_are_proved_too(table: list[list[int]]) -> No
 
 
 @pytest.fixture(scope="module")
-def proved() -> tuple[pf.Problem, BottleneckCertificate]:
+def proved() -> tuple[pf.Problem, Certificate]:
     problem = random_problem(1)
     certificate = bottleneck.prove(problem, 0.5 * problem.disclosure_ceiling).certificate
     assert certificate is not None
     return problem, certificate
 
 
-def shortened(certificate: BottleneckCertificate, **changes: Any) -> BottleneckCertificate:
-    return dataclasses.replace(certificate, tree=dataclasses.replace(certificate.tree, **changes))
+def shortened(certificate: Certificate, **changes: Any) -> Certificate:
+    return changed(certificate, tree=changed(certificate.body.tree, **changes))
 
 
-def forgeries(c: BottleneckCertificate) -> dict[str, BottleneckCertificate]:
-    tree, leaf = c.tree, np.full(1, -1, dtype=np.int32)
+def forgeries(c: Certificate) -> dict[str, Certificate]:
+    tree, leaf = c.body.tree, np.full(1, -1, dtype=np.int32)
     moved = tree.split.copy()
     moved[0] = 0.999
     return {
-        "value": dataclasses.replace(c, value=c.value - 1e-6, intercept=c.intercept - 1e-6),
-        "line": dataclasses.replace(c, intercept=c.intercept - 1e-9),
-        "prices": dataclasses.replace(c, prices=c.prices - 1e-3),
-        "few prices": dataclasses.replace(c, prices=c.prices[1:]),
-        "slope": dataclasses.replace(c, slope=0.5 * c.slope),
-        "no slope": dataclasses.replace(c, slope=0.0),
-        "nan": dataclasses.replace(c, value=float("nan")),
+        "value": changed(c, value=c.body.value - 1e-6, intercept=c.intercept - 1e-6),
+        "line": changed(c, intercept=c.intercept - 1e-9),
+        "prices": changed(c, prices=c.body.prices - 1e-3),
+        "few prices": changed(c, prices=c.body.prices[1:]),
+        "slope": changed(c, slope=0.5 * c.slope),
+        "no slope": changed(c, slope=0.0),
+        "nan": changed(c, value=float("nan")),
         "one box": shortened(c, variable=leaf, split=np.zeros(1), first=np.zeros(1, dtype=np.int32)),
         "two parents": shortened(c, first=np.where(tree.first > 3, 3, tree.first).astype(np.int32)),
         "lost child": shortened(c, variable=tree.variable[:-1], split=tree.split[:-1], first=tree.first[:-1]),
@@ -223,11 +223,11 @@ def forgeries(c: BottleneckCertificate) -> dict[str, BottleneckCertificate]:
         "symbol": shortened(c, variable=np.where(tree.variable == 0, 9, tree.variable).astype(np.int32)),
         "outside": shortened(c, split=tree.split + 2.0),
         "moved": shortened(c, split=moved),
-        "other problem": dataclasses.replace(c, fingerprint="0" * 64),
+        "other problem": changed(c, fingerprint="0" * 64),
     }
 
 
-def test_forged_certificates_fail(proved: tuple[pf.Problem, BottleneckCertificate]) -> None:
+def test_forged_certificates_fail(proved: tuple[pf.Problem, Certificate]) -> None:
     problem, certificate = proved
     certificate.verify(problem)
     passed = []
@@ -241,11 +241,11 @@ def test_forged_certificates_fail(proved: tuple[pf.Problem, BottleneckCertificat
 
 
 def test_certificates_come_back_from_their_file(
-    tmp_path: Path, proved: tuple[pf.Problem, BottleneckCertificate]
+    tmp_path: Path, proved: tuple[pf.Problem, Certificate]
 ) -> None:
     problem, certificate = proved
-    save_bottleneck(tmp_path / "proof.npz", [certificate, certificate])
-    first, second = load_bottleneck(tmp_path / "proof.npz")
+    save_bundle(tmp_path / "proof.npz", [certificate, certificate])
+    first, second = load_bundle(tmp_path / "proof.npz")
     first.verify(problem)
     assert (first.intercept, second.slope, first.n_nodes) == (
         certificate.intercept, certificate.slope, certificate.n_nodes,
@@ -253,12 +253,12 @@ def test_certificates_come_back_from_their_file(
     assert "boxes" in repr(first)
     (tmp_path / "damaged.npz").write_bytes((tmp_path / "proof.npz").read_bytes()[:300])
     with pytest.raises(CertificateError, match="not a readable"):
-        load_bottleneck(tmp_path / "damaged.npz")
-    np.savez(tmp_path / "foreign.npz", schema=np.array("privfunnel/certificate"), version=np.array(1))
-    with pytest.raises(CertificateError, match="no certificate of a bottleneck"):
-        load_bottleneck(tmp_path / "foreign.npz")
+        load_bundle(tmp_path / "damaged.npz")
+    np.savez(tmp_path / "foreign.npz", schema=np.array("privfunnel/curve"), version=np.array(1))
+    with pytest.raises(CertificateError, match="is not a certificate file"):
+        load_bundle(tmp_path / "foreign.npz")
     with pytest.raises(InvalidInputError, match="check the path"):
-        load_bottleneck(tmp_path / "missing.npz")
+        load_bundle(tmp_path / "missing.npz")
 
 
 def test_the_command_traces_proves_and_is_verified(tmp_path: Path) -> None:

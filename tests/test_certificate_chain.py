@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
+from forging import changed
 from privfunnel import lumping, measures
-from privfunnel.certificate import Certificate, ChainProof, Step, load_bundle
+from privfunnel.certificate import Certificate, ChainProof, PlainBody, Step, load_bundle
 from privfunnel.errors import CertificateError
 from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
@@ -39,7 +39,7 @@ def made(seed: int = 3, n_s: int = 4, n_x: int = 40, share: float = 0.9) -> tupl
 
 
 def chain_of(certificate: Certificate) -> ChainProof:
-    (proof,) = certificate.proofs
+    (proof,) = certificate.body.proofs
     assert isinstance(proof, ChainProof)
     return proof
 
@@ -96,7 +96,8 @@ def test_it_bounds_a_table_with_many_classes_where_the_closed_forms_say_nothing(
     line = Chain(problem).line(r, Deadline())
     assert line is not None
     assert line.lower_bound(r) > 0.01
-    assert line.verify(problem) <= 0.0
+    line.verify(problem)
+    assert line.body.value <= 0.0
 
 
 def test_lumped_tables_carry_it_to_their_members(tmp_path: Path) -> None:
@@ -113,7 +114,8 @@ def test_lumped_tables_carry_it_to_their_members(tmp_path: Path) -> None:
     assert carried.lower_bound(r) == pytest.approx(line.lower_bound(classes.inner(r)), abs=1e-9)
     carried.save(tmp_path / "c.npz")
     (again,) = load_bundle(tmp_path / "c.npz")
-    assert again.verify(problem) == carried.value
+    again.verify(problem)
+    assert again.body.value == carried.body.value
     assert again.lower_bound(r) == carried.lower_bound(r)
     assert len(chain_of(again).steps) == len(chain_of(line).steps)
 
@@ -124,7 +126,7 @@ def test_slope_zero_is_bounded_by_gibbs_inequality() -> None:
     proof = chain_of(line)
     first = proof.steps[0]
     # Only the first question, at its own slope: what comes after is left at slope 0.
-    stopped = replace(first, rest=0.0)
+    stopped = changed(first, rest=0.0)
     shares = proof.shares
     from privfunnel.certificate import chain_prices, flat_prices, halves_of
 
@@ -133,7 +135,7 @@ def test_slope_zero_is_bounded_by_gibbs_inequality() -> None:
     flat = [flat_prices(problem.p_s_given_x, first.sides == side, shares) for side in (0, 1)]
     prices = chain_prices(halves, 0.0, first.prices, (flat[0], flat[1]))
     alone = ChainProof(claim=first.proof.claim - 1e-11, shares=shares, steps=(stopped,))
-    certificate = Certificate.build(problem, prices, first.slope, [alone])
+    certificate = PlainBody.build(problem, prices, first.slope, [alone])
     certificate.verify(problem)
     merged = np.stack([problem.p_sx[first.sides == side].sum(axis=0) for side in (0, 1)])
     # It is the bound of the merged table: I(S';Y) at most I(S;Y).
@@ -143,7 +145,7 @@ def test_slope_zero_is_bounded_by_gibbs_inequality() -> None:
 
 
 def forged(line: Certificate, **changes: Any) -> Certificate:
-    return replace(line, proofs=(replace(chain_of(line), **changes),))
+    return changed(line, proofs=(changed(chain_of(line), **changes),))
 
 
 def test_forgeries_are_refused() -> None:
@@ -154,15 +156,15 @@ def test_forgeries_are_refused() -> None:
     steps = proof.steps
 
     def with_first(**changes: Any) -> Certificate:
-        return forged(line, steps=(replace(step, **changes), *steps[1:]))
+        return forged(line, steps=(changed(step, **changes), *steps[1:]))
 
     dearer = step.prices + 1e-6
     moved = np.where(np.arange(step.sides.size) == 0, 1 - step.sides, step.sides).astype(np.int32)
     wrong = [
-        replace(line, intercept=line.intercept + 1e-9),
-        replace(line, value=line.value + 1e-9),
+        changed(line, intercept=line.intercept + 1e-9),
+        changed(line, value=line.body.value + 1e-9),
         forged(line, claim=proof.claim + 1e-6),
-        replace(line, prices=line.prices + 1e-6),
+        changed(line, prices=line.body.prices + 1e-6),
         with_first(prices=dearer),
         with_first(slope=step.slope + 1e-6),
         with_first(rest=min(step.rest + 1e-6, 0.99)),
@@ -173,15 +175,15 @@ def test_forgeries_are_refused() -> None:
         with_first(sides=moved),
         with_first(sides=np.zeros_like(step.sides)),
         with_first(prices=np.full_like(step.prices, np.nan)),
-        with_first(proof=replace(step.proof, claim=step.proof.claim + 1e-6)),
+        with_first(proof=changed(step.proof, claim=step.proof.claim + 1e-6)),
         forged(line, steps=steps[1:]),
         forged(line, steps=()),
         forged(line, steps=(*steps, steps[0])),
         forged(line, shares=np.zeros_like(proof.shares)),
         forged(line, shares=proof.shares[1:]),
-        replace(line, slope=line.slope + 1e-6),
-        replace(line, slope=2.0),
-        replace(line, proofs=(*line.proofs, *line.proofs)),
+        changed(line, slope=line.slope + 1e-6),
+        changed(line, slope=2.0),
+        changed(line, proofs=(*line.body.proofs, *line.body.proofs)),
     ]
     for certificate in wrong:
         with pytest.raises(CertificateError):
@@ -202,10 +204,10 @@ def test_random_changes_of_steps_prove_nothing_false() -> None:
         step: Step = proof.steps[number]
         moved = step.prices + rng.normal(scale=10.0 ** rng.uniform(-12, -2), size=step.prices.size)
         claim = step.proof.claim - 10.0 ** rng.uniform(-12, 0)
-        other = replace(step, prices=moved, proof=replace(step.proof, claim=claim))
+        other = changed(step, prices=moved, proof=changed(step.proof, claim=claim))
         steps = tuple(other if i == number else s for i, s in enumerate(proof.steps))
         whole = ChainProof(claim=proof.claim - 10.0 ** rng.uniform(-12, 0), shares=proof.shares, steps=steps)
-        certificate = Certificate.build(problem, line.prices, line.slope, [whole])
+        certificate = PlainBody.build(problem, line.body.prices, line.slope, [whole])
         try:
             certificate.verify(problem)
         except CertificateError:
@@ -248,12 +250,14 @@ def test_auto_takes_the_better_bound_where_it_was_cut_short() -> None:
     assert cut.bound_source == "chain"
     assert cut.certificate is not None
     assert cut.certificate.lower_bound(r) > float(problem.lower_bound(r))
-    best = Certificate.build(problem, cut.certificate.prices, cut.certificate.slope, cut.certificate.proofs)
+    best = PlainBody.build(
+        problem, cut.certificate.body.prices, cut.certificate.slope, cut.certificate.body.proofs
+    )
     kept = solver._bounded(
         Answer(
             channel=channel,
             status=Status.TIME_LIMIT,
-            certificate=replace(best, intercept=best.intercept + 1.0),
+            certificate=changed(best, intercept=best.intercept + 1.0),
         ),
         r,
         chain,

@@ -40,7 +40,7 @@ def test_json_is_in_nats_whatever_is_shown(folder: Path) -> None:
 
 
 def test_the_wrong_table_exits_with_2(folder: Path) -> None:
-    result = run("verify", folder / "certificate.npz", "heart-failure", "--perturbation", "probabilities")
+    result = run("verify", folder / "certificate.npz", "heart-failure+1e-3")
     assert result.exit_code == 2
     assert "another problem" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from privfunnel.certificate import load_bundle
 from privfunnel.cli import main
 from privfunnel.cli._common import progress_on_terminal
 from privfunnel.cli._limits import limited
-from privfunnel.errors import ConvergenceWarning, InvalidInputError
+from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Progress
 from toys import Mixer
@@ -317,15 +318,49 @@ def test_the_joint_example_counts_the_same_patients(tmp_path: Path) -> None:
     assert sum(int(cell) for row in rows for cell in row.split(",")) == 600
 
 
-def test_a_time_limit_shortens_the_solver_and_lengthens_none() -> None:
+def test_a_time_limit_is_what_the_solver_has_longer_or_shorter_than_its_own() -> None:
     assert limited("global", {}, 10.0, 5).time_limit == 2.0  # type: ignore[attr-defined]
-    assert limited("auto", {}, 1000.0).time_limit == 20.0  # type: ignore[attr-defined]
+    assert limited("auto", {}, 1000.0).time_limit == 1000.0  # type: ignore[attr-defined]
+    assert limited("auto", {}, None).time_limit == 20.0  # type: ignore[attr-defined]
     assert limited("global", {"gap": 1e-3}, None).gap == 1e-3  # type: ignore[attr-defined]
     for command in ("solve", "curve"):
         asked = ("--disclosure", "50%") if command == "solve" else ("--points", "4")
         result = run(command, "synthetic-uniform", *asked, "--time-limit", "0.001")
         assert result.exit_code == 0, result.output
     assert_one_line_error(run("curve", "synthetic-uniform", "--time-limit", "0"), "--time-limit")
+
+
+@pytest.mark.parametrize("more", [(), ("--known", "anaemia"), ("--utility", "90%")])
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        (("--time-limit", "90"), 90.0),
+        (("--option", "time_limit=90"), 90.0),
+        (("--time-limit", "90", "--option", "time_limit=60"), 60.0),
+    ],
+    ids=["limit", "option", "both"],
+)
+def test_an_option_and_the_time_limit_mean_the_same(
+    asked: tuple[str, ...], seconds: float, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: dict[str, Any] = {}
+
+    def listen(_problem: pf.Problem, **given: Any) -> None:
+        heard.update(given)
+        raise InfeasibleError("enough heard")
+
+    monkeypatch.setattr(pf, "solve", listen)
+    monkeypatch.setattr("privfunnel.solving.solve", listen)
+    source, goal = ("census-task", ()) if "--utility" in more else ("heart-failure", ("--disclosure", "60%"))
+    result = run("solve", source, *goal, *more, *asked)
+    assert "enough heard" in result.output
+    assert heard.get("time_limit", getattr(heard["solver"], "time_limit", None)) == seconds
+
+
+def test_a_time_limit_that_is_none_is_told_in_one_line() -> None:
+    asked = ("solve", "synthetic-uniform", "--disclosure", "50%", "--option")
+    assert_one_line_error(run(*asked, "time_limit=-3"), "time_limit=-3")
+    assert_one_line_error(run(*asked, "time_limit=soon"), "time_limit='soon'")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on memory on Windows")

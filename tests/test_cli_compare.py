@@ -34,23 +34,6 @@ def test_only_its_own_files_are_listed_and_replaced(tmp_path):
     assert (tmp_path / "comparison.csv").read_text().startswith("solver,")
 
 
-def test_the_former_name_of_the_time_limit_still_works():
-    result = run(
-        "compare",
-        "synthetic-uniform",
-        "--solvers",
-        "greedy",
-        "--points",
-        "3",
-        "--time-budget",
-        "5",
-        "--jobs",
-        "1",
-    )
-    assert result.exit_code == 0, result.output
-    assert "--time-budget" not in run("compare", "--help").output
-
-
 def test_json_and_units():
     result = run("compare", "synthetic-uniform", *FEW, "--json")
     assert result.exit_code == 0

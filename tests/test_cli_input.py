@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 from helpers_cli import AEM, QUICK, assert_one_line_error, run
 from privfunnel import instances
 from privfunnel.cli._common import Units, parse_options, parse_quantity
-from privfunnel.cli._source import load_source, parse_bands, read_joint
+from privfunnel.cli._source import load_source, read_joint
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.solvers import registry
 
@@ -32,11 +33,17 @@ def joint(tmp_path: Path) -> Path:
 
 
 def test_instances_with_options() -> None:
-    assert load_source("heart-failure", perturbation="counts") == instances.load(
-        "heart-failure", perturbation="counts"
+    for name, perturbation in (
+        ("heart-failure+1e-3", "probabilities"),
+        ("heart-failure+0.001rows", "counts"),
+    ):
+        assert load_source(name) == instances.load("heart-failure", perturbation=perturbation)
+    assert load_source("synthetic-uniform+0.5") == instances.load(
+        "synthetic-uniform", perturbation="probabilities", amount=0.5
     )
-    assert load_source("census-income", bands="2").n_s == 4
-    assert parse_bands("17-40, 41-90") == [(17, 40), (41, 90)]
+    assert load_source("census-income:2").n_s == 4
+    pairs = instances.load("census-income", bands=[(17, 40), (41, 90)], perturbation="counts")
+    assert load_source("census-income:17-40, 41-90+1e-3rows") == pairs
 
 
 def test_a_saved_problem_is_a_source(tmp_path: Path) -> None:
@@ -96,11 +103,15 @@ def test_unreadable_sources(tmp_path: Path) -> None:
 
 def test_options_that_do_not_fit_the_source(joint: Path) -> None:
     assert_one_line_error(run("curve", "heart-failure", "--private", "sex"), "leave --private")
-    assert_one_line_error(run("curve", joint, "--bands", "5"), "packaged tables")
     assert_one_line_error(run("curve", joint, "--bin", "age=5"), "--private and --public")
     assert_one_line_error(run("curve", joint, "--bin", "age"), "COLUMN=RULE")
-    assert_one_line_error(run("curve", "census-income", "--bands", "young"), "17-40,41-90")
-    assert_one_line_error(run("curve", "census-income", "--bands", "17-40,50-90"), "start at 41")
+    for bands in ("young", "", "²", "9" * 5000):
+        assert_one_line_error(run("curve", f"census-income:{bands}"), "17-40,41-90")
+    assert_one_line_error(run("curve", "census-income:17-40,50-90"), "start at 41")
+    assert_one_line_error(run("curve", "heart-failure:5"), "has no age bands")
+    assert_one_line_error(run("curve", "heart-failure+"), "write heart-failure+1e-3")
+    assert_one_line_error(run("curve", "heart-failure+nan"), "amount = nan is not a perturbation")
+    assert_one_line_error(run("curve", "heart-failur+1e-3"), "did you mean 'heart-failure'?")
 
 
 SMALL_TABLE = "s,a,u\n" + "".join(f"s{i % 2},a{i % 3},u{i % 3 % 2}\n" for i in range(60))
@@ -327,3 +338,14 @@ def test_a_mistyped_command_line_is_one_line(arguments: tuple[str, ...]) -> None
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert "--help" in result.stderr
+
+
+def test_the_error_for_a_name_with_a_comma_shows_the_quoting_that_works(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('sex,"height, ""cm"""\n' + "".join(f"{'ab'[i % 2]},{i % 3}\n" for i in range(90)))
+    asked = ("solve", path, "--private", "sex", "--disclosure", "50%", "--public")
+    refused = run(*asked, 'height, "cm"').stderr
+    assert_one_line_error(run(*asked, 'height, "cm"'), "did you mean", "stands in quotes")
+    (written,) = shlex.split(refused.partition("stands in quotes: ")[2])
+    assert run(*asked, written).exit_code == 0
+    assert_one_line_error(run(*asked, written, "--known", "height"), "there is no public column", written)

@@ -15,8 +15,6 @@ from helpers_cli import assert_one_line_error
 from privfunnel.cli import main
 from privfunnel.errors import InfeasibleError
 from privfunnel.mechanism import Mechanism
-from privfunnel.task_curve import TaskCurve
-from privfunnel.task_solution import TaskSolution
 
 ROLES = ["--private", "sex", "--public", "age,town", "--task", "income"]
 
@@ -47,7 +45,7 @@ def test_solve_writes_a_design_for_the_task(table: Path, tmp_path: Path) -> None
     for method in ("dropping columns", "coarser categories"):
         assert f"Instead: By {method} one would leak I(S;Y) = " in said
     assert "to who knows nothing" not in said
-    solution = TaskSolution.load(tmp_path / "design" / "solution.json")
+    solution = pf.Solution.load(tmp_path / "design" / "solution.json")
     assert solution.utility >= 0.95 * solution.problem.utility_ceiling - 1e-9
     mechanism = Mechanism.load(tmp_path / "design" / "mechanism.json")
     assert mechanism.task == ("income",)
@@ -76,7 +74,7 @@ def test_curve_is_along_the_utility(table: Path, tmp_path: Path) -> None:
     assert "It was designed for income: it keeps 90.0 %" in report
     assert "coarser categories, as good for income" in report
     assert "% of I(U;X)" in said
-    curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
+    curve = pf.Curve.load(tmp_path / "curve" / "curve.json")
     shares = curve.utility / curve.problem.utility_ceiling
     np.testing.assert_allclose(
         shares, [0, 1 / 3, 2 / 3, 0.9, 1], atol=1e-6
@@ -104,7 +102,7 @@ def test_a_curve_for_a_task_may_be_of_another_measure(table: Path, tmp_path: Pat
     assert "measured by guessing" in said.replace("\n", " ")
     assert "% of X's" in said
     (row,) = pd.read_csv(tmp_path / "curve" / "curve.csv").to_dict("records")
-    curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
+    curve = pf.Curve.load(tmp_path / "curve" / "curve.json")
     assert row["leakage"] == float(curve.leakage[0])  # a probability has no bits
     assert row["utility"] == pytest.approx(float(curve.utility[0]) / np.log(2))
     report = (tmp_path / "curve" / "report.html").read_text("utf-8")
@@ -168,11 +166,28 @@ def test_the_curve_of_a_task_ends_where_guarantees_end_it(table: Path, tmp_path:
     guards = ["--known", "town", "--guarantee", "lip=0.1", "--option", "gap=1e-3"]
     said = run("curve", table, *ROLES, "--points", "3", *guards, "--out", tmp_path / "curve")
     assert "The guarantees allow" in said
-    assert "learnt by who knows" in said
-    curve = TaskCurve.load(tmp_path / "curve" / "curve.json")
-    assert curve.threat is not None
+    assert "to who knows" in said
+    curve = pf.Curve.load(tmp_path / "curve" / "curve.json")
     assert 0.0 < curve.most < curve.problem.utility_ceiling
-    assert "the curve ends there" in (tmp_path / "curve" / "report.html").read_text()
+    report = (tmp_path / "curve" / "report.html").read_text()
+    assert "the curve ends there" in report
+    assert "<th>to who knows</th>" in report  # as on any other guarded curve
+
+
+def test_a_budget_has_the_unit_that_is_shown_whatever_leakage_is_measured_by(table: Path) -> None:
+    asked = [
+        "--leakage",
+        "0.02",
+        "--measure",
+        "maximal-leakage",
+        "--option",
+        "gap=1e-2",
+        "--units",
+        "bits",
+        "--json",
+    ]
+    found = json.loads(run("solve", table, *ROLES, *asked))
+    assert found["question"]["budget"] == pytest.approx(0.02 * np.log(2))
 
 
 def test_several_tasks_have_weights(table: Path) -> None:

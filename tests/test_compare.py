@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +16,7 @@ from privfunnel.certificate import Certificate
 from privfunnel.comparison import Comparison, Neighbour, labels, lineup, run
 from privfunnel.comparison.neighbours import METHODS
 from privfunnel.comparison.run import _spread, verified_part
-from privfunnel.errors import InvalidInputError, RetiredOptionWarning
+from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import lump
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.deadline import Deadline, cpu_clock
@@ -364,12 +367,6 @@ def test_processes_and_progress(uniform):
         np.testing.assert_array_equal(result[label].leakage, alone[label].leakage)
 
 
-def test_the_former_name_of_the_time_limit_is_understood(uniform):
-    with pytest.warns(RetiredOptionWarning, match="time_limit"):
-        result = pf.compare(uniform, solvers=["greedy"], disclosures=[0.5], time_budget=7.0, jobs=1)
-    assert result.time_limit == result.time_budget == 7.0
-
-
 def test_options_without_a_limit_can_be_stored(uniform, tmp_path):
     result = pf.compare(
         uniform, solvers=[pf.RandomMaps(restarts=10)], disclosures=[0.5], time_limit=5.0, jobs=1
@@ -403,6 +400,22 @@ def test_a_dask_cluster_runs_it_unchanged(uniform):
     )
     for label in ("greedy", "submodular", "auto"):
         np.testing.assert_array_equal(remote[label].leakage, local[label].leakage)
+
+
+@pytest.mark.slow
+def test_the_script_of_the_page_on_clusters_runs_as_a_script(tmp_path):
+    """With few solvers, since the page compares all: its workers are processes that import the script."""
+    pytest.importorskip("distributed", reason="the cluster extra is not installed")
+    page = (Path(__file__).parents[1] / "docs" / "cluster.md").read_text("utf-8")
+    script = page.split("```python\n")[1].split("```")[0]
+    brief = script.replace("(problem, ", '(problem, solvers=["greedy"], disclosures=[0.5], ')
+    assert brief != script
+    (tmp_path / "script.py").write_text(brief)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "greedy" in done.stdout
 
 
 def test_a_file_that_claims_a_bound_proves_nothing(uniform, tmp_path):

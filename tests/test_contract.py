@@ -239,7 +239,7 @@ def test_what_a_solver_can_do_is_on_its_class(name: str) -> None:
     assert solver.limited(0.0), "a time that is up already is no mistake"
     assert isinstance(solver, TimeLimited) == hasattr(solver, "time_limit")
     if solver.proves:
-        midway = 0.5 * (problem.free_disclosure + problem.disclosure_ceiling)
+        midway = 0.5 * (pf.free_disclosure(problem) + problem.disclosure_ceiling)
         solution = pf.solve(problem, disclosure=midway, solver=solver)
         assert solution.status is Status.OPTIMAL
         assert solution.certificate is not None

@@ -10,7 +10,7 @@ from hypothesis import given
 
 import privfunnel as pf
 from privfunnel.errors import ConvergenceWarning, InvalidInputError, SolverError
-from privfunnel.tracing import PartialCurve, tracing
+from privfunnel.tracing import Grid, PartialCurve, tracing
 from strategies import problems
 from test_problem import synthetic
 from toys import Mixer, Wavy
@@ -186,7 +186,8 @@ def test_a_bound_counts_at_the_disclosure_that_was_asked_for(certified: pf.Curve
     problem = certified.problem
     mid = certified.solutions[2]
     assert mid.requested is not None
-    short = replace(mid, disclosure=mid.requested - 1e-9, certificate=None, lower_bound=mid.leakage)
+    values = mid.values._replace(disclosure=mid.requested - 1e-9)
+    short = replace(mid, values=values, certificate=None, lower_bound=mid.leakage)
     curve = replace(certified, solutions=(short,))
     below = curve.proved(short.disclosure)
     assert below < mid.leakage
@@ -196,19 +197,20 @@ def test_a_bound_counts_at_the_disclosure_that_was_asked_for(certified: pf.Curve
 
 def test_a_trace_can_be_followed_answer_by_answer() -> None:
     problem = synthetic()
-    items = list(tracing(problem, points=5, refine=1, solver=Wavy()))
-    assert [len(item.answers) for item in items] == [1, 2, 3, 4, 4]
+    items = list(tracing(problem, grid=Grid(5, None, 1), solver=Wavy()))
+    assert [item.count for item in items] == [1, 2, 3, 4, 4]
     assert [item.complete for item in items] == [False] * 4 + [True]
     assert [len(item.wanted) for item in items] == [5, 5, 5, 6, 6]
     newest = items[1].newest
-    assert (newest.disclosure, newest.leakage) == problem.evaluate(items[1].answers[-1].channel)
-    assert newest.requested is None
+    assert (newest.disclosure, newest.leakage) == problem.evaluate(items[1].found[-1].answer.channel)
+    assert newest.requested == newest.disclosure
     whole = pf.trace(problem, points=5, refine=1, solver=Wavy(), throw=False)
     np.testing.assert_array_equal(items[-1].curve().leakage, whole.leakage)
     early = items[1].curve()
     assert not early.complete
     assert (
-        early.disclosure[-1] <= max(problem.evaluate(a.channel).disclosure for a in items[1].answers) + 1e-9
+        early.disclosure[-1]
+        <= max(problem.evaluate(a.answer.channel).disclosure for a in items[1].found) + 1e-9
     )
 
 
@@ -216,18 +218,18 @@ def test_an_interrupt_comes_behind_what_was_found() -> None:
     found: list[PartialCurve] = []
 
     def follow() -> None:
-        for item in tracing(synthetic(), points=11, solver=Mixer(interrupt_after=5)):
+        for item in tracing(synthetic(), grid=Grid(11), solver=Mixer(interrupt_after=5)):
             found.append(item)
 
     with pytest.raises(KeyboardInterrupt):
         follow()
-    assert [len(item.answers) for item in found] == [1, 2, 3, 4, 5]
+    assert [item.count for item in found] == [1, 2, 3, 4, 5]
     assert not any(item.complete for item in found)
 
 
 def test_the_arguments_of_a_trace_are_checked_before_its_first_item() -> None:
     with pytest.raises(InvalidInputError, match="points=1"):
-        tracing(synthetic(), points=1, solver=Mixer())
+        tracing(synthetic(), grid=Grid(1), solver=Mixer())
 
 
 def test_a_trace_of_the_ends_alone_asks_no_solver() -> None:
@@ -236,3 +238,35 @@ def test_a_trace_of_the_ends_alone_asks_no_solver() -> None:
     curve = pf.trace(problem, disclosures=ends, solver=Mixer(status=pf.Status.FAILED))
     assert set(curve.status) == {pf.Status.OPTIMAL}
     assert curve.leakage == pytest.approx([0.0, 0.0, *[problem.leakage_ceiling] * 2], abs=1e-9)
+
+
+def test_what_a_curve_has_within_a_budget_is_judged_by_that_budget() -> None:
+    heart = pf.instances.load("heart-failure")
+    curve = pf.trace(heart, points=4)
+    free = curve.within(0)
+    flat = [s.disclosure for s in curve.solutions if s.leakage <= 1e-12]
+    assert free.disclosure == pytest.approx(max(flat))
+    assert (free.budget, free.question.goal.value) == (0.0, "disclosure")
+    # More is free than this curve has a point of: it is not optimal.
+    assert free.status is not pf.Status.OPTIMAL
+    assert free.disclosure_upper_bound is not None
+    assert free.disclosure_upper_bound >= pf.free_disclosure(heart) - 1e-9
+    some = curve.within("5%")
+    assert some.leakage <= 0.05 * heart.leakage_ceiling + 1e-9
+    assert some.gap == pytest.approx(some.disclosure_upper_bound - some.disclosure)
+    with pytest.raises(InvalidInputError, match="not a budget"):
+        curve.within(-1.0)
+
+
+def test_places_beyond_the_end_and_single_texts_are_understood() -> None:
+    heart = pf.instances.load("heart-failure")
+    curve = pf.trace(heart, disclosures="50%")
+    assert curve.disclosure == pytest.approx([0.5 * heart.disclosure_ceiling])
+    assert curve.proved(2 * heart.disclosure_ceiling) == pytest.approx(heart.leakage_ceiling)
+    more = pf.trace(heart, points=2, also="60%")
+    assert len(more.solutions) == 3
+    records = pf.trace(heart, points=2, invariant=True)
+    assert (records.axis.value, records.question.invariant) == ("distortion", True)
+    told = pf.solve(heart, costs={"smoking": "never"}, leakage=0, throw=False)
+    assert told.status is pf.Status.INFEASIBLE
+    assert told.distortion == 0.0

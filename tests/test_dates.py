@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,17 @@ def test_many_ages_are_to_be_cut_further() -> None:
     assert tables.count(table, private="s", public="d", bins={"d": "age@2020-01-01:quantiles:5"}).n_x == 5
 
 
-@pytest.mark.parametrize("rule", ["year:width:3", "quarter", "weekday"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    days = [datetime.date(2020, 1, 1)] * 20
+    table = pa.table({"s": ["a", "b"] * 10, "d": days, "d (year)": ["x"] * 20})
+    counts = tables.count(table, private="s", public=["d", "d (year)"], bins={"d": "year"})
+    mechanism = Mechanism.from_solution(counts, pf.solve(counts.problem(), disclosure=0.0))
+    with pytest.raises(InvalidInputError, match=r"two columns 'd \(year\)': rename"):
+        release.write(table, mechanism, tmp_path / "r.csv")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("rule", ["year:width:3", "age@2021-01-01", "quarter", "weekday"])
 def test_a_release_of_dates_is_audited(rule: str, tmp_path: Path) -> None:
     rows = "".join(f"{'ab'[i % 2]},{1 + i % 28}.{1 + i % 12}.{2018 + i % 3}\n" for i in range(600))
     path = tmp_path / "t.csv"
@@ -154,6 +165,11 @@ def test_a_release_of_dates_is_audited(rule: str, tmp_path: Path) -> None:
     )
     written = release.write(path, mechanism, tmp_path / "r.csv", form="records")
     assert written.written == 600
+    called = f"d ({rule.partition(':')[0].replace('@', ' at ')})"
+    assert (tmp_path / "r.csv").read_text().splitlines()[0] == called
+    book = json.loads((tmp_path / "r.codebook.json").read_text())
+    assert book["public"] == [called]
+    assert all(label.startswith(f"{called}=") for label in book["symbols"][0]["p_x_given_y"])
     found = audit.release(
         path, tmp_path / "r.csv", mechanism=mechanism, bootstrap=20, permutations=0, attacker_rows=0
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privfunnel import measures
-from privfunnel.errors import GuaranteeWarning, InvalidInputError
+from privfunnel.errors import CollapsedReleaseWarning, GuaranteeWarning, InvalidInputError
 
 pytest.importorskip("torch", reason="deep funnels need PyTorch")
 pytest.importorskip("safetensors", reason="deep funnels are kept as safetensors")
@@ -57,6 +57,7 @@ def test_every_estimator_fits_a_frame_and_releases_rows(cls: type[DeepFunnel]) -
     assert not np.array_equal(model.transform(frame), released)  # draws, not a function
 
 
+@pytest.mark.filterwarnings("ignore:the release has collapsed")  # after two passes
 @pytest.mark.parametrize("code", ["gaussian", "laplace", "discrete"])
 def test_saved_and_read_back_it_releases_the_same(code: str, tmp_path: Path) -> None:
     frame, s = people()
@@ -331,3 +332,48 @@ def test_adult_is_read_as_codes(tmp_path: Path) -> None:
     (tmp_path / "empty.data").write_text("nothing\n")
     with pytest.raises(InvalidInputError, match="no row of 15 columns"):
         data.adult(tmp_path / "empty.data")
+
+
+def workers(n: int = 1000) -> tuple[pd.DataFrame, np.ndarray]:
+    """One public column of forty values, and a private one that depends on it."""
+    rng = np.random.default_rng(0)
+    job, ill = rng.integers(0, 40, n), rng.uniform(0.1, 0.9, 40)
+    return pd.DataFrame({"job": [f"j{each}" for each in job]}), (rng.random(n) < ill[job]).astype(int)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [deep.VPAF, deep.CLUB, deep.DVPF])
+def test_at_its_default_a_method_tells_something_of_forty_values(cls: type[DeepFunnel]) -> None:
+    frame, s = workers()
+    model = cls(code="discrete", device="cpu").fit(frame, s)  # a warning would be an error here
+    assert model.rate_ > 0.5
+    share = pd.crosstab(frame["job"], model.transform(frame)[:, 0]).to_numpy() / len(frame)
+    assert measures.mutual_information(share) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("cls", "strength", "remedy"),
+    [(deep.VPAF, 1.0, "strength=2"), (deep.DVPF, 50.0, "strength=1"), (deep.VPAF, 9.0, "another code")],
+)
+def test_who_fits_a_release_that_collapsed_is_told(
+    cls: type[DeepFunnel], strength: float, remedy: str
+) -> None:
+    frame, s = workers(200)
+    with pytest.warns(
+        CollapsedReleaseWarning, match=f"at strength {strength:g} it tells at most .*: give {remedy}"
+    ):
+        model = cls(strength=strength, code="discrete", hidden=(4,), schedule=SHORT, device="cpu").fit(
+            frame, s
+        )
+    assert model.strength_ == strength
+
+
+def test_an_audit_begins_with_what_the_release_keeps() -> None:
+    frame, s = people(400)
+    model = deep.VPAF(hidden=(4,), schedule=SHORT, device="cpu").fit(frame[:200], s[:200])
+    found = model.audit(frame[200:], s[200:])
+    first = found.words.split("; it shows")[0]
+    assert first.startswith(
+        f"The release keeps {100 * found.kept:.0f} % of the variance of the rows, and the best"
+    )
+    assert "right for" in first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
+from forging import changed
 from privfunnel import distortion
-from privfunnel.certificate import DistortionCertificate, load_bundle, save_bundle
-from privfunnel.distortion.costs import Costs
-from privfunnel.distortion.orders import banded
+from privfunnel.certificate import Certificate, DistortionBody, load_bundle, save_bundle
+from privfunnel.costs import Costs
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
 from privfunnel.measures import entropy
+from privfunnel.orders import banded
 
 GAP = 1e-9
 
@@ -27,7 +27,7 @@ def heart() -> pf.Problem:
 
 
 @pytest.fixture(scope="module")
-def point(heart: pf.Problem) -> distortion.DistortionSolution:
+def point(heart: pf.Problem) -> pf.Solution:
     return distortion.solve(heart, distortion=0.2)
 
 
@@ -125,7 +125,7 @@ def test_no_random_channel_beats_the_bound(seed: int, invariant: bool) -> None:
     limit = 0.3 * distortion.free_distortion(problem, costs=d, invariant=invariant)
     found = distortion.solve(problem, distortion=limit, costs=d, invariant=invariant)
     assert found.gap <= GAP
-    assert isinstance(found.certificate, DistortionCertificate)
+    assert isinstance(found.certificate.body, DistortionBody)
     for _ in range(200):
         w = rng.dirichlet(np.full(4, 0.3), size=4) * 0.5 + 0.5 * np.eye(4)
         if invariant:  # p(x) w is made symmetric, so that p(y) = p(x)
@@ -142,6 +142,15 @@ def test_an_invariant_release_has_the_tables_distribution(heart: pf.Problem) -> 
     assert found.p_y == pytest.approx(heart.p_x, abs=1e-12)
     assert found.gap <= GAP
     assert found.leakage > distortion.solve(heart, distortion=0.2).leakage + 1e-4
+
+
+def test_less_leaks_the_more_is_changed(heart: pf.Problem) -> None:
+    curve = distortion.trace(heart, points=6)
+    assert (curve.slope <= 0.0).all()
+    assert curve.slope[0] == curve.slope.min() < 0.0
+    between = curve.at(0.5 * float(curve.distortion[0] + curve.distortion[1]))
+    change = (curve.leakage[0] - curve.leakage[1]) / (curve.distortion[1] - curve.distortion[0])
+    assert between.multiplier == pytest.approx(change)
 
 
 def test_a_leakage_budget_gets_the_least_distortion(heart: pf.Problem, point: Any) -> None:
@@ -366,22 +375,22 @@ def test_arguments_that_cannot_be_used_are_told(heart: pf.Problem) -> None:
 def test_a_proof_is_saved_and_read_and_verified(heart: pf.Problem, tmp_path: Path, invariant: bool) -> None:
     costs = {"anaemia": "never"}
     found = distortion.solve(heart, distortion=0.1, invariant=invariant, costs=costs)
-    assert isinstance(found.certificate, DistortionCertificate)
+    assert isinstance(found.certificate.body, DistortionBody)
     save_bundle(tmp_path / "c.npz", [found.certificate])
     (again,) = load_bundle(tmp_path / "c.npz")
-    assert isinstance(again, DistortionCertificate)
+    assert isinstance(again.body, DistortionBody)
     assert repr(again) == repr(found.certificate)
     again.verify(heart)
     again.verify(heart)
     assert again.lower_bound(0.1) == found.certificate.lower_bound(0.1)
-    assert again.invariant is invariant
+    assert again.claim.scope.invariant is invariant
     with pytest.raises(CertificateError, match="another problem"):
         again.verify(random_problem(0))
 
 
-def forgeries(honest: DistortionCertificate) -> dict[str, dict[str, Any]]:
-    n_y, n_s = honest.cuts.shape
-    free = honest.costs.copy()
+def forgeries(honest: Certificate) -> dict[str, dict[str, Any]]:
+    n_y, n_s = honest.body.cuts.shape
+    free = honest.claim.scope.costs.copy()
     free[0] = np.inf  # nothing may be released for the first symbol: then anything is "proved"
     return {
         "a higher line": {"intercept": honest.intercept + 1e-6},
@@ -389,16 +398,16 @@ def forgeries(honest: DistortionCertificate) -> dict[str, dict[str, Any]]:
         "a negative slope": {"slope": -honest.slope},
         "no number": {"intercept": math.nan},
         "an infinite slope": {"slope": math.inf},
-        "cuts that are not normalised": {"cuts": honest.cuts + 1.0, "intercept": honest.intercept + 1.0},
+        "cuts that are not normalised": {"cuts": honest.body.cuts + 1.0, "intercept": honest.intercept + 1.0},
         "cuts without numbers": {"cuts": np.full((n_y, n_s), np.nan)},
         "cuts of another table": {"cuts": np.zeros((n_y, n_s + 1))},
         "huge cuts": {"cuts": np.full((n_y, n_s), 1e300)},
         "whole cuts": {"cuts": np.zeros((n_y, n_s), dtype=np.int64)},
         "costs of another table": {"costs": np.zeros((2, n_y))},
-        "negative costs": {"costs": honest.costs - 1.0},
+        "negative costs": {"costs": honest.claim.scope.costs - 1.0},
         "costs that forbid everything": {"costs": free},
-        "costs without numbers": {"costs": np.full(honest.costs.shape, np.nan)},
-        "flat costs": {"costs": honest.costs.ravel()},
+        "costs without numbers": {"costs": np.full(honest.claim.scope.costs.shape, np.nan)},
+        "flat costs": {"costs": honest.claim.scope.costs.ravel()},
         "prices of outputs that are free": {"outputs": np.full(n_y, 1e300)},
         "prices of other outputs": {"outputs": np.zeros(n_y + 1)},
     }
@@ -414,7 +423,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_forged_proof_is_refused(heart: pf.Problem, point: Any, name: str) -> None:
-    forged = dataclasses.replace(point.certificate, **forgeries(point.certificate)[name])
+    forged = changed(point.certificate, **forgeries(point.certificate)[name])
     with pytest.raises(CertificateError):
         forged.verify(heart)
 
@@ -425,7 +434,7 @@ def test_all_forgeries_are_tried(point: Any) -> None:
 
 def test_shifted_cuts_prove_the_same(heart: pf.Problem, point: Any) -> None:
     honest = point.certificate
-    shifted = DistortionCertificate.build(heart, honest.costs, honest.slope, honest.cuts + 3.0)
+    shifted = DistortionBody.build(heart, honest.claim.scope.costs, honest.slope, honest.body.cuts + 3.0)
     assert shifted.intercept == pytest.approx(honest.intercept, abs=1e-11)
 
 
@@ -436,12 +445,12 @@ def test_a_solution_and_a_curve_are_read_back(heart: pf.Problem, tmp_path: Path)
     costs = {"smoking": "never"}
     solution = distortion.solve(heart, distortion=0.1, costs=costs)
     solution.save(tmp_path / "s.json")
-    again = distortion.DistortionSolution.load(tmp_path / "s.json")
+    again = pf.Solution.load(tmp_path / "s.json")
     assert again.summary() == solution.summary()
     assert np.array_equal(again.costs.matrix, solution.costs.matrix)
     curve = distortion.trace(heart, points=3, costs=costs)
     curve.save(tmp_path / "c.json")
-    read = distortion.DistortionCurve.load(tmp_path / "c.json")
+    read = pf.Curve.load(tmp_path / "c.json")
     for one, other in zip(read.rows(), curve.rows(), strict=True):
         assert one == pytest.approx(other, abs=1e-12)
     assert curve.leakage[-1] <= distortion.solve(heart, distortion=4.0, costs=costs).leakage + 1e-5
@@ -451,20 +460,20 @@ def test_a_solution_and_a_curve_are_read_back(heart: pf.Problem, tmp_path: Path)
     assert curve.distortion[-1] < 0.5 * dearest  # it ends where further changes no longer help
     assert repr(read) == repr(curve)
     assert "never" in repr(solution)
-    assert "Distortion" in solution._repr_html_()
+    assert "distortion E d(X,Y)" in solution._repr_html_()
     assert solution.kkt_residual == solution.gap
 
 
 def test_a_changed_file_is_refused(heart: pf.Problem, point: Any) -> None:
     data = point.to_dict()
     with pytest.raises(InvalidInputError, match="claims distortion"):
-        distortion.DistortionSolution.from_dict(data | {"distortion": 0.1})
+        pf.Solution.from_dict(data | {"distortion": 0.1})
     with pytest.raises(InvalidInputError, match="claims leakage"):
-        distortion.DistortionSolution.from_dict(data | {"leakage": 0.0})
+        pf.Solution.from_dict(data | {"leakage": 0.0})
     curve = distortion.trace(heart, points=2).to_dict()
     forbidden = Costs(np.where(np.eye(16) > 0, np.inf, 1.0), "")
     with pytest.raises(InvalidInputError):
-        distortion.DistortionCurve.from_dict(curve | {"costs": forbidden.to_dict()})
+        pf.Curve.from_dict(curve | {"question": curve["question"] | {"costs": forbidden.to_dict()}})
 
 
 def test_a_transition_matrix_is_what_pram_reads(heart: pf.Problem, point: Any, tmp_path: Path) -> None:

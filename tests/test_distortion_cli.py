@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import privfunnel as pf
 from documents import blocks
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, distortion, release, tables
@@ -55,7 +56,7 @@ def test_a_design_leaves_its_files(design: Path) -> None:
     assert {path.name for path in design.iterdir()} == {
         "certificate.npz", "mechanism.json", "solution.json", "transition.csv",
     }  # fmt: skip
-    solution = distortion.DistortionSolution.load(design / "solution.json")
+    solution = pf.Solution.load(design / "solution.json")
     assert solution.distortion <= 0.2 + 1e-12
     assert solution.gap <= 1e-9
     rows = read(design / "transition.csv")
@@ -70,7 +71,7 @@ def test_its_proof_is_verified_for_these_costs_alone(table: Path, design: Path) 
     again = run("verify", proof, design / "solution.json", "--distortion", "0.2", "--json")
     assert again.exit_code == 0, again.output
     (line,) = json.loads(again.stdout)
-    solution = distortion.DistortionSolution.load(design / "solution.json")
+    solution = pf.Solution.load(design / "solution.json")
     assert line["lower_bound"] == pytest.approx(solution.leakage, abs=1e-9)
     assert_one_line_error(run("verify", proof, table, *ROLES), "other costs")
     assert_one_line_error(run("verify", proof, table, *ROLES, *COSTS, "--invariant"), "invariant")
@@ -89,7 +90,7 @@ def test_records_are_released_and_audited(table: Path, design: Path, tmp_path: P
     assert list(rows[0]) == ["age", "smoking", "dead"]
     assert [row["dead"] for row in rows] == [row["dead"] for row in before]  # never changed
     changed = float(np.mean([a["smoking"] != b["smoking"] for a, b in zip(before, rows, strict=True)]))
-    solution = distortion.DistortionSolution.load(design / "solution.json")
+    solution = pf.Solution.load(design / "solution.json")
     value = np.array(solution.problem.public_columns["smoking"], dtype=object)
     expected = float((solution.channel * solution.problem.p_x[:, None])[value[:, None] != value].sum())
     assert changed == pytest.approx(expected, abs=5.0 * np.sqrt(expected / 2000))
@@ -102,7 +103,6 @@ def test_records_are_released_and_audited(table: Path, design: Path, tmp_path: P
 def test_a_mechanism_of_records_is_read_back_and_checked(design: Path) -> None:
     mechanism = Mechanism.load(design / "mechanism.json")
     data = mechanism.to_dict()
-    assert data["version"] == 3
     again = Mechanism.from_dict(data)
     assert again.fingerprint == mechanism.fingerprint
     assert mechanism.outputs is not None
@@ -153,12 +153,32 @@ def test_the_least_distortion_for_a_leakage_is_found() -> None:
     assert "own distribution" in shown.output
 
 
+@pytest.mark.parametrize(
+    ("asked", "goal"),
+    [
+        (("--disclosure", "60%"), "leakage"),
+        (("--leakage", "5%"), "disclosure"),
+        (("--distortion", "0.1"), "leakage"),
+        (("--leakage", "5%", "--invariant"), "distortion"),
+    ],
+)
+def test_a_point_is_shown_alike_whatever_is_asked(asked: tuple[str, ...], goal: str) -> None:
+    rows = [line.split() for line in run("solve", "heart-failure", *asked).output.splitlines()]
+    (gap,) = (row for row in rows if row[:1] == ["gap"])
+    assert gap[2:] == ["of", goal]
+    for name in ("leakage", "disclosure", "slope", "status", "solver"):
+        assert sum(row[:1] == [name] for row in rows) == 1, name
+    proved = " ".join(" ".join(row[:3]) for row in rows)
+    bound = {"leakage": "proved lower bound", "distortion": "least distortion, proved"}
+    assert bound.get(goal, "most disclosure, proved") in proved
+
+
 def test_listed_costs_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "costs.csv"
     path.write_text(",no,yes\nno,,3\nyes,inf,\n")
     result = run("solve", "heart-failure", "--distortion", "0.1", "--cost", f"smoking={path}", "--json")
     assert result.exit_code == 0, result.output
-    assert "smoking as listed" in json.loads(result.stdout)["costs"]["words"]
+    assert "smoking as listed" in json.loads(result.stdout)["question"]["costs"]["words"]
     path.write_text(",no,yes\nno,3\n")
     assert_one_line_error(
         run("solve", "heart-failure", "--distortion", "0", "--cost", f"smoking={path}"), "costs"
@@ -175,6 +195,7 @@ def test_listed_costs_come_from_a_file(tmp_path: Path) -> None:
         (("--distortion", "0.1", "--solver", "aem"), "--solver"),
         (("--distortion", "0.1", "--guarantee", "k=5"), "--guarantee"),
         (("--distortion", "0.1", "--leakage", "0"), "exactly one"),
+        (("--leakage", "death=5%", "--invariant"), "--leakage death=5% is more than"),
         (("--invariant",), "exactly one"),
         (("--distortion", "much"), "not a number"),
         (("--distortion", "-1"), "not usable"),

@@ -7,6 +7,7 @@ import csv
 import json
 import math
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -183,7 +184,7 @@ def test_the_script_makes_the_same_again(traced: Workspace, tmp_path: Path) -> N
 def test_names_of_files_are_only_ever_literals(workspace: Workspace, name: str) -> None:
     tasks.inspect(workspace, str(AWKWARD), name)
     tasks.roles(
-        workspace, private=["naïve Größe"], public=["score"], bins={"score": {"rule": "width", "number": 2}}
+        workspace, private=["naïve Größe"], public=["score"], bins={"score": {"rule": "bins", "number": 2}}
     )
     tasks.trace(workspace, points=3, solver="greedy")
     found = tasks.point(workspace, disclosure=0.3)
@@ -193,7 +194,6 @@ def test_names_of_files_are_only_ever_literals(workspace: Workspace, name: str) 
     assert isinstance(docstring, ast.Expr)
     assert ast.get_docstring(tree) == "Release the table at the point chosen in the explorer."
     assert [ast.unparse(line) for line in imports] == [
-        "import numpy as np",
         "import privfunnel as pf",
         "from privfunnel.mechanism import Mechanism",
         "from privfunnel.report import Report",
@@ -201,7 +201,7 @@ def test_names_of_files_are_only_ever_literals(workspace: Workspace, name: str) 
     assert isinstance(table, ast.Assign)
     assert ast.literal_eval(table.value) == name
     assert isinstance(function, ast.FunctionDef)
-    assert len(function.body) == 10
+    assert len(function.body) == 9
     assert isinstance(call, ast.If)
     words = shlex.split(found["command"])
     assert (f"./{name}" if name.startswith("-") else name) in words
@@ -240,3 +240,26 @@ def test_names_the_command_line_cannot_say_start_from_the_mechanism(
     command = found["command"].partition("\n")[2].replace("\\\n", "")
     run([sys.executable, "-m", *shlex.split(command)], place)
     assert len((place / "awkward.released.csv").read_text("utf-8").splitlines()) == 401
+
+
+def test_the_report_states_what_the_chosen_form_keeps(traced: Workspace) -> None:
+    problem = traced.setting().problem
+    mechanism = Mechanism.load(tasks.export(traced, "mechanism.json", 2.0))
+    channel = np.asarray(mechanism.channel)
+    # A record is drawn for each symbol, as likely as its public values are behind it.
+    written = channel @ (problem.p_x[:, None] * channel / mechanism.p_y).T
+    records = problem.evaluate(written).disclosure / problem.disclosure_ceiling
+    symbols = mechanism.disclosure / problem.disclosure_ceiling
+    assert symbols - records > 0.05
+    made = set()
+    for form, kept in (("records", records), ("decoys", symbols), ("symbols", symbols)):
+        made.add(path := tasks.export(traced, "report.html", 2.0, form))
+        report = Path(path).read_text()
+        (told,) = re.findall(
+            r"This release keeps (\d+) % .*Of the public columns together (\d+) % is kept", report
+        )
+        (step,) = re.findall(r"shares in steps of (\S+) %", report)
+        assert [float(share) for share in told] == pytest.approx(
+            [100.0 * kept] * 2, abs=float(step) / 2.0 + 1e-6
+        )
+    assert len(made) == 3  # none is fetched in place of another

@@ -39,8 +39,7 @@ def test_the_curve_against_an_attacker_is_the_librarys(tmp_path: Path) -> None:
     workspace, events = small(tmp_path)
     tasks.trace(workspace, points=6, solver="auto", guarded={"known": [["a"]]})
     curve = tasks.curve_of(workspace)
-    assert curve.threat is not None
-    assert [each.name for each in curve.threat.attackers] == ["nothing", "a"]
+    assert [each.name for each in curve.guards.attackers] == ["nothing", "a"]
     same = pf.trace(curve.problem, disclosures=curve.disclosure.tolist(), known=["a"], gap=1e-3)
     assert curve.leakage == pytest.approx(same.leakage, abs=2e-3)
     assert [event["kind"] for event in events if event["kind"] == "point"] == ["point"] * 3
@@ -84,8 +83,7 @@ def test_a_measure_is_told_in_its_own_numbers(tmp_path: Path) -> None:
     asked = {"measure": "total-variation", "known": [["a", "b"]]}
     tasks.trace(workspace, points=6, solver="auto", guarded=asked)
     curve = tasks.curve_of(workspace)
-    assert curve.threat is not None
-    assert [each.name for each in curve.threat.attackers] == ["nothing", "a, b"]
+    assert [each.name for each in curve.guards.attackers] == ["nothing", "a, b"]
     shown = tasks.summary(workspace)
     assert shown["information"] is False
     whole = curve.problem.evaluate(np.eye(curve.problem.n_x), measure="total-variation").leakage

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,14 @@ import pytest
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
 from helpers_cli import assert_one_line_error, run
+from privfunnel import explorer
 from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.explorer import tasks
+from privfunnel.explorer import Limits, tasks
 from privfunnel.explorer.keeping import Keeping
+from privfunnel.explorer.sessions import Sessions
 from privfunnel.explorer.workspace import Workspace
-from privfunnel.ledger import Ledger
+from privfunnel.ledger import Entering, Ledger
+from privfunnel.locking import open_lock
 
 LITTLE, ALL = 0.2, 1.0  # disclosures in nats; all of X leaks all that there is
 
@@ -123,3 +128,73 @@ def test_another_person_is_another_release_though_the_channel_is_the_same(tmp_pa
     assert drawn[0] != drawn[1]  # rows of one person share a draw in the second only
     assert drawn[0] == drawn[2]
     assert len(Ledger.load(path).entries) == 2
+
+
+def test_a_ledger_that_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    first = opened(tmp_path / "first", Keeping(ledger=str(path)))
+    assert "It is new, and knows of no earlier release." in tasks.ledger(first, LITTLE)["words"]
+    tasks.export(first, "symbols.csv", LITTLE)
+    second = opened(tmp_path / "second", Keeping(ledger=str(path)))  # another tab, which finds it there
+    assert "It is new" not in tasks.ledger(second, LITTLE)["words"]
+    path.rename(tmp_path / "elsewhere.json")
+    for workspace, disclosure in ((first, ALL), (second, LITTLE)):
+        assert "is gone" in tasks.ledger(workspace, disclosure)["refused"]
+        with pytest.raises(InvalidInputError, match=r"is gone, .* put it back"):
+            tasks.export(workspace, "symbols.csv", disclosure)
+    (tmp_path / "link.json").symlink_to(path)
+    with pytest.raises(InvalidInputError, match="is a link to"):
+        Keeping(ledger=str(tmp_path / "link.json")).checked()
+    (tmp_path / "elsewhere.json").rename(path)
+    tasks.export(first, "symbols.csv", ALL)
+    assert len(Ledger.load(path).entries) == 2
+    linked = Keeping(ledger=str(tmp_path / "link.json")).checked()
+    assert linked.ledger == str(path)
+
+
+def test_a_release_of_the_page_that_was_interrupted_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.json"
+    workspace = opened(tmp_path / "tab", Keeping(ledger=str(path)))
+
+    def stop(self: Entering) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Entering, "_confirm", stop)
+        with pytest.raises(KeyboardInterrupt):
+            tasks.export(workspace, "symbols.csv", LITTLE)
+    (entry,) = Ledger.load(path).entries
+    assert entry.state == "intended"
+    assert {"release.csv", "symbols.csv"} <= {Path(file).name for file in entry.files}
+    assert all(Path(file).exists() for file in entry.files)
+    told = tasks.ledger(workspace, LITTLE)["words"]
+    assert told.startswith("releases 1, draws 1")
+    assert f"privfunnel ledger settle {path} 1 --released" in told
+    tasks.export(workspace, "symbols.csv", LITTLE)  # the files are there, and are what was intended
+    (entry,) = Ledger.load(path).entries
+    assert entry.state == "confirmed"
+
+
+def test_the_page_says_on_the_terminal_what_waits_or_that_the_ledger_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.json"
+    monkeypatch.setattr(explorer, "serve", lambda *data, announce, **options: announce("here"))
+    assert "so a new ledger is begun" in run("explore", "--ledger", path).stderr
+    workspace = opened(tmp_path / "tab", Keeping(ledger=str(path)))
+    tasks.export(workspace, "symbols.csv", LITTLE)
+    assert run("explore", "--ledger", path).stderr == ""
+    held = Ledger.load(path)
+    entry = replace(held.entries[0], state="intended")
+    replace(held, entries=(entry,)).save(path)
+    assert f"privfunnel ledger settle {path} 1 --released" in run("explore", "--ledger", path).stderr
+
+
+def test_the_lock_of_a_process_that_was_ended_goes_with_the_server(tmp_path: Path) -> None:
+    """A working process that is ended in the middle of a release cannot remove it."""
+    path = tmp_path / "ledger.json"
+    open_lock(tmp_path / ".ledger.json.lock", os.O_CREAT).close()
+    Sessions(Limits(), keeping=Keeping(str(path))).shutdown()
+    assert list(tmp_path.iterdir()) == []

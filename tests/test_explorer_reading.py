@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shlex
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InvalidInputError, ReadingWarning
 from privfunnel.explorer import reading, tasks, wording
 from privfunnel.explorer.workspace import Workspace
 from workbooks import write_xlsx
@@ -163,3 +164,58 @@ def test_a_workbook_shows_its_sheets(workspace: Workspace) -> None:
 )  # fmt: skip
 def test_errors_on_the_page_speak_of_the_page(message: str, told: str) -> None:
     assert wording.for_page(message) == told
+
+
+def test_a_column_of_numbers_with_one_text_is_asked_about(workspace: Workspace, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("s,age,code\n" + "".join(f"{'ab'[i % 2]},{i},{i % 3}\n" for i in range(60)) + "a,NA,NA\n")
+    table = tasks.inspect(workspace, str(path), "t.csv")
+    asked = {column["name"]: column["odd"] for column in table["columns"]}
+    assert asked == {
+        "s": None,
+        "age": {"words": "60 numbers and 'NA'", "nulls": ["NA"]},
+        "code": {"words": "3 numbers and 'NA'", "nulls": ["NA"]},
+    }
+    assert table["roles"]["bins"] == {}  # nothing is grouped without a word
+    with pytest.raises(InvalidInputError, match="'age' mixes types, 60 numbers and 1 texts such as 'NA'"):
+        tasks.roles(workspace, private=["s"], public=["age"], bins={})
+    assert "if that means missing, say so (“Change how the file is read”)" in "".join(
+        tasks.roles(workspace, private=["s"], public=["code"], bins={})["warnings"]
+    )
+    table = tasks.inspect(workspace, str(path), "t.csv", read={"nulls": "NA"})
+    assert [(column["type"], column["odd"]) for column in table["columns"]] == [
+        ("text", None),
+        ("integer", None),
+        ("integer", None),
+    ]
+    read = {"types": {"age": "text", "code": "text"}}
+    table = tasks.inspect(workspace, str(path), "t.csv", read=read)
+    assert [column["odd"] for column in table["columns"]] == [None, None, None]
+    assert table["roles"]["bins"] == {"age": {"rule": "top", "number": 10}}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.xlsx"])
+def test_titles_above_the_header_are_left_out_and_shown(
+    workspace: Workspace, tmp_path: Path, name: str
+) -> None:
+    rows: list[list[Any]] = [["Visits of 2020"], [], ["s", "x"], *([["ab"[i % 2], i % 3] for i in range(60)])]
+    if name == "t.xlsx":
+        pytest.importorskip("python_calamine", reason="reads the workbook")
+        write_xlsx(tmp_path / name, {"One": rows})
+    else:
+        (tmp_path / name).write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReadingWarning)  # it is the page that says it
+        table = tasks.inspect(workspace, str(tmp_path / name), name)
+    assert table["rows"] == 60
+    assert [column["name"] for column in table["columns"]] == ["s", "x"]
+    assert table["reading"]["values"]["skip_rows"] == "2"
+    assert "skip_rows" in table["reading"]["options"]
+    tasks.roles(workspace, private=["s"], public=["x"], bins={})
+    tasks.trace(workspace, points=2, solver="greedy")
+    found = tasks.point(workspace, disclosure=0.5)
+    words = shlex.split(found["command"].replace("\\\n", ""))
+    assert words[words.index("--skip-rows") + 1] == "2"
+    assert "skip_rows=2" in found["script"]
+    with pytest.raises(InvalidInputError, match="type a number, 0 for none"):
+        reading.checked({"skip_rows": "two"})

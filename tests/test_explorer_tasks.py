@@ -92,7 +92,8 @@ def test_infinite_numbers_have_no_histogram(workspace: Workspace, tmp_path: Path
     ("rule", "labels"),
     [
         ({"rule": "edges", "edges": [20, 10]}, ["< 10", "10-19", "≥ 20"]),
-        ({"rule": "width", "number": 2}, ["< 20", "≥ 20"]),
+        ({"rule": "bins", "number": 2}, ["< 20", "≥ 20"]),
+        ({"rule": "width", "number": 15}, ["< 15", "15-29", "≥ 30"]),
     ],
 )
 def test_bins_are_what_was_asked_for(workspace: Workspace, rule: dict[str, Any], labels: list[str]) -> None:
@@ -105,7 +106,8 @@ def test_bins_are_what_was_asked_for(workspace: Workspace, rule: dict[str, Any],
     "rule",
     [{"rule": "edges", "edges": []}, {"rule": "edges", "edges": [None]}, {"rule": "edges", "edges": 5},
      {"rule": "edges", "edges": "5"}, {"rule": "edges", "edges": [math.inf]}, {"rule": "edges", "edges": [True]},
-     {"rule": "edges", "edges": [10**400]}, {"rule": ["width"], "number": 4}, {"rule": "width", "number": 1},
+     {"rule": "edges", "edges": [10**400]}, {"rule": ["bins"], "number": 4}, {"rule": "bins", "number": 1},
+     {"rule": "width", "number": 0},
      {"rule": "width", "number": "x"}, {"rule": "magic"}, {},
      {"rule": "ages", "number": 4}, {"rule": "ages", "number": 4, "at": "soon"}],
 )  # fmt: skip
@@ -147,7 +149,7 @@ def test_points_arrive_one_by_one_and_add_up_to_the_librarys_curve(
     problem = workspace.setting().problem
     assert [(p["done"], p["total"]) for p in points] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert all("<figure" in p["figure"] for p in points)
-    free = problem.free_disclosure
+    free = pf.free_disclosure(problem)
     grid = [0.0, *np.linspace(free, problem.disclosure_ceiling, 3)]
     curve = pf.trace(problem, disclosures=grid, refine=2, solver="aem", throw=False)
     np.testing.assert_array_equal(tasks.curve_of(workspace).leakage, curve.leakage)
@@ -173,13 +175,13 @@ def test_the_summary_has_the_ceilings_and_the_free_limit(traced: Workspace) -> N
     summary = tasks.summary(traced)
     problem = traced.setting().problem
     assert summary["disclosure_ceiling"] == problem.disclosure_ceiling
-    assert summary["free_disclosure"] == summary["suggested"] == problem.free_disclosure
+    assert summary["free_disclosure"] == summary["suggested"] == pf.free_disclosure(problem)
     assert summary["groups"] == []
     assert "7 of 7 points proved optimal" in summary["note"]
 
 
 def test_the_free_limit_leaks_nothing(traced: Workspace) -> None:
-    found = tasks.point(traced, disclosure=traced.setting().problem.free_disclosure)
+    found = tasks.point(traced, disclosure=pf.free_disclosure(traced.setting().problem))
     assert found["leakage"] == pytest.approx(0.0, abs=1e-12)
     assert found["status"] == "optimal"
     assert "tells nothing about the private ones" in found["words"]
@@ -389,7 +391,7 @@ def test_large_tables_are_shown_group_by_group(workspace: Workspace) -> None:
 
 def test_points_are_spent_where_something_leaks(traced: Workspace) -> None:
     curve = tasks.curve_of(traced)
-    below = [s for s in curve.solutions if s.disclosure < curve.problem.free_disclosure - 1e-9]
+    below = [s for s in curve.solutions if s.disclosure < pf.free_disclosure(curve.problem) - 1e-9]
     assert [s.disclosure for s in below] == [0.0]
     assert len(curve.solutions) == 7
     even = pf.trace(curve.problem, points=7)

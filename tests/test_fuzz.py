@@ -24,7 +24,7 @@ COMPILED = ("arrow", "parquet", "duckdb", "sqlite", "xlsx", "ods", "json")
 def test_odd_inputs_are_answered_or_refused_in_one_line(kind: str) -> None:
     outcomes = fuzzing.fuzz({kind: fuzzing.SIZES[kind]}, seed=0)[kind]
     assert outcomes.total() == fuzzing.SIZES[kind]
-    assert outcomes["read"] > 0
+    assert (outcomes["read"] > 0) is (kind != "device")
 
 
 def test_damaged_files_never_bring_the_process_down(tmp_path: Path) -> None:

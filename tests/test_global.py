@@ -178,7 +178,7 @@ def test_a_block_problem_combines_its_blocks() -> None:
     solution = pf.solve(whole, disclosure=wanted, solver="global")
     assert solution.leakage <= split.min() + 1e-6
     assert solution.leakage >= split.min() - 2e-3  # the grid's own coarseness
-    assert solution.certificate is None or len(solution.certificate.proofs) == 2
+    assert solution.certificate is None or len(solution.certificate.body.proofs) == 2
 
 
 def test_duplicate_columns_change_nothing() -> None:

@@ -13,6 +13,7 @@ from privfunnel.measures import Array
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_ import interior, seeding, work
 from privfunnel.solvers.global_.coarsening import coarse_lines
+from privfunnel.solvers.global_.plan import PLAN
 from privfunnel.solvers.global_.search import Search
 
 
@@ -129,7 +130,7 @@ def test_large_tables_are_bounded_by_three_and_four_groups_on_their_own_classes(
     limits = Limits(math.inf, nodes=20_000)
     lines = coarse_lines(problem, wanted, 1e-5, limits, np.random.default_rng(0))
     assert [
-        len(set((line.coarsening if line.coarsening is not None else []).tolist())) for line in lines
+        len(set(line.body.coarsening.tolist())) if line.body.coarsening is not None else 0 for line in lines
     ] == [3, 4]
     best = pf.solve(
         problem, disclosure=wanted, solver="global", node_limit=2000, time_limit=math.inf, throw=False
@@ -146,12 +147,14 @@ def test_symbols_that_merging_makes_equal_are_one_cell_of_the_proof() -> None:
     problem = pf.Problem(np.hstack([half, swapped]))
     wanted = 0.95 * problem.disclosure_ceiling
     lines = coarse_lines(problem, wanted, 1e-5, Limits(math.inf, nodes=20_000), np.random.default_rng(0))
-    merged = [c for c in lines if c.coarsening is not None and c.coarsening[0] == c.coarsening[1]]
+    merged = [
+        c for c in lines if c.body.coarsening is not None and c.body.coarsening[0] == c.body.coarsening[1]
+    ]
     assert merged
     for line in merged:
         line.verify(problem)
-        assert line.cells is not None
-        assert int(line.cells.max()) + 1 == 5
+        assert line.body.cells is not None
+        assert int(line.body.cells.max()) + 1 == 5
 
 
 @pytest.mark.usefixtures("large")
@@ -207,10 +210,10 @@ def test_without_time_for_a_long_run_the_best_goes_on_where_none_has_ended(
 
 @pytest.mark.parametrize(
     ("near", "beyond", "share"),
-    [(0.0, 15, "PROVED_SHARE"), (1.0, 15, "APPROACH_SHARE"), (0.0, 14, "APPROACH_SHARE")],
+    [(0.0, 15, PLAN.prices_before_proof), (1.0, 15, PLAN.prices), (0.0, 14, PLAN.prices)],
 )
 def test_prices_leave_time_for_a_proof_where_one_may_be_had(
-    near: float, beyond: int, share: str, problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
+    near: float, beyond: int, share: float, problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seeding, "NEAR", near)
     monkeypatch.setattr(seeding, "UNPROVED", beyond)
@@ -222,7 +225,7 @@ def test_prices_leave_time_for_a_proof_where_one_may_be_had(
 
     monkeypatch.setattr(interior, "approach", note)
     Search(problem, np.random.default_rng(0), Limits(1e5, nodes=1)).approach(0.9 * problem.disclosure_ceiling)
-    assert given == pytest.approx([getattr(seeding, share) * 1e5], rel=0.01)
+    assert given == pytest.approx([share * 1e5], rel=0.01)
 
 
 def test_a_run_that_leaks_next_to_nothing_closes_its_point(problem: pf.Problem) -> None:
@@ -248,7 +251,7 @@ def test_the_only_run_is_that_of_aem_which_ramps_up(problem: pf.Problem) -> None
 def test_with_time_for_one_run_all_of_it_is_aems(
     problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seeding, "ENTRY_SECONDS", 10.0)
+    monkeypatch.setattr(seeding, "PLAN", PLAN._replace(aem_entry_seconds=10.0))
     monkeypatch.setattr(interior, "approach", None)
     monkeypatch.setattr(work, "coarse_lines", None)
     wanted = 0.9 * problem.disclosure_ceiling

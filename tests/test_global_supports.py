@@ -40,7 +40,7 @@ def solved(problem: pf.Problem, share: float = 0.9, **options: float) -> pf.Solu
 def proof_of(solution: pf.Solution) -> object:
     """What its certificate consists of."""
     assert solution.certificate is not None
-    return solution.certificate.proofs[0]
+    return solution.certificate.body.proofs[0]
 
 
 @pytest.mark.usefixtures("_few_are_many")
@@ -100,7 +100,7 @@ def test_the_last_proof_is_of_prices_that_know_what_the_looks_before_it_found(
     assert search._find_rivals()
     duals, _ = search._solve(disclosure)
     assert search._prove_by_supports(disclosure, duals)
-    assert not np.allclose(search.lines[-1].prices, duals.prices)
+    assert not np.allclose(search.lines[-1].body.prices, duals.prices)
     assert search.bound(disclosure, by_line=True)[0] > 0.5 * search._solve(disclosure)[0].value
 
 
@@ -145,7 +145,7 @@ def test_what_is_free_leaves_its_time_to_a_hard_point(
         return close(search, *args)
 
     monkeypatch.setattr(Search, "close", noted)
-    free = [share * problem.free_disclosure for share in (0.2, 0.4, 0.6, 0.8)]
+    free = [share * pf.free_disclosure(problem) for share in (0.2, 0.4, 0.6, 0.8)]
     list(Global(time_limit=1000.0).trace(problem, [*free, 0.9 * problem.disclosure_ceiling]))
     assert len(given) == 1
     assert 4000.0 < given[0] <= 5000.0  # of five thousand seconds, of which next to nothing is used up

@@ -17,8 +17,8 @@ import privfunnel as pf
 from funnels import toy
 from helpers_cli import assert_one_line_error, run
 from privfunnel import guarantees, instances, measures, tables, threats
-from privfunnel.certificate import GuardedCertificate
-from privfunnel.ends import ends_of
+from privfunnel.certificate import GuardedBody
+from privfunnel.ends import itself
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.solvers.deadline import cpu_clock
@@ -226,7 +226,7 @@ def test_no_random_release_beats_the_proved_bound_against_attackers() -> None:
     known = ["a", "b", "c"]
     solution = pf.solve(problem, disclosure="80%", known=known, gap=1e-3)
     proof = solution.certificate
-    assert isinstance(proof, GuardedCertificate)
+    assert isinstance(proof.body, GuardedBody)
     rng = np.random.default_rng(1)
     for _ in range(1000):
         channel = rng.dirichlet(np.full(5, 0.2), size=7)
@@ -286,7 +286,7 @@ def test_a_proof_that_is_cut_short_proves_what_it_reached(heart: pf.Problem) -> 
     asked: dict[str, Any] = {"disclosure": "90%", "known": COLUMNS, "solver": "global", "gap": 1e-4}
     solution = pf.solve(heart, **asked, node_limit=150, throw=False)
     assert solution.status is pf.Status.NODE_LIMIT
-    assert isinstance(solution.certificate, GuardedCertificate)
+    assert isinstance(solution.certificate.body, GuardedBody)
     # Less than what the whole proof reaches, and more than what holds for who knows nothing.
     assert float(heart.lower_bound(0.9 * heart.disclosure_ceiling)) < solution.lower_bound < 0.1007
     assert solution.lower_bound == pytest.approx(
@@ -371,9 +371,9 @@ def test_ends_of_tables_whose_identity_is_sparse_are_judged_by_guarantees(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = toy(2)
-    dense = [ends_of(problem, Threat.of(problem, guarantees=[text])).whole for text in ("lip=0.01", "lip=9")]
+    dense = [itself(problem, Threat.of(problem, guarantees=[text])) for text in ("lip=0.01", "lip=9")]
     monkeypatch.setattr("privfunnel.channels.DENSE_ENTRIES", 4)
-    thin = [ends_of(problem, Threat.of(problem, guarantees=[text])).whole for text in ("lip=0.01", "lip=9")]
+    thin = [itself(problem, Threat.of(problem, guarantees=[text])) for text in ("lip=0.01", "lip=9")]
     assert dense[0] is thin[0] is None
     assert sparse.issparse(thin[1])
     asked = pf.solve(problem, disclosure="100%", guarantees=["lip=9"])
@@ -398,13 +398,12 @@ def test_a_solution_survives_its_file_and_changes_are_found(tmp_path: Path) -> N
     solution = pf.solve(toy(), leakage=0, known=["a"], gap=1e-3)
     solution.save(tmp_path / "solution.json")
     read = pf.Solution.load(tmp_path / "solution.json")
-    assert read.threat is not None
     assert read.leakages == pytest.approx(solution.leakages, abs=1e-12)
     data = json.loads((tmp_path / "solution.json").read_text("utf-8"))
     data["leakage"] = 0.5
     with pytest.raises(InvalidInputError, match="its channel gives"):
         pf.Solution.from_dict(data)
-    data["threat"]["attackers"] = {}
+    data["question"]["guards"]["attackers"] = {}
     with pytest.raises(InvalidInputError, match="incomplete"):
         pf.Solution.from_dict(data)
 

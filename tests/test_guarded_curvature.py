@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,10 @@ import pytest
 from scipy.optimize import linprog
 
 import privfunnel as pf
+from forging import changed
 from funnels import toy
 from privfunnel import certificate
-from privfunnel.certificate import GuardedCertificate
-from privfunnel.certificate.bundle import CHAINS_VERSION, CURVED_VERSION, TOUCHING_VERSION
+from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.curvature import (
     KAPPA,
@@ -38,47 +37,50 @@ from privfunnel.threats import Threat
 
 
 @pytest.fixture(scope="module")
-def proved() -> tuple[pf.Problem, GuardedCertificate]:
+def proved() -> tuple[pf.Problem, Certificate]:
     problem = toy(6)
     solution = pf.solve(problem, disclosure="70%", known=["a", "b"], gap=1e-4)
-    assert isinstance(solution.certificate, GuardedCertificate)
+    assert isinstance(solution.certificate.body, GuardedBody)
     return problem, solution.certificate
 
 
-def curved_of(proof: GuardedCertificate) -> Curved:
-    curved = proof.proofs[0].curved
+def curved_of(proof: Certificate) -> Curved:
+    curved = proof.body.proofs[0].curved
     assert curved is not None
     return curved
 
 
-def with_curved(proof: GuardedCertificate, curved: Curved | None) -> GuardedCertificate:
-    return replace(proof, proofs=(replace(proof.proofs[0], curved=curved),))
+def with_curved(proof: Certificate, curved: Curved | None) -> Certificate:
+    return changed(proof, proofs=(changed(proof.body.proofs[0], curved=curved),))
 
 
-def with_multipliers(problem: pf.Problem, proof: GuardedCertificate) -> GuardedCertificate:
+def with_multipliers(problem: pf.Problem, proof: Certificate) -> Certificate:
     """The same proof as it was stored before, with all its multipliers."""
-    (tree,) = proof.proofs
+    (tree,) = proof.body.proofs
     assert isinstance(tree, Proof)
     if tree.touching is None:
         return proof
     q = images_of(problem, proof).touching(tree.touching)
-    return replace(proof, proofs=(replace(tree, q=q, touching=None),))
+    return changed(proof, proofs=(changed(tree, q=q, touching=None),))
 
 
-def images_of(problem: pf.Problem, proof: GuardedCertificate) -> Stack:
-    return stack(proof.threat.strata(problem)[0], proof.threat, proof.weights.tolist(), zero=False)
+def images_of(problem: pf.Problem, proof: Certificate) -> Stack:
+    return stack(
+        proof.claim.scope.guards.strata(problem)[0],
+        proof.claim.scope.guards,
+        proof.claim.weights.tolist(),
+        zero=False,
+    )
 
 
-def bracket(images: Stack, proof: GuardedCertificate, w: Array) -> Array:
+def bracket(images: Stack, proof: Certificate, w: Array) -> Array:
     """F(w) of posteriors (n, M), in nats."""
     t = w @ images.columns
     leaks = sum(xlogx(t[:, b.places]).sum(axis=1) - xlogx(t[:, b.places].sum(axis=1)) for b in images.blocks)
-    return np.asarray(leaks - proof.slope * xlogx(w).sum(axis=1) - w @ proof.prices)
+    return np.asarray(leaks - proof.slope * xlogx(w).sum(axis=1) - w @ proof.body.prices)
 
 
-def boxes_around(
-    images: Stack, proof: GuardedCertificate, centre: Array, width: float, share: float
-) -> Boxes:
+def boxes_around(images: Stack, proof: Certificate, centre: Array, width: float, share: float) -> Boxes:
     """Boxes around some posteriors (n, M), with the multipliers of these."""
     t = centre @ images.columns
     q = np.zeros_like(t)
@@ -86,12 +88,12 @@ def boxes_around(
         q[:, block.places] = np.log(t[:, block.places] / t[:, block.places].sum(axis=1, keepdims=True))
     safe, shift = images.normalised(q)
     lower, upper = centre * (1.0 - share * width), np.minimum(centre * (1.0 + width), 1.0)
-    return Boxes(lower, upper, safe, shift, proof.prices, proof.slope, 0.0)
+    return Boxes(lower, upper, safe, shift, proof.body.prices, proof.slope, 0.0)
 
 
 @pytest.mark.parametrize(("width", "share"), [(0.05, 1.0), (0.5, 1.0), (2.0, 0.5)])
 def test_no_posterior_of_a_box_is_below_its_bound(
-    proved: tuple[pf.Problem, GuardedCertificate], width: float, share: float
+    proved: tuple[pf.Problem, Certificate], width: float, share: float
 ) -> None:
     problem, proof = proved
     images, rng = images_of(problem, proof), np.random.default_rng(3)
@@ -100,7 +102,7 @@ def test_no_posterior_of_a_box_is_below_its_bound(
     matrix = curvature_of(images, case.q, case.lower, case.upper)
     scales = np.sqrt(centre)[:, :, None] * (matrix + 10.0) * np.sqrt(centre)[:, None, :]
     bend = 0.9 * np.linalg.eigvalsh(scales)[:, :1] / centre
-    nu = (case.q @ images.columns.T - proof.prices - proof.slope * np.log(centre)).mean(axis=1)
+    nu = (case.q @ images.columns.T - proof.body.prices - proof.slope * np.log(centre)).mean(axis=1)
     rows = Curved(np.arange(40, dtype=np.int32), nu, bend, centre, case.lower, case.upper)
     curves = curves_of(images, case, rows)
     assert np.all(np.isfinite(curves.excess))
@@ -116,7 +118,7 @@ def test_no_posterior_of_a_box_is_below_its_bound(
     assert np.all(np.isinf(greedy.excess))
 
 
-def test_a_cut_counts_only_where_it_is_safe(proved: tuple[pf.Problem, GuardedCertificate]) -> None:
+def test_a_cut_counts_only_where_it_is_safe(proved: tuple[pf.Problem, Certificate]) -> None:
     problem, proof = proved
     images, centre = images_of(problem, proof), np.random.default_rng(4).dirichlet(np.ones(problem.n_x), 5)
     case = boxes_around(images, proof, centre, 0.5, 1.0)._replace(claim=0.5)
@@ -131,23 +133,21 @@ def test_a_cut_counts_only_where_it_is_safe(proved: tuple[pf.Problem, GuardedCer
     assert np.array_equal(upper, centre)
 
 
-def test_curvature_survives_its_file_and_old_files_have_none(
-    proved: tuple[pf.Problem, GuardedCertificate], tmp_path: Path
+def test_curvature_survives_its_file_and_other_trees_have_none(
+    proved: tuple[pf.Problem, Certificate], tmp_path: Path
 ) -> None:
     problem, proof = proved
     plain = pf.solve(problem, guarantees=["lip=0.1"], gap=1e-3).certificate
-    assert isinstance(plain, GuardedCertificate)
+    assert isinstance(plain.body, GuardedBody)
     few = pf.solve(problem, disclosure="70%", known=["b"], gap=1e-3).certificate
-    assert isinstance(few, GuardedCertificate)
+    assert isinstance(few.body, GuardedBody)
     few = with_multipliers(problem, few)
-    for made, version in ((proof, TOUCHING_VERSION), (few, CURVED_VERSION), (plain, CHAINS_VERSION)):
+    for made in (proof, few, plain):
         made.save(tmp_path / "proof.npz")
-        with np.load(tmp_path / "proof.npz") as data:
-            assert int(data["version"]) == version
         (read,) = certificate.load_bundle(tmp_path / "proof.npz")
-        assert isinstance(read, GuardedCertificate)
+        assert isinstance(read.body, GuardedBody)
         read.verify(problem)
-    assert plain.proofs[0].curved is None
+    assert plain.body.proofs[0].curved is None
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ def test_curvature_survives_its_file_and_old_files_have_none(
     ],
 )
 def test_posteriors_where_multipliers_touch_are_what_the_proof_rests_on(
-    proved: tuple[pf.Problem, GuardedCertificate], forge: Callable[[Array], Array], says: str
+    proved: tuple[pf.Problem, Certificate], forge: Callable[[Array], Array], says: str
 ) -> None:
     problem, proof = proved
-    (tree,) = proof.proofs
+    (tree,) = proof.body.proofs
     assert isinstance(tree, Proof)
     assert tree.touching is not None
     assert tree.q.shape == (tree.n_nodes, 0)
-    forged = replace(proof, proofs=(replace(tree, touching=forge(tree.touching)),))
+    forged = changed(proof, proofs=(changed(tree, touching=forge(tree.touching)),))
     with pytest.raises(CertificateError, match=says):
         forged.verify(problem)
-    both = replace(proof, proofs=(replace(tree, q=np.zeros((tree.n_nodes, 3))),))
+    both = changed(proof, proofs=(changed(tree, q=np.zeros((tree.n_nodes, 3))),))
     with pytest.raises(CertificateError, match="no posterior"):
         both.verify(problem)
 
@@ -188,7 +188,7 @@ def test_posteriors_where_multipliers_touch_are_what_the_proof_rests_on(
     ],
 )
 def test_a_proof_without_its_curvature_proves_too_little(
-    proved: tuple[pf.Problem, GuardedCertificate], forge: Callable[[Curved], Curved | None]
+    proved: tuple[pf.Problem, Certificate], forge: Callable[[Curved], Curved | None]
 ) -> None:
     problem, proof = proved
     with pytest.raises(CertificateError, match=r"short of it|leaves out too much"):
@@ -207,24 +207,24 @@ def test_a_proof_without_its_curvature_proves_too_little(
     ],
 )
 def test_damaged_curvature_is_refused(
-    proved: tuple[pf.Problem, GuardedCertificate], forge: Callable[[Curved], Curved], message: str
+    proved: tuple[pf.Problem, Certificate], forge: Callable[[Curved], Curved], message: str
 ) -> None:
     problem, proof = proved
     with pytest.raises(CertificateError, match=message):
         with_curved(proof, forge(curved_of(proof))).verify(problem)
 
 
-def test_cuts_down_to_nothing_are_not_believed(proved: tuple[pf.Problem, GuardedCertificate]) -> None:
+def test_cuts_down_to_nothing_are_not_believed(proved: tuple[pf.Problem, Certificate]) -> None:
     problem, proof = proved
     rows = curved_of(proof)
-    higher = replace(proof.proofs[0], claim=0.01, curved=rows._replace(lower=np.ones_like(rows.lower)))
+    higher = changed(proof.body.proofs[0], claim=0.01, curved=rows._replace(lower=np.ones_like(rows.lower)))
     with pytest.raises(CertificateError, match=r"short of it|leaves out too much"):
-        replace(proof, proofs=(higher,)).verify(problem)
+        changed(proof, proofs=(higher,)).verify(problem)
 
 
-def test_a_plain_certificate_has_no_curvature(proved: tuple[pf.Problem, GuardedCertificate]) -> None:
+def test_a_plain_certificate_has_no_curvature(proved: tuple[pf.Problem, Certificate]) -> None:
     problem, proof = proved
-    case = Case(prices=proof.prices, slope=proof.slope, proof=proof.proofs[0])
+    case = Case(prices=proof.body.prices, slope=proof.slope, proof=proof.body.proofs[0])
     columns = images_of(problem, proof).columns
     with pytest.raises(CertificateError, match="no curvature"):
         check(columns, [case])
@@ -301,13 +301,13 @@ def test_a_symbol_takes_the_curvature_that_is_worth_most_at_its_point(
 
 
 def test_curvature_and_centre_that_are_balanced_bound_a_box_higher_than_others(
-    proved: tuple[pf.Problem, GuardedCertificate],
+    proved: tuple[pf.Problem, Certificate],
 ) -> None:
     """Others: any D that A allows, at the balanced centre and at any other; and all are bounds."""
     problem, proof = proved
     stacked, rng = images_of(problem, proof), np.random.default_rng(8)
     n_x, free = problem.n_x, np.ones((problem.n_x, problem.n_x)) * KAPPA
-    pricing = interior.Pricing(images.images_of(stacked), proof.prices, proof.slope)
+    pricing = interior.Pricing(images.images_of(stacked), proof.body.prices, proof.slope)
     work = interior.new_work(n_x, stacked.columns.shape[1], len(stacked.blocks))
     room, curves, q = (
         absorbing.new_room(n_x),

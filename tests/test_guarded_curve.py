@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,14 +10,17 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
+from forging import changed
 from helpers_cli import assert_one_line_error, run
-from privfunnel import guarding, instances, measures
-from privfunnel.certificate import GuardedCertificate, load_bundle
+from privfunnel import instances, measures, solving, tracing
+from privfunnel.certificate import GuardedBody, load_bundle
 from privfunnel.cli.curve import better
 from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.judging import applies, least_leakage
+from privfunnel.question import Values
+from privfunnel.request import Request
 from privfunnel.solution import Solution
 from privfunnel.solvers.base import Progress
-from privfunnel.threats import Threat
 
 
 def small(seed: int = 3) -> pf.Problem:
@@ -118,14 +120,11 @@ def test_a_guarded_curve_is_kept_in_files(known: pf.Curve, guaranteed: pf.Curve,
         curve.save(tmp_path / "curve.json")
         again = pf.Curve.load(tmp_path / "curve.json")
         assert again.leakage == pytest.approx(curve.leakage, abs=1e-12)
-        assert again.threat is not None
-        assert again.threat.words == curve.threat.words  # type: ignore[union-attr]
+        assert again.guards.words == curve.guards.words
         assert again.most == pytest.approx(curve.most, abs=1e-12)
         assert [row["worst_attacker"] for row in again.rows()] == [
             row["worst_attacker"] for row in curve.rows()
         ]
-    assert pf.trace(small(), points=2).to_dict()["version"] == 1
-    assert known.to_dict()["version"] == 2
 
 
 def test_refinement_adds_points_where_a_guarded_curve_bends() -> None:
@@ -135,17 +134,15 @@ def test_refinement_adds_points_where_a_guarded_curve_bends() -> None:
 
 
 def test_an_interrupt_keeps_the_points_of_a_guarded_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    from privfunnel import guarded_tracing
-
     made: list[Solution] = []
 
     def interrupted(*arguments: object, **options: object) -> Solution:
         if len(made) == 2:
             raise KeyboardInterrupt
-        made.append(guarding.solve_guarded(*arguments, **options))  # type: ignore[arg-type]
+        made.append(solving.answered(*arguments, **options))  # type: ignore[arg-type]
         return made[-1]
 
-    monkeypatch.setattr(guarded_tracing, "solve_guarded", interrupted)
+    monkeypatch.setattr(tracing, "answered", interrupted)
     curve = pf.trace(small(), known=["a"], points=5, gap=1e-2)
     assert not curve.complete
     assert len(curve.solutions) == 2
@@ -201,16 +198,17 @@ def test_the_command_draws_reports_and_proves_a_guarded_curve(tmp_path: Path) ->
     checked = run("verify", str(out / "certificates.npz"), source)
     assert checked.exit_code == 0
     assert f"VERIFIED: all {len(proofs)} lines" in checked.output
-    assert any(proof.bounds_disclosure for proof in proofs if isinstance(proof, GuardedCertificate))
+    assert any(not proof.claim.bounds_leakage for proof in proofs if isinstance(proof.body, GuardedBody))
 
 
 def test_a_described_point_does_not_lie_above_the_curve(known: pf.Curve) -> None:
     at = float(0.5 * (known.disclosure[1] + known.disclosure[2]))
     alone = pf.solve(known.problem, disclosure=at, known=["a", "b"], gap=1e-3)
     assert better(known, alone, at).leakage <= min(alone.leakage, known.at(at).leakage) + 1e-9
-    all_of_it = replace(alone, leakage=known.problem.leakage_ceiling)
+    everything = alone.values._replace(leakages={"nothing": known.problem.leakage_ceiling})
+    all_of_it = changed(alone, values=everything)
     assert better(known, all_of_it, at).leakage == pytest.approx(known.at(at).leakage)
-    assert better(known, replace(all_of_it, status=pf.Status.FAILED), at).status is pf.Status.FAILED
+    assert better(known, changed(all_of_it, status=pf.Status.FAILED), at).status is pf.Status.FAILED
 
 
 def test_the_command_names_what_does_not_go_with_guards() -> None:
@@ -239,12 +237,15 @@ def test_k_holds_where_a_disclosure_is_asked_for_too() -> None:
 
 
 def test_the_plain_funnels_line_says_nothing_where_columns_are_published() -> None:
-    from privfunnel.curve import _line
-
     problem = small()
     proof = pf.solve(problem, disclosure="90%").certificate
     assert proof is not None
-    at = np.array(0.9 * problem.disclosure_ceiling)
-    assert _line(problem, None, proof, at) > 0.0
-    assert _line(problem, Threat.of(problem, known=["a"]), proof, at) == _line(problem, None, proof, at)
-    assert _line(problem, Threat.of(problem, published=["a"]), proof, at) == -np.inf
+    plain, known, shown = (
+        Request(disclosure="90%", **guards).of(problem)
+        for guards in ({}, {"known": ["a"]}, {"published": ["a"]})
+    )
+    at = Values(plain.disclosure, {})
+    assert least_leakage(plain, proof.claim, at) == least_leakage(known, proof.claim, at) > 0.0
+    assert applies(known, proof.claim)
+    assert not applies(shown, proof.claim)
+    assert least_leakage(shown, proof.claim, at) == -np.inf

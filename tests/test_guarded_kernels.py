@@ -9,12 +9,11 @@ import pytest
 
 import privfunnel as pf
 from funnels import toy
-from privfunnel.averages import CONVEX
-from privfunnel.certificate import GuardedCertificate
+from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
-from privfunnel.measures import entropy
+from privfunnel.measures import MEASURES, entropy
 from privfunnel.solvers.deadline import NEVER
 from privfunnel.solvers.guarded import (
     branching,
@@ -34,29 +33,34 @@ KNOWN = ["a", ["b", "c"]]
 
 
 @pytest.fixture(scope="module")
-def proved() -> GuardedCertificate:
+def proved() -> Certificate:
     """The weights, prices and slope of a funnel with three attackers."""
     proof = pf.solve(toy(3), disclosure="75%", known=KNOWN, gap=1e-3).certificate
-    assert isinstance(proof, GuardedCertificate)
+    assert isinstance(proof.body, GuardedBody)
     return proof
 
 
 @pytest.fixture(scope="module")
-def stacked(proved: GuardedCertificate) -> Stack:
+def stacked(proved: Certificate) -> Stack:
     """The images of an attacker who knows nothing, one who knows a, and one who knows b and c."""
-    return stack(proved.threat.strata(toy(3))[0], proved.threat, proved.weights.tolist(), zero=False)
+    return stack(
+        proved.claim.scope.guards.strata(toy(3))[0],
+        proved.claim.scope.guards,
+        proved.claim.weights.tolist(),
+        zero=False,
+    )
 
 
 @pytest.fixture(scope="module")
-def pricing(proved: GuardedCertificate, stacked: Stack) -> interior.Pricing:
-    return interior.Pricing(images.images_of(stacked), proved.prices.copy(), proved.slope)
+def pricing(proved: Certificate, stacked: Stack) -> interior.Pricing:
+    return interior.Pricing(images.images_of(stacked), proved.body.prices.copy(), proved.slope)
 
 
 def test_images_multipliers_costs_and_curvature_are_those_of_numpy(stacked: Stack) -> None:
     made = images.images_of(stacked)
     size, blocks, rng = stacked.columns.shape[1], len(stacked.blocks), np.random.default_rng(1)
     starts = np.array([block.start for block in stacked.blocks])
-    convex, priors = CONVEX["mutual-information"], np.ones(size)
+    convex, priors = MEASURES["mutual-information"], np.ones(size)
     for w in rng.dirichlet(np.ones(7), size=20):
         image, sums, q, cost = np.zeros(size), np.zeros(blocks), np.zeros(size), np.zeros(7)
         value = images.fill_image(made, w, image, sums)
@@ -98,12 +102,12 @@ def test_the_checker_finds_the_multipliers_where_they_touch(stacked: Stack) -> N
 
 
 def test_bounds_of_boxes_are_those_of_linear_programs(
-    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+    proved: Certificate, stacked: Stack, pricing: interior.Pricing
 ) -> None:
     problem = toy(3)
     threat = Threat.of(problem, known=KNOWN)
     relaxation = Relaxation(stack(threat.strata(problem)[0], threat, [1.0] * 3, zero=False), problem.p_x)
-    bracket = branching.Bracket(proved.weights, pricing.prices, pricing.slope)
+    bracket = branching.Bracket(proved.claim.weights, pricing.prices, pricing.slope)
     relaxation.weigh(bracket.weights)
     rng, size = np.random.default_rng(2), stacked.columns.shape[1]
     work = interior.new_work(7, size, len(stacked.blocks))
@@ -160,9 +164,9 @@ def test_open_boxes_come_in_the_order_of_their_bounds() -> None:
 
 
 def test_a_search_proves_what_it_claims_or_finds_what_is_below(
-    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+    proved: Certificate, stacked: Stack, pricing: interior.Pricing
 ) -> None:
-    total = float(proved.weights.sum())
+    total = float(proved.claim.weights.sum())
     found = exploring.search(pricing, total, stacked.caps, 0.02, 10_000, NEVER)
     assert not found.complete
     work = interior.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
@@ -174,7 +178,7 @@ def test_a_search_proves_what_it_claims_or_finds_what_is_below(
     assert not cut.complete
     assert -1.0 < cut.least < whole.least == -1e-3
     for searched in (whole, cut):
-        proof = searched.tree.proof(searched.least - 1e-9, stacked, proved.weights)
+        proof = searched.tree.proof(searched.least - 1e-9, stacked, proved.claim.weights)
         check(
             stacked.columns, [Case(prices=pricing.prices, slope=pricing.slope, proof=proof)], images=stacked
         )
@@ -197,35 +201,37 @@ def test_programs_and_compiled_boxes_agree(asked: dict[str, Any], monkeypatch: p
 
 
 def test_a_search_hands_its_state_over_without_running_python(
-    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+    proved: Certificate, stacked: Stack, pricing: interior.Pricing
 ) -> None:
     """A signal is heard where Python runs, and inside numba that crashes: named tuples are made outside."""
     state = exploring.begin(pricing, stacked.caps, 10)
-    made = exploring.advance(pricing, float(proved.weights.sum()), state, 0.02, 3)
+    made = exploring.advance(pricing, float(proved.claim.weights.sum()), state, 0.02, 3)
     assert type(made) is type(made[0]) is type(made[1]) is type(made[2]) is tuple
     assert frontier.Frontier(*made[2]).promise.shape == state.frontier.promise.shape
 
 
 def test_a_search_that_is_cut_short_claims_no_more_than_it_proves(
-    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+    proved: Certificate, stacked: Stack, pricing: interior.Pricing
 ) -> None:
     """Boxes that hold a posterior below the cutoff are left as they are: their bounds count, too."""
     for nodes in (90, 200, 1000):
-        explored = exploring.search(pricing, float(proved.weights.sum()), stacked.caps, 0.05, nodes, NEVER)
+        explored = exploring.search(
+            pricing, float(proved.claim.weights.sum()), stacked.caps, 0.05, nodes, NEVER
+        )
         assert len(explored.found)
         assert not explored.complete
-        proof = explored.tree.proof(explored.least - branching.MARGIN, stacked, proved.weights)
-        case = Case(prices=proved.prices, slope=proved.slope, proof=proof)
+        proof = explored.tree.proof(explored.least - branching.MARGIN, stacked, proved.claim.weights)
+        case = Case(prices=proved.body.prices, slope=proved.slope, proof=proof)
         check(stacked.columns, [case], images=stacked)
 
 
 def test_what_is_found_from_anywhere_lies_below_and_is_the_same_for_a_seed(
-    proved: GuardedCertificate, stacked: Stack, pricing: interior.Pricing
+    proved: Certificate, stacked: Stack, pricing: interior.Pricing
 ) -> None:
     problem = toy(3)
-    stratum = proved.threat.strata(problem)[0]
-    bracket = branching.Bracket(proved.weights, pricing.prices, pricing.slope)
-    given = (stratum, proved.threat, bracket)
+    stratum = proved.claim.scope.guards.strata(problem)[0]
+    bracket = branching.Bracket(proved.claim.weights, pricing.prices, pricing.slope)
+    given = (stratum, proved.claim.scope.guards, bracket)
     found = scattering.scatter(*given, 0.02, 25, np.random.default_rng(5), NEVER)
     work = interior.new_work(7, stacked.columns.shape[1], len(stacked.blocks))
     assert max(descending.value_of(pricing, w, work) for w in found) < 0.02

@@ -12,7 +12,7 @@ import pytest
 
 import privfunnel as pf
 from funnels import toy
-from privfunnel.certificate import GuardedCertificate
+from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
@@ -24,7 +24,7 @@ from privfunnel.solvers.guarded.images import images_of
 from privfunnel.solvers.guarded.interior import Pricing
 
 KNOWN = ["a", ["b", "c"]]
-Line = tuple[GuardedCertificate, Stack, Pricing]
+Line = tuple[Certificate, Stack, Pricing]
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,14 @@ def line() -> Line:
     """A line below the leakage to three attackers, proved to 1e-3 nats, with its images and F."""
     problem = toy(3)
     proof = pf.solve(problem, disclosure="75%", known=KNOWN, gap=1e-3).certificate
-    assert isinstance(proof, GuardedCertificate)
-    stacked = stack(proof.threat.strata(problem)[0], proof.threat, proof.weights.tolist(), zero=False)
-    return proof, stacked, Pricing(images_of(stacked), proof.prices.copy(), proof.slope)
+    assert isinstance(proof.body, GuardedBody)
+    stacked = stack(
+        proof.claim.scope.guards.strata(problem)[0],
+        proof.claim.scope.guards,
+        proof.claim.weights.tolist(),
+        zero=False,
+    )
+    return proof, stacked, Pricing(images_of(stacked), proof.body.prices.copy(), proof.slope)
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def test_a_search_whose_boxes_fit_into_its_time_keeps_its_cutoff() -> None:
 def test_ways_down_count_the_boxes_that_are_left(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean of many is within four of its standard errors of what is then opened."""
     proof, stacked, pricing = line
-    total, cutoff = float(proof.weights.sum()), -2e-4
+    total, cutoff = float(proof.claim.weights.sum()), -2e-4
     state = exploring.begin(pricing, stacked.caps, 10**6)
 
     def open_boxes(state: exploring.State, boxes: int) -> exploring.State:
@@ -114,7 +119,7 @@ def test_ways_down_count_the_boxes_that_are_left(line: Line, monkeypatch: pytest
     assert state.height > 5
     before = state.frontier.order[: state.height].copy()
     ways = 600
-    monkeypatch.setattr(exploring, "WAYS_SHARE", 100.0)
+    monkeypatch.setattr(exploring, "PLAN", exploring.PLAN._replace(ways=100.0))
     expected = exploring.boxes_left(pricing, total, state, cutoff)
     assert np.array_equal(before, state.frontier.order[: state.height])  # nothing of the search is touched
     rng = np.random.default_rng(0)
@@ -160,7 +165,7 @@ def test_cutoffs_above_0_and_those_of_trials_are_never_given_up() -> None:
 @pytest.mark.parametrize("nodes", [60, 150])
 def test_a_search_that_landed_proves_what_it_claims_and_no_more(line: Line, nodes: int) -> None:
     proof, stacked, pricing = line
-    landed = exploring.search(pricing, float(proof.weights.sum()), stacked.caps, -1e-3, nodes, NEVER)
+    landed = exploring.search(pricing, float(proof.claim.weights.sum()), stacked.caps, -1e-3, nodes, NEVER)
     assert not landed.complete
     assert not landed.hurried  # boxes were short, not time
     assert -1.0 < landed.least < -1e-3
@@ -169,8 +174,8 @@ def test_a_search_that_landed_proves_what_it_claims_and_no_more(line: Line, node
     for w in (*rng.dirichlet(np.full(7, 0.3), size=200), *np.eye(7)):
         assert descending.value_of(pricing, w, work) >= landed.least
     for claim in (landed.least - branching.MARGIN, -1e-3):
-        made = landed.tree.proof(claim, stacked, proof.weights)
-        cases = [Case(prices=proof.prices, slope=proof.slope, proof=made)]
+        made = landed.tree.proof(claim, stacked, proof.claim.weights)
+        cases = [Case(prices=proof.body.prices, slope=proof.slope, proof=made)]
         if claim == -1e-3:
             with pytest.raises(CertificateError, match="does not prove"):
                 check(stacked.columns, cases, images=stacked)
@@ -192,7 +197,9 @@ def test_a_search_whose_time_is_short_lands_too(line: Line, monkeypatch: pytest.
     proof, stacked, pricing = line
     monkeypatch.setattr(exploring, "FIRST_WORK", 49)
     monkeypatch.setattr(exploring.Pace, "goes_on", lambda _, deadline: not deadline.passed())
-    landed = exploring.search(pricing, float(proof.weights.sum()), stacked.caps, -1e-3, 10**6, Ticking(1.0))
+    landed = exploring.search(
+        pricing, float(proof.claim.weights.sum()), stacked.caps, -1e-3, 10**6, Ticking(1.0)
+    )
     assert landed.hurried
     assert not landed.complete
     assert -1.0 < landed.least < -1e-3
@@ -209,7 +216,7 @@ def test_an_answer_whose_proof_was_given_up_for_time_says_so(monkeypatch: pytest
     with pytest.warns(pf.PrivFunnelWarning, match="time"):
         solution = pf.solve(toy(3), disclosure="75%", known=KNOWN, gap=1e-2)
     assert solution.status is pf.Status.TIME_LIMIT
-    assert isinstance(solution.certificate, GuardedCertificate)
+    assert isinstance(solution.certificate.body, GuardedBody)
     assert 0.0 < solution.lower_bound <= solution.leakage
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,24 +14,27 @@ from highspy import HighsModelStatus
 
 import privfunnel as pf
 from clocks import ticking
+from forging import changed
 from funnels import toy
 from helpers_cli import run
 from privfunnel import guarantees, instances, jit, measures, tables
 from privfunnel.audit import words
 from privfunnel.audit.promise import recount
-from privfunnel.certificate import Certificate, GuardedCertificate, load_bundle
+from privfunnel.certificate import GuardedBody, PlainBody, load_bundle
 from privfunnel.cli import _limits
 from privfunnel.cli._common import tell_files
 from privfunnel.cli._point import closed_words
 from privfunnel.errors import SolverError
 from privfunnel.floors import plain_floor
-from privfunnel.guarding import guarded_solver, judge_guarded
+from privfunnel.judging import Line, Run, judge
 from privfunnel.mechanism import Mechanism
+from privfunnel.request import Request
 from privfunnel.solvers import registry
 from privfunnel.solvers.deadline import Limits
-from privfunnel.solvers.guarded import Guarded, GuardedAnswer
+from privfunnel.solvers.guarded import Guarded, GuardedAnswer, master
 from privfunnel.solvers.guarded.search import Search
 from privfunnel.solvers.posteriors.lp import run_until
+from privfunnel.solving.guarded import GuardedWay
 from privfunnel.threats import Threat
 
 
@@ -49,6 +51,28 @@ def test_a_limit_does_not_end_in_an_empty_release(texts: list[str], monkeypatch:
     assert solution.status is pf.Status.TIME_LIMIT
     assert Threat.of(problem, guarantees=texts).excess(problem, solution.channel) <= guarantees.MET
     assert solution.disclosure >= problem.disclosure_ceiling - np.log(2) - 1e-9
+
+
+@pytest.mark.parametrize("asked", [{"disclosure": "60%"}, {"leakage": "5%"}])
+def test_a_first_linear_program_that_takes_too_long_is_given_up(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = pf.Problem(np.random.default_rng(0).integers(1, 40, size=(3, 12)),
+                         public_columns={"a": [str(x % 3) for x in range(12)]})  # fmt: skip
+    limits: list[float] = []
+
+    def endless(_lp: Any, deadline: Limits) -> bool:
+        limits.append(deadline.seconds)
+        return False
+
+    monkeypatch.setattr(master, "run_robustly", endless)
+    monkeypatch.setattr(master, "PLAN", master.PLAN._replace(first=0.0, first_seconds=0.0))
+    solution = pf.solve(problem, known=[["a"]], time_limit=1e-6, throw=False, **asked)
+    assert len(limits) == 1
+    assert limits[0] < 1.0  # it hears the limit
+    assert solution.status is pf.Status.TIME_LIMIT
+    assert max(solution.leakages.values()) <= (solution.budget or np.inf) + 1e-9
+    assert solution.disclosure >= (solution.requested or 0.0) - 1e-9
 
 
 @pytest.mark.parametrize("texts", [["lip=0.2"], ["k=60"], ["k=60", "lip=0.1"]])
@@ -92,13 +116,13 @@ def test_a_program_goes_on_until_the_deadline_itself_has_passed(late: bool, runs
 def test_a_time_limit_that_is_named_counts_though_it_is_the_plain_solver_s_own() -> None:
     own = registry.get("auto")
     seconds = own.time_limit  # type: ignore[attr-defined]
-    assert guarded_solver(own).time_limit == Guarded().time_limit
-    assert guarded_solver(own, {"time_limit"}).time_limit == seconds
+    assert GuardedWay.of(own, (), "").solver.time_limit == Guarded().time_limit
+    assert GuardedWay.of(own, {"time_limit"}, "").solver.time_limit == seconds
     told = _limits.chosen("auto", {"gap": 1e-3}, 60.0, guarded=True)
     assert told == {"solver": "auto", "gap": 1e-3, "time_limit": 60.0}
-    assert _limits.chosen("auto", {"time_limit": 5}, 60.0, guarded=True)["time_limit"] == 5
+    assert _limits.time_limited({"time_limit": 5, "gap": 1e-3}, 60.0) == ({"gap": 1e-3}, 5.0)
     assert _limits.chosen("aem", {}, 60.0, guarded=True) == {"solver": "aem"}
-    assert _limits.chosen("auto", {}, 60.0, guarded=False)["solver"].time_limit == seconds
+    assert _limits.chosen("auto", {}, 60.0, guarded=False)["solver"].time_limit == 60.0
 
 
 def test_a_disclosure_is_infeasible_only_where_that_is_proved() -> None:
@@ -150,10 +174,10 @@ def test_release_and_audit_name_what_was_designed_for(tmp_path: Path) -> None:
     )
     # A file that claims what its channel does not keep is found out.
     stricter = mechanism.provenance | {"guaranteed": {"lip=0.001": 0.001}}
-    assert not recount(replace(mechanism, provenance=stricter), counts, [counts.table() / counts.n] * 3).holds
+    assert not recount(changed(mechanism, provenance=stricter), counts, [counts.table() / counts.n] * 3).holds
     unknown = mechanism.provenance | {"leakages": {"z": 0.1}}
     assert not recount(
-        replace(mechanism, provenance=unknown), counts, [counts.table() / counts.n] * 3
+        changed(mechanism, provenance=unknown), counts, [counts.table() / counts.n] * 3
     ).guaranteed
 
 
@@ -169,7 +193,7 @@ def test_who_lacks_compiled_kernels_is_told_what_they_bring(
 ) -> None:
     found = pf.solve(pf.Problem([[0.3, 0.2], [0.1, 0.4]]), disclosure=0, guarantees=["lip=1"])
     monkeypatch.setattr(jit, "compiles", lambda: compiled)
-    tell_files(None, (), [replace(found, seconds=seconds)])
+    tell_files(None, (), [changed(found, seconds=seconds)])
     assert ("pip install 'privfunnel[fast]'" in capsys.readouterr().out) is told
 
 
@@ -194,7 +218,7 @@ def test_the_plain_funnel_s_proof_counts_where_its_release_tells_nobody_more(ask
     assert solution.status is pf.Status.OPTIMAL
     assert solution.gap <= 1e-6
     assert solution.leakages["age"] <= solution.leakage
-    assert isinstance(solution.certificate, Certificate)
+    assert isinstance(solution.certificate.body, PlainBody)
     solution.certificate.verify(census)
 
 
@@ -203,11 +227,12 @@ def test_a_wide_table_is_bounded_by_its_plain_funnel() -> None:
     columns = {"a": rng.integers(0, 2, 80).tolist()}
     problem = pf.Problem(rng.integers(1, 40, size=(2, 80)), public_columns=columns)
     plain = pf.solve(problem, disclosure="97%")
-    asked, threat = (plain.requested, None), Threat.of(problem, known=["a"])
-    floor = plain_floor(problem, threat, asked, (1e-6, 60.0), 0)
+    asked = Request(disclosure=plain.requested, known=["a"]).of(problem)
+    floor = plain_floor(asked, 1e-6, 12.0, 0)
     assert floor is not None
+    assert floor.certificate is not None
     whole = GuardedAnswer(channel=np.eye(80), status=pf.Status.OPTIMAL)
-    judged = judge_guarded(problem, threat, whole, 1e-6, asked, 0, floor)
+    judged = judge(asked, whole, Run("guarded"), lines=[Line(floor.certificate)])
     assert judged.lower_bound == pytest.approx(plain.lower_bound, abs=1e-6)
     assert judged.status is not pf.Status.OPTIMAL
     # Limits may come at any time: what is found and what is proved stay on their sides.
@@ -245,7 +270,7 @@ def test_multipliers_of_narrow_guarantees_leave_the_checker_its_rounding(
 
 def test_a_closed_form_that_bounds_the_disclosure_is_not_taken_for_the_certificate() -> None:
     solution = pf.solve(toy(6), leakage=0.01, known=["a"], gap=1e-3)
-    assert isinstance(solution.certificate, GuardedCertificate)
+    assert isinstance(solution.certificate.body, GuardedBody)
     assert closed_words(solution) == ""
-    weak = replace(solution.certificate, intercept=solution.certificate.intercept - 1.0)
-    assert closed_words(replace(solution, certificate=weak)) == "closed form; the certificate proves less"
+    weak = changed(solution.certificate, intercept=solution.certificate.intercept - 1.0)
+    assert closed_words(changed(solution, certificate=weak)) == "closed form; the certificate proves less"

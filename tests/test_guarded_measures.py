@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,23 @@ import pytest
 from scipy.optimize import linprog
 
 import privfunnel as pf
+from forging import changed
 from funnels import toy
 from helpers_cli import assert_one_line_error, run
-from privfunnel import certificate, floors, guarding, measures
+from privfunnel import certificate, floors, measures
 from privfunnel.audit import words
 from privfunnel.audit.promise import recount
-from privfunnel.averages import CONVEX
-from privfunnel.certificate import GuardedCertificate
-from privfunnel.cli._common import MEASURES
-from privfunnel.curve import strengthened
+from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.errors import CertificateError, InvalidInputError, SolverError
-from privfunnel.measures import Array
+from privfunnel.judging import INEXACT, Line, Run, judge
+from privfunnel.measures import MEASURES, Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.report.rounding import Rounding
+from privfunnel.request import Request
 from privfunnel.solvers.guarded import GuardedAnswer
 from privfunnel.threats import Threat
 
-OTHERS = [name for name in measures.LEAKAGES if name != "mutual-information"]
+OTHERS = [name for name in measures.MEASURES if name != "mutual-information"]
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +87,9 @@ def test_information_bounds_every_measure_and_is_bounded_by_it() -> None:
         information = float(measures.mutual_information(joint))
         for measure in OTHERS:
             told = float(measures.leakage(joint, measure))
-            room = told - float(measures.leakage_at_least(information, prior, measure))
+            room = told - float(MEASURES[measure].leakage_at_least(information, prior))
             assert room >= -1e-14
-            assert float(measures.information_at_most(told, prior, measure)) >= information - 1e-14
+            assert float(MEASURES[measure].information_at_most(told, prior)) >= information - 1e-14
             closest[measure] = min(closest[measure], room if told > 0.01 else np.inf)
     assert max(closest.values()) < 0.05  # none of them is far from being attained
 
@@ -98,19 +97,16 @@ def test_information_bounds_every_measure_and_is_bounded_by_it() -> None:
 @pytest.mark.parametrize("measure", OTHERS)
 def test_the_plain_funnel_bounds_other_measures_of_tables_too_large_to_search(measure: str) -> None:
     problem = pf.Problem(np.random.default_rng(5).integers(1, 15, (2, 65)).astype(float))
-    threat, at = Threat.of(problem, measure=measure), 0.99 * problem.disclosure_ceiling
-    floor = floors.plain_floor(problem, threat, (at, None), (1e-6, 300.0), 0)
+    at = 0.99 * problem.disclosure_ceiling
+    asked = Request(disclosure=at, measure=measure).of(problem)
+    floor = floors.plain_floor(asked, 1e-6, 60.0, 0)
     assert floor is not None
     assert floor.certificate is not None
     answer = GuardedAnswer(channel=floor.channel, status=pf.Status.FEASIBLE)
-    bare, told = (
-        guarding.judge_guarded(problem, threat, answer, 1e-6, (at, None), 0, each) for each in (None, floor)
-    )
-    expected = float(measures.leakage_at_least(floor.certificate.lower_bound(at), problem.p_s, measure))
+    bare, told = (judge(asked, answer, Run(""), lines=each) for each in ([], [Line(floor.certificate)]))
+    expected = float(MEASURES[measure].leakage_at_least(floor.certificate.lower_bound(at), problem.p_s))
     assert bare.lower_bound < told.lower_bound == expected <= told.leakage
     assert told.bound_source == "certificate of I(S;Y)"
-    again = strengthened(bare, [floor.certificate], 1e-6)  # as curves do it
-    assert (again.lower_bound, again.bound_source) == (pytest.approx(expected, abs=1e-12), told.bound_source)
     # What may leak says how much information may, and this how much disclosure: at least what the release has.
     most = floor.most_disclosure(told.leakage)
     assert at <= most
@@ -139,9 +135,8 @@ def test_no_random_release_beats_the_bound_of_a_measure(measure: str, more: dict
     problem = toy(3)
     solution = pf.solve(problem, disclosure="90%", measure=measure, gap=1e-3, **more)
     assert solution.status is pf.Status.OPTIMAL
-    proof, threat = solution.certificate, solution.threat
-    assert isinstance(proof, GuardedCertificate)
-    assert threat is not None
+    proof, threat = solution.certificate, solution.guards
+    assert isinstance(proof.body, GuardedBody)
     assert solution.leakage == max(threat.leakages(problem, solution.channel).values())
     rng = np.random.default_rng(1)
     least = np.inf
@@ -174,7 +169,7 @@ def test_a_budget_of_a_measure_is_kept_and_leads_back(measure: str) -> None:
 
 def test_no_leakage_is_independence_by_every_measure_but_guessing() -> None:
     problem = toy(3)
-    free = problem.free_disclosure
+    free = pf.free_disclosure(problem)
     for measure in OTHERS:
         solution = pf.solve(problem, leakage=0, measure=measure, gap=1e-3)
         assert solution.status is pf.Status.OPTIMAL
@@ -194,10 +189,10 @@ def test_measures_go_with_guarantees() -> None:
     assert solution.guaranteed["lip=0.3"] <= 0.3 + 1e-7
 
 
-@pytest.mark.parametrize("measure", list(measures.LEAKAGES))
+@pytest.mark.parametrize("measure", list(measures.MEASURES))
 def test_any_multipliers_of_a_measure_are_safe(measure: str) -> None:
     """Whatever stands in a file, z·t ≤ φ(t) for all t ≥ 0; and the cut at t touches φ there."""
-    convex, rng = CONVEX[measure], np.random.default_rng(2)
+    convex, rng = MEASURES[measure], np.random.default_rng(2)
     start = np.zeros(1, dtype=np.intp)
     for scale in (1e-3, 1.0, 30.0):
         prior = rng.dirichlet(np.ones(4))
@@ -214,23 +209,23 @@ def test_any_multipliers_of_a_measure_are_safe(measure: str) -> None:
 def test_a_proof_of_one_measure_proves_nothing_of_another(measure: str, tmp_path: Path) -> None:
     problem = toy(3)
     proof = pf.solve(problem, disclosure="90%", measure=measure, gap=1e-3).certificate
-    assert isinstance(proof, GuardedCertificate)
+    assert isinstance(proof.body, GuardedBody)
     proof.save(tmp_path / "proof.npz")
     (read,) = certificate.load_bundle(tmp_path / "proof.npz")
-    assert isinstance(read, GuardedCertificate)
+    assert isinstance(read.body, GuardedBody)
     read.verify(problem)
     assert read.words == proof.words
-    assert read.threat.measure == measure
-    tree = proof.proofs[0]
+    assert read.claim.scope.guards.measure is MEASURES[measure]
+    tree = proof.body.proofs[0]
     with pytest.raises(CertificateError, match="claims the line"):
-        replace(proof, intercept=proof.intercept + 1e-9).verify(problem)
+        changed(proof, intercept=proof.intercept + 1e-9).verify(problem)
     with pytest.raises(CertificateError):
-        replace(proof, proofs=(replace(tree, claim=tree.claim + 0.01),)).verify(problem)
-    for other in measures.LEAKAGES:
+        changed(proof, proofs=(changed(tree, claim=tree.claim + 0.01),)).verify(problem)
+    for other in measures.MEASURES:
         if other != measure:
-            renamed = replace(proof.threat, measure=other)
+            renamed = changed(proof.claim.scope.guards, measure=MEASURES[other])
             try:
-                forged = replace(proof, threat=renamed)
+                forged = changed(proof, guards=renamed)
                 forged.verify(problem)
             except CertificateError:
                 continue
@@ -245,32 +240,32 @@ def test_a_proof_of_one_measure_proves_nothing_of_another(measure: str, tmp_path
 def test_no_gain_in_guessing_is_not_taken_for_independence() -> None:
     problem = toy(3)
     proof = pf.solve(problem, leakage=0, measure="total-variation", gap=1e-3).certificate
-    assert isinstance(proof, GuardedCertificate)
-    assert proof.zero
+    assert isinstance(proof.body, GuardedBody)
+    assert proof.claim.scope.zero
     with pytest.raises(CertificateError, match="guessing"):
-        replace(proof, threat=replace(proof.threat, measure="guessing")).verify(problem)
+        changed(proof, guards=changed(proof.claim.scope.guards, measure=MEASURES["guessing"])).verify(problem)
     with pytest.raises(InvalidInputError, match="no measure"):
-        Threat.from_dict(proof.threat.to_dict() | {"measure": "entropy"})
+        Threat.from_dict(proof.claim.scope.guards.to_dict() | {"measure": "entropy"})
 
 
 def test_a_bound_above_a_real_channel_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = toy(6)
-    monkeypatch.setattr(GuardedCertificate, "verify", lambda self, problem: None)
-    build = GuardedCertificate.build.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(Certificate, "verify", lambda self, problem: None)
+    build = GuardedBody.build.__func__  # type: ignore[attr-defined]
 
-    def boastful(cls: Any, *given: Any, **more: Any) -> GuardedCertificate:
+    def boastful(cls: Any, *given: Any, **more: Any) -> Certificate:
         made = build(cls, *given, **more)
-        return replace(made, intercept=made.intercept + 0.01)
+        return changed(made, intercept=made.intercept + 0.01)
 
-    monkeypatch.setattr(GuardedCertificate, "build", classmethod(boastful))
-    with pytest.raises(SolverError, match="exceeds the leakage"):
+    monkeypatch.setattr(GuardedBody, "build", classmethod(boastful))
+    with pytest.raises(SolverError, match="a real channel misses what is proved"):
         pf.solve(problem, disclosure="80%", known=["a"], gap=1e-3)
-    with pytest.raises(SolverError, match="of a real channel exceeds the bound"):
+    with pytest.raises(SolverError, match="a real channel misses what is proved"):
         pf.solve(problem, leakage=0, known=["a"], gap=1e-3)
     said = pf.solve(problem, leakage=0, known=["a"], gap=1e-3, throw=False)
     assert said.status is pf.Status.FAILED
     assert said.lower_bound == 0.0
-    assert guarding.INEXACT <= 1e-6
+    assert INEXACT <= 1e-6
 
 
 @pytest.mark.parametrize(
@@ -310,7 +305,6 @@ def test_the_slope_of_a_curve_of_maximal_leakage_is_in_nats(small: pf.Problem) -
 
 
 def test_the_command_line_traces_the_curve_of_a_measure(small: pf.Problem, tmp_path: Path) -> None:
-    assert list(MEASURES) == list(measures.LEAKAGES)
     small.save(tmp_path / "toy.json")
     asked = (
         "curve",
@@ -377,7 +371,7 @@ def test_audit_and_report_know_the_measure_that_a_release_was_designed_for(tmp_p
     assert f"{solution.leakages['a']:.4f} by total-variation to who knows a" in words._recount(found, None)
     # A file that claims what its channel does not have is found out.
     better = mechanism.provenance | {"measured": {"nothing": 0.0, "a": 0.0}}
-    assert not recount(replace(mechanism, provenance=better), counts, shares).holds
+    assert not recount(changed(mechanism, provenance=better), counts, shares).holds
     most = Rounding(3000).share(solution.leakage, "up")
     for told in (pf.report.render(mechanism), pf.report.render(pf.trace(counts.problem(), points=3, **asked),
                                                                pf.report.Report(chosen=solution))):  # fmt: skip

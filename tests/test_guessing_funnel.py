@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
+from forging import changed
 from helpers_cli import assert_one_line_error, run
 from privfunnel import guessing_funnel, measures
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
@@ -68,30 +68,29 @@ def test_forged_certificates_fail() -> None:
     certificate = guessing_funnel.solve(problem, 0.5 * (least + most)).certificate
     certificate.verify(problem)
     assert "≤" in repr(certificate)
-    replace = dataclasses.replace
     forged = [
-        (replace(certificate, intercept=certificate.intercept - 1e-9), "claims the line"),
-        (replace(certificate, slope=0.5 * certificate.slope), "claims the line"),
-        (replace(certificate, slope=-1.0), "not usable numbers"),
-        (replace(certificate, slope=np.inf), "not usable numbers"),
-        (replace(certificate, weights=certificate.weights[:, 1:]), "weights are not"),
-        (replace(certificate, weights=np.full_like(certificate.weights, np.nan)), "not usable numbers"),
-        (replace(certificate, weights=np.roll(certificate.weights, 1, axis=1)), "claims the line"),
-        (replace(certificate, fingerprint="0" * 64), "another problem"),
+        (changed(certificate, intercept=certificate.intercept - 1e-9), "claims the line"),
+        (changed(certificate, slope=0.5 * certificate.slope), "claims the line"),
+        (changed(certificate, slope=-1.0), "a sign is wrong"),
+        (changed(certificate, slope=np.inf), "not a usable number"),
+        (changed(certificate, weights=certificate.body.weights[:, 1:]), "weights are not"),
+        (changed(certificate, weights=np.full_like(certificate.body.weights, np.nan)), "usable numbers"),
+        (changed(certificate, weights=np.roll(certificate.body.weights, 1, axis=1)), "claims the line"),
+        (changed(certificate, fingerprint="0" * 64), "another problem"),
     ]
     for each, said in forged:
         with pytest.raises(CertificateError, match=said):
             each.verify(problem)
     # However small weights are: λ over their sum must not become infinite, below which every claim would lie.
-    tiny = replace(certificate, weights=np.full_like(certificate.weights, 1e-320))
+    tiny = changed(certificate, weights=np.full_like(certificate.body.weights, 1e-320))
     with pytest.raises(CertificateError, match="claims"):
         tiny.verify(problem)
     with pytest.raises(CertificateError, match="claims"):
-        replace(tiny, intercept=-1e6).verify(problem)
+        changed(tiny, intercept=-1e6).verify(problem)
     # Weights of the wrong scale prove the same line: the checker scales them itself.
-    replace(certificate, weights=7.0 * certificate.weights, intercept=certificate.intercept + 1e-12).verify(
-        problem
-    )
+    changed(
+        certificate, weights=7.0 * certificate.body.weights, intercept=certificate.intercept + 1e-12
+    ).verify(problem)
 
 
 def test_requests_out_of_reach_are_refused() -> None:

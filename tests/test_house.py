@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -63,11 +65,6 @@ def test_no_committed_file_names_a_registry(tracked: list[Path]) -> None:
 
 def test_nothing_is_left_unfinished(tracked: list[Path]) -> None:
     assert hits([path for path in tracked if path.suffix in {".py", ".toml"}], UNFINISHED) == []
-
-
-def test_source_files_stay_readable(tracked: list[Path]) -> None:
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in tracked if path.suffix == ".py"}
-    assert [str(path.relative_to(ROOT)) for path, length in lengths.items() if length > 500] == []
 
 
 def test_no_large_files(tracked: list[Path]) -> None:
@@ -161,3 +158,46 @@ def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert "4 private × 16 public symbols" in told
     assert re.search(r"\n0\.\d+ \S+ optimal\n", told)
+
+
+def test_the_whole_check_begins_with_the_two_commands_of_the_readme_before_anything_is_installed() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8").partition("## Two commands")[2]
+    promised = re.findall(r"^    (make \w+)", readme.partition("Both need Python")[0], re.MULTILINE)
+    check = (ROOT / ".ci/run").read_text("utf-8")
+    commands = [line.partition("#")[0].strip() for line in check.splitlines()]
+    places = [
+        next(n for n, command in enumerate(commands) if command.startswith(wanted)) for wanted in promised
+    ]
+    assert promised == ["make run", "make test"]
+    assert places == sorted(places)
+    before = "\n".join(commands[: places[-1]])
+    assert "git clone" in before
+    assert not re.search(r"\binstall\b|\bpip\b", before)
+
+
+def test_only_where_everything_is_installed_is_coverage_judged() -> None:
+    recipe = (ROOT / "Makefile").read_text("utf-8").partition("\ntest: install\n")[2].partition("\n\n")[0]
+    assert "pytest" in recipe
+    assert "--cov" not in recipe
+    assert 'TESTS="--cov' in (ROOT / ".ci/run").read_text("utf-8")
+
+
+def test_a_run_that_skips_ends_with_how_to_run_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "test_optional.py").write_text(
+        "import pytest\ndef test_there():\n    pytest.importorskip('a_library_that_is_not_there')\n"
+    )
+    settings = ["-p", "conftest", "-c", str(ROOT / "pyproject.toml")]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "--no-cov", *settings, str(tmp_path)],
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        | {"PYTHONPATH": str(ROOT / "tests")},
+        cwd=ROOT / "tests",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = [line for line in ran.stdout.splitlines() if "1 skipped, each for the reason above" in line]
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert len(told) == 1
+    for name in re.findall(r"requirements/\S+\.txt", told[0]):
+        assert (ROOT / name).is_file()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from scipy.optimize import linprog, minimize_scalar
 
 import privfunnel as pf
+from forging import changed
 from helpers_cli import assert_one_line_error, run
 from privfunnel import inertia, measures
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
@@ -181,16 +181,15 @@ def test_forged_chi_squared_certificates_fail() -> None:
     c = pf.chi_squared_funnel.lower_bound(problem, 2.0).certificate
     c.verify(problem)
     assert "≥" in repr(c)
-    replace = dataclasses.replace
     for forged in (
-        replace(c, intercept=c.intercept + 1e-9),
-        replace(c, slope=1.1 * c.slope),
-        replace(c, slope=-1.0, intercept=-5.0),
-        replace(c, prices=c.prices + 1e-3),
-        replace(c, prices=c.prices[1:]),
-        replace(c, entries=c.entries + 10.0),
-        replace(c, entries=np.full_like(c.entries, np.nan)),
-        replace(c, fingerprint="0" * 64),
+        changed(c, intercept=c.intercept + 1e-9),
+        changed(c, slope=1.1 * c.slope),
+        changed(c, slope=-1.0, intercept=-5.0),
+        changed(c, prices=c.body.prices + 1e-3),
+        changed(c, prices=c.body.prices[1:]),
+        changed(c, entries=c.body.entries + 10.0),
+        changed(c, entries=np.full_like(c.body.entries, np.nan)),
+        changed(c, fingerprint="0" * 64),
     ):
         with pytest.raises(CertificateError):
             forged.verify(problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import privfunnel as pf
 from helpers_cli import run
 from privfunnel import attackers, audit, instances, tables
-from privfunnel.audit import beyond
+from privfunnel.audit import beyond, cross_fit
 from privfunnel.audit.informed import Triples, informed_bounds
 from privfunnel.problem import Problem
 
@@ -144,3 +145,27 @@ def test_audit_and_report_carry_the_bounds_of_attackers(tmp_path: Path) -> None:
     assert "Who knows one or two public columns already learns at most" in told.stdout.replace("\n", " ")
     assert "in the population at most" in told.stdout
     assert "of such people already learns" in page.read_text("utf-8").replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "gap"),
+    [
+        ({}, 0.1 / 250),
+        ({"solver": pf.Global()}, 0.1 / 250),
+        ({"gap": 1e-5}, 1e-5),
+        ({"solver": pf.Global(gap=1e-5)}, None),
+        ({"solver": "greedy"}, None),
+    ],
+)
+def test_designs_on_parts_are_proved_as_near_as_their_rows_can_tell(
+    asked: dict[str, Any], gap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaps = []
+
+    def recorded(problem: pf.Problem, **options: Any) -> pf.Solution:
+        gaps.append(options.get("gap"))
+        return pf.solve(problem, **options)
+
+    monkeypatch.setattr(cross_fit, "solve", recorded)
+    audit.cross_fitted(sampled(500), disclosure=0.5, **asked)
+    assert gaps == [gap, gap]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import privfunnel as pf
 from helpers_kernels import plain
+from privfunnel import jit
 from privfunnel.jit import compiled, compiles, compiling, fingerprint
+from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.posteriors.boxes import plogp
 
 CALLER = """
@@ -109,3 +113,106 @@ def test_options_are_handed_on() -> None:
     assert kernel.targetoptions["nogil"]
     assert kernel.targetoptions["error_model"] == "numpy"
     assert kernel(0.5) == plogp(0.5)
+
+
+@compiled(later=True)
+def halved(x: float) -> float:
+    """A kernel that waits."""
+    return 0.5 * x
+
+
+@compiled
+def quartered(x: float) -> float:
+    """A kernel that calls one that waits."""
+    return 0.5 * halved(x)
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> jit.Kernel:
+    """A kernel that waits and is not in the cache, in a process that asked for nothing yet."""
+    pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
+    monkeypatch.setattr(jit, "_FAMILY", jit._Family())
+    kernel = jit.Kernel(plain(halved), {}, inner=False)
+    monkeypatch.setattr(jit.Kernel, "cached", False)
+    return kernel
+
+
+def test_a_kernel_waits_until_what_is_foreseen_and_done_pays(waiting: jit.Kernel) -> None:
+    assert not jit.pays(1.0, waiting)
+    assert waiting(3.0) == 1.5
+    assert not waiting.signatures
+    room = jit.left()
+    jit.spend(room / 2.0)
+    assert jit.left() == room / 2.0
+    assert not jit.pays(room / 4.0, waiting)
+    assert jit.pays(room / 2.0, waiting)
+    assert waiting(3.0) == 1.5
+    assert len(waiting.signatures) == 1
+    assert jit.left() == np.inf
+    assert jit.pays(0.0, waiting)  # for good
+
+
+def test_a_kernel_waits_no_longer_where_enough_was_spent_or_it_is_told_to(
+    waiting: jit.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not jit.pays(0.0, waiting)
+    jit.spend(jit.left())
+    assert jit.pays(0.0, waiting)
+    monkeypatch.setattr(jit, "_FAMILY", jit._Family())
+    jit.wait_no_longer()
+    assert jit.pays(0.0, waiting)
+    monkeypatch.setattr(jit, "_FAMILY", jit._Family())
+    monkeypatch.setattr(jit.Kernel, "cached", True)
+    assert jit.pays(0.0, waiting)
+
+
+def test_kernels_call_one_that_waits() -> None:
+    assert quartered(3.0) == 0.75
+
+
+def test_compiling_is_announced_once_and_no_deadline_pays_for_it() -> None:
+    numba = pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
+    assert compiled(plain(halved)) is not None  # numba tells from now on
+    said: list[str] = []
+    jit.announce(lambda: said.append("compiling"))
+    before = {clock: jit.seconds_compiling(clock) for clock in ("wall", "cpu")}
+    begun = time.monotonic(), time.thread_time()
+    deadline, cpu = Deadline(clock="wall"), Deadline(clock="cpu")
+    numba.njit(lambda x: np.sort(x)[::-1].sum())(np.ones(3))
+    numba.njit(lambda x: np.sort(x)[::2].sum())(np.ones(3))
+    took = {clock: jit.seconds_compiling(clock) - before[clock] for clock in before}
+    assert said == ["compiling"]
+    assert min(took.values()) > 0.0
+    assert deadline.elapsed() <= time.monotonic() - begun[0] + 1e-6 - took["wall"]
+    assert cpu.elapsed() <= time.thread_time() - begun[1] + 1e-6 - took["cpu"]
+
+
+FIRST = """
+import sys
+import numpy as np
+import privfunnel as pf
+from privfunnel import jit
+solution = pf.solve(pf.instances.load("heart-failure"), disclosure="60%")
+np.save(sys.argv[1], np.append(solution.channel.ravel(), [solution.leakage, solution.lower_bound]))
+jit.wait_no_longer()
+print(jit.seconds_compiling("wall"))
+"""
+
+
+@pytest.mark.slow
+def test_a_first_solve_of_a_small_table_compiles_nothing_and_finds_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("numba", reason="nothing is compiled without the extra 'fast'")
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST, str(tmp_path / "first.npy")],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(done.stdout) == 0.0
+    assert not list(tmp_path.rglob("*.nbc"))
+    jit.wait_no_longer()
+    solution = pf.solve(pf.instances.load("heart-failure"), disclosure="60%")
+    first = np.load(tmp_path / "first.npy")
+    assert np.abs(first[:-2] - solution.channel.ravel()).max() < 1e-6
+    assert np.abs(first[-2:] - [solution.leakage, solution.lower_bound]).max() < 1e-9

@@ -17,8 +17,6 @@ from privfunnel import ledger as ledgers
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.ledger import Ledger
 from privfunnel.mechanism import Mechanism
-from privfunnel.release import keys
-from privfunnel.release.sticky import draw_name
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")
@@ -28,6 +26,7 @@ pytest.importorskip("narwhals")
 pytestmark = pytest.mark.filterwarnings("ignore::privfunnel.errors.SmallSampleWarning")
 
 ROWS = people(400, seed=5)
+ENTRY = {"mechanism": "unknown", "draw": "a", "series": None, "date": "2026-05-31"}
 
 
 @pytest.fixture(scope="module")
@@ -74,21 +73,6 @@ def test_releases_that_repeat_each_other_are_one_draw(mechanism: Mechanism, rede
     assert again.with_release(redesigned, draw="b", series="monthly").leakage > once.leakage + 1e-3
 
 
-def test_the_draws_of_a_key_a_series_and_a_mechanism_have_one_name(tmp_path: Path) -> None:
-    assert draw_name(tmp_path / "k.key", "monthly", "f") is None
-    for name in ("k.key", "other.key"):
-        keys.save(tmp_path / name, keys.new())
-    of = [
-        draw_name(tmp_path / key, series, fingerprint)
-        for key, series, fingerprint in (
-            ("k.key", "monthly", "f"), ("k.key", "yearly", "f"), ("k.key", "monthly", "g"),
-            ("other.key", "monthly", "f"),
-        )
-    ]  # fmt: skip
-    assert len(set(of)) == 4
-    assert draw_name(tmp_path / "k.key", " monthly ", "f") == of[0]
-
-
 def test_a_budget_is_a_budget_for_all_draws_together(mechanism: Mechanism) -> None:
     ledger = Ledger.begin(pa.table(ROWS), mechanism).with_release(mechanism)
     ledger.check(ledger.leakage)
@@ -112,8 +96,11 @@ def test_a_ledger_is_the_same_after_it_was_saved(mechanism: Mechanism, tmp_path:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"entries": [{"mechanism": "unknown", "draw": "a", "series": None, "date": "2026-05-31"}]},
+        {"entries": [ENTRY | {"files": []}]},
         {"entries": [{"mechanism": "unknown"}]},
+        {"entries": [ENTRY | {"state": "lost"}]},
+        {"entries": [ENTRY | {"files": [3]}]},
+        {"version": 2},
         {"channels": {"f": [[0.5, 0.2]]}},
         {"problem": {}},
         {"schema": "privfunnel/problem"},
@@ -196,6 +183,51 @@ def test_sticky_releases_go_on_within_the_budget_and_a_redesign_is_told(
     assert f"releases 4, draws 2: together they tell at most {together:.4f} nats." in done.stdout
 
 
+@pytest.mark.parametrize("other", ["id2", "padded", "changed"])
+def test_only_what_repeats_itself_is_no_further_draw(
+    folder: Path, mechanism: Mechanism, problem: pf.Problem, other: str
+) -> None:
+    """Other ids, other texts for the same ids, and other public values are other draws of the same people."""
+    numbers = [str(i) for i in range(400)]
+    table = pa.table({**ROWS, "id": numbers, "id2": numbers[::-1]})
+    pa_csv.write_csv(table, folder / "t.csv")
+    changed = {
+        "id2": {},
+        "padded": {"id": [number.zfill(5) for number in numbers]},
+        "changed": {"age": [*ROWS["age"][1:], ROWS["age"][0]]},
+    }[other]
+    for name, column in changed.items():
+        table = table.set_column(table.column_names.index(name), name, pa.array(column))
+    pa_csv.write_csv(table, folder / "other.csv")
+    book, sticky = folder / "ledger.json", ("--sticky", folder / "k.key", "--series", "monthly")
+    common = (
+        "--mechanism",
+        folder / "m.json",
+        "--as",
+        "symbols",
+        "--ledger",
+        book,
+        *sticky,
+        "--unseen",
+        "nearest",
+    )
+    budget = ("--budget", f"{mechanism.leakage + 1e-6:.9f}")
+    for month in ("may", "june"):
+        done = run("release", folder / "t.csv", *common, "--id", "id", "-o", folder / f"{month}.csv", *budget)
+        assert done.exit_code == 0, done.output
+    assert "draws 1:" in done.stdout
+    assert "may tell more" not in done.stdout
+    second = ("release", folder / "other.csv", *common, "--id", "id2" if other == "id2" else "id")
+    assert_one_line_error(run(*second, "-o", folder / "july.csv", *budget), "together (2) tell")
+    assert not (folder / "july.csv").exists()
+    done = run(*second, "-o", folder / "july.csv", "--units", "nats")
+    together = pf.joint_leakage(problem, [mechanism, mechanism])
+    assert f"releases 3, draws 2: together they tell at most {together:.4f} nats. Rows whose" in done.stdout
+    # A release that was made without the ledger is told by its rows, too.
+    add = ("ledger", "add", book, folder / "t.csv", "--mechanism", folder / "m.json", *sticky, "--id", "id")
+    assert "releases 4, draws 2:" in run(*add).stdout
+
+
 def test_the_command_shows_and_adds(folder: Path, mechanism: Mechanism, problem: pf.Problem) -> None:
     book = folder / "ledger.json"
     asked = ("ledger", "add", book, folder / "t.csv", "--mechanism", folder / "m.json")
@@ -215,6 +247,7 @@ def test_the_command_shows_and_adds(folder: Path, mechanism: Mechanism, problem:
         (("--budget", "0"), "together (3) tell"),
         (("--series", "monthly"), "give both --sticky and --series"),
         (("--series", "monthly", "--sticky", folder / "k.key"), "there is no key file"),
+        (("--released", folder / "none.csv"), "there is no file"),
     ):
         assert_one_line_error(run(*asked, *more), words)
     assert_one_line_error(run("ledger", "show", folder / "m.json"), "not a privfunnel/ledger file")

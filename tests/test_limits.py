@@ -75,8 +75,7 @@ def test_a_budget_is_spent_however_short_the_time_is(solver: str, share: float) 
 
 
 def test_without_time_for_rivals_a_line_is_proved_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "RIVALS_SHARE", 0.0)
-    monkeypatch.setattr(search, "FORESEEN", -1.0)
+    monkeypatch.setattr(search, "PLAN", search.PLAN._replace(rivals=0.0, rivals_foreseen=-1.0))
     monkeypatch.setattr(exclusion, "_REMEMBERED", {})
     problem = pf.Problem([[0.3, 0.02, 0.02, 0.1], [0.02, 0.3, 0.02, 0.1], [0.04, 0.01, 0.05, 0.02]])
     run = search.Search(problem, np.random.default_rng(0), Limits(30.0, nodes=1000))

@@ -109,7 +109,7 @@ Change = Callable[[dict[str, Any]], object]
     ("change", "match"),
     [
         (lambda d: d.update(schema="something"), "not a privfunnel/mechanism file"),
-        (lambda d: d.update(version=99), "version 99 cannot be read .*update privfunnel"),
+        (lambda d: d.update(version=99), "version 99 cannot be read .*: write the file again"),
         (lambda d: d.pop("channel"), "not a complete mechanism file"),
         (lambda d: d["promise"].pop("leakage"), "not a complete mechanism file"),
         (lambda d: d["guesses"][0].update(extra=1), "not a complete mechanism file"),

@@ -122,6 +122,33 @@ def test_with_little_noise_the_counts_are_the_same_and_the_means_of_bins_are_gon
     assert not any(column.means for column in found.public)
 
 
+def test_one_number_with_decimals_changes_nothing_but_its_count() -> None:
+    made = []
+    for age in (40, 40.5):
+        table = people(400)
+        ages = pa.array([age, *table["age"].to_pylist()[1:]], pa.float64())
+        counts = count(table.set_column(2, "age", ages))
+        assert counts.columns["age"].kind == ("integer" if age == 40 else "number")
+        noisy = noise.private_counts(counts, 1.0, random.Random(5))
+        found = Mechanism.from_solution(noisy, pf.solve(noisy.problem(), disclosure=0.6, solver="greedy"))
+        made.append(found.to_dict())
+    assert made[0] == made[1]
+    assert made[0]["public"][1]["values"] == ["[0, 30)", "[30, 60)", "[60, 90]"]
+
+
+def test_whole_numbers_are_written_as_such_where_an_option_says_so(tmp_path: Path) -> None:
+    pa_csv.write_csv(people(3000), tmp_path / "t.csv")
+    asked = ("solve", tmp_path / "t.csv", "--private", "sick", "--public", "town,age", "--disclosure", "95%",
+             "--solver", "greedy", "--design-epsilon", 1)  # fmt: skip
+    done = run(*asked, "--bin", "age=edges:0,30,60,90", "--type", "age=integer", "--out", tmp_path / "d")
+    assert done.exit_code == 0, done.output
+    found = Mechanism.load(tmp_path / "d" / "mechanism.json")
+    assert found.public[1].values == ("0-29", "30-59", "60-90")
+    narrow = ("--bin", "age=edges:0,0.2,0.5,60,90")
+    assert_one_line_error(run(*asked, *narrow), "--type age=integer")
+    assert run(*asked, *narrow, "--type", "age=integer").exit_code == 0
+
+
 def test_a_column_that_is_private_and_public_makes_no_impossible_rows() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)

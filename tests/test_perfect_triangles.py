@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
+from privfunnel.certificate import private_triangles
+from privfunnel.errors import SolverError
 from privfunnel.measures import entropy
 from privfunnel.solvers import perfect
 from privfunnel.solvers.deadline import Limits
@@ -40,7 +42,7 @@ def test_triangles_prove_what_a_list_of_all_vertices_says(seed: int, n_x: int, m
     listed, found = MixtureProgram(problem.p_x), MixtureProgram(problem.p_x)
     listed.add(vertices)
     found.add(problem.p_x[None, :])
-    slack = triangles.generate(found, plane_of(problem), Limits(60.0, nodes=1))
+    slack, _ = triangles.generate(found, plane_of(problem), Limits(60.0, nodes=1))
     value, best = found.solve()[0], listed.solve()[0]
     assert slack <= 1e-6
     assert value - slack - 1e-9 <= best <= value + 1e-9
@@ -55,7 +57,7 @@ def test_symbols_on_a_line_through_the_centre_are_pairs() -> None:
     problem = pf.Problem(
         [[2, 4, 3, 3, 3], [4, 2, 3, 5, 1], [3, 3, 3, 1, 5]]
     )  # all sums alike, p(s) in the middle
-    first, second, share = triangles.pairs_of(plane_of(problem))
+    first, second, share = private_triangles.pairs_of(plane_of(problem))
     assert {frozenset(pair) for pair in zip(first.tolist(), second.tolist(), strict=True)} == {
         frozenset({0, 1}),
         frozenset({3, 4}),
@@ -83,7 +85,7 @@ def test_without_time_triangles_prove_nothing_and_spoil_nothing() -> None:
     assert triangles.least(plane_of(problem), problem.p_x, Limits(0.0, nodes=1)) == -math.inf
     found = MixtureProgram(problem.p_x)
     found.add(problem.p_x[None, :])
-    assert triangles.generate(found, plane_of(problem), Limits(0.0, nodes=1)) == math.inf
+    assert triangles.generate(found, plane_of(problem), Limits(0.0, nodes=1))[0] == math.inf
     assert found.solve()[0] <= problem.disclosure_ceiling
 
 
@@ -93,6 +95,26 @@ def test_only_planes_are_for_triangles() -> None:
     assert not triangles.is_for(np.ones((4, 200)), some)
     assert not triangles.is_for(np.ones((3, triangles.MOST_SYMBOLS + 1)), some)
     assert not triangles.is_for(rows, Limits(1.0, nodes=0))  # a proof was not asked for
+
+
+def test_a_program_that_hears_its_limit_goes_on_from_what_it_solved_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program, heard = MixtureProgram(np.array([0.5, 0.5])), []
+    program.add(np.array([[0.5, 0.5]]))
+    value, weights, prices = program.solve()
+    program.add(np.eye(2))
+    monkeypatch.setattr("privfunnel.solvers.perfect.program.run_until", lambda _, limit: heard.append(limit))
+    late = Limits(0.0, nodes=0)
+    again = program.solve(late)
+    assert heard == [late]
+    assert again[0] == value == pytest.approx(math.log(2.0))
+    assert again[1].tolist() == [*weights.tolist(), 0.0, 0.0]
+    assert again[2].tolist() == prices.tolist()
+    new = MixtureProgram(np.array([0.5, 0.5]))
+    new.add(np.eye(2))
+    with pytest.raises(SolverError):
+        new.solve(late)
 
 
 def test_a_program_forgets_posteriors_and_finds_them_again() -> None:

@@ -97,7 +97,7 @@ def test_saving(tmp_path: Path, curve: pf.Curve) -> None:
         "the same curve, the same file"
     )
     for bad in (tmp_path / "no" / "a.png", tmp_path / "a.xyz"):
-        with pytest.raises(InvalidInputError, match="cannot write the figure"):
+        with pytest.raises(InvalidInputError, match=r"cannot write .*a\."):
             plot.save(figure, bad)
 
 

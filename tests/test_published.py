@@ -142,7 +142,7 @@ def test_the_estimator_guards_against_attackers_and_publishes() -> None:
     funnel = PrivacyFunnel(["sick"], known=["sex", [2, "job"]], **quick).fit(ROWS)
     assert set(funnel.solution_.leakages) == {"nothing", "sex", "age, job"}
     most = PrivacyFunnel(["sick"], guarantees=["lip=0.3"], solver_options={"gap": 1e-2}).fit(ROWS)
-    assert most.solution_.seeks_disclosure
+    assert most.solution_.question.goal == "disclosure"
     assert most.solution_.guaranteed["lip=0.3"] <= 0.3 + 1e-9
     with pytest.raises(InvalidInputError, match="known column 'height'"):
         PrivacyFunnel(["sick"], known=["height"]).fit(ROWS)

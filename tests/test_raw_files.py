@@ -43,7 +43,7 @@ def census() -> tables.Counts:
         CENSUS,
         private=["age", "income"],
         public=["age", "sex", "education"],
-        bins={"age": "width:5"},
+        bins={"age": "bins:5"},
         read=ReadOptions(columns=CENSUS_COLUMNS),
     )
 

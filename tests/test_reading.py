@@ -89,6 +89,15 @@ def test_decimal_commas_are_numbers_when_asked_for(tmp_path: Path) -> None:
         ReadOptions(delimiter=",", decimal=",")
 
 
+def test_marks_beside_decimal_commas_are_to_be_null(tmp_path: Path) -> None:
+    path = put(tmp_path / "t.csv", "s;x\n" + "".join(f"{i % 2};{i},5\n" for i in range(9)) + "1;NA\n")
+    with pytest.raises(InvalidInputError, match=r"decimal commas \(--decimal , --null NA\)"):
+        tables.count(path, private="s", public="x", bins={"x": "quantiles:3"})
+    german = ReadOptions(decimal=",")
+    with pytest.raises(InvalidInputError, match=r"it holds 'NA'.*mark 'NA' as null \(--null NA\)"):
+        tables.count(path, private="s", public="x", bins={"x": "quantiles:3"}, read=german)
+
+
 def test_separated_thousands_are_refused(tmp_path: Path) -> None:
     path = put(
         tmp_path / "t.csv",
@@ -150,7 +159,7 @@ def test_the_order_of_dates_is_told_by_all_rows(tmp_path: Path) -> None:
     ("name", "content", "words"),
     [
         ("t.csv", "a,b\n1,2\n3\n4,5\n", "line 3 has 1 field where others have 2"),
-        ("t.csv", "My table\n\na,b\n1,2\n3,4\n", "line 1 has 1 field where others have 2"),
+        ("t.csv", "My table\n1,2\n3,4\n", "line 1 has 1 field where others have 2"),
         (
             "t.txt",
             "Dear Sir,\n\nthank you for the letter, which I read.\nYours,\nMe\n",

@@ -17,10 +17,11 @@ import pytest
 
 from privfunnel import audit, measures, report
 from privfunnel.engines import Alphabet, Column
-from privfunnel.judging import judge
+from privfunnel.judging import Run, judge
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy
 from privfunnel.release import codebook
+from privfunnel.request import Request
 from privfunnel.solution import Answer, Status
 from privfunnel.solving import solve
 from privfunnel.tables import Counts
@@ -43,7 +44,8 @@ def designed(table: np.ndarray, channel: np.ndarray) -> Mechanism:
     counts = counts_of(table)
     problem = counts.problem()
     answer = Answer(channel=channel, status=Status.FEASIBLE)
-    solution = judge(problem, answer, "auto", 0, requested=problem.evaluate(channel).disclosure)
+    asked = Request(disclosure=problem.evaluate(channel).disclosure).of(problem, axis="disclosure")
+    solution = judge(asked, answer, Run("auto", 0))
     return Mechanism.from_solution(counts, solution)
 
 

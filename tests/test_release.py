@@ -22,7 +22,7 @@ import pytest
 from funnels import count_people, people, random_mechanism
 from helpers_signals import hang_up
 from privfunnel import release, storage, tables
-from privfunnel.errors import GuaranteeWarning, InvalidInputError, RetiredOptionWarning, SmallSampleWarning
+from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
 from privfunnel.release.order import load
@@ -122,12 +122,7 @@ def test_records_write_bins_as_asked(
         assert values == {"18-39", "40-59", "60-80"}
 
 
-def test_the_former_name_of_an_option_still_works(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
-    with pytest.warns(RetiredOptionWarning, match="binned='label' is now called numbers='interval'"):
-        release.write(source, mechanism, tmp_path / "r.parquet", form="records", binned="label")
-    assert str(pq.read_table(tmp_path / "r.parquet")["age"].type) == "string"
-    with pytest.raises(InvalidInputError, match="binned='half' is unknown"):
-        release.write(source, mechanism, tmp_path / "s.parquet", form="records", binned="half")
+def test_an_unknown_way_to_write_a_bin_is_refused(mechanism: Mechanism, source: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="numbers='half' is unknown"):
         release.write(source, mechanism, tmp_path / "s.parquet", form="records", numbers="half")
 
@@ -384,7 +379,7 @@ def test_a_file_that_appears_in_the_meantime_stays(mechanism: Mechanism, source:
         ({"out": "."}, "neither .csv nor .parquet"),
         ({"codebook": "book.txt"}, "neither .json nor .csv"),
         ({"form": "poems"}, "output as 'poems' is unknown"),
-        ({"binned": "poems"}, "binned='poems' is unknown"),
+        ({"numbers": "poems"}, "numbers='poems' is unknown"),
         ({"unseen": "poems"}, "unseen='poems' is unknown"),
         ({"seed": -1}, "seed=-1 is not a seed"),
         ({"keep": ["nothing"]}, "no column 'nothing'"),

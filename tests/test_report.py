@@ -231,8 +231,6 @@ def test_the_command_line_chooses_and_compares(tmp_path: Path) -> None:
         (["--compare-with", "gredy", "--out", "out"], "did you mean 'greedy'"),
         (["--describe", "120%", "--out", "out"], "infeasible"),
         (["--describe", "lots", "--out", "out"], "cannot be read"),
-        (["--choose", "lots", "--out", "out"], "cannot be read"),  # the spellings of 0.1.0
-        (["--beside", "gredy", "--out", "out"], "did you mean 'greedy'"),
     ],
 )
 def test_what_cannot_go_into_a_report_is_told_first(
@@ -243,14 +241,6 @@ def test_what_cannot_go_into_a_report_is_told_first(
     assert result.exit_code == 2
     assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_help_shows_the_new_spellings_only() -> None:
-    shown = CliRunner().invoke(main, ["curve", "--help"]).output
-    assert "--describe" in shown
-    assert "--compare-with" in shown
-    assert "--choose" not in shown
-    assert "--beside" not in shown
 
 
 def test_a_report_says_what_the_table_is_taken_as(curve: pf.Curve, text: str) -> None:

@@ -15,7 +15,6 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.report.rounding import UNTOLD, Rounding
 from privfunnel.tables import Counts
 from privfunnel.task_alternatives import instead_for_task
-from privfunnel.task_curve import TaskCurve
 
 
 def rows() -> pd.DataFrame:
@@ -34,10 +33,8 @@ def counts() -> Counts:
 
 
 @pytest.fixture(scope="module")
-def curve(counts: Counts) -> TaskCurve:
-    found = pf.trace(counts.problem(), along="utility", points=4)
-    assert isinstance(found, TaskCurve)
-    return found
+def curve(counts: Counts) -> pf.Curve:
+    return pf.trace(counts.problem(), along="utility", points=4)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +50,7 @@ def told(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
 
 
-def test_the_report_of_a_tasks_curve_goes_along_its_utility(curve: TaskCurve, counts: Counts) -> None:
+def test_the_report_of_a_tasks_curve_goes_along_its_utility(curve: pf.Curve, counts: Counts) -> None:
     chosen = curve.at("90%")
     instead = instead_for_task(curve.problem, chosen.utility, counts.x_alphabet)  # type: ignore[attr-defined]
     text = report.render(curve, report.Report(chosen=chosen, task_alternatives=instead))
@@ -129,7 +126,7 @@ def test_records_for_records_are_told_as_such(counts: Counts, tmp_path: Path) ->
     assert "distortion E d(X,Y)<" in text
     # What is drawn as proved lies nowhere above what is proved, though places are rounded.
     say, high = Rounding(counts.n), Rounding(counts.n).information(curve.problem.leakage_ceiling)
-    drawn = report.along.distortion_picture(curve, None, say).proved
+    drawn = report.detail.picture(curve, None, say).proved
     assert len(drawn) > 10
     for place, bound in drawn:
         assert bound <= curve.proved(place) / curve.problem.leakage_ceiling * high + 1e-12

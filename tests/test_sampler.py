@@ -83,7 +83,7 @@ def test_secure_numbers_are_uniform_and_never_repeat() -> None:
 @pytest.mark.parametrize("limit", [2**22, 3])
 def test_recogniser_agrees_with_a_dictionary(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privfunnel.engines.alphabet.DENSE", limit)
-    monkeypatch.setattr("privfunnel.engines.alphabet.DENSE_SHARE", 1)
+    monkeypatch.setattr("privfunnel.engines.alphabet.DENSE_PER_PREFIX", 1)
     rng = np.random.default_rng(0)
     columns = tuple(Column(f"c{j}", "integer", tuple(range(size))) for j, size in enumerate((3, 50, 2)))
     known = np.unique(np.stack([rng.integers(0, c.n_values, 40) for c in columns], axis=1), axis=0)

@@ -68,11 +68,14 @@ def is_compiled(node: Function) -> bool:
 
 
 def may_have_many(path: Path, node: Function) -> bool:
-    """Commands of the command line, constructors, and the fused kernel of a GPU, whose parameters are its registers."""
+    """Commands of the command line, constructors, the two front doors, whose parameters are what can be asked for, and
+    the fused kernel of a GPU, whose parameters are its registers.
+    """
     return (
         "command" in decorators(node).replace("_command", "")
         or "click." in decorators(node)
         or node.name in {"__init__", "__new__"}
+        or (path.name, node.name) in {("__init__.py", "solve"), ("tracing.py", "trace")}
         or path.name == "kernel_fused.py"
     )
 
@@ -160,6 +163,25 @@ def test_no_solver_hides_behind_an_underscore() -> None:
         if path.name.startswith("_") and path.name != "__init__.py"
     ]
     assert hidden == []
+
+
+def test_time_is_divided_in_plans() -> None:
+    """A share of the time limit, or seconds for a unit of work, is a field of an algorithm's plan."""
+    others = {
+        "GPU_MEMORY_SHARE",
+        "ENTRY_SECONDS",
+    }  # of memory; of any channel, in the pool of several algorithms
+    found = [
+        f"{path.relative_to(PACKAGE)}: {name.id}"
+        for path in SOURCES
+        if {"solvers", "solving"} & set(path.relative_to(PACKAGE).parts)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign)
+        for name in ast.walk(node.targets[0])
+        if isinstance(name, ast.Name) and {"SHARE", "SHARES", "SECONDS"} & set(name.id.split("_"))
+        if name.id not in others
+    ]
+    assert not found
 
 
 def test_the_smallest_number_has_one_home() -> None:

@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -51,16 +52,22 @@ def test_a_request_is_an_exception(name: str) -> None:
         signal.signal(number, before)
 
 
+@pytest.mark.parametrize(("name", "request_"), [("SIGTERM", SystemExit), ("SIGINT", KeyboardInterrupt)])
 def test_a_request_during_an_import_waits_for_its_end(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, request_: type[BaseException]
 ) -> None:
+    """An import that is optional would swallow it: whoever tries one goes on with what an error leaves."""
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
     (tmp_path / "struck_while_imported.py").write_text(
-        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(0.2)\ndone = True\n"
+        f"import os, signal, time\nos.kill(os.getpid(), signal.{name})\ntime.sleep(0.2)\ndone = True\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SystemExit) as stopped:
-        import_and_wait("struck_while_imported")
-    assert stopped.value.code == 143
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a runner in the background ignores it
+    try:
+        with pytest.raises(request_):
+            import_and_wait("struck_while_imported")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert sys.modules["struck_while_imported"].done
     del sys.modules["struck_while_imported"]
     for thread in threading.enumerate():
@@ -126,6 +133,27 @@ def test_a_long_call_is_called_off_from_another_thread() -> None:
 def ended(thread: threading.Thread) -> bool:
     thread.join(120.0)
     return not thread.is_alive()
+
+
+def test_a_call_that_was_about_to_begin_is_called_off_again() -> None:
+    """What it hears too early it forgets: the first calls stand for those."""
+    connection, calls = sqlite3.connect(":memory:", check_same_thread=False), []
+
+    def call_off() -> None:
+        calls.append(True)
+        if len(calls) >= 3:
+            connection.interrupt()
+
+    def work() -> None:
+        with terminate_as_exception(), interrupting(call_off):
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            connection.execute(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+            ).fetchall()
+
+    with contextlib.closing(connection), pytest.raises(SystemExit) as stopped:
+        work()
+    assert stopped.value.code == 143
 
 
 def test_who_listens_already_is_left_alone() -> None:

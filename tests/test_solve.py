@@ -1,5 +1,12 @@
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +24,10 @@ from privfunnel.errors import (
     SolverError,
     need,
 )
-from privfunnel.judging import judge, meet
+from privfunnel.judging import Run, judge, meet
+from privfunnel.request import Request
 from privfunnel.solution import Answer, Record, Solution, stationarity
+from privfunnel.solvers import registry
 from strategies import channels_for, problems
 from test_problem import synthetic
 from toys import Mixer
@@ -97,6 +106,17 @@ def test_infeasible_says_the_largest_feasible() -> None:
         ({"disclosure": 0.1, "solver": "aen"}, "unknown solver 'aen': did you mean 'aem'"),
         ({"disclosure": 0.1, "solver": 3}, "neither a name nor a solver"),
         ({"disclosure": 0.1, "solver": "aem", "restart": 3}, "no option 'restart': did you mean 'restarts'"),
+        ({"disclosure": 0.1, "solver": "aem", "n_y": 3}, "'aem' has no option 'n_y'"),
+        ({"disclosure": 0.1, "solver": "drs", "variant": "repaired"}, "'drs' has no option 'variant'"),
+        ({"disclosure": 0.1, "solver": "drs", "time_limit": None}, "time_limit=None"),
+        (
+            {"disclosure": 0.1, "solver": "drs", "penalty": None},
+            "penalty=None is not usable: give a number above 0",
+        ),
+        (
+            {"disclosure": 0.1, "solver": "global", "node_limit": None},
+            "node_limit=None is not usable: give a whole",
+        ),
         ({"disclosure": 0.1, "solver": Mixer(), "statu": 3}, "no option 'statu'"),
     ],
 )
@@ -251,7 +271,7 @@ def test_numpy_seeds_are_seeds() -> None:
 def test_a_failed_answer_stays_failed() -> None:
     problem = synthetic()
     answer = Answer(channel=channels.constant(3), status=pf.Status.FAILED, message="it broke")
-    solution = judge(problem, answer, "toy", 0, requested=0.5)
+    solution = judge(Request(disclosure=0.5).of(problem), answer, Run("toy"))
     assert solution.status is pf.Status.FAILED
 
 
@@ -275,17 +295,82 @@ def test_one_judge_decides_every_status(claimed: str, met: bool, proved: bool, f
     problem = pf.Problem(np.eye(3)) if proved else synthetic()
     wanted = 0.5 if met else 0.6
     channel = Mixer().solve(problem, 0.5).channel
-    solution = judge(problem, Answer(channel=channel, status=pf.Status(claimed)), "toy", 0, requested=wanted)
+    asked, answer = Request(disclosure=wanted).of(problem), Answer(channel=channel, status=pf.Status(claimed))
+    solution = judge(asked, answer, Run("toy"))
     assert solution.status is pf.Status(final)
 
 
+def is_module(name: str) -> bool:
+    """Whether a name is a module's: found, not imported, since some need what is not installed."""
+    return importlib.util.find_spec(f"privfunnel.{name}") is not None
+
+
 def test_the_package_lists_and_guards_its_names() -> None:
-    assert {"AEM", "solve", "instances", "free_disclosure"} <= set(dir(pf))
+    assert {"AEM", "Global", "Mechanism", "PrivacyFunnel", "solve", "instances", "free_disclosure"} <= set(
+        dir(pf)
+    )
+    assert dir(pf) == sorted({*pf.__all__, *filter(is_module, dir(pf))})
     for name in pf.__all__:
         assert getattr(pf, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = pf.nonsense
+        _ = pf.nonsense  # type: ignore[attr-defined]
     assert pf.measures.entropy([1.0]) == 0.0
+
+
+def test_what_type_checkers_see_is_what_there_is() -> None:
+    tree = ast.parse(Path(pf.__file__).read_text("utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.col_offset]
+    seen = {alias.name: node.module for node in imports for alias in node.names if alias.name != "SOLVERS"}
+    assert {*seen, "PrivFunnelError", "PrivFunnelWarning", "__version__"} == set(dir(pf))
+    for name, module in seen.items():
+        if not is_module(name):
+            assert getattr(importlib.import_module(module), name) is getattr(pf, name)
+
+
+USER = """
+import privfunnel as pf
+from typing import assert_type
+
+problem = pf.Problem([[0.3, 0.2], [0.1, 0.4]])
+pf.Global(gap=1e-5)
+pf.solve(problem, disclosure="60%", known=["age"], solver=pf.AEM(restarts=3))
+assert_type(pf.instances.load("heart-failure"), pf.Problem)
+def given(found: pf.Mechanism, by: pf.PrivacyFunnel) -> None: ...
+pf.Global(gapp=1)
+pf.DRS(1)
+pf.nonsense
+pf.solve(problem, guarantees=3)
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_sees_what_a_users_script_gets_wrong(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="this is what mypy says of a script")
+    (tmp_path / "script.py").write_text(USER)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary", "--cache-dir",
+         str(tmp_path / "cache"), "script.py"],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(Path(pf.__file__).parents[1])},
+    )  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if "error:" in line]
+    first = USER.splitlines().index("pf.Global(gapp=1)") + 1
+    assert sorted({int(line.split(":")[1]) for line in lines}) == [first, first + 1, first + 2, first + 3], (
+        done.stdout
+    )
+
+
+def test_signatures_are_real_and_a_misspelt_guard_is_named() -> None:
+    assert {"restarts", "max_steps"} <= set(inspect.signature(pf.AEM).parameters)
+    assert str(inspect.signature(pf.Global)).startswith("(*, time_limit: 'float' = 300.0, gap:")
+    doors = {*inspect.signature(pf.solve).parameters, *inspect.signature(pf.trace).parameters} - {"options"}
+    assert set(registry.PARAMETERS) == doors
+    assert {"known", "published", "guarantees", "measure", "utility"} <= doors
+    for ask in (
+        lambda: pf.solve(synthetic(), disclosure=0.5, know=["a"]),
+        lambda: pf.trace(synthetic(), know=["a"]),
+    ):
+        with pytest.raises(InvalidInputError, match="'know': did you mean 'known'"):
+            ask()
 
 
 def test_solutions_and_curves_say_who_they_are_in_a_line() -> None:

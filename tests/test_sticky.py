@@ -19,6 +19,8 @@ from privfunnel.engines.source import Overview
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import keys
+from privfunnel.release.drawing import draw_name
+from privfunnel.release.options import DrawOptions
 from privfunnel.release.sticky import StickyDraws
 
 pa = pytest.importorskip("pyarrow")
@@ -272,8 +274,9 @@ def test_the_command_makes_a_key_and_repeats_the_release(mechanism: Mechanism, t
     lines = [sorted((tmp_path / f"{month}.csv").read_text().split()[1:]) for month in ("may", "june")]
     assert lines[0] == lines[1]
     done = run(*asked, *sticky, "-o", tmp_path / "july.csv", "--json")
-    assert json.loads(done.stdout)["sticky"] == {
-        "series": "monthly", "column": "id", "key": str(key), "new": False,
+    told = json.loads(done.stdout)["sticky"]
+    assert told == {
+        "series": "monthly", "column": "id", "key": str(key), "new": False, "draw": told["draw"],
     }  # fmt: skip
     key.chmod(0o644)
     done = run(*asked, *sticky, "-o", tmp_path / "august.csv")
@@ -288,3 +291,79 @@ def test_a_release_that_fails_leaves_no_key(mechanism: Mechanism, key: Path, tmp
     with pytest.raises(InvalidInputError, match="nowhere"):
         release.write(table, mechanism, tmp_path / "r.csv", sticky=key, **SERIES)
     assert not list(tmp_path.iterdir())
+
+
+# --- which draws are one --------------------------------------------------------------------------------------------
+
+
+def named(table: Any, mechanism: Mechanism, key: Path, **options: Any) -> str | None:
+    """The name of a release's draw; the file is of no interest."""
+    asked: dict[str, Any] = {"sticky": key, **SERIES, **options}
+    summary = release.write(table, mechanism, key.with_name("r.parquet"), form="symbols", force=True, **asked)
+    assert summary.sticky is not None
+    return summary.sticky.draw
+
+
+@pytest.mark.filterwarnings("ignore::privfunnel.errors.GuaranteeWarning")
+def test_a_draw_that_repeats_itself_has_one_name_in_any_order_and_form(
+    mechanism: Mechanism, key: Path, tmp_path: Path
+) -> None:
+    table = pa.table(ROWS)
+    name = named(table, mechanism, key)
+    assert name == named(table, mechanism, key, batch_rows=70)
+    assert name == named(table.take(np.random.default_rng(0).permutation(400)), mechanism, key)
+    again = release.write_all(
+        table, mechanism, {tmp_path / "a.csv": "decoys", tmp_path / "b.csv": "records"}, sticky=key, **SERIES
+    )
+    assert again.sticky is not None
+    assert again.sticky.draw == name
+    options = DrawOptions(sticky=key, **SERIES)
+    assert draw_name(table, mechanism, options) == name
+    assert draw_name(table, mechanism, replace(options, sticky=tmp_path / "none.key")) is None
+    told: list[str | None] = []
+    release.write(
+        table, mechanism, tmp_path / "c.csv", sticky=tmp_path / "new.key", enter=told.append, **SERIES
+    )
+    assert told == [named(table, mechanism, tmp_path / "new.key")]
+    release.write(table, mechanism, tmp_path / "d.csv", enter=told.append)
+    release.frame(table, mechanism, sticky=key, enter=told.append, **SERIES)
+    assert told[1:] == [None, name]
+
+
+@pytest.mark.filterwarnings("ignore::privfunnel.errors.GuaranteeWarning")
+def test_whatever_a_draw_depends_on_makes_another_name(mechanism: Mechanism, key: Path) -> None:
+    table = pa.table(ROWS)
+    numbers = [str(i) for i in range(400)]
+    towns = ROWS["town"].copy()
+    towns[0] = "north" if towns[0] != "north" else "south, by the sea"
+    turned = random_mechanism(count_people(table), seed=7)
+    columns = {"id2": ROWS["id"], "short": numbers, "long": [number.zfill(5) for number in numbers]}
+    wide = pa.table({**ROWS, **columns})
+    found = [
+        named(table, mechanism, key),
+        named(table, mechanism, key, series="yearly"),
+        named(table, mechanism, key.with_name("other.key")),
+        named(table, turned, key),
+        *(named(wide, mechanism, key, id=column) for column in columns),
+        named(pa.table(ROWS | {"id": ROWS["id"][::-1]}), mechanism, key),
+        named(pa.table(ROWS | {"town": towns}), mechanism, key, unseen="nearest"),
+        named(table.slice(1), mechanism, key),
+    ]
+    assert None not in found
+    assert len(set(found)) == len(found)
+    # Rows that are told apart by more than their ids may be others under the same ids.
+    assert named(table, mechanism, key, keep=["id"]) is None
+    assert named(table, mechanism, key, keep_order=True) is None
+
+
+def test_a_table_that_changes_while_it_is_released_is_not_released(
+    mechanism: Mechanism, key: Path, tmp_path: Path
+) -> None:
+    pa_csv.write_csv(pa.table(ROWS), tmp_path / "t.csv")
+
+    def change(name: str | None) -> None:
+        pa_csv.write_csv(pa.table(ROWS | {"id": ROWS["id"][::-1]}), tmp_path / "t.csv")
+
+    with pytest.raises(InvalidInputError, match="the table changed while it was released"):
+        release.write(tmp_path / "t.csv", mechanism, tmp_path / "r.csv", sticky=key, enter=change, **SERIES)
+    assert [each.name for each in tmp_path.iterdir()] == ["t.csv"]

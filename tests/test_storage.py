@@ -12,9 +12,19 @@ from typing import BinaryIO
 
 import pytest
 
+from privfunnel.bottleneck import BottleneckCurve
+from privfunnel.comparison import Comparison
+from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError
+from privfunnel.guessing_funnel import GuessingCurve
+from privfunnel.ledger import Ledger
+from privfunnel.mechanism import Mechanism
+from privfunnel.problem import Problem
+from privfunnel.release import order as orders
+from privfunnel.solution import Solution
 from privfunnel.storage import (
     PRIVATE,
+    Stored,
     check_schema,
     output_folder,
     read_json,
@@ -64,9 +74,21 @@ def test_json_round_trip_and_errors(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot read"):
         read_json(tmp_path / "no.json")
     with pytest.raises(InvalidInputError, match="found 'list'"):
-        check_schema([], "privfunnel/x", 1)
-    with pytest.raises(InvalidInputError, match="this release reads 1"):
-        check_schema({"schema": "privfunnel/x", "version": 2}, "privfunnel/x", 1)
+        check_schema([], "privfunnel/x")
+    for version in (0, 2, True, "1", None):
+        told = f"privfunnel/x version {version!r} cannot be read .*: write the file again with this release$"
+        with pytest.raises(InvalidInputError, match=told):
+            check_schema({"schema": "privfunnel/x", "version": version}, "privfunnel/x")
+
+
+@pytest.mark.parametrize(
+    "kind", [Problem, Solution, Curve, Mechanism, Ledger, Comparison, BottleneckCurve, GuessingCurve]
+)
+def test_every_kind_of_file_is_read_in_one_version(kind: type[Stored]) -> None:
+    assert kind.heading() == {"schema": kind.schema, "version": 1}
+    for version in (0, 2, 3, 4):
+        with pytest.raises(InvalidInputError, match=f"version {version} cannot be read"):
+            kind.from_dict(kind.heading() | {"version": version})
 
 
 def test_a_folder_in_the_way_of_a_file_stops_all_of_them(tmp_path: Path) -> None:
@@ -210,3 +232,20 @@ def test_an_error_names_the_file_that_cannot_be_written(tmp_path: Path) -> None:
     ):
         pass
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "endless"])
+def test_what_has_no_end_is_not_read(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "odd.json"
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    words = "read of such a file" if what == "endless" else "not a file but a pipe or a device"
+    with pytest.raises(InvalidInputError, match=rf"odd\.json.*{words}"):
+        read_json(path)
+    with pytest.raises(InvalidInputError, match=words):
+        orders.load(path)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from privfunnel import tables
-from privfunnel.engines import ReadOptions, open_table
-from privfunnel.errors import InvalidInputError
+from privfunnel.engines import ReadOptions, open_table, sniff
+from privfunnel.errors import InvalidInputError, ReadingWarning
 
 duckdb = pytest.importorskip("duckdb")
 pa = pytest.importorskip("pyarrow")
@@ -222,3 +225,117 @@ def test_batches_keep_the_order_of_the_rows(suffix: str, tmp_path: Path) -> None
         assert table.n_rows() == 200_000
     assert max(batch.num_rows for batch in batches) <= 30_000
     assert pa.Table.from_batches(batches)["x"].to_pylist() == list(range(200_000))
+
+
+def test_marks_of_missing_values_among_numbers_are_proposed_as_missing(tmp_path: Path) -> None:
+    marked = "s,x\n" + "".join(f"{'ab'[i % 2]},{i % 3}\n" for i in range(60)) + "b,N/A\na,-\n"
+    path = write(tmp_path / "t.csv", marked)
+    with pytest.warns(
+        ReadingWarning, match=r"'x' is text, since it holds '-', 'N/A' .*\(--null - --null N/A\)"
+    ):
+        count(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReadingWarning)
+        assert count(path, nulls=("-", "N/A")).columns["x"].values == (0, 1, 2, None)
+        assert count(path, types={"x": "text"}).columns["x"].values == ("-", "0", "1", "2", "N/A")
+        assert count(write(tmp_path / "u.csv", marked.replace("-", "low"))).n_x == 5  # a text of its own
+    with pytest.raises(
+        InvalidInputError, match=r"cannot be cut by 'width:2': mark '-', 'N/A' as null \(--null -"
+    ):
+        tables.count(path, private="s", public="x", bins={"x": "width:2"})
+
+
+@pytest.mark.parametrize("mark", ["NA", "N/A", "n/a", "NULL", "-", "."])
+def test_a_mark_among_many_numbers_is_refused_with_the_option_that_helps(mark: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", MIXED.replace("oops", mark))
+    with pytest.raises(InvalidInputError, match=rf"60 numbers and 1 texts .*\(--null {re.escape(mark)}\)"):
+        count(path)
+
+
+def test_a_header_among_the_rows_is_never_advised_to_be_nulled(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "s,x\ns,age\n" + "".join(f"a,{i}\n" for i in range(60)))
+    with pytest.raises(
+        InvalidInputError, match=r"'age', which stands above the numbers: .*--skip-rows"
+    ) as caught:
+        count(path)
+    assert "--null" not in str(caught.value)
+
+
+RECORDS = "s,x,city\na,1,Ulm\nb,2,Bonn\na,2,Ulm\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "title"),
+    [
+        ("Patients of 2020\n", "Patients of 2020"),
+        ("Patients of 2020\nmade on 1 May\n\n", "Patients of 2020"),
+        ("Patients of 2020,,\n,,\n", "Patients of 2020"),
+        ("\n\n,Patients,\n", "Patients"),
+        ('"Patients\nof 2020"\r\n\r\n', "Patients\nof 2020"),
+        ("Patients of 2020; for the board\r", "Patients of 2020; for the board"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_titles_above_the_header_are_found_out_and_told(
+    above: str, title: str, ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes((above + RECORDS.replace("\n", ending)).encode())
+    rows = above.count("\n") or above.count("\r")
+    told = re.escape(f"left out above the header of 't.csv' ({title!r})")
+    with pytest.warns(ReadingWarning, match=f"{rows} rows? (is|are) {told}"):
+        counts = count(str(path))
+    assert counts.table().tolist() == [[1, 1], [0, 1]]
+    assert counts.read is not None
+    assert counts.read.skip_rows is None  # another file may have other titles: they are found out again
+    assert sniff(path).skip_rows == rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReadingWarning)
+        assert count(str(path), skip_rows=rows).fingerprint == counts.fingerprint
+
+
+def test_blank_lines_above_the_header_are_nothing(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReadingWarning)
+        for options in ({}, {"header": True}):
+            assert count(write(tmp_path / "t.csv", "\n\n" + RECORDS), **options).n == 3
+        assert count(write(tmp_path / "t.csv", "T,2\n\n" + RECORDS), skip_rows=1).n == 3
+        assert count(write(tmp_path / "t.csv", "T\nb,1\na,2\n"), skip_rows=1, columns=("s", "x")).n == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ",s\na,Ulm\nb,Bonn\n",  # names of rows, as pandas writes them
+        "s\na,Ulm\nb,Bonn\n",  # and R
+        "s,x\n1,a,Ulm\n2,b,Bonn\n",
+        "s,x,city\na,,\nb,u,Ulm\nc,v,Ulm\n",
+    ],
+)
+def test_no_row_is_taken_for_a_title_that_may_be_a_header(content: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReadingWarning)
+        with contextlib.suppress(InvalidInputError), open_table(path) as table:
+            assert table.n_rows() == content.count("\n") - 1
+
+
+def test_rows_to_be_left_out_are_checked(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "T\n" + RECORDS)
+    with pytest.raises(InvalidInputError, match="has nothing behind its first 9 lines: leave out fewer"):
+        count(path, skip_rows=9)
+    with pytest.raises(
+        InvalidInputError, match=r"line 1 has 1 field .* leave out lines above .*\(--skip-rows\)"
+    ):
+        count(path, skip_rows=0)
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(InvalidInputError, match="above the header cannot be left out"):
+            ReadOptions(skip_rows=wrong)  # type: ignore[arg-type]
+    assert ReadOptions.from_dict(ReadOptions(skip_rows=0).to_dict()) == ReadOptions(skip_rows=0)
+
+
+def test_lines_are_numbered_as_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privfunnel.engines.delimited.SMALL_FILE", 0)
+    path = write(tmp_path / "t.csv", "T\n\ns,x\n" + "a,1\n" * 30_000 + "b,oops\n")
+    with pytest.warns(ReadingWarning), pytest.raises(InvalidInputError, match="'oops' in line 30004"):
+        count(path)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfunnel import sizes, tables
+from privfunnel import measures, sizes, tables
 from privfunnel.engines import ReadOptions, open_table
 from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.categories import Column
@@ -286,7 +286,9 @@ def test_size_speaks_of_minutes_and_hours() -> None:
 
 def test_few_rows_warn_with_the_expected_bias() -> None:
     rng = np.random.default_rng(0)
-    table = pa.table({"s": rng.integers(0, 4, 200), "x": rng.integers(0, 10, 200)})
+    x = rng.integers(0, 10, 200)
+    s = np.where(rng.random(200) < 0.5, x % 4, rng.integers(0, 4, 200))
+    table = pa.table({"s": s, "x": x})
     with pytest.warns(
         SmallSampleWarning,
         match=r"200 rows for 4 × 10 cells are few.* about 0\.068 nats too high.* can be guaranteed",
@@ -296,7 +298,8 @@ def test_few_rows_warn_with_the_expected_bias() -> None:
 
 def test_few_persons_warn_however_many_rows_they_have_in_the_unit_that_was_asked_for() -> None:
     rng = np.random.default_rng(0)
-    s, x = rng.integers(0, 4, 200), rng.integers(0, 10, 200)
+    x = rng.integers(0, 10, 200)
+    s = np.where(rng.random(200) < 0.5, x % 4, rng.integers(0, 4, 200))
     once = pa.table({"s": s, "x": x})
     often = pa.table({"s": np.tile(s, 50), "x": np.tile(x, 50), "who": np.tile(np.arange(200), 50)})
     with pytest.warns(SmallSampleWarning) as alone:
@@ -345,3 +348,20 @@ def test_quantiles_leave_nulls_out() -> None:
     counts = tables.count(table, private="s", public="v", bins={"v": "quantiles:2"})
     assert counts.bins["v"].edges == (-np.inf, 3.0, np.inf)
     assert counts.columns["v"].values == ("< 3", "≥ 3", None)
+
+
+@pytest.mark.parametrize("unit", ["bits", "nats"])
+def test_rows_whose_information_is_all_bias_are_said_to_tell_nothing(unit: str) -> None:
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(30), 100)
+    table = pa.table(
+        {"s": rng.integers(0, 3, 3000), "x": [f"x{i}" for i in rng.integers(0, 300, 3000)], "who": who}
+    )
+    with pytest.warns(SmallSampleWarning) as told, spoken_in(unit):
+        counts = tables.count(table, private="s", public="x", person="who")
+    said = next(str(each.message) for each in told if each.category is SmallSampleWarning)
+    assert "too high" not in said
+    found = re.search(rf"cannot tell I\(S;X\), which is at most H\(S\) = (\S+) {unit}, and", said)
+    assert found is not None
+    p_s = counts.table().sum(axis=1) / counts.n
+    assert float(found[1]) == pytest.approx(float(measures.entropy(p_s)) / measures.nats_per(unit), abs=5e-4)

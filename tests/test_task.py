@@ -11,22 +11,21 @@ import pytest
 from scipy import sparse
 
 import privfunnel as pf
-from privfunnel.certificate.task import TaskCertificate
+from privfunnel.certificate import Certificate, TaskBody
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
+from privfunnel.judging import Run, judge
+from privfunnel.request import Request
 from privfunnel.solution import ProvedAnswer
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.guarded.tasks import Asked
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.barrier import Program, minimise
 from privfunnel.solvers.task.cells import Cells, cells_of, classes
 from privfunnel.solvers.task.rare import RARE, without_rare
 from privfunnel.solvers.task.relaxation import Images, relaxed
 from privfunnel.solvers.task.shaping import shaped
-from privfunnel.task_curve import PartialTaskCurve, TaskCurve, convex
-from privfunnel.task_guarding import judge_guarded_task
-from privfunnel.task_solution import TaskSolution
-from privfunnel.tasking import judge_task
-from privfunnel.threats import Threat
+from privfunnel.solving.task import TaskWay
+from privfunnel.solving.way import Asking, Found
+from privfunnel.tracing import PartialCurve
 
 GAP = TaskFunnel().gap
 
@@ -54,13 +53,11 @@ def small() -> pf.Problem:
 
 
 @pytest.fixture(scope="module")
-def curve(small: pf.Problem) -> TaskCurve:
-    traced = pf.trace(small, along="utility", points=6)
-    assert isinstance(traced, TaskCurve)
-    return traced
+def curve(small: pf.Problem) -> pf.Curve:
+    return pf.trace(small, along="utility", points=6)
 
 
-def test_points_keep_what_was_asked_and_are_proved(curve: TaskCurve, small: pf.Problem) -> None:
+def test_points_keep_what_was_asked_and_are_proved(curve: pf.Curve, small: pf.Problem) -> None:
     wanted = np.linspace(0.0, small.utility_ceiling, 6)
     assert np.all(curve.utility >= wanted - 1e-9)
     assert curve.gap.max() <= GAP
@@ -78,13 +75,13 @@ def test_no_random_channel_beats_the_bound(seed: int, n_s: int, n_u: int) -> Non
     solution = pf.solve(problem, utility="95%")
     assert solution.gap <= GAP
     line = solution.certificate
-    assert isinstance(line, TaskCertificate)
+    assert isinstance(line.body, TaskBody)
     for channel in random_channels(problem, 300, seed):
         point = problem.evaluate(channel)
         assert point.leakage >= line.lower_bound(point.utility) - 1e-12
 
 
-def test_deterministic_channels_never_beat_the_optimum(small: pf.Problem, curve: TaskCurve) -> None:
+def test_deterministic_channels_never_beat_the_optimum(small: pf.Problem, curve: pf.Curve) -> None:
     below = 0
     for choice in itertools.product(range(3), repeat=small.n_x):
         point = small.evaluate(np.eye(3)[list(choice)])
@@ -131,7 +128,6 @@ def test_a_grid_of_posteriors_gives_the_same_optimum(kind: str) -> None:
 def test_utility_can_be_free_and_that_is_proved() -> None:
     problem = random_problem(4, n_x=8)
     solution = pf.solve(problem, leakage=0)
-    assert isinstance(solution, TaskSolution)
     assert solution.leakage <= 1e-9
     assert solution.utility > 0.01
     assert solution.utility_upper_bound is not None
@@ -151,7 +147,6 @@ def test_nothing_leaks_about_a_rare_private_symbol_either() -> None:
     channel = ends * np.linalg.lstsq(ends, problem.p_x, rcond=None)[0] / problem.p_x[:, None]
     best = problem.evaluate(channel)
     assert best.leakage < 1e-15
-    assert isinstance(found, TaskSolution)
     assert found.status is pf.Status.OPTIMAL
     assert found.leakage <= 1e-9
     assert best.utility is not None
@@ -160,19 +155,18 @@ def test_nothing_leaks_about_a_rare_private_symbol_either() -> None:
     assert found.utility_upper_bound >= best.utility
     # The proof is as good in other units, however large its numbers are.
     heavy, proof = pf.Problem(tables[0], p_ux=tables[1], task_weights={"task": 1e9}), found.certificate
-    assert isinstance(proof, TaskCertificate)
-    assert proof.tilts is not None
-    scaled = TaskCertificate.build(
-        heavy, proof.partition, 1e9 * proof.q, 1.0, tilts=1e9 * proof.tilts, zero=True
+    assert isinstance(proof.body, TaskBody)
+    assert proof.body.tilts is not None
+    scaled = TaskBody.build(
+        heavy, proof.body.partition, 1e9 * proof.body.q, 1.0, tilts=1e9 * proof.body.tilts, zero=True
     )
     scaled.verify(heavy)
     assert scaled.most_utility(0.0) == pytest.approx(1e9 * proof.most_utility(0.0), rel=1e-6)
 
 
-def test_a_budget_buys_the_utility_that_costs_it(small: pf.Problem, curve: TaskCurve) -> None:
+def test_a_budget_buys_the_utility_that_costs_it(small: pf.Problem, curve: pf.Curve) -> None:
     budget = float(curve.leakage[3])
     solution = pf.solve(small, leakage=budget)
-    assert isinstance(solution, TaskSolution)
     assert solution.leakage <= budget + 1e-9
     assert solution.utility == pytest.approx(curve.utility[3], abs=1e-3)
     assert solution.utility_upper_bound is not None
@@ -202,15 +196,10 @@ def test_nearly_all_utility_is_not_bounded_like_all_of_it() -> None:
     assert merged.utility >= asked
     assert merged.leakage <= 1e-12
     whole = ProvedAnswer(channel=np.eye(3), status=pf.Status.OPTIMAL)
-    judged = (
-        judge_task(problem, whole, 1e-6, (asked, None), 0),
-        judge_guarded_task(
-            problem, Threat.of(problem, known=[[0, 0, 1]]), whole, 1e-6, Asked(utility=asked), 0
-        ),
-    )
+    questions = [Request(utility=0.0, known=known).of(problem).at(asked) for known in (None, [[0, 0, 1]])]
+    judged = [judge(question, whole, Run("")) for question in questions]
     assert [(found.lower_bound, found.status) for found in judged] == [(0.0, pf.Status.CONVERGED)] * 2
     exact = pf.solve(problem, utility=asked)
-    assert isinstance(exact, TaskSolution)
     assert exact.requested_utility == problem.utility_ceiling
     assert exact.lower_bound == exact.leakage == pytest.approx(problem.leakage_ceiling)
 
@@ -332,7 +321,7 @@ def test_cells_in_the_shape_of_a_proof_lose_less_than_round_ones() -> None:
     problem = pf.Problem(np.stack([s, 1.0 - s]) * p_x, p_ux=np.stack([u, 1.0 - u]) * p_x)
     proved = TaskFunnel(gap=1e-3).solve(problem, 0.8 * problem.utility_ceiling).certificate
     assert proved is not None
-    functions = proved.functions(problem)
+    functions = proved.body.functions(problem, proved.claim)
 
     def paid(told: np.ndarray, kept: np.ndarray, p: np.ndarray) -> float:
         return sum(float(p[some] @ values.min(axis=1)) for some, values in functions.values(told, kept))
@@ -379,7 +368,8 @@ def test_a_point_that_fails_keeps_its_place_on_the_curve(
     def refuse(*_: object) -> None:
         raise CertificateError("it does not prove its bound")
 
-    monkeypatch.setattr(TaskCertificate, "verify", refuse)
+    monkeypatch.setattr(Certificate, "verify", refuse)
+    monkeypatch.setattr("privfunnel.tracing.verify_all", refuse)
     at = {"along": "utility", "utilities": [0.0, "85%", "100%"]}
     curve = pf.trace(small, **at, throw=False)
     ends, middle = curve.rows()[::2], curve.rows()[1]
@@ -416,19 +406,22 @@ def test_a_point_that_was_cut_short_does_not_lie_above_its_neighbours(small: pf.
     half = 0.5 * small.utility_ceiling
     ends = [pf.solve(small, utility=share) for share in ("0%", "100%")]
     short = ProvedAnswer(channel=ends[1].channel, status=pf.Status.TIME_LIMIT)
-    above = judge_task(small, short, GAP, (half, None), 0)
-    found = PartialTaskCurve(problem=small, solver=TaskFunnel(), seed=0, points=(ends[0], above, ends[1]))
-    low, middle, high = convex(found)
-    assert above.leakage == high.leakage
+    way = TaskWay(TaskFunnel())
+    places = (0.0, half, small.utility_ceiling)
+    found = PartialCurve(
+        question=ends[0].question, way=way, how=Asking(), wanted=places, asked=tuple(ends), complete=True,
+        found=(Found(short, place=half),),
+    )  # fmt: skip
+    low, middle, high = found.curve().solutions
+    assert found.newest.leakage == high.leakage
     assert middle.leakage <= 0.5 * (low.leakage + high.leakage) + 1e-9
     assert middle.status is pf.Status.TIME_LIMIT
-    assert (low, high) == tuple(ends)
+    assert (low.leakage, high.leakage) == tuple(each.leakage for each in ends)
 
 
-def test_the_curve_answers_between_its_points(curve: TaskCurve, small: pf.Problem) -> None:
+def test_the_curve_answers_between_its_points(curve: pf.Curve, small: pf.Problem) -> None:
     middle = float(curve.utility[2] + curve.utility[3]) / 2
     point = curve.at(middle)
-    assert isinstance(point, TaskSolution)
     assert point.utility == pytest.approx(middle, abs=1e-9)
     assert point.lower_bound <= point.leakage <= (curve.leakage[2] + curve.leakage[3]) / 2 + 1e-9
     spent = curve.within(point.leakage)
@@ -436,17 +429,17 @@ def test_the_curve_answers_between_its_points(curve: TaskCurve, small: pf.Proble
     assert curve.within(10.0).utility == pytest.approx(small.utility_ceiling, abs=1e-9)
 
 
-def test_solutions_and_curves_survive_their_files(curve: TaskCurve, small: pf.Problem, tmp_path) -> None:
+def test_solutions_and_curves_survive_their_files(curve: pf.Curve, small: pf.Problem, tmp_path) -> None:
     solution = pf.solve(small, utility="50%")
     solution.save(tmp_path / "solution.json")
-    again = TaskSolution.load(tmp_path / "solution.json")
+    again = pf.Solution.load(tmp_path / "solution.json")
     assert again.requested_utility == solution.requested_utility
     assert again.utility == pytest.approx(solution.utility, abs=1e-12)
     curve.save(tmp_path / "curve.json")
-    np.testing.assert_allclose(TaskCurve.load(tmp_path / "curve.json").utility, curve.utility, atol=1e-12)
+    np.testing.assert_allclose(pf.Curve.load(tmp_path / "curve.json").utility, curve.utility, atol=1e-12)
     data = solution.to_dict() | {"utility": solution.utility + 1e-3}
     with pytest.raises(InvalidInputError, match="claims utility"):
-        TaskSolution.from_dict(data)
+        pf.Solution.from_dict(data)
     assert [row["utility"] for row in curve.rows()] == curve.utility.tolist()
     assert "of I(U;X)" in curve._repr_html_()
     assert "utility" in solution._repr_html_()
@@ -461,9 +454,9 @@ def test_a_time_limit_leaves_an_answer_with_a_true_bound() -> None:
 
 def test_another_table_or_task_has_no_such_certificate(small: pf.Problem) -> None:
     line = pf.solve(small, utility="70%").certificate
-    with pytest.raises(CertificateError, match="another problem or task"):
+    with pytest.raises(CertificateError, match="another problem"):
         line.verify(random_problem(2))
-    with pytest.raises(CertificateError, match="another problem or task"):
+    with pytest.raises(CertificateError, match="another problem"):
         line.verify(pf.Problem(small.p_sx))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +12,17 @@ import pytest
 from scipy.optimize import linprog
 
 import privfunnel as pf
-from privfunnel import guarantees, tasking
-from privfunnel.certificate import GuardedCertificate, TaskCertificate, load_bundle
+from forging import changed
+from privfunnel import guarantees
+from privfunnel.certificate import Certificate, GuardedBody, TaskBody, load_bundle
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
-from privfunnel.guarded_tracing import SHORT
 from privfunnel.measures import Array, xlogx
-from privfunnel.solution import posteriors_of
 from privfunnel.solvers.guarded import Guarded
-from privfunnel.task_curve import TaskCurve
-from privfunnel.task_guarding import solve_guarded_task
-from privfunnel.task_solution import TaskSolution
+from privfunnel.solving import answered, task
+from privfunnel.solving.guarded_task import GuardedTaskWay
+from privfunnel.solving.way import Asking
 from privfunnel.threats import Threat
+from privfunnel.tracing import SHORT
 from test_guarded import private_rows, vertices
 
 #: The gap that is asked for: few boxes prove it.
@@ -44,10 +43,8 @@ def problem() -> pf.Problem:
     return toy(4, n_x=5)
 
 
-def solve(problem: pf.Problem, **asked: Any) -> TaskSolution:
-    found = pf.solve(problem, **{"gap": GAP, **asked})
-    assert isinstance(found, TaskSolution)
-    return found
+def solve(problem: pf.Problem, **asked: Any) -> pf.Solution:
+    return pf.solve(problem, **{"gap": GAP, **asked})
 
 
 def allowed_channels(problem: pf.Problem, threat: Threat, count: int) -> list[Array]:
@@ -83,14 +80,14 @@ def test_no_random_release_is_below_the_proved_line(problem: pf.Problem, asked: 
     assert found.gap <= GAP
     assert found.utility >= (found.requested_utility or 0.0) - 1e-9
     assert found.disclosure >= (found.requested or 0.0) - 1e-9
-    threat = Threat.of(problem) if found.threat is None else found.threat
+    threat = found.guards
     assert found.leakage == max(threat.leakages(problem, found.channel).values())
     assert threat.excess(problem, found.channel) <= guarantees.MET
     line = found.certificate
     if line is None:
         assert found.leakage <= GAP
         return
-    assert isinstance(line, GuardedCertificate)
+    assert isinstance(line.body, GuardedBody)
     line.verify(problem)
     channels = allowed_channels(problem, threat, 60)
     assert len(channels) > 20
@@ -100,7 +97,7 @@ def test_no_random_release_is_below_the_proved_line(problem: pf.Problem, asked: 
             channel = (channel[:, :, None] * shown[:, None, :]).reshape(problem.n_x, -1)
         point = problem.evaluate(channel)
         told = max(threat.leakages(problem, channel).values())
-        assert told >= line.lower_bound(point.disclosure, float(point.utility or 0.0)) - 1e-12
+        assert told >= line.claim.least_leakage(point.disclosure, float(point.utility or 0.0)) - 1e-12
 
 
 def most_utility(problem: pf.Problem, points: Array) -> float:
@@ -194,16 +191,16 @@ def test_symbols_that_nobody_tells_apart_are_solved_as_one(monkeypatch: pytest.M
     one, other = (solve(each, utility="80%", known=["a"]) for each in (few, many))
     assert other.status is pf.Status.OPTIMAL
     assert abs(one.leakage - other.leakage) <= GAP
-    assert isinstance(other.certificate, GuardedCertificate)
+    assert isinstance(other.certificate.body, GuardedBody)
     other.certificate.verify(many)
     monkeypatch.setattr("privfunnel.task_classes.MOST_CLASSES", 3)  # cells: the plain bound is left
     cells = solve(many, utility="80%", known=["a"], throw=False)
     assert cells.utility >= (cells.requested_utility or 0.0) - 1e-9
     assert cells.leakage >= other.lower_bound
-    assert isinstance(cells.certificate, TaskCertificate)
+    assert isinstance(cells.certificate.body, TaskBody)
     free = solve(many, utility="1%", known=[np.zeros(many.n_x, dtype=int)])
     assert free.message == "the plain task funnel's release"
-    monkeypatch.setattr("privfunnel.task_guarding.MOST_SYMBOLS", 60)
+    monkeypatch.setattr("privfunnel.solving.guarded_task.MOST_SYMBOLS", 60)
     with pytest.raises(InvalidInputError, match="searched on up to 60 public symbols, there are 68"):
         solve(many, utility="80%", disclosure="99%")
 
@@ -214,12 +211,12 @@ def test_what_groups_of_symbols_cannot_reach_is_not_called_infeasible(
     problem = toy(3, n_x=8)
     fine = solve(problem, utility="98%", guarantees=["lip=1.5"])
     assert fine.utility >= 0.98 * problem.utility_ceiling - 1e-9
-    for name in ("task_guarding.SEARCHED_UP_TO", "task_classes.MOST_CLASSES"):
+    for name in ("solving.guarded_task.SEARCHED_UP_TO", "task_classes.MOST_CLASSES"):
         monkeypatch.setattr(f"privfunnel.{name}", 0)
     for name in ("MOST_CELLS", "LEAST_CELLS"):
         monkeypatch.setattr(f"privfunnel.task_classes.{name}", 2)
     monkeypatch.setattr(
-        "privfunnel.task_guarding._allowed", lambda *_: False
+        "privfunnel.threats.Threat.allow", lambda *_: False
     )  # the plain funnel's release is none
     for utility, guarantee in (
         ("98%", "lip=1.5"),
@@ -235,13 +232,13 @@ def test_what_other_points_found_is_kept_on_tables_of_many_symbols_when_time_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = toy(3, n_x=8)
-    threat = Threat.of(problem, published=["a"], guarantees=["lip=0.3"])
     most = solve(problem, published=["a"], guarantees=["lip=0.3"])
-    monkeypatch.setattr("privfunnel.task_guarding.SEARCHED_UP_TO", 0)
-    hurried, asked = Guarded(gap=GAP, time_limit=1e-9), (most.utility - SHORT, None, None)
+    monkeypatch.setattr("privfunnel.solving.guarded_task.SEARCHED_UP_TO", 0)
+    hurried = GuardedTaskWay(Guarded(gap=GAP, time_limit=1e-9))
+    asked = most.question.at(most.utility - SHORT)
     with pytest.raises(SolverError, match="was not reached before the limits came"):
-        solve_guarded_task(problem, threat, hurried, asked, 0, None)
-    found = solve_guarded_task(problem, threat, hurried, asked, 0, None, pool=posteriors_of(problem, [most]))
+        answered(asked, hurried, Asking())
+    found = answered(asked, hurried, Asking(before=(most,)))
     assert found.utility >= most.utility - SHORT - 1e-9
     assert found.leakage <= most.leakage + 1e-9
 
@@ -259,14 +256,14 @@ def test_ends_need_no_search(problem: pf.Problem) -> None:
 
 
 @pytest.fixture(scope="module")
-def proved(problem: pf.Problem) -> TaskSolution:
+def proved(problem: pf.Problem) -> pf.Solution:
     return solve(problem, utility="80%", known=["a"], guarantees=["lip=2"])
 
 
-def test_forged_certificates_are_refused(problem: pf.Problem, proved: TaskSolution) -> None:
+def test_forged_certificates_are_refused(problem: pf.Problem, proved: pf.Solution) -> None:
     line = proved.certificate
-    assert isinstance(line, GuardedCertificate)
-    (tree,) = line.proofs
+    assert isinstance(line.body, GuardedBody)
+    (tree,) = line.body.proofs
     leaf = int(np.flatnonzero(tree.variable < 0)[-1])
     moved = tree.split.copy()
     cut = int(np.flatnonzero(tree.variable >= problem.n_x)[0])  # an entry of p(u|y)
@@ -274,45 +271,44 @@ def test_forged_certificates_are_refused(problem: pf.Problem, proved: TaskSoluti
     zeros = tree.q.copy()
     zeros[leaf] = 0.0
     forged = [
-        replace(line, intercept=line.intercept + 1e-6),
-        replace(line, task_slope=line.task_slope * 1.1),
-        replace(line, task_slope=-line.task_slope),
-        replace(line, task_slope=float("nan")),
-        replace(line, task_fingerprint=None),
-        replace(line, task_fingerprint="0" * 64),
-        replace(line, threat=Threat.of(problem, known=["a"])),
-        replace(line, prices=line.prices + 0.01),
-        replace(line, weights=line.weights * 0.5),
-        replace(line, proofs=(replace(tree, claim=tree.claim + 1e-3),)),
-        replace(line, proofs=(replace(tree, split=moved),)),
-        replace(line, proofs=(replace(tree, q=zeros, nu=tree.nu + 0.1),)),
-        replace(line, proofs=(replace(tree, variable=np.full_like(tree.variable, problem.n_x + 2)),)),
+        changed(line, intercept=line.intercept + 1e-6),
+        changed(line, utility=line.claim.utility * 1.1),
+        changed(line, utility=-line.claim.utility),
+        changed(line, utility=float("nan")),
+        changed(line, tasks=None),
+        changed(line, tasks="0" * 64),
+        changed(line, guards=Threat.of(problem, known=["a"])),
+        changed(line, prices=line.body.prices + 0.01),
+        changed(line, weights=line.claim.weights * 0.5),
+        changed(line, proofs=(changed(tree, claim=tree.claim + 1e-3),)),
+        changed(line, proofs=(changed(tree, split=moved),)),
+        changed(line, proofs=(changed(tree, q=zeros, nu=tree.nu + 0.1),)),
+        changed(line, proofs=(changed(tree, variable=np.full_like(tree.variable, problem.n_x + 2)),)),
     ]
     for each in forged:
         with pytest.raises(CertificateError):
             each.verify(problem)
     with pytest.raises(CertificateError, match="about a release for a task: name it"):
         line.verify(pf.Problem(np.asarray(problem.counts)))
-    no_slope = replace(line, weights=0.0 * line.weights, slope=1.0, task_slope=0.0)
+    no_slope = changed(line, weights=0.0 * line.claim.weights, disclosure=1.0, utility=0.0)
     assert no_slope.words.startswith("disclosure ≤")
     with pytest.raises(CertificateError, match="another task"):
-        replace(line, task_fingerprint="0" * 64).verify(problem)
+        changed(line, tasks="0" * 64).verify(problem)
 
 
 def test_what_is_proved_and_found_survives_its_files(
-    problem: pf.Problem, proved: TaskSolution, tmp_path: Path
+    problem: pf.Problem, proved: pf.Solution, tmp_path: Path
 ) -> None:
     assert proved.certificate is not None
     proved.certificate.save(tmp_path / "proof.npz")
     (again,) = load_bundle(tmp_path / "proof.npz")
     again.verify(problem)
-    assert isinstance(again, GuardedCertificate)
+    assert isinstance(again.body, GuardedBody)
     assert again.words == proved.certificate.words
     assert "I(U;Y)" in again.words
     proved.save(tmp_path / "solution.json")
-    read = TaskSolution.load(tmp_path / "solution.json")
-    assert read.threat is not None
-    assert (read.leakage, read.utility, read.threat.words) == (
+    read = pf.Solution.load(tmp_path / "solution.json")
+    assert (read.leakage, read.utility, read.guards.words) == (
         proved.leakage,
         proved.utility,
         "attackers who know nothing; a, guaranteed lip=2",
@@ -320,15 +316,12 @@ def test_what_is_proved_and_found_survives_its_files(
     assert "largest leakage" in read._repr_html_()
     changed = proved.to_dict() | {"leakage": proved.leakage / 2}
     with pytest.raises(InvalidInputError, match="the file was changed"):
-        TaskSolution.from_dict(changed)
-    plain = pf.solve(problem, utility=0)
-    assert plain.to_dict()["version"] == 1
+        pf.Solution.from_dict(changed)
 
 
 def test_the_curve_of_guarded_releases_rises_to_what_is_allowed(problem: pf.Problem, tmp_path: Path) -> None:
     guards: dict[str, Any] = {"guarantees": ["lip=0.3"], "known": ["a"], "gap": GAP, "along": "utility"}
     curve = pf.trace(problem, points=2, also=["10%", 0.0], **guards)
-    assert isinstance(curve, TaskCurve)
     assert curve.complete
     assert curve.limit is not None
     assert curve.gap.max() <= GAP
@@ -338,14 +331,13 @@ def test_the_curve_of_guarded_releases_rises_to_what_is_allowed(problem: pf.Prob
         pf.trace(problem, also=["100%"], **guards)
     np.testing.assert_array_less(curve.proved(curve.utility), curve.leakage + 1e-9)
     between = curve.at(0.5 * curve.most)
-    assert between.threat is curve.threat
-    assert curve.threat is not None
-    assert curve.threat.excess(problem, between.channel) <= guarantees.MET
+    assert between.guards is curve.guards
+    assert curve.guards.excess(problem, between.channel) <= guarantees.MET
     assert curve.within(float(curve.leakage[-1])).leakage <= curve.leakage[-1] + 1e-9
     with pytest.raises(InfeasibleError, match="the guarantees allow"):
         curve.at(problem.utility_ceiling)
     curve.save(tmp_path / "curve.json")
-    read = TaskCurve.load(tmp_path / "curve.json")
+    read = pf.Curve.load(tmp_path / "curve.json")
     assert read.most == curve.most
     assert [row["worst_attacker"] for row in read.rows()] == [row["worst_attacker"] for row in curve.rows()]
     one = pf.trace(problem, along="utility", utilities=["40%"], published=["a"], gap=1e-2)
@@ -356,14 +348,12 @@ def test_the_curve_of_guarded_releases_rises_to_what_is_allowed(problem: pf.Prob
 def test_what_makes_no_sense_is_refused(problem: pf.Problem) -> None:
     for asked, words in (
         ({"known": ["a"]}, "give utility= "),
-        ({"known": ["a"], "utility": 0.1, "leakage": 0.1}, "exactly one of utility="),
+        ({"known": ["a"], "utility": 0.1, "leakage": 0.1}, "at most one of utility="),
         ({"known": ["c"], "utility": 0.1}, "there is no public column 'c'"),
         ({"known": ["a"], "utility": 0.1, "solver": "aem"}, "solves the plain funnel"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             pf.solve(problem, **asked)
-    with pytest.raises(InvalidInputError, match="also= is for a curve along utility"):
-        pf.trace(problem, also=["50%"])
     with pytest.raises(InfeasibleError, match="the guarantees allow"):
         solve(problem, utility="99.9%", guarantees=["lip=0.05"])
     told = solve(problem, utility="99.9%", guarantees=["lip=0.05"], throw=False)
@@ -374,7 +364,6 @@ def test_what_makes_no_sense_is_refused(problem: pf.Problem) -> None:
 def test_a_curve_of_maximal_leakage_mixes_its_exponential(problem: pf.Problem) -> None:
     asked = {"measure": "maximal-leakage", "gap": 1e-3}
     curve = pf.trace(problem, along="utility", utilities=["50%", "90%", "100%"], **asked)
-    assert isinstance(curve, TaskCurve)
     low, high = (float(curve.utility[i]) for i in (1, 2))
     middle = curve.at((low + high) / 2)
     assert np.exp(middle.leakage) == pytest.approx(np.exp(curve.leakage[1:]).mean(), abs=1e-9)
@@ -393,7 +382,7 @@ def test_an_answer_that_proves_nothing_is_a_failure_with_a_channel(
     def refuse(*_: object) -> None:
         raise CertificateError("it does not prove its bound")
 
-    monkeypatch.setattr(GuardedCertificate, "verify", refuse)
+    monkeypatch.setattr(Certificate, "verify", refuse)
     found = solve(problem, utility="80%", known=["a"], throw=False)
     assert (found.status, found.lower_bound) == (pf.Status.FAILED, 0.0)
     assert found.utility > 0.0
@@ -406,7 +395,6 @@ def test_the_estimator_guards_a_release_for_its_target() -> None:
     rows["town"] = (rows["age"] + rows["sex"] + rng.integers(0, 2, 300)) % 3
     made = pf.PrivacyFunnel(private=["sex"], utility="40%", guarantees=["lip=0.4"], known=["age"])
     made.fit(rows, (rows["age"] > rng.integers(0, 3, 300)).astype(int))
-    assert isinstance(made.solution_, TaskSolution)
     assert made.solution_.guaranteed["lip=0.4"] <= 0.4 + 1e-9
     assert set(made.solution_.leakages) == {"nothing", "age"}
 
@@ -427,19 +415,19 @@ def test_utility_and_disclosure_share_one_time_limit(
     problem: pf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[float] = []
-    searched, plain = tasking.solve_guarded_task, tasking.TaskFunnel.solve
+    searched, plain = GuardedTaskWay.answer, task.TaskFunnel.solve
 
     def first(self: Any, *args: Any, **options: Any) -> Any:
         limits.append(self.time_limit)
         return plain(self, *args, **options)
 
-    def second(problem: pf.Problem, threat: Threat, solver: Any, *args: Any, **options: Any) -> Any:
-        limits.append(solver.time_limit)
-        return searched(problem, threat, solver, *args, **options)
+    def second(self: Any, *args: Any, **options: Any) -> Any:
+        limits.append(self.solver.time_limit)
+        return searched(self, *args, **options)
 
-    monkeypatch.setattr(tasking.TaskFunnel, "solve", first)
-    monkeypatch.setattr(tasking, "solve_guarded_task", second)
-    monkeypatch.setattr(tasking, "Deadline", lambda seconds: SimpleNamespace(left=lambda: 0.4 * seconds))
+    monkeypatch.setattr(task.TaskFunnel, "solve", first)
+    monkeypatch.setattr(GuardedTaskWay, "answer", second)
+    monkeypatch.setattr(task, "Deadline", lambda seconds: SimpleNamespace(left=lambda: 0.4 * seconds))
     found = solve(problem, utility="50%", disclosure="95%", time_limit=20.0)
     assert found.disclosure >= 0.95 * problem.disclosure_ceiling - 1e-9
     assert limits == [10.0, 8.0]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import privfunnel as pf
 from documents import ROOT, blocks
 from helpers_cli import run
 from privfunnel import reproduce
@@ -184,7 +185,7 @@ def test_the_blocks_of_the_researchers_tutorial_run_and_say_what_they_say(patien
     names = play("tutorial-researcher.md", sources)
     text = "\n".join(sources)
     assert f"# {names['problem']!r}" in text
-    assert f"# {names['problem'].free_disclosure:.6f}…" in text
+    assert f"# {pf.free_disclosure(names['problem']):.6f}…" in text
     solution = names["solution"]
     # The optimum is proved to 1e-6 nats, so that its last digits may change; so may an optimal channel.
     *values, status = re.findall(r"solution.status # (.*), (.*), (.*)\n", text)[0]

@@ -117,3 +117,13 @@ def test_a_curve_takes_a_threshold(folder: Path, tmp_path: Path) -> None:
     assert "threshold 30 rows" in (tmp_path / "c" / "report.html").read_text()
     assert_one_line_error(run(*asked, "--threshold", 1, "--out", tmp_path / "e"), "hides nobody")
     assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("unit", ["nats", "bits"])
+@pytest.mark.parametrize("command", [("curve", "--points", 3), ("solve", "--disclosure", "60%")])
+def test_warnings_speak_in_the_unit_of_the_tables(command: tuple[str, ...], unit: str) -> None:
+    name, *more = command
+    unfinished = ("--solver", "aem", "--option", "max_steps=1", "--option", "restarts=1")
+    told = run(name, "heart-failure", *more, *unfinished, "--units", unit).stderr
+    assert re.search(rf"warning: .*gap \S+ {unit}", told)
+    assert ("bits" if unit == "nats" else "nats") not in told

@@ -12,6 +12,8 @@ from scipy import sparse
 import privfunnel as pf
 from privfunnel import channels, unsearched
 from privfunnel.errors import ConvergenceWarning, SolverError
+from privfunnel.question import Quantity
+from privfunnel.request import Request
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded import exploring
 from privfunnel.solvers.guarded.search import Search
@@ -62,19 +64,18 @@ def test_tables_too_large_for_a_search_have_a_release_that_keeps_to_what_is_aske
     assert found.status in (pf.Status.TIME_LIMIT, pf.Status.OPTIMAL)
     assert found.requested is None or found.disclosure >= found.requested - 1e-9
     assert found.budget is None or found.leakage <= found.budget + 1e-9
-    assert found.threat is not None
-    assert not found.threat.guarantees or found.threat.excess(varied, found.channel) <= 1e-9
+    assert not found.guards.guarantees or found.guards.excess(varied, found.channel) <= 1e-9
     if free:
-        assert found.disclosure == pytest.approx(varied.free_disclosure, abs=1e-6)
+        assert found.disclosure == pytest.approx(pf.free_disclosure(varied), abs=1e-6)
 
 
 def test_budgets_of_columns_that_a_large_table_cannot_keep_to_leave_nothing(
     varied: pf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unsearched, "MOST_SEARCHED", 100)
-    threat = Threat.of(varied, known="a")
     told = channels.identity(320)
-    assert unsearched._within(varied, threat, told, None) is told
+    asked = Request(known="a").open(varied, Quantity.DISCLOSURE)
+    assert unsearched._within(asked, told) is told
 
 
 def test_what_guarantees_keep_from_a_large_table_is_refused_with_advice(
@@ -91,7 +92,7 @@ def test_a_box_that_takes_longer_than_there_is_time_for_is_not_begun(
     varied: pf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")
-    monkeypatch.setattr(exploring, "BOX_SECONDS", 1.0)
+    monkeypatch.setattr(exploring, "PLAN", exploring.PLAN._replace(box_seconds=1.0))
     monkeypatch.setattr(exploring, "advance", None)
     threat = Threat.of(varied, known="a")
     limits = Limits(1.0, nodes=100)

@@ -16,7 +16,7 @@ from scipy import sparse
 
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
-from privfunnel import audit, measures, report, tables
+from privfunnel import audit, measures, quantities, report, tables
 from privfunnel.audit import beyond, cross_fit, provable
 from privfunnel.errors import InvalidInputError, SmallSampleWarning, SolverError
 from privfunnel.measures import Array
@@ -277,6 +277,9 @@ def test_an_audit_of_few_rows_says_what_holds_for_people_like_them() -> None:
     words = " ".join(found.words())
     assert "taken as a sample from a population" in words
     assert "For people like these: designed again on one half of the 300 rows" in words
+    assert found.population.proves_little  # a bound above what there is to leak is no number to tell
+    assert "with 95 % confidence not even that less leaks than the" in words
+    assert quantities.told(found.population.leakage.high) not in words
     assert audit.table(table, mechanism, bootstrap=20) == found
     told = " ".join(audit_section(found).words)
     assert "taken as a sample from a population" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from privfunnel import tables
 from privfunnel.engines import ReadOptions, open_table, sniff
-from privfunnel.errors import InvalidInputError
+from privfunnel.errors import InvalidInputError, ReadingWarning
 from workbooks import write_ods, write_xlsx
 
 pytest.importorskip("python_calamine")
@@ -71,7 +72,7 @@ def test_a_sheet_without_a_header_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([["Table of visits"], [], ["s", "x"], ["a", 1]], "no name above column 2"),
+        ([["Table", "of visits"], [], ["s", "x", "z"], ["a", 1, 2]], "no name above column 3"),
         ([["s", None, "x"], ["a", 1, 2]], "no name above column 2 (are cells merged"),
         ([["s", "x", "S"], ["a", 1, 2]], "two columns called 's'"),
         ([[]], "is empty"),
@@ -112,3 +113,47 @@ def test_what_is_no_workbook_is_told_in_one_line(name: str, tmp_path: Path) -> N
 def test_text_that_is_called_a_workbook_is_recognised(start: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "old.xls").write_bytes(start)
     assert words in refusal(tmp_path / "old.xls")
+
+
+TABLE = [["s", "x"], ["a", 1], ["b", 2], ["a", None]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "above"),
+    [
+        ([["Table of visits"], *TABLE], 1),
+        ([["Table of visits"], ["made in May"], [], *TABLE], 3),
+        ([[], ["Table of visits"], *TABLE], 2),
+        ([["Table of visits"], *([None, *row] for row in TABLE)], 1),  # one column further right
+        (
+            [
+                [None, "Table of visits", None, None],
+                *([*row, *row] for row in [["s", "x"], ["a", 1], ["b", 2]]),
+            ],
+            0,
+        ),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".xlsx", ".ods"])
+def test_titles_above_the_header_are_found_out_and_told(
+    rows: list[list[Any]], above: int, suffix: str, tmp_path: Path
+) -> None:
+    path = (write_xlsx if suffix == ".xlsx" else write_ods)(tmp_path / f"t{suffix}", {"One": rows})
+    if not above:  # two columns with one name: no header
+        assert "no name above column" in refusal(path)
+        return
+    with pytest.warns(
+        ReadingWarning, match=rf"{above} rows? (is|are) left .* of sheet 'One' .*\('Table of visits'\)"
+    ):
+        assert values(path, "x") == [1, 2, None]
+    assert sniff(path).skip_rows == above
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReadingWarning)
+        assert values(path, "s", skip_rows=above) == ["a", "b", "a"]
+    assert "has nothing behind its first 99 rows" in refusal(path, skip_rows=99)
+    assert "leave out rows above the header (--skip-rows)" in refusal(path, skip_rows=0)
+
+
+def test_empty_rows_at_the_top_of_a_sheet_count(tmp_path: Path) -> None:
+    path = write_xlsx(tmp_path / "t.xlsx", {"One": [[], [], ["Title", "of two"], *TABLE]})
+    assert values(path, "x", skip_rows=3) == [1, 2, None]

@@ -75,6 +75,8 @@ def write_ods(path: Path, sheets: Mapping[str, Rows]) -> Path:
             + "".join(
                 f'<table:table-cell office:value-type="float" office:value="{value}"/>'
                 if isinstance(value, int | float)
+                else "<table:table-cell/>"
+                if value is None
                 else f'<table:table-cell office:value-type="string"><text:p>{escape(value)}</text:p></table:table-cell>'
                 for value in row
             )

@@ -20,29 +20,115 @@ from typing import TYPE_CHECKING, Any
 from privfunnel._version import __version__
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 
-if TYPE_CHECKING:
-    from privfunnel import instances
+if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with what there is
+    # isort: off
+    from privfunnel import (
+        attackers as attackers,
+        audit as audit,
+        bottleneck as bottleneck,
+        cards as cards,
+        certificate as certificate,
+        channels as channels,
+        chi_squared_funnel as chi_squared_funnel,
+        comparison as comparison,
+        curve as curve,
+        decoys as decoys,
+        deep as deep,
+        distortion as distortion,
+        engines as engines,
+        envelope as envelope,
+        errors as errors,
+        estimator as estimator,
+        explorer as explorer,
+        gaussian as gaussian,
+        guessing_funnel as guessing_funnel,
+        inertia as inertia,
+        instances as instances,
+        ledger as ledger,
+        measures as measures,
+        mechanism as mechanism,
+        noise as noise,
+        plot as plot,
+        population as population,
+        problem as problem,
+        quantities as quantities,
+        release as release,
+        repeated as repeated,
+        report as report,
+        reproduce as reproduce,
+        sequels as sequels,
+        solution as solution,
+        solvers as solvers,
+        solving as solving,
+        storage as storage,
+        tables as tables,
+        tracing as tracing,
+        watching as watching,
+        worst_case as worst_case,
+    )
+
+    # isort: on
     from privfunnel.comparison import Comparison, compare
     from privfunnel.curve import Curve
+    from privfunnel.estimator import PrivacyFunnel
     from privfunnel.free import free_disclosure, free_disclosure_bounds
+    from privfunnel.mechanism import Mechanism
     from privfunnel.problem import Point, Problem
+    from privfunnel.question import Question
     from privfunnel.repeated import joint_leakage
+    from privfunnel.request import Request
     from privfunnel.sequels import sequel
     from privfunnel.solution import Solution, Status, kkt_residual
     from privfunnel.solvers.aem import AEM
+    from privfunnel.solvers.auto import Auto
+    from privfunnel.solvers.binary.solver import Binary
+    from privfunnel.solvers.controls import RandomMaps, RandomStarts
+    from privfunnel.solvers.dca import DCA, RepairedDCA
+    from privfunnel.solvers.drs import DRS, RepairedDRS
+    from privfunnel.solvers.global_ import Global
+    from privfunnel.solvers.merging.columns import Generalisation, Suppression
+    from privfunnel.solvers.merging.deterministic import Deterministic
+    from privfunnel.solvers.merging.greedy import Greedy
+    from privfunnel.solvers.merging.submodular import Submodular
+    from privfunnel.solvers.nlp.ipopt import IPOPT
+    from privfunnel.solvers.nlp.slsqp import SLSQP
+    from privfunnel.solvers.perfect import Perfect
+    from privfunnel.solvers.sdp import SDP
     from privfunnel.solving import solve
     from privfunnel.tracing import trace
 
 __all__ = [
     "AEM",
+    "DCA",
+    "DRS",
+    "IPOPT",
+    "SDP",
+    "SLSQP",
+    "Auto",
+    "Binary",
     "Comparison",
     "Curve",
+    "Deterministic",
+    "Generalisation",
+    "Global",
+    "Greedy",
+    "Mechanism",
+    "Perfect",
     "Point",
     "PrivFunnelError",
     "PrivFunnelWarning",
+    "PrivacyFunnel",
     "Problem",
+    "Question",
+    "RandomMaps",
+    "RandomStarts",
+    "RepairedDCA",
+    "RepairedDRS",
+    "Request",
     "Solution",
     "Status",
+    "Submodular",
+    "Suppression",
     "__version__",
     "compare",
     "free_disclosure",
@@ -65,6 +151,8 @@ _NAMES = {
     "Point": "problem",
     "PrivacyFunnel": "estimator",
     "Problem": "problem",
+    "Question": "question",
+    "Request": "request",
     "Solution": "solution",
     "Status": "solution",
     "compare": "comparison",
@@ -86,21 +174,23 @@ _MODULES = (
 )  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):  # what Python itself asks of a module is not worth loading the registry for
-        raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
-    if name in _MODULES:
-        return importlib.import_module(f"privfunnel.{name}")
-    module = f"privfunnel.{_NAMES[name]}" if name in _NAMES else _solver_classes().get(name)
-    if module is None:
-        raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value  # found without this function from now on
-    return value
+if not TYPE_CHECKING:  # there, a name that is missing is an error
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):  # what Python itself asks of a module is not worth loading the registry for
+            raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
+        if name in _MODULES:
+            return importlib.import_module(f"privfunnel.{name}")
+        module = f"privfunnel.{_NAMES[name]}" if name in _NAMES else _solver_classes().get(name)
+        if module is None:
+            raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
+        value = getattr(importlib.import_module(module), name)
+        globals()[name] = value  # found without this function from now on
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES, *_MODULES, *_solver_classes()})
+    return sorted({*__all__, *_MODULES})
 
 
 def _solver_classes() -> dict[str, str]:

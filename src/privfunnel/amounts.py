@@ -8,9 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from privfunnel import channels, quantities
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import CONVEX
 from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.measures import INFORMATION, Measure
 from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY
 
@@ -36,7 +35,7 @@ def check_disclosure(problem: Problem, disclosure: float | str) -> float:
     return min(wanted, ceiling)
 
 
-def check_budgets(problem: Problem, leakage: Mapping[str, float | str], measure: str) -> dict[str, float]:
+def check_budgets(problem: Problem, leakage: Mapping[str, float | str], measure: Measure) -> dict[str, float]:
     """The asked leakage about each private column; a share is of what X itself tells about that column.
 
     Raises:
@@ -85,19 +84,18 @@ def check_utility(problem: Problem, utility: float | str) -> float:
     return ceiling if wanted >= ceiling - FEASIBILITY else wanted
 
 
-def check_budget(problem: Problem, leakage: float | str | None, measure: str = DEFAULT_MEASURE) -> float:
+def check_budget(problem: Problem, leakage: float | str | None, measure: Measure = INFORMATION) -> float:
     """The asked leakage in nats, or in a measure's own numbers, or an error that says what is wrong with it.
 
     A share, ``"5%"``, is of what releasing X itself leaks to who knows nothing.
     """
-    in_nats = CONVEX[measure].in_nats
-    unit = "nats, 0 or more" if in_nats else f"0 or more, {measure} has no unit"
+    unit = "nats, 0 or more" if measure.in_nats else f"0 or more, {measure} has no unit"
     if isinstance(leakage, str):
         ceiling, whole = problem.leakage_ceiling, "I(S;X)"
-        if measure != DEFAULT_MEASURE:
+        if not measure.is_information:
             ceiling = problem.evaluate(channels.identity(problem.n_x), measure=measure).leakage
             whole = "what X itself leaks"
-        if not in_nats and leakage.rstrip().endswith(("nats", "nat", "bits", "bit")):
+        if not measure.in_nats and leakage.rstrip().endswith(("nats", "nat", "bits", "bit")):
             raise InvalidInputError(
                 f"leakage {leakage!r} has a unit, {measure} has none: give e.g. 5% or 0.01"
             )

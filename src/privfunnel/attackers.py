@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
+from privfunnel.checks import with_comma
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
+from privfunnel.measures import INFORMATION, Array, Measure
 
 #: What the attacker who knows nothing is called.
 NOTHING = "nothing"
-#: The measure of leakage where none is named.
-DEFAULT_MEASURE = "mutual-information"
 
 #: The public columns of a problem: the name of each, and its value in each public symbol.
 Columns = Mapping[str, tuple[str, ...]]
@@ -50,12 +49,8 @@ class Attacker:
         order = np.argsort(self.values, kind="stable")
         yield from np.split(order, np.flatnonzero(np.diff(self.values[order])) + 1)
 
-    def leakage(self, p_sx: Array, channel: Any, measure: str = DEFAULT_MEASURE) -> float:
-        """What a channel p(y|x), (M, N), tells this attacker about S, by a measure of :data:`measures.LEAKAGES`.
-
-        The average over A; of maximal leakage, the largest over the values of A.
-        """
-        average = measure != "maximal-leakage"
+    def leakage(self, p_sx: Array, channel: Any, measure: Measure = INFORMATION) -> float:
+        """What a channel p(y|x), (M, N), tells this attacker about S: averaged over A, or of its worst value."""
         total = 0.0
         rows = channel if isinstance(channel, np.ndarray) else channel.tocsr()
         for group in self.groups():
@@ -64,7 +59,7 @@ class Attacker:
             part = p_sx[:, group]
             mass = float(part.sum())
             told = float(measures.leakage((part / mass) @ rows[group], measure))
-            total = total + mass * told if average else max(total, told)
+            total = max(total, told) if measure.worst_value else total + mass * told
         return total
 
 
@@ -101,6 +96,8 @@ def distinct(everyone: Sequence[Attacker]) -> tuple[Attacker, ...]:
     Raises:
         InvalidInputError: Two that know different things have the same name.
     """
+    if len(everyone) == 1:
+        return tuple(everyone)
     found: dict[str, Attacker] = {}
     for each in everyone:
         other = found.setdefault(each.name, each)
@@ -126,6 +123,7 @@ def knowing(names: Sequence[str], columns: Columns) -> Attacker:
             hint = f"did you mean {close[0]!r}?" if close else f"choose among {listed}" if columns else (
                 "this problem has no named columns, give an array with one value a public symbol"
             )  # fmt: skip
+            hint = with_comma(name, list(columns)) or hint
             raise InvalidInputError(f"there is no public column {name!r}: {hint}")
     distinct = list(dict.fromkeys(names))
     rows = list(zip(*(columns[name] for name in distinct), strict=True))

@@ -87,11 +87,7 @@ def read_channel(data: Mapping[str, Any], p_x: Array, n_x: int) -> Read:
         channel, classes = _coupled(data, p_x, n_x)
         return Read(channel, p_s_given_y[:, _places(data["outputs"], classes.outputs)], classes)
     shape = (n_x, p_s_given_y.shape[1])
-    return Read(
-        _channel(data["channel"], shape, dense=data["version"] != 2 and not data.get("sparse", False)),
-        p_s_given_y,
-        None,
-    )
+    return Read(_channel(data["channel"], shape, dense=not data["sparse"]), p_s_given_y, None)
 
 
 def codes(values: Any) -> Codes:

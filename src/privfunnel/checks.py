@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -15,6 +16,18 @@ from privfunnel.errors import InvalidInputError
 
 #: A table of probabilities may miss 1 by this much; it is then normalised.
 SUM_TOLERANCE = 1e-6
+
+
+def with_comma(name: str, columns: Sequence[str]) -> str:
+    """How to write the column that a comma has cut ``name`` off, an advice; empty where there is none such."""
+    for column in columns:
+        if "," in column and name.strip().casefold() in (
+            part.strip().casefold() for part in column.split(",")
+        ):
+            inside = column.replace('"', '""')
+            written = shlex.quote(f'"{inside}"')
+            return f"did you mean {column!r}? A name that holds a comma stands in quotes: {written}"
+    return ""
 
 
 def is_whole(value: Any) -> bool:

@@ -1,7 +1,7 @@
 r"""A proved lower bound of the χ² funnel by its doubly nonnegative relaxation (needs the extra ``sdp``).
 
-Both χ² of a channel are linear in G = Σ_y r_y w_y w_yᵀ, see :mod:`privfunnel.certificate.chi_squared`. Such matrices
-are *completely positive*; asking only that G ⪰ 0 and G ≥ 0 is a semidefinite program below the funnel,
+Both χ² of a channel are linear in G = Σ_y r_y w_y w_yᵀ, see :mod:`privfunnel.certificate.kinds.chi_squared`. Such
+matrices are *completely positive*; asking only that G ⪰ 0 and G ≥ 0 is a semidefinite program below the funnel,
 
     least ⟨C, G⟩ − 1   subject to   G1 = p_x,   ⟨diag(1/p_x), G⟩ ≥ 1 + ρ,   G ⪰ 0,   G ≥ 0,
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.certificate.chi_squared import ChiSquaredCertificate
+from privfunnel.certificate import Certificate, ChiSquaredBody
 from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError, need
 from privfunnel.measures import Array
@@ -39,13 +39,13 @@ class ChiSquaredBound:
     """
 
     requested: float
-    certificate: ChiSquaredCertificate
+    certificate: Certificate
     matrix: Array
 
     @property
     def value(self) -> float:
         """The proved bound."""
-        return self.certificate.lower_bound(self.requested)
+        return max(self.certificate.lower_bound(self.requested), 0.0)
 
 
 def lower_bound(problem: Problem, chi_squared: float) -> ChiSquaredBound:
@@ -71,7 +71,7 @@ def lower_bound(problem: Problem, chi_squared: float) -> ChiSquaredBound:
         )
     asked = min(float(chi_squared), n_x - 1.0)
     matrix, slope, prices, entries = _solved(problem, asked)
-    certificate = ChiSquaredCertificate.build(problem, slope, prices, entries)
+    certificate = ChiSquaredBody.build(problem, slope, prices, entries)
     certificate.verify(problem)
     return ChiSquaredBound(float(chi_squared), certificate, matrix)
 

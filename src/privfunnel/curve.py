@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privfunnel import cards
-from privfunnel.amounts import check_disclosure
-from privfunnel.certificate import AnyCertificate, Certificate, verify_all
-from privfunnel.ends import Dominated, Ends, closed_form, ends_of, usual
+from privfunnel import cards, channels
+from privfunnel.amounts import check_budget, check_disclosure, check_utility
+from privfunnel.certificate import Certificate
+from privfunnel.ends import Ends, closed_form, ends_of
 from privfunnel.envelope import Envelope, convex_bound
-from privfunnel.errors import InfeasibleError, InvalidInputError, need
-from privfunnel.guarding import INEXACT, judge_guarded
-from privfunnel.judging import Line, judge, meet
-from privfunnel.lumping import Lumping, lumping_of
+from privfunnel.errors import InfeasibleError, need
+from privfunnel.judging import Line, Run, applies, judge, least_leakage, meet, slack_of
+from privfunnel.lumping import Lumping, lumping_in
 from privfunnel.measures import Array
-from privfunnel.problem import Point, Problem
+from privfunnel.problem import Channel, Point, Problem
+from privfunnel.question import FEASIBILITY, Quantity, Question, Values
+from privfunnel.request import check_distortion
 from privfunnel.solution import (
     DEFAULT_GAP,
-    FEASIBILITY,
     ROUNDING,
     UNFINISHED,
+    USELESS,
     Answer,
+    ProvedAnswer,
     Solution,
     Status,
-    fields_from,
-    final_status,
 )
-from privfunnel.solvers.guarded import GuardedAnswer
-from privfunnel.solving import lifted, lowered
+from privfunnel.solving.plain import on_members
 from privfunnel.storage import Stored
 from privfunnel.threats import Threat
 
@@ -44,52 +43,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve(Stored):
-    """A traced funnel: convex, nondecreasing, each point with a channel that achieves it; nats.
+    """A traced funnel: convex, each point with a channel that achieves it; nats.
+
+    It runs along disclosure, utility or distortion: the axis of its question.
 
     Attributes:
-        problem: The problem.
-        solutions: Points of the lower convex envelope, by increasing disclosure.
-        raw: Every point found, as the solver found it.
+        question: What each point asks, whose place along the axis is open.
+        solutions: Points of the lower convex envelope, by their place.
+        raw: Every point found, as the solver found it: disclosure and leakage.
         solver: Name of the solver.
         seed: Seed of the run.
         complete: False when the run was interrupted and the curve holds what was found until then.
         target_gap: The gap in nats at which a point counts as proved optimal.
-        classes: The curve of the classes that this one was made of, or None where nothing was lumped.
-        threat: Attackers who know something, published columns and guarantees, where there are any: leakage is then the
-            largest of the attackers', and the bounds are of it.
-        limit: The release that discloses most, where guarantees end the curve before X itself; None elsewhere.
+        limit: The release that has most of the axis, where guarantees end the curve; None elsewhere.
     """
 
     schema: ClassVar[str] = "privfunnel/curve"
-    #: Version 2 has a threat; a curve of the plain funnel is still written as version 1.
-    schema_version: ClassVar[int] = 2
-    oldest_version: ClassVar[int | None] = 1
-    #: What the curve runs along, and the whole that it is a share of.
-    along: ClassVar[tuple[str, str]] = ("disclosure", "H(X)")
 
-    problem: Problem
+    question: Question
     solutions: tuple[Solution, ...]
     raw: tuple[Point, ...]
     solver: str
     seed: int
     complete: bool = True
     target_gap: float = DEFAULT_GAP
-    classes: Curve | None = None
-    threat: Threat | None = None
     limit: Solution | None = None
 
     def __repr__(self) -> str:
         """One line with the number of points and the largest gap."""
         proved = sum(status is Status.OPTIMAL for status in self.status)
         return (
-            f"{type(self).__name__}({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, "
+            f"Curve({len(self.solutions)} points of {self.problem!r}, {proved} proved optimal, "
             f"largest gap {self.gap.max(initial=0.0):.3g}{self.unit}, {self.solver})"
         )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: points, in nats."""
         name, ceiling = self.along
-        whole = "of I(S;X)" if usual(self.threat) else "of X's own"
+        whole = "of I(S;X)" if self.guards.measure.is_information else "of X's own"
         heads = (name, f"of {ceiling}", "leakage", whole, "proved ≥", "status")
         rows = [
             (
@@ -103,8 +94,49 @@ class Curve(Stored):
             for row in self.rows()
         ]
         part = "" if self.complete else ", not complete"
-        by = "" if self.threat is None or usual(self.threat) else f", leakage by {self.threat.measure}"
+        by = "" if self.guards.measure.is_information else f", leakage by {self.guards.measure}"
         return cards.grid(f"Curve of {self.problem!r}, {self.solver}{part}; nats{by}", heads, rows)
+
+    # --- what it is about -------------------------------------------------------------------------------------
+
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.question.problem
+
+    @property
+    def guards(self) -> Threat:
+        """Who is guarded against; leakage is the largest of the attackers', and the bounds are of it."""
+        return self.question.guards
+
+    @property
+    def axis(self) -> Quantity:
+        """What the curve runs along."""
+        return self.question.axis
+
+    @property
+    def along(self) -> tuple[str, str]:
+        """The axis by name, and the whole that its places are shares of."""
+        return self.axis.value, self.axis.whole or "the largest cost"
+
+    @property
+    def costs(self) -> Any:
+        """What changes cost, where the curve runs along distortion."""
+        return self.question.costs
+
+    @property
+    def unit(self) -> str:
+        """The unit of leakage as it is written after a number: " nats", or nothing for a measure without one."""
+        return " nats" if self.guards.measure.in_nats else ""
+
+    @cached_property
+    def leakage_ceiling(self) -> float:
+        """What X itself leaks to who knows nothing: I(S;X) in nats, or what another measure says of it."""
+        if self.guards.measure.is_information:
+            return self.problem.leakage_ceiling
+        return self.problem.evaluate(np.eye(self.problem.n_x), measure=self.guards.measure).leakage
+
+    # --- its points -------------------------------------------------------------------------------------------
 
     def _column(self, name: str) -> Array:
         values = (getattr(solution, name) for solution in self.solutions)
@@ -116,13 +148,28 @@ class Curve(Stored):
         return self._column("disclosure")
 
     @cached_property
+    def utility(self) -> Array:
+        """I(U;Y) of each point, shape (points,), where the curve is for a task."""
+        return self._column("utility")
+
+    @cached_property
+    def distortion(self) -> Array:
+        """E d(X,Y) of each point, shape (points,), in the unit of the costs."""
+        return self._column("distortion")
+
+    @cached_property
+    def place(self) -> Array:
+        """Disclosure, utility or distortion of each point: that of the axis, shape (points,)."""
+        return self._column(self.axis.value)
+
+    @cached_property
     def leakage(self) -> Array:
-        """I(S;Y) of each point, shape (points,)."""
+        """The (largest) leakage of each point, shape (points,)."""
         return self._column("leakage")
 
     @cached_property
     def lower_bound(self) -> Array:
-        """Proved lower bound of L(R) at each point, shape (points,)."""
+        """Proved lower bound of the leakage at each point, shape (points,)."""
         return self._column("lower_bound")
 
     @cached_property
@@ -132,7 +179,7 @@ class Curve(Stored):
 
     @cached_property
     def slope(self) -> Array:
-        """dL/dR at each point, NaN where not known, shape (points,)."""
+        """Leakage per unit of the axis at each point, NaN where not known, shape (points,)."""
         return self._column("slope")
 
     @property
@@ -140,137 +187,157 @@ class Curve(Stored):
         """Status of each point."""
         return tuple(solution.status for solution in self.solutions)
 
+    @property
+    def _held(self) -> tuple[Solution, ...]:
+        return self.solutions if self.limit is None else (*self.solutions, self.limit)
+
     @cached_property
-    def certificates(self) -> tuple[AnyCertificate, ...]:
+    def certificates(self) -> tuple[Certificate, ...]:
         """The proofs behind the curve's bounds, each once, in the order of the points they prove."""
-        held = self.solutions if self.limit is None else (*self.solutions, self.limit)
-        proofs = (solution.certificate for solution in held)
+        proofs = (solution.certificate for solution in self._held)
         return tuple(dict.fromkeys(proof for proof in proofs if proof is not None))
 
     @cached_property
     def ends(self) -> Ends:
-        """Where the curve begins, and where it ends unless guarantees end it before."""
-        return ends_of(self.problem, self.threat)
-
-    @cached_property
-    def leakage_ceiling(self) -> float:
-        """What X itself leaks to who knows nothing: I(S;X) in nats, or what another measure says of it."""
-        if self.threat is None or usual(self.threat):
-            return self.problem.leakage_ceiling
-        return self.problem.evaluate(np.eye(self.problem.n_x), measure=self.threat.measure).leakage
-
-    @property
-    def unit(self) -> str:
-        """The unit of leakage as it is written after a number: " nats", or nothing for a measure without one."""
-        return " nats" if self.threat is None or self.threat.convex.in_nats else ""
+        """What is known of the curve's ends without a search."""
+        return ends_of(self.question)
 
     @property
     def most(self) -> float:
-        """The most disclosure that the curve knows a release of, in nats: H(X), or what the guarantees allow."""
-        if self.ends.most is not None:
-            return self.problem.disclosure_ceiling
-        held = self.solutions if self.limit is None else (*self.solutions, self.limit)
-        return max((s.disclosure for s in held), default=self.ends.least.disclosure)
+        """The most of the axis that the curve knows a release of: all there is, or what the guarantees allow."""
+        if self.axis is not Quantity.DISTORTION and self.ends.last is not None:
+            return self.question.whole
+        places = (s.values.of(self.axis) for s in self._held)
+        return max(places, default=0.0 if self.ends.first is None else self.ends.first.place)
+
+    # --- between its points -----------------------------------------------------------------------------------
 
     @cached_property
-    def _pool(self) -> AchievedPoints:
-        held = self.solutions if self.limit is None else (*self.solutions, self.limit)
-        found = ((Point(s.disclosure, s.leakage), s.channel, s.status) for s in held)
-        return AchievedPoints.of(self.ends, found)
+    def _pool(self) -> Pool:
+        return Pool.of(self.question, [Entry.of(s) for s in self._held if s.status not in USELESS])
 
-    def proved(self, disclosure: ArrayLike) -> Array:
-        """The best lower bound on L(R) that is proved, at disclosures of any shape in [0, H(X)]; nats.
+    @cached_property
+    def _line(self) -> Envelope:
+        """The lower convex envelope of points and ends, of averages, by sign·place."""
+        sign = -1.0 if self.axis is Quantity.DISTORTION else 1.0
+        found = [(sign * s.values.of(self.axis), s.leakage) for s in self._held]
+        found += [(end.place, end.leakage) for end in self.ends.known]
+        places, leakages = np.array(found).T
+        return Envelope.of(np.column_stack([places, self.ends.averages(leakages)]))
 
-        The largest of the closed form, of the certificates' lines, each of which is below the whole curve, and of what
-        the convexity of L makes of the points: see :func:`~privfunnel.envelope.convex_bound`. The curve's two ends,
-        L(0) = 0 and L(H(X)) = I(S;X), are known. The largest leakage of several attackers is convex in R, too; under
-        guarantees the bound says nothing about what is disclosed beyond :attr:`most`.
+    def with_ends(self) -> tuple[Array, Array]:
+        """Places and leakages of the curve's corners, its known ends included, by place; nats."""
+        x, y = self._line.disclosure, self.ends.leakages(self._line.leakage)
+        return (-x[::-1], y[::-1]) if self.axis is Quantity.DISTORTION else (x, y)
+
+    def achieved(self, place: ArrayLike) -> Array:
+        """The leakage of time-shared neighbours at places of any shape, in nats or the measure's own numbers."""
+        x, y = self.with_ends()
+        return self.ends.leakages(np.interp(np.asarray(place), x, self.ends.averages(y)))
+
+    def proved(self, place: ArrayLike) -> Array:
+        """The best lower bound on the leakage that is proved, at places of any shape along the axis; nats.
+
+        The largest of the closed form, of the certificates' lines, each of which is below the whole curve, and along
+        disclosure of what convexity makes of the points: see :func:`~privfunnel.envelope.convex_bound`. Under
+        guarantees the bound says nothing about what is beyond :attr:`most`.
         """
-        at = np.asarray(disclosure, dtype=np.float64)
-        bound = closed_form(self.problem, self.threat, at)
+        at = np.asarray(place, dtype=np.float64)
+        if self.axis is not Quantity.DISTORTION:  # nothing lies beyond
+            at = np.minimum(at, self.question.whole)
+        bound = np.zeros(at.shape)
+        if self.axis is Quantity.DISCLOSURE:
+            bound = closed_form(self.problem, self.guards, at)
         for certificate in self.certificates:
-            bound = np.maximum(bound, _line(self.problem, self.threat, certificate, at))
-        ends = np.array([[0.0, 0.0], [self.problem.disclosure_ceiling, self.problem.leakage_ceiling]])
-        if self.threat is not None:
-            ends = np.array([point for point, _ in self.ends.known])
+            if applies(self.question.at(0.0), certificate.claim):
+                bound = np.maximum(bound, self._proved_by(certificate, at))
+        bound = self.ends.averages(bound)
+        if self.axis is Quantity.DISCLOSURE:
+            bound = np.maximum(bound, self._convex(at))
+        # What rounding puts above a real channel is not proved; what is more above it is wrong.
+        bound, achieved = self.ends.leakages(bound), self.achieved(at)
+        beyond = np.flatnonzero(np.ravel(bound - achieved) > slack_of(self.question.at(0.0)))
+        if beyond.size:
+            meet(float(np.ravel(bound)[beyond[0]]), float(np.ravel(achieved)[beyond[0]]), "certificate")
+        return np.asarray(np.minimum(bound, achieved))
+
+    def _proved_by(self, certificate: Certificate, at: Array) -> Array:
+        """What one certificate proves of the leakage at places of any shape."""
+
+        def bound(place: float) -> float:
+            axis = self.axis
+            values = Values(
+                place if axis is Quantity.DISCLOSURE else 0.0, {},
+                place if axis is Quantity.UTILITY else 0.0, place if axis is Quantity.DISTORTION else 0.0,
+            )  # fmt: skip
+            return least_leakage(self.question, certificate.claim, values)
+
+        return np.asarray(np.vectorize(bound, otypes=[np.float64])(at))
+
+    def _convex(self, at: Array) -> Array:
+        """What convexity makes of the points and the ends, which are known; in averages, linear in mixtures."""
+        ends = np.array([(end.place, end.leakage) for end in self.ends.known])
         # A bound holds at the disclosure that was asked for, a leakage at the one that its channel has.
         asked = [s.disclosure if s.requested is None else s.requested for s in self.solutions]
         achieved = np.vstack([np.column_stack([self.disclosure, self.leakage]), ends]).T
         proved = np.vstack([np.column_stack([asked, self.lower_bound]), ends]).T
-        steepest = self.ends.steepest
-        if self.threat is not None:  # convex is what mixes linearly, such as exp of the maximal leakage
-            achieved[1], proved[1] = self.ends.averages(achieved[1]), self.ends.averages(proved[1])
-            bound = self.ends.averages(bound)
-        bound = np.maximum(
-            bound, convex_bound(at, (achieved[0], achieved[1]), (proved[0], proved[1]), steepest)
-        )
-        # What rounding puts above a real channel is not proved.
-        bound = np.asarray(np.minimum(bound, Envelope.of(achieved.T).value(at)))
-        return bound if self.threat is None else self.ends.leakages(bound)
+        achieved[1], proved[1] = self.ends.averages(achieved[1]), self.ends.averages(proved[1])
+        return convex_bound(at, (achieved[0], achieved[1]), (proved[0], proved[1]), self.ends.steepest)
 
     @cached_property
     def _lines(self) -> tuple[Line, ...]:
         """The certificates, named as the points say; they were verified when the curve was assembled."""
         named = {s.certificate: s.bound_source for s in self.solutions}
         plain = ("zero", "closed form")  # what proves the point itself where its certificate's line is lower
+        sources = (named.get(proof, "certificate").removesuffix(" of I(S;Y)") for proof in self.certificates)
         return tuple(
-            Line(proof, "certificate" if named[proof] in plain else named[proof])
-            for proof in self.certificates
-            if isinstance(proof, Certificate)
+            Line(proof, "certificate" if source in plain else source)
+            for proof, source in zip(self.certificates, sources, strict=True)
         )
 
-    def at(self, disclosure: float) -> Solution:
-        """The curve at any disclosure in nats: a channel that time-shares its two neighbours."""
-        wanted = check_disclosure(self.problem, disclosure)
-        if self.threat is not None:
-            return self._guarded_at(wanted)
-        if self.classes is not None:
-            lumping = lumping_of(self.problem)
-            return lifted(lumping, self.classes.at(lumping.inner(wanted)), requested=wanted)
-        return judge(self.problem, self._pool.answer(wanted), self.solver, self.seed, gap=self.target_gap,
-                     requested=wanted, lines=self._lines)  # fmt: skip
+    def at(self, place: float | str) -> Solution:
+        """The curve at any place along its axis: a channel that time-shares its two neighbours.
 
-    def _guarded_at(self, wanted: float) -> Solution:
-        """The curve of guarded releases at a disclosure in nats."""
-        assert self.threat is not None
-        if wanted > self.most + FEASIBILITY:
+        Raises:
+            InfeasibleError: It is beyond what the guarantees allow.
+        """
+        asked = self.question.at(check_place(self.question, place))
+        if asked.place > self.most + FEASIBILITY and self.axis is not Quantity.DISTORTION:
             raise InfeasibleError(
-                f"disclosure={wanted:.9g} nats is infeasible: the guarantees allow {self.most:.9g} nats; lower it"
+                f"{self.axis}={asked.place:.9g} nats is infeasible: the guarantees allow {self.most:.9g} nats; lower it"
             )
-        shared = self._pool.answer(wanted)
-        answer = GuardedAnswer(channel=shared.channel, status=shared.status, slope=shared.slope)
-        found = judge_guarded(self.problem, self.threat, answer, self.target_gap, (wanted, None), self.seed)
-        return strengthened(found, self.certificates, self.target_gap)
+        return self._judged(asked, self._pool.answer(asked))
 
-    def within(self, leakage: float) -> Solution:
-        """The most disclosure that the curve achieves within a leakage budget in nats."""
-        if not leakage >= 0.0:
-            raise InvalidInputError(f"leakage={leakage!r} is not a budget: give nats, 0 or more")
-        x, y = self.with_ends()
-        fits = np.flatnonzero(y <= leakage)
+    def _judged(self, asked: Question, answer: ProvedAnswer[Any]) -> Solution:
+        """A release of the curve, judged with all of its proofs."""
+        return judge(asked, answer, Run(self.solver, self.seed), gap=self.target_gap, lines=self._lines)
+
+    def within(self, leakage: float | str) -> Solution:
+        """The best that the curve achieves within a leakage budget: most disclosure or utility, least distortion.
+
+        What is proved of it is what the curve's certificates prove of that: ask ``solve`` for the optimum.
+
+        Raises:
+            InvalidInputError: It is no budget.
+            InfeasibleError: Every point leaks more.
+        """
+        budget = check_budget(self.problem, leakage, self.guards.measure)
+        x, y = self._line.disclosure, self.ends.leakages(self._line.leakage)
+        fits = np.flatnonzero(y <= budget + ROUNDING)
+        if fits.size == 0:
+            raise InfeasibleError(
+                f"leakage={budget!r} is infeasible: the curve leaks {y.min():.9g} at least; allow more"
+            )
         i = int(fits[np.argmax(x[fits])])
-        beyond = np.flatnonzero((y > leakage) & (x > x[i]))
-        if beyond.size == 0:
-            return self.at(float(x[i]))
-        j = int(beyond[np.argmin(x[beyond])])
-        low, spent, high = self.ends.averages(np.array([y[i], leakage, y[j]]))
-        share = float((spent - low) / (high - low))
-        return self.at(float(x[i] + share * (x[j] - x[i])))
+        found = float(x[i])
+        if i + 1 < x.size and y[i] < budget:
+            low, spent, high = self.ends.averages(np.array([y[i], budget, y[i + 1]]))
+            found += float((spent - low) / (high - low)) * float(x[i + 1] - x[i])
+        place = -found if self.axis is Quantity.DISTORTION else min(found, self.most)
+        asked = replace(self.question, goal=self.axis, budget=budget)
+        return self._judged(asked, self._pool.answer(self.question.at(place)))
 
-    def achieved(self, disclosure: ArrayLike) -> Array:
-        """The leakage of time-shared neighbours at disclosures of any shape, in nats or the measure's own numbers."""
-        x, y = self.with_ends()
-        return self.ends.leakages(np.interp(np.asarray(disclosure), x, self.ends.averages(y)))
-
-    def with_ends(self) -> tuple[Array, Array]:
-        """Disclosures and leakages of the points with the ends that are known, by disclosure; nats."""
-        ends = [Point(0.0, 0.0), Point(self.problem.disclosure_ceiling, self.problem.leakage_ceiling)]
-        if self.threat is not None:
-            ends = [point for point, _ in self.ends.known]
-        x = np.concatenate([[ends[0].disclosure], self.disclosure, [p.disclosure for p in ends[1:]]])
-        y = np.concatenate([[ends[0].leakage], self.leakage, [p.leakage for p in ends[1:]]])
-        order = np.argsort(x, kind="stable")
-        return x[order], y[order]
+    # --- for people and files ---------------------------------------------------------------------------------
 
     def plot(self, **options: Any) -> Figure:
         """Draw the curve with its bounds: see :func:`privfunnel.plot.curve`."""
@@ -286,108 +353,93 @@ class Curve(Stored):
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary a point: what the CSV file and the frame hold, in nats."""
-        h_x, i_sx = self.problem.disclosure_ceiling, self.leakage_ceiling
-        return [
-            {
-                "disclosure": s.disclosure,
-                "disclosure_share": s.disclosure / h_x if h_x > 0.0 else 1.0,
-                "leakage": s.leakage,
-                "leakage_share": s.leakage / i_sx if i_sx > 0.0 else 0.0,
-                "lower_bound": s.lower_bound,
-                "gap": s.gap,
-                "bound_source": s.bound_source,
-                "closed_form_lower": float(closed_form(self.problem, self.threat, s.disclosure)),
-                "closed_form_upper": None
-                if self.ends.most is None or not usual(self.threat)
-                else float(self.problem.upper_bound(s.disclosure)),
-                "slope": s.slope,
-                "status": s.status.value,
-                "outputs": s.n_outputs,
-                **({} if self.threat is None else {"worst_attacker": worst_attacker(s)}),
-            }
-            for s in self.solutions
-        ]
+        return [self._row(s) for s in self.solutions]
+
+    def _row(self, s: Solution) -> dict[str, Any]:
+        axis, whole, ceiling = self.axis, self.question.whole, self.leakage_ceiling
+        place = s.values.of(axis)
+        row: dict[str, Any] = {
+            axis.value: place,
+            f"{axis.value}_share": place / whole if whole > 0.0 else 1.0,
+            "leakage": s.leakage,
+            "leakage_share": s.leakage / ceiling if ceiling > 0.0 else 0.0,
+            "lower_bound": s.lower_bound,
+            "gap": s.gap,
+            "bound_source": s.bound_source,
+        }
+        if axis is Quantity.DISCLOSURE:
+            row["closed_form_lower"] = float(closed_form(self.problem, self.guards, s.disclosure))
+            shared = self.ends.last is not None and self.guards.measure.is_information
+            row["closed_form_upper"] = float(self.problem.upper_bound(s.disclosure)) if shared else None
+        else:
+            row["disclosure"] = s.disclosure
+        row |= {"slope": s.slope, "status": s.status.value, "outputs": s.n_outputs}
+        return row if self.guards.plain else row | {"worst_attacker": worst_attacker(s)}
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form with every channel; certificates live in files of their own."""
-        return {
-            **self.stored_run(),
-            "disclosure_ceiling": self.problem.disclosure_ceiling,
-            "leakage_ceiling": self.leakage_ceiling,
-            "problem": self.problem.to_dict(),
-            **({} if self.classes is None else {"classes": lumping_of(self.problem).classes.tolist()}),
-            "points": [{**s.summary(), **_without_classes(s.stored_channel())} for s in self.solutions],
-            **self.stored_limit(),
-            "raw": [list(point) for point in self.raw],
-        }
-
-    def stored_run(self) -> dict[str, Any]:
-        """What a file of any curve begins with: what it is, and of which run."""
+        lumpings = (lumping_in(s.mapping) for s in self._held)
+        classes = next((each.classes for each in lumpings if each is not None), None)
+        limit = self.limit
         return {
             **self.heading(),
-            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
             "units": "nats",
+            "question": self.question.to_dict(),
             "solver": self.solver,
             "seed": self.seed,
             "complete": self.complete,
             "target_gap": self.target_gap,
+            f"{self.axis}_ceiling": self.question.whole,
+            "leakage_ceiling": self.leakage_ceiling,
+            "problem": self.problem.to_dict(),
+            **({} if classes is None else {"classes": classes.tolist()}),
+            "points": [_stored_point(s) for s in self.solutions],
+            **({} if limit is None else {"limit": _stored_point(limit)}),
+            "raw": [list(point) for point in self.raw],
         }
-
-    def stored_limit(self) -> dict[str, Any]:
-        """The release at which guarantees end the curve, as files hold it; nothing where they do not."""
-        limit = self.limit
-        return {} if limit is None else {"limit": {**limit.summary(), **limit.stored_channel()}}
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Read back what :meth:`to_dict` wrote; every channel is evaluated again."""
         with cls.reading(data):
-            if data["solver"] == "bottleneck":  # version 0.1.0 gave both kinds of curve one schema
-                raise InvalidInputError(
-                    "the file holds a bottleneck, not a funnel: read it with bottleneck.BottleneckCurve.load"
-                )
             problem = Problem.from_dict(data["problem"])
-            shared = {name: data[name] for name in ("classes", "threat") if name in data}
-            points = [
-                Solution(problem=problem, **fields_from({**p, **shared}, problem)) for p in data["points"]
-            ]
-            curve = cls(
-                problem=problem,
-                solutions=tuple(points),
+            question = Question.from_dict(data["question"], problem)
+            shared = {"classes": data["classes"]} if "classes" in data else {}
+
+            def read(point: Any) -> Solution:
+                held = point if "class_channel" not in point else {**point, **shared}
+                return Solution.of_stored(held, question.reread(point["asked"]))
+
+            return cls(
+                question=question,
+                solutions=tuple(read(point) for point in data["points"]),
                 raw=tuple(Point(*map(float, point)) for point in data["raw"]),
                 solver=data["solver"],
                 seed=data["seed"],
                 complete=data["complete"],
                 target_gap=data["target_gap"],
-                threat=Threat.from_dict(data["threat"]) if "threat" in data else None,
-                limit=Solution(problem=problem, **fields_from({**data["limit"], **shared}, problem))
-                if "limit" in data
-                else None,
-            )
-            if "classes" not in shared:
-                return curve
-            classes = lumping_of(problem).lumped
-            return replace(
-                curve, classes=replace(curve, problem=classes, solutions=tuple(map(lowered, points)))
+                limit=read(data["limit"]) if "limit" in data else None,
             )
 
 
-def lifted_curve(lumping: Lumping, inner: Curve, wanted: Iterable[float]) -> Curve:
-    """The curve of the members, at the ``wanted`` disclosures that the curve of the classes has points for; nats."""
-    if lumping.trivial:
-        return inner
-    plain = [c for c in inner.certificates if isinstance(c, Certificate)]
-    verify_all(lumping.problem, [c.on_members(lumping.problem, lumping.cells) for c in plain])
-    points = {s.requested: s for s in inner.solutions}
-    at = [(r, points.get(lumping.inner(r))) for r in wanted]
-    more = lumping.h_within
-    return replace(
-        inner,
-        problem=lumping.problem,
-        solutions=tuple(lifted(lumping, point, requested=r) for r, point in at if point is not None),
-        raw=tuple(Point(point.disclosure + more, point.leakage) for point in inner.raw),
-        classes=inner,
-    )
+def _stored_point(solution: Solution) -> dict[str, Any]:
+    """A point as a curve's file holds it: without problem and classes, which the file holds once."""
+    stored = {name: value for name, value in solution.stored_channel().items() if name != "classes"}
+    return {"asked": solution.question.asked(), **solution.summary(), **stored}
+
+
+def check_place(question: Question, place: float | str) -> float:
+    """A place along the axis of a question: nats, or a share as a text; of distortion a number.
+
+    Raises:
+        InvalidInputError: It cannot be read.
+        InfeasibleError: There is no such place.
+    """
+    if question.axis is Quantity.UTILITY:
+        return check_utility(question.problem, place)
+    if question.axis is Quantity.DISTORTION:
+        return check_distortion(place)
+    return check_disclosure(question.problem, place)
 
 
 def worst_attacker(solution: Solution) -> str:
@@ -396,73 +448,105 @@ def worst_attacker(solution: Solution) -> str:
     return next(who for who, leakage in solution.leakages.items() if leakage >= most - FEASIBILITY)
 
 
-def strengthened(solution: Solution, certificates: Iterable[AnyCertificate], gap: float) -> Solution:
-    """A guarded solution at a disclosure, with the best bound that its curve's certificates prove there.
+class Entry(NamedTuple):
+    """A release that was found: its values, and the answer it came with."""
 
-    Args:
-        solution: The solution; one that failed stays as it is.
-        certificates: Proofs for the same problem and threat, verified before: each is a line below the whole curve.
-        gap: The gap in nats at which an answer is proved optimal.
-    """
-    if solution.requested is None or solution.status in (Status.FAILED, Status.INFEASIBLE):
-        return solution
-    at = np.asarray(solution.requested)
-    proofs = {proof: float(_line(solution.problem, solution.threat, proof, at)) for proof in certificates}
-    best = max(proofs, key=lambda proof: proofs[proof], default=None)
-    if best is None or proofs[best] <= solution.lower_bound:
-        return solution
-    lower = proofs[best]
-    if solution.threat is not None and solution.threat.guarantees and lower <= solution.leakage + INEXACT:
-        lower = min(lower, solution.leakage)  # guarantees are met up to rounding
-    lower = meet(lower, solution.leakage, "certificate")
-    proved = solution.leakage - lower <= gap + ROUNDING
-    status = final_status(solution.status, met=True, proved=proved)
-    told = None if solution.threat is None else Dominated.of(solution.problem, solution.threat)
-    source = told.source if told is not None and isinstance(best, Certificate) else "certificate"
-    return replace(solution, lower_bound=lower, bound_source=source, certificate=best, status=status)
+    values: Values
+    answer: ProvedAnswer[Any]
 
-
-def _line(problem: Problem, threat: Threat | None, certificate: AnyCertificate, disclosure: Array) -> Array:
-    """What a certificate proves of the (largest) leakage at disclosures of any shape, in nats or its own numbers."""
-    if isinstance(certificate, Certificate):
-        line = np.asarray(certificate.intercept + certificate.slope * disclosure)
-        if threat is None:
-            return line
-        told = Dominated.of(problem, threat)
-        # Who knows what is published may learn less than I(S;Y): a plain line says nothing of them.
-        return np.full_like(line, -np.inf) if told is None else told.leakage(line)
-    return np.asarray(np.vectorize(certificate.lower_bound, otypes=[np.float64])(disclosure))
-
-
-def _without_classes(stored: dict[str, Any]) -> dict[str, Any]:
-    """A stored channel without its classes: a curve's file holds them once."""
-    return {name: value for name, value in stored.items() if name != "classes"}
+    @classmethod
+    def of(cls, solution: Solution) -> Entry:
+        """A solution's."""
+        guards, slope = solution.guards, solution.slope
+        if slope is not None and guards.measure.worst_value:  # answers have the slope of the averages
+            slope *= guards.measure.average(solution.leakage)
+        found = ProvedAnswer[Any](
+            channel=solution.mapping, status=solution.status, slope=slope, steps=solution.steps,
+            seconds=solution.seconds, message=solution.message, record=solution.record,
+        )  # fmt: skip
+        return cls(solution.values, found)
 
 
 @dataclass(frozen=True, eq=False)
-class AchievedPoints:
-    """Channels with their statuses, the two ends of the curve included, and the envelope of their points."""
+class Pool:
+    """Releases, the known ends of the curve among them, and the envelope of their points.
 
+    Where classes of symbols were solved it is one of the classes' channels.
+
+    Attributes:
+        question: A question of the curve.
+        classes: The classes; each symbol its own where none were solved.
+        envelope: The lower convex envelope of (sign·place, average), with the channels.
+        answers: What each of its vertices came with; None for an end.
+        ends: The known ends of the curve.
+    """
+
+    question: Question
+    classes: Lumping | None
     envelope: Envelope
-    statuses: tuple[Status, ...]
+    answers: tuple[ProvedAnswer[Any] | None, ...]
+    ends: Ends
 
     @classmethod
-    def of(cls, ends: Ends, found: Iterable[tuple[Point, Array, Status]]) -> AchievedPoints:
-        """The points found, each with its channel and how its run ended, and the ends that are known."""
-        pool = [*found, *((point, channel, Status.OPTIMAL) for point, channel in ends.known)]
-        # Time sharing is linear in averages, of which maximal leakage is the logarithm.
-        mixing = [(point.disclosure, ends.convex.average(point.leakage)) for point, _, _ in pool]
-        envelope = Envelope.of(mixing, [channel for _, channel, _ in pool])
-        return cls(envelope, tuple(pool[i][2] for i in envelope.index))
+    def of(cls, question: Question, entries: Sequence[Entry], lumping: Lumping | None = None) -> Pool:
+        """The pool of some releases, held by the classes of a lumping, or by those that one of them is held by."""
+        lumpings = (lumping, *(lumping_in(entry.answer.channel) for entry in entries))
+        classes = next((each for each in lumpings if each is not None and not each.trivial), None)
+        inner = question if classes is None else replace(question, problem=classes.lumped)
+        ends, sign = ends_of(inner), -1.0 if question.axis is Quantity.DISTORTION else 1.0
+        found: list[tuple[float, float, Channel, ProvedAnswer[Any] | None]] = []
+        for values, answer in entries:
+            if classes is None:
+                place, leakage, channel = values.of(question.axis), values.leakage, answer.channel
+            elif lumping_in(answer.channel) is not None and answer.channel.share >= 1.0:
+                channel = answer.channel.channel
+                own = inner.values(channel)
+                place, leakage = own.of(question.axis), own.leakage
+            else:
+                continue  # less than what is free of the classes: the ends have it
+            found.append((sign * place, leakage, channel, answer))
+        found += [(sign * end.place, end.leakage, end.channel, None) for end in ends.known]
+        averages = ends.averages(np.array([leakage for _, leakage, _, _ in found]))
+        points = [(place, float(average)) for (place, *_), average in zip(found, averages, strict=True)]
+        envelope = Envelope.of(points, [channel for _, _, channel, _ in found])
+        return cls(question, classes, envelope, tuple(found[i][3] for i in envelope.index), ends)
 
-    def answer(self, disclosure: float) -> Answer:
-        """The envelope at a disclosure: a vertex's own channel (the same object), or two that are time-shared."""
-        at = self.envelope.vertex(disclosure)
-        if at is None:
-            around = (self.statuses[i] for i in self.envelope.neighbours(disclosure)[:2])
-            status = next((status for status in around if status in UNFINISHED), Status.FEASIBLE)
+    def answer(self, question: Question) -> ProvedAnswer[Any]:
+        """The envelope at the place that a question asks for: a vertex's own release, or two that are time-shared."""
+        place = question.place if self.classes is None else self.classes.inner(question.place)
+        x = -place if question.axis is Quantity.DISTORTION else place
+        at, slope = self.envelope.vertex(x), self.envelope.slope(x)
+        if question.axis is Quantity.DISTORTION and slope:  # whose envelope runs the other way
+            slope = -slope
+        if at is not None:
+            own = self.answers[at]
+            made = Answer(channel=self.envelope.channels[at], status=Status.OPTIMAL, slope=slope)
+            if own is not None:
+                made = Answer(
+                    channel=self.envelope.channels[at], status=own.status, slope=own.slope, steps=own.steps,
+                    seconds=own.seconds, message=own.message, record=own.record,
+                )  # fmt: skip
         else:
-            status = self.statuses[at]
-        return Answer(
-            channel=self.envelope.channel(disclosure), status=status, slope=self.envelope.slope(disclosure)
-        )
+            left, right, weight = self.envelope.neighbours(x)
+            around = [self.answers[i] for i in (left, right)]
+            unfinished = (each.status for each in around if each is not None and each.status in UNFINISHED)
+            pair = [self.envelope.channels[i] for i in (left, right)]
+            if question.axis is Quantity.DISTORTION:  # records for records: outputs are the same
+                channel = np.asarray((1.0 - weight) * pair[0] + weight * pair[1])
+            else:
+                channel = channels.time_share(pair, [1.0 - weight, weight])
+            made = Answer(channel=channel, status=next(unfinished, Status.FEASIBLE), slope=slope)
+        if self.classes is None:
+            return made
+        return on_members(self.classes, made, question)
+
+    def is_end(self, question: Question) -> bool:
+        """Whether a question asks for an end of the curve, which no solver has to find."""
+        place = question.place if self.classes is None else self.classes.inner(question.place)
+        return any(abs(end.place - place) <= FEASIBILITY for end in self.ends.known)
+
+    def bend(self, places: Iterable[float]) -> float:
+        """Where one more point would tell most, between some places and the ends."""
+        wanted = places if self.classes is None else (self.classes.inner(place) for place in places)
+        found = self.envelope.bend(wanted)
+        return found if self.classes is None else found + self.classes.h_within

@@ -13,63 +13,69 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privfunnel import channels, measures
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import CONVEX, Convex
-from privfunnel.guarantees import MET
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Point, Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel import channels
+from privfunnel.measures import INFORMATION, Array, Measure
+from privfunnel.problem import Channel, Problem
+from privfunnel.question import Quantity, Question
+from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Status
+from privfunnel.solvers.task.search import all_utility
 from privfunnel.threats import Threat
+
+
+class End(NamedTuple):
+    """A release at an end of a curve: its place along the axis, its leakage, and p(y|x), shape (M, N)."""
+
+    place: float
+    leakage: float
+    channel: Channel
 
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The known ends of a problem's curve; nats.
+    """What is known of the ends of a curve without a search; nats.
 
     Attributes:
-        nothing: p(y|x) of the release that tells nothing beyond what is published, shape (M, N).
-        least: Its disclosure, H(A) of the published columns A, and its leakage, 0.
-        whole: X itself; None where the guarantees do not allow it.
-        most: Its disclosure, H(X), and its largest leakage; None where the guarantees do not allow it.
+        first: The release that tells nothing beyond what is published; None where the axis is distortion.
+        last: X itself, or all that a task can use; None where guarantees do not allow it, or the axis is distortion.
         steepest: The largest slope that the curve can have.
-        convex: What leakage is measured by: time sharing is linear in its averages.
+        measure: What leakage is measured by: time sharing is linear in its averages.
     """
 
-    nothing: Channel
-    least: Point
-    whole: Channel | None
-    most: Point | None
+    first: End | None
+    last: End | None
     steepest: float
-    convex: Convex = CONVEX[DEFAULT_MEASURE]
+    measure: Measure = INFORMATION
 
     def averages(self, leakages: Array) -> Array:
         """The averages that belong to leakages of any shape: what a curve is convex in."""
-        return np.asarray(np.vectorize(self.convex.average, otypes=[np.float64])(leakages))
+        if not self.measure.worst_value:
+            return np.asarray(leakages)
+        return np.asarray(np.vectorize(self.measure.average, otypes=[np.float64])(leakages))
 
     def leakages(self, averages: Array) -> Array:
         """The leakages that belong to averages of any shape."""
-        return np.asarray(np.vectorize(self.convex.leakage, otypes=[np.float64])(averages))
+        if not self.measure.worst_value:
+            return np.asarray(averages)
+        return np.asarray(np.vectorize(self.measure.leakage, otypes=[np.float64])(averages))
 
     @property
-    def known(self) -> tuple[tuple[Point, Channel], ...]:
-        """The ends that need no search, each with its channel."""
-        first = ((self.least, self.nothing),)
-        return first if self.whole is None or self.most is None else (*first, (self.most, self.whole))
+    def known(self) -> tuple[End, ...]:
+        """Those that there are."""
+        return tuple(end for end in (self.first, self.last) if end is not None)
 
 
 class Dominated(NamedTuple):
     """What the plain funnel's information says of the largest leakage to some attackers, by their measure.
 
     Unless columns are published, who knows nothing is among the attackers: what I(S;Y) is at least by the plain funnel,
-    the largest leakage is, or what belongs to it by :func:`privfunnel.measures.leakage_at_least`.
+    the largest leakage is, or what belongs to it by :meth:`privfunnel.measures.Measure.leakage_at_least`.
 
     Attributes:
         measure: What leakage is measured by.
         p_s: p(s), shape (K,).
     """
 
-    measure: str
+    measure: Measure
     p_s: Array
 
     @classmethod
@@ -82,37 +88,41 @@ class Dominated(NamedTuple):
     @property
     def source(self) -> str:
         """What a bound by the plain funnel's certificate is called."""
-        return "certificate" if self.measure == DEFAULT_MEASURE else "certificate of I(S;Y)"
+        return "certificate" if self.measure.is_information else "certificate of I(S;Y)"
 
     def leakage(self, information: ArrayLike) -> Array:
         """The largest leakage at least, where I(S;Y) is no less than ``information`` nats, of any shape."""
-        if self.measure == DEFAULT_MEASURE:
+        if self.measure.is_information:
             return np.asarray(information)
-        return measures.leakage_at_least(information, self.p_s, self.measure)
+        return self.measure.leakage_at_least(information, self.p_s)
 
     def information(self, leakage: ArrayLike) -> Array:
         """I(S;Y) at most in nats, where no attacker learns more than ``leakage``, of any shape."""
-        if self.measure == DEFAULT_MEASURE:
+        if self.measure.is_information:
             return np.asarray(leakage)
-        return measures.information_at_most(leakage, self.p_s, self.measure)
+        return self.measure.information_at_most(leakage, self.p_s)
 
 
-def ends_of(problem: Problem, threat: Threat | None = None) -> Ends:
-    """The ends of the plain funnel, or of one that is guarded.
+def ends_of(question: Question) -> Ends:
+    """The ends of the curve that a question belongs to.
 
     Whatever Y is, I(S;X|A) − I(S;Y|A) ≤ H(X|Y) for every A, so that no curve that ends at X is steeper than 1. Of other
-    measures no such thing is known.
+    measures, and along other axes, no such thing is known.
     """
-    nothing = channels.constant(problem.n_x) if threat is None else threat.nothing(problem)
-    least, identity = problem.evaluate(nothing), channels.identity(problem.n_x)
-    if threat is not None:
-        least = least._replace(leakage=0.0)  # everyone knows what is published
-    if threat is not None and threat.guarantees and threat.excess(problem, identity) > MET:
-        return Ends(nothing, least, None, None, math.inf, threat.convex)
-    whole = point_of(problem, threat, identity)
-    if threat is None:
-        return Ends(nothing, least, identity, whole, 1.0)
-    return Ends(nothing, least, identity, whole, 1.0 if usual(threat) else math.inf, threat.convex)
+    problem, guards, axis = question.problem, question.guards, question.axis
+    if axis is Quantity.DISTORTION:
+        return Ends(None, None, math.inf, guards.measure)
+    nothing = guards.nothing(problem)
+    # Everyone knows what is published.
+    first = End(question.values(nothing).of(axis), 0.0, nothing)
+    whole = itself(problem, guards) if axis is Quantity.DISCLOSURE else whole_task(problem, guards)
+    if whole is None:
+        return Ends(first, None, math.inf, guards.measure)
+    values = question.values(whole)
+    bounded = guards.measure.is_information and axis is Quantity.DISCLOSURE
+    return Ends(
+        first, End(values.of(axis), values.leakage, whole), 1.0 if bounded else math.inf, guards.measure
+    )
 
 
 def end_of_curve(problem: Problem, disclosure: float) -> Answer | None:
@@ -127,27 +137,36 @@ def end_of_curve(problem: Problem, disclosure: float) -> Answer | None:
     return None
 
 
-def usual(threat: Threat | None) -> bool:
-    """Whether leakage is mutual information, which closed forms are about."""
-    return threat is None or threat.measure == DEFAULT_MEASURE
+def itself(problem: Problem, guards: Threat) -> Channel | None:
+    """The release of X, the only one that discloses H(X), up to names; None where guarantees forbid it."""
+    whole = channels.identity(problem.n_x)
+    return whole if guards.allow(problem, whole) else None
 
 
-def point_of(problem: Problem, threat: Threat | None, channel: Channel) -> Point:
-    """Disclosure and leakage of a channel, the largest leakage of the attackers where there are any; nats."""
-    point = problem.evaluate(channel)
-    if threat is None:
-        return point
-    return point._replace(leakage=max(threat.leakages(problem, channel).values()))
+def all_of_task(problem: Problem, utility: float) -> bool:
+    """Whether a utility in nats is I(U;X), but for rounding.
+
+    Symbols whose p(u|x) differ by little may be told apart for less than any larger tolerance, and leak a lot.
+    """
+    return utility >= problem.utility_ceiling - ROUNDING * max(problem.utility_ceiling, 1.0)
 
 
-def closed_form(problem: Problem, threat: Threat | None, disclosure: ArrayLike) -> Array:
+def whole_task(problem: Problem, guards: Threat) -> Channel | None:
+    """The release of p(u|x), beside what is published, that keeps all of I(U;X); None where guarantees forbid it."""
+    found = all_utility(problem)
+    whole, shown = found.table, guards.published
+    if shown is not None:
+        both = np.unique(found.cells.of * shown.n_values + shown.values, return_inverse=True)[1].reshape(-1)
+        whole = np.eye(int(both.max()) + 1)[both]
+    return whole if guards.allow(problem, whole) else None
+
+
+def closed_form(problem: Problem, guards: Threat, disclosure: ArrayLike) -> Array:
     """Closed-form lower bound on the (largest) leakage at disclosures of any shape; nats.
 
     See :class:`Dominated` for the leakage by other measures.
     """
-    if threat is None:
-        return np.asarray(problem.lower_bound(disclosure))
-    told = Dominated.of(problem, threat)
+    told = Dominated.of(problem, guards)
     if told is None:
         return np.zeros(np.shape(disclosure))
     return told.leakage(problem.lower_bound(disclosure))

@@ -14,8 +14,9 @@ The exception tree::
     ├── ConvergenceWarning                 the best restart stopped before it converged
     ├── SmallSampleWarning                 too few rows a cell for the plug-in estimates
     ├── IdentifierWarning                  a column tells people apart, or people have several rows
+    ├── ReadingWarning                     how a file was read, where it may have been meant otherwise
     ├── GuaranteeWarning                   what was asked for weakens or voids the privacy guarantee
-    └── RetiredOptionWarning               an option was given by a former name
+    └── CollapsedReleaseWarning            a learnt release tells as good as nothing
 
 Every message is one line that names the offending value and the remedy, so that a program may print it as it is.
 """
@@ -79,12 +80,16 @@ class IdentifierWarning(PrivFunnelWarning):
     """A column tells people apart, or people have several rows each."""
 
 
+class ReadingWarning(PrivFunnelWarning):
+    """How a file was read, where it may have been meant otherwise."""
+
+
 class GuaranteeWarning(PrivFunnelWarning):
     """What was asked for weakens or voids the privacy guarantee."""
 
 
-class RetiredOptionWarning(PrivFunnelWarning):
-    """A solver's option was given by a former name, which is still understood."""
+class CollapsedReleaseWarning(PrivFunnelWarning):
+    """A learnt release tells as good as nothing: that it leaks nothing is no success."""
 
 
 def need(module: str, extra: str) -> ModuleType:

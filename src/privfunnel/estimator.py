@@ -18,6 +18,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output
 from privfunnel.release.randomness import Uniforms, secure, seeded
+from privfunnel.release.records import released_names
 from privfunnel.release.sampler import Sampler, Tally
 from privfunnel.solving import solve
 
@@ -227,7 +228,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return np.array(["released"], dtype=object)
         if self.output == "onehot":
             return np.array([f"released_{label}" for label in self.mechanism_.y_labels], dtype=object)
-        return np.array(self.mechanism_.public_names, dtype=object)
+        return np.array(released_names(self.mechanism_), dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what to expect: categories, NaN, and draws that depend on the place of a row."""

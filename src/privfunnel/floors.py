@@ -17,20 +17,17 @@ import numpy as np
 from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.ends import Dominated
+from privfunnel.free import carried
 from privfunnel.lumping import LUMPED_BEYOND, ClassChannel, chosen_lumping
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
+from privfunnel.question import Question
 from privfunnel.solution import FAILURES
 from privfunnel.solvers.auto import Auto
 from privfunnel.solvers.guarded import SMALL
-from privfunnel.threats import Threat
 
 #: Tables with more public symbols than this have their plain funnel solved first; on smaller ones a search is quick.
 SEARCHED_UP_TO = LUMPED_BEYOND
-#: The share of the time limit that this may take.
-SHARE = 0.2
-#: Within a budget its gap is of leakage and the guarded one's of disclosure: this share of it is asked for.
-FINER = 0.3
 #: Outputs of its release whose posteriors a search begins with.
 MOST_POSTERIORS = 2000
 
@@ -57,11 +54,8 @@ class Floor(NamedTuple):
 
     def most_disclosure(self, budget: float) -> float:
         """What a release discloses at most, in nats, that leaks no more than ``budget``; ∞ for no bound."""
-        if self.certificate is None or self.certificate.slope <= 0.0:
-            return math.inf
-        return (
-            float(self.told.information(budget)) - self.certificate.lower_bound(0.0)
-        ) / self.certificate.slope
+        spent = float(self.told.information(budget))
+        return math.inf if self.certificate is None else self.certificate.most_disclosure(spent)
 
     def posteriors(self, problem: Problem) -> Array:
         """p(x|y) of its release, shape (n, M); none where there are too many."""
@@ -73,39 +67,31 @@ class Floor(NamedTuple):
         return np.asarray((table / np.where(sums > 0.0, sums, 1.0))[sums[:, 0] > 0.0])
 
 
-def plain_floor(
-    problem: Problem,
-    threat: Threat,
-    asked: tuple[float | None, float | None],
-    limits: tuple[float, float],
-    seed: int,
-) -> Floor | None:
-    """The plain funnel's answer to what is asked of a guarded one; None where it says nothing, or is not worth it.
+def plain_floor(question: Question, gap: float, seconds: float, seed: int) -> Floor | None:
+    """The plain funnel's answer to a question about a guarded one; None where it says nothing, or is not worth it.
 
     Args:
-        problem: The problem.
-        threat: What the release is guarded against.
-        asked: Least disclosure, and what may leak, in nats; None for what was not asked for.
-        limits: The gap in nats, and the time limit in seconds, of the guarded search.
+        question: The question.
+        gap: The gap in nats of the guarded search.
+        seconds: The time that this may take.
         seed: Fixes all randomness.
     """
-    told = Dominated.of(problem, threat)
-    disclosure, leakage = asked
+    problem, guards = question.problem, question.guards
+    told, within = Dominated.of(problem, guards), question.budget < math.inf
     # A small budget of χ² is slow to search: next to no leakage χ² is flat, and its boxes have no curvature.
-    little = leakage is not None and leakage < SMALL and threat.measure == "chi-squared"
-    if told is None or not (little or problem.n_x > SEARCHED_UP_TO) or asked == (None, None):
+    little = question.budget < SMALL and guards.measure.smooth and not guards.measure.is_information
+    worth = little or problem.n_x > SEARCHED_UP_TO
+    if told is None or not worth or not (question.names_place or within):
         return None
     lumping = chosen_lumping(problem, None)
-    gap = limits[0] if disclosure is not None else FINER * limits[0]
-    solver = Auto(gap=gap, time_limit=SHARE * limits[1])
+    solver = Auto(gap=gap, time_limit=seconds)
     try:
-        if disclosure is not None:
-            answer = solver.solve(lumping.lumped, lumping.inner(disclosure), seed=seed)
+        if within:
+            answer = solver.solve_leakage(lumping.lumped, float(told.information(question.budget)), seed=seed)
         else:
-            answer = solver.solve_leakage(lumping.lumped, float(told.information(leakage or 0.0)), seed=seed)
-        proof = answer.certificate
+            answer = solver.solve(lumping.lumped, lumping.inner(question.disclosure), seed=seed)
+        proof = carried(lumping, answer.certificate)
         if proof is not None:
-            proof = proof if lumping.trivial else proof.on_members(problem, lumping.cells)
             proof.verify(problem)
         channel = answer.channel if lumping.trivial else ClassChannel(lumping, answer.channel).table
         return Floor(proof, channel, answer.slope, told)

@@ -13,18 +13,22 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel import channels
+from privfunnel.certificate import Certificate
+from privfunnel.errors import CertificateError
 from privfunnel.lumping import LUMPED_BEYOND, Lumping, lumping_of
 from privfunnel.problem import Channel, Problem
+from privfunnel.question import Quantity
 from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
 from privfunnel.solvers import perfect
 from privfunnel.solvers.base import Solver
+from privfunnel.solvers.perfect.large import most_free
 
 #: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
 FREE_PROVED = 1e-6
+#: The names under which a problem remembers what is free, and the proof.
+FREE, PROOF = "_free_disclosure", "_free_certificate"
 #: Entries p(y|x) of an output that are equal to this share of the largest say nothing.
 EQUAL = 1e-12
-#: Share of the time limit for the search for what is free, and seconds where a solver has no limit.
-SHARE, SECONDS = 0.2, 20.0
 
 
 def free_disclosure(problem: Problem) -> float:
@@ -35,28 +39,67 @@ def free_disclosure(problem: Problem) -> float:
     search is cut short by its time limit it is the largest found; :func:`free_disclosure_bounds` says how much larger
     R₀ may be.
     """
-    return problem.free_disclosure
+    return min(_found(problem).disclosure + lumping_of(problem).h_within, problem.disclosure_ceiling)
 
 
 def free_disclosure_bounds(problem: Problem) -> tuple[float, float]:
     """The largest disclosure found that leaks nothing, and what none exceeds, in nats; remembered by the problem.
 
-    The two are equal up to rounding where R₀ is proved largest: always for two private symbols, elsewhere where the
-    search could be finished. The first is never below H(X) − log rank(P), P = p(s|x).
+    The two are equal up to rounding where R₀ is proved largest, by the certificate that :func:`free_certificate` gives.
+    The first is never below H(X) − log rank(P), P = p(s|x).
     """
-    known: tuple[float, float] | None = vars(problem).get("_free_disclosure_bounds")
-    if known is None:
+    least, proof = free_disclosure(problem), free_certificate(problem)
+    most = most_free(problem) if proof is None else min(proof.most_disclosure(0.0), most_free(problem))
+    return least, max(least, min(most, problem.disclosure_ceiling))
+
+
+def free_certificate(problem: Problem) -> Certificate | None:
+    """The verified proof of what no release without leakage exceeds; None where there is none.
+
+    It is made of what the search for :func:`free_disclosure` left, and remembered by the problem.
+    """
+    if PROOF not in vars(problem):
         lumping = lumping_of(problem)
-        found, ceiling = perfect.free_disclosure(lumping.lumped), problem.disclosure_ceiling
-        least = min(found.disclosure + lumping.h_within, ceiling)
-        known = least, max(least, min(found.upper + lumping.h_within, ceiling))
-        vars(problem)["_free_disclosure_bounds"] = known
+        proof = perfect.prove(lumping.lumped, _found(problem))
+        vars(problem)[PROOF] = proof if proof is None or lumping.trivial else on_members(lumping, proof)
+    proved: Certificate | None = vars(problem)[PROOF]
+    return proved
+
+
+def _found(problem: Problem) -> perfect.FreeDisclosure:
+    """What the search found for the classes, without its channel and what was met on the way."""
+    known: perfect.FreeDisclosure | None = vars(problem).get(FREE)
+    if known is None:
+        found = perfect.free_disclosure(lumping_of(problem).lumped)
+        known = replace(found, channel=channels.constant(1), mixtures=())
+        vars(problem)[FREE] = known
     return known
 
 
-def search_free_disclosure(problem: Problem) -> float:
-    """:func:`free_disclosure`, searched now, in nats."""
-    return free_disclosure_bounds(problem)[0]
+def on_members(lumping: Lumping, proof: Certificate) -> Certificate | None:
+    """A proof of what the classes' releases without leakage disclose, as one of their members'; both verified.
+
+    None where classes are equal up to rounding only, which a proof in whole numbers does not take for equal.
+
+    Raises:
+        CertificateError: It does not prove of the classes what it claims.
+    """
+    proof.verify(lumping.lumped)
+    try:
+        carried = proof.on_members(lumping.problem, lumping.cells)
+        carried.verify(lumping.problem)
+    except CertificateError:
+        return None
+    return carried
+
+
+def carried(lumping: Lumping, proof: Certificate | None) -> Certificate | None:
+    """A plain proof of the classes as one of their members; None for none, and where :func:`on_members` says so."""
+    if proof is None or lumping.trivial:
+        return proof
+    if proof.claim.scope.zero:
+        return on_members(lumping, proof)
+    return proof.on_members(lumping.problem, lumping.cells)
 
 
 def is_whole(problem: Problem, solver: Solver) -> bool:
@@ -75,7 +118,8 @@ def within_classes(lumping: Lumping, wanted: float, solver: Solver, seed: int) -
     """
     if not FEASIBILITY < wanted <= lumping.h_within + FEASIBILITY:
         return None
-    seconds = SHARE * float(getattr(solver, "time_limit", SECONDS))
+    # A fifth of the time limit, as the global solver has for it, or of twenty seconds where the solver has none.
+    seconds = 0.2 * float(getattr(solver, "time_limit", 20.0))
     free = perfect.free_disclosure(lumping.lumped, seed=seed, seconds=seconds, nodes=0)
     return Answer(channel=free.channel, status=Status.OPTIMAL, slope=0.0, message="perfect privacy")
 
@@ -105,10 +149,9 @@ def telling(channel: Channel) -> Channel:
 
 def open_disclosure(solution: Solution) -> float:
     """What may be free besides a release of all that is known to be, in nats; 0 where something else was asked for."""
-    asked = solution.threat is None and solution.budget == 0.0
-    if not asked or solution.disclosure_upper_bound is None:
-        return 0.0
-    return max(solution.disclosure_upper_bound - solution.disclosure, 0.0)
+    asked = solution.question
+    free = asked.guards.plain and asked.goal is Quantity.DISCLOSURE and asked.budget == 0.0
+    return solution.gap if free else 0.0
 
 
 def free_words(solution: Solution) -> str:

@@ -31,7 +31,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from privfunnel import channels, measures
-from privfunnel.certificate.guessing import GuessingCertificate
+from privfunnel.certificate import Certificate, GuessingBody
 from privfunnel.checks import is_number, is_whole
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
 from privfunnel.measures import Array
@@ -58,7 +58,7 @@ class GuessingPoint:
     problem: Problem
     channel: Array
     requested: float
-    certificate: GuessingCertificate
+    certificate: Certificate
 
     @cached_property
     def public_accuracy(self) -> float:
@@ -122,7 +122,7 @@ class GuessingCurve(Stored):
         """A JSON-ready form with channels and multipliers; numbers are computed again when it is read."""
         points = [
             {"requested": p.requested, "channel": channels.to_stored(p.channel), "slope": p.certificate.slope,
-             "weights": p.certificate.weights.tolist(), "intercept": p.certificate.intercept}
+             "weights": p.certificate.body_of(GuessingBody).weights.tolist(), "intercept": p.certificate.intercept}
             for p in self.points
         ]  # fmt: skip
         return {**self.heading(), "problem": self.problem.to_dict(), "points": points}
@@ -138,10 +138,9 @@ class GuessingCurve(Stored):
             problem = Problem.from_dict(data["problem"])
             points = []
             for each in data["points"]:
-                certificate = GuessingCertificate(
-                    fingerprint=problem.fingerprint, slope=float(each["slope"]),
-                    weights=np.array(each["weights"], dtype=np.float64), intercept=float(each["intercept"]),
-                )  # fmt: skip
+                claim = GuessingBody.claim(float(each["slope"]), float(each["intercept"]))
+                weights = np.array(each["weights"], dtype=np.float64)
+                certificate = Certificate(problem.fingerprint, claim, GuessingBody(weights=weights))
                 certificate.verify(problem)
                 points.append(GuessingPoint(
                     problem=problem, channel=channels.from_stored(each["channel"]),
@@ -219,5 +218,5 @@ def _solved(problem: Problem, allowed: float, requested: float) -> GuessingPoint
     channel = channels.merge_outputs(joint / joint.sum(axis=1, keepdims=True))
     duals = np.maximum(-np.asarray(found.ineqlin.marginals), 0.0)
     weights = np.ascontiguousarray(duals[:-1].reshape(n_x, n_s).T)
-    certificate = GuessingCertificate.build(problem, float(duals[-1]), weights)
+    certificate = GuessingBody.build(problem, float(duals[-1]), weights)
     return GuessingPoint(problem=problem, channel=channel, requested=requested, certificate=certificate)

@@ -5,19 +5,132 @@ time stamp of the kernel's own file. That alone would go stale: a kernel contain
 it reads, and these may live in other files. So :func:`compiled` puts a fingerprint of all of them into the key of each
 entry. Whatever is edited, every kernel that contains it is compiled anew, and nothing has to be touched or deleted by
 hand. Entries that no key asks for any more stay on disk until ``make kernels`` removes all of them.
+
+**What is compiled.** Kernels that take longer to compile than a small table takes as plain Python wait, those with
+``later=True``: they stay plain until the work that was done and is foreseen pays for compiling, by sizes and steps and
+no clock. Where the cache has them they are used at once. Both ways take the same steps, up to rounding of logarithms.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast, overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: What compiling the kernels that wait takes, in seconds: an order of magnitude.
+COMPILING_SECONDS = 12.0
+
+
+class Kernel:
+    """A kernel that is compiled when it is called while its family does not wait, and is plain Python until then.
+
+    Args:
+        function: The kernel.
+        options: Those of ``numba.njit``.
+        inner: Whether only other kernels call the compiled one, which then has no way in from Python.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any], *, inner: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func, self.options, self.inner = function, options, inner
+
+    def __call__(self, *args: Any) -> Any:
+        """Run it, in one way or the other."""
+        return self.py_func(*args) if self.inner or _FAMILY.waits else self.machine(*args)
+
+    @functools.cached_property
+    def machine(self) -> Any:
+        """Numba's dispatcher."""
+        return _dispatcher(self.py_func, self.options)
+
+    @property
+    def _numba_type_(self) -> Any:  # asked for by compiled kernels that call this one
+        return self.machine._numba_type_
+
+    @property
+    def signatures(self) -> Any:
+        """The types that the kernel was compiled for."""
+        return self.machine.signatures
+
+    @property
+    def cached(self) -> bool:
+        """Whether the cache on disk holds machine code of this kernel as it is."""
+        index = getattr(getattr(self.machine._cache, "_cache_file", None), "_load_index", dict)
+        own = fingerprint(self.py_func)
+        return any(key[-1] == own for key in index())
+
+
+class _Family:
+    """The kernels that wait: whether they do, and how many seconds of plain Python their work took, by its sizes."""
+
+    waits: bool = False
+    asked: bool = False
+    spent: float = 0.0
+
+
+_FAMILY = _Family()
+
+
+def pays(seconds: float, sign: Callable[..., Any]) -> bool:
+    """Whether the kernels that wait are compiled from now on, before work of so many seconds of plain Python.
+
+    What was spent before counts as well, so that many small searches pay together. Once compiled is for good.
+
+    Args:
+        seconds: What the work takes as plain Python, foreseen from sizes.
+        sign: A kernel of the family: where it is in the cache, so are the others.
+    """
+    if not isinstance(sign, Kernel):
+        return False
+    if not _FAMILY.asked:
+        _FAMILY.asked, _FAMILY.waits = True, not sign.cached
+    if _FAMILY.spent + seconds >= COMPILING_SECONDS:
+        _FAMILY.waits = False
+    return not _FAMILY.waits
+
+
+def spend(seconds: float) -> None:
+    """Count so many seconds of plain Python, known from the steps taken; kernels that wait do so until it is enough."""
+    if _FAMILY.waits:
+        _FAMILY.spent += seconds
+        _FAMILY.waits = _FAMILY.spent < COMPILING_SECONDS
+
+
+def left() -> float:
+    """Seconds of plain Python, as :func:`spend` counts them, for which kernels still wait; infinite if none does."""
+    return COMPILING_SECONDS - _FAMILY.spent if _FAMILY.waits else math.inf
+
+
+def wait_no_longer() -> None:
+    """Compile the kernels that wait when they are called next, whatever was foreseen."""
+    _FAMILY.asked, _FAMILY.waits = True, False
+
+
+class _Compiling:
+    """What numba tells: who wants to hear of the first kernel compiled, and the seconds that went into all of them."""
+
+    say: Callable[[], None] | None = None
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+def announce(say: Callable[[], None] | None) -> None:
+    """Call ``say`` once, when a kernel is about to be compiled, which is silent and takes seconds; None for nobody."""
+    _Compiling.say = say
+
+
+def seconds_compiling(clock: str) -> float:
+    """Seconds that went into compiling kernels in this process by the ``"wall"`` or of the ``"cpu"``."""
+    return _Compiling.cpu if clock == "cpu" else _Compiling.wall
 
 
 @overload
@@ -36,7 +149,8 @@ def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> A
 
     Args:
         function: The kernel, where the decorator is used without options.
-        options: Options of ``numba.njit`` to change or to add, ``nogil=True`` say.
+        options: Options of ``numba.njit`` to change or to add, ``nogil=True`` say; and ``later=True`` for a kernel that
+            stays plain Python until compiling pays, see :func:`pays`.
     """
     if function is None:
         return lambda kernel: _compile(kernel, options)
@@ -62,6 +176,12 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """:func:`compiled` with its options in a dictionary."""
     if not compiles():
         return function
+    later, inner = options.pop("later", False), "no_cpython_wrapper" in options
+    return Kernel(function, options, inner=inner) if later or inner else _dispatcher(function, options)
+
+
+def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Numba's own, with a cache whose keys hold what the kernel is made of."""
     import numba
 
     kernel: Any = numba.njit(cache=True, **{"error_model": "numpy", "fastmath": False, **options})(function)
@@ -69,7 +189,32 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     own_key = getattr(kernel._cache, "_index_key", None)
     if own_key is not None:
         kernel._cache._index_key = lambda *of: (*own_key(*of), fingerprint(function))
+    _listen()
     return kernel
+
+
+@functools.cache
+def _listen() -> None:
+    """Have numba tell when something is compiled that the cache does not hold, and how long that takes."""
+    from numba.core import event
+
+    class Told(event.Listener):
+        def __init__(self) -> None:
+            self.begun: list[tuple[float, float]] = []
+
+        def on_start(self, event: Any) -> None:
+            say, _Compiling.say = _Compiling.say, None
+            if say is not None:
+                say()
+            self.begun.append((time.monotonic(), time.thread_time()))
+
+        def on_end(self, event: Any) -> None:
+            wall, cpu = self.begun.pop()
+            if not self.begun:  # kernels that it calls are compiled within
+                _Compiling.wall += time.monotonic() - wall
+                _Compiling.cpu += time.thread_time() - cpu
+
+    event.register("numba:compile", Told())  # type: ignore[no-untyped-call]
 
 
 @contextmanager

@@ -4,13 +4,19 @@ Draws that repeat each other (:mod:`privfunnel.release.sticky`) are one, and one
 (:mod:`privfunnel.sequels`); all others are independent given x, and tell I(S;Y_1 … Y_m) together, which is computed
 exactly on the table that the ledger was begun with (:mod:`privfunnel.repeated`). The file holds that table and the
 channels: it is confidential, as the mechanisms are.
+
+No release is without its entry: :class:`Entering` writes it first, as *intended*, and confirms it when the files are on
+the disk. What ends in between leaves an entry that counts as a release until the steward settles it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import glob
 import secrets
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,17 +29,19 @@ from privfunnel.audit.alignment import recount
 from privfunnel.audit.board import LedgerEntry, Together
 from privfunnel.engines import Alphabet, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.locking import locked
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Problem
 from privfunnel.quantities import in_both, parse, told
-from privfunnel.release.sticky import draw_name
 from privfunnel.repeated import joint_channel, joint_leakage
 from privfunnel.sequels import Sequel, sequel
-from privfunnel.storage import AnyPath, Stored, check_target
+from privfunnel.storage import PRIVATE, AnyPath, Stored, check_target, sync_names, write_whole
 from privfunnel.tables import Counts
 
 #: Nats by which a budget may be exceeded: rounding.
 ROUNDING = 1e-9
+#: What is known of a release: that it was to be made, that it was made, or that it was not after all.
+INTENDED, CONFIRMED, WITHDRAWN = "intended", "confirmed", "withdrawn"
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,9 @@ class Entry:
         series: Name of the series, where the draws are sticky.
         date: When it was entered, e.g. ``2026-05-31``.
         follows: The draw whose symbols its own depend on, where it was designed for that; its symbols tell those.
+        files: The files that hold it, as far as they are known.
+        state: ``"intended"`` before they are written, ``"confirmed"`` afterwards; ``"withdrawn"`` where they never
+            were: such a release counts no more, and all others do.
     """
 
     mechanism: str
@@ -53,10 +64,23 @@ class Entry:
     series: str | None
     date: str
     follows: str | None = None
+    files: tuple[str, ...] = ()
+    state: str = CONFIRMED
 
-    def to_dict(self) -> dict[str, str | None]:
-        """JSON-ready; what follows none is written as before there were such."""
-        return {name: value for name, value in vars(self).items() if name != "follows" or value is not None}
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return vars(self) | {"files": list(self.files)}
+
+    @property
+    def named(self) -> str:
+        """Its files by their names alone, and when it was entered."""
+        return ", ".join([*(Path(file).name for file in self.files), self.date])
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether everything in it is of the right kind."""
+        texts = (self.mechanism, self.draw, self.date, self.series or "", self.follows or "", *self.files)
+        return all(isinstance(text, str) for text in texts) and self.state in (INTENDED, CONFIRMED, WITHDRAWN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +89,11 @@ class Ledger(Stored):
 
     Attributes:
         problem: The table that the ledger was begun with.
-        entries: The releases, the first one first.
+        entries: The releases, the first one first, those included that were withdrawn.
         channels: p(y|x) by the fingerprint of each mechanism, shape (M, N).
     """
 
     schema: ClassVar[str] = "privfunnel/ledger"
-    #: Version 2 has releases that follow others; a ledger without any is still written as version 1.
-    schema_version: ClassVar[int] = 2
-    oldest_version: ClassVar[int | None] = 1
 
     problem: Problem
     entries: tuple[Entry, ...] = ()
@@ -93,14 +114,19 @@ class Ledger(Stored):
         return cls(counts.problem())
 
     @cached_property
+    def releases(self) -> tuple[Entry, ...]:
+        """The entries that count: all but the withdrawn."""
+        return tuple(entry for entry in self.entries if entry.state != WITHDRAWN)
+
+    @cached_property
     def draws(self) -> dict[str, str]:
         """The different draws, each with the fingerprint of its mechanism."""
-        return {entry.draw: entry.mechanism for entry in self.entries}
+        return {entry.draw: entry.mechanism for entry in self.releases}
 
     @cached_property
     def standing(self) -> dict[str, str]:
         """The draws that no other follows: these are independent given x, and tell all there is."""
-        followed = {entry.follows for entry in self.entries}
+        followed = {entry.follows for entry in self.releases}
         return {draw: name for draw, name in self.draws.items() if draw not in followed}
 
     @property
@@ -129,7 +155,7 @@ class Ledger(Stored):
         people = float(self.problem.n or mechanism.behind or 1.0)
         mean = measures.pointing(channels.joint(self.problem.p_x, joint))[1]
         return Together(
-            releases=len(every.entries),
+            releases=len(every.releases),
             draws=len(every.draws),
             leakage=every.leakage,
             ceiling=self.problem.leakage_ceiling,
@@ -137,7 +163,7 @@ class Ledger(Stored):
             entered=entered,
             listed=tuple(
                 LedgerEntry(each.date, each.series, self.alone(each), each.follows is not None)
-                for each in self.entries
+                for each in self.releases
             ),
             budget=budget,
         )
@@ -180,15 +206,19 @@ class Ledger(Stored):
         draw: str | None = None,
         series: str | None = None,
         date: str | None = None,
+        files: Sequence[AnyPath] = (),
+        state: str = CONFIRMED,
     ) -> Ledger:
         """This ledger with one release more.
 
         Args:
             mechanism: The mechanism.
-            draw: What tells sticky draws apart, see :func:`privfunnel.release.sticky.draw_name`; without it, the rows
-                were drawn anew.
+            draw: The name of a sticky draw, as ``summary.sticky.draw`` of :func:`privfunnel.release.write` and
+                :func:`privfunnel.release.drawing.draw_name` tell it; without it, the rows were drawn anew.
             series: Name of the series, where the draws are sticky.
             date: Today by default.
+            files: The files that hold it.
+            state: ``"intended"`` where they are still to be written.
 
         Raises:
             InvalidInputError: The mechanism is for other columns or bins.
@@ -200,6 +230,8 @@ class Ledger(Stored):
             series,
             date or datetime.datetime.now(datetime.UTC).date().isoformat(),
             mechanism.follows,
+            tuple(str(Path(file).absolute()) for file in files),
+            state,
         )
         if (
             mechanism.follows is not None
@@ -213,19 +245,62 @@ class Ledger(Stored):
         known = {**self.channels, entry.mechanism: channel}
         return replace(self, entries=(*self.entries, entry), channels=known)
 
-    def drawn(self, mechanism: Mechanism, sticky: AnyPath | None = None, series: str | None = None) -> Ledger:
-        """This ledger with a release more: drawn anew, or by the key file and series of sticky draws."""
-        if sticky is None or series is None:
-            return self.with_release(mechanism)
-        draw = draw_name(sticky, series, mechanism.fingerprint)
-        return self.with_release(mechanism, draw=draw, series=series.strip())
+    def settled(self, number: int, *, released: bool) -> Ledger:
+        """This ledger with an unconfirmed release settled.
+
+        Args:
+            number: Its place among the entries, counted from 1.
+            released: Whether it was made; otherwise it is withdrawn.
+
+        Raises:
+            InvalidInputError: There is no such release or it is settled; or it is to be withdrawn, and something of it
+                is there, or another release follows it.
+        """
+        if not 1 <= number <= len(self.entries) or self.entries[number - 1].state != INTENDED:
+            waiting = [str(i) for i, entry in enumerate(self.entries, 1) if entry.state == INTENDED]
+            have = f"choose among {', '.join(waiting)}" if waiting else "there is nothing to settle"
+            raise InvalidInputError(f"release {number} of the ledger does not wait to be settled: {have}")
+        entry = self.entries[number - 1]
+        if not released:
+            left = [found for file in entry.files for found in _left_of(Path(file))]
+            if left:
+                raise InvalidInputError(
+                    f"{str(left[0])!r} is there, so release {number} may have been made: settle it as --released, or "
+                    "remove the file first (move it away where it is an earlier release)"
+                )
+            others = [each for each in self.releases if each.follows == entry.draw]
+            if others and [each.draw for each in self.releases].count(entry.draw) == 1:
+                raise InvalidInputError(
+                    f"the release of {others[0].named} follows the draw of release {number}, which was made therefore: "
+                    "settle it as --released"
+                )
+        settled = replace(entry, state=CONFIRMED if released else WITHDRAWN)
+        return replace(self, entries=(*self.entries[: number - 1], settled, *self.entries[number:]))
+
+    def unsettled(self, path: AnyPath) -> str:
+        """One line about releases that were begun and not confirmed, and how to settle them; empty without any.
+
+        Args:
+            path: The ledger's file.
+        """
+        waiting = [(i, entry) for i, entry in enumerate(self.entries, 1) if entry.state == INTENDED]
+        if not waiting:
+            return ""
+        which = "; ".join(f"{i} ({entry.named})" for i, entry in waiting)
+        settle = shlex.join(["privfunnel", "ledger", "settle", str(path), str(waiting[0][0])])
+        return (
+            f"releases that were begun and not confirmed: {which}. Each counts as a release. Unless it is under way, "
+            f"look for its files: if they are there or were given away, {settle} --released; if they were never made, "
+            f"{settle} --withdrawn"
+        )
 
     @property
     def words(self) -> str:
         """How many releases and draws there are, and what they tell together."""
+        more = " Rows whose public values changed between them may tell more." if len(self.draws) > 1 else ""
         return (
-            f"releases {len(self.entries)}, draws {len(self.draws)}: together they tell at most "
-            f"{told(self.leakage)}."
+            f"releases {len(self.releases)}, draws {len(self.draws)}: together they tell at most "
+            f"{told(self.leakage)}.{more}"
         )
 
     def check_within(self, budget: str, units: str | None = None) -> None:
@@ -304,10 +379,8 @@ class Ledger(Stored):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        follow = any(entry.follows is not None for entry in self.entries)
         return {
             **self.heading(),
-            "version": 2 if follow else 1,
             "units": "nats",
             "problem": self.problem.to_dict(),
             "entries": [entry.to_dict() for entry in self.entries],
@@ -323,19 +396,49 @@ class Ledger(Stored):
         """
         with cls.reading(data):
             problem = Problem.from_dict(data["problem"])
-            entries = tuple(Entry(**entry) for entry in data["entries"])
+            entries = tuple(Entry(**(entry | {"files": tuple(entry["files"])})) for entry in data["entries"])
             known = {
                 str(name): problem.check_channel(channels.from_stored(stored))
                 for name, stored in data["channels"].items()
             }
             for entry in entries:
-                texts = (entry.mechanism, entry.draw, entry.date, entry.series or "", entry.follows or "")
                 fits = entry.mechanism in known and entry.follows in (None, *(each.draw for each in entries))
-                if not all(isinstance(text, str) for text in texts) or not fits:
+                if not (entry.well_formed and fits):
                     raise InvalidInputError(
                         f"entry {entry!r} of the ledger is malformed: the file was changed"
                     )
             return cls(problem, entries, known)
+
+    def save(self, path: AnyPath) -> None:
+        """Write it as JSON, for the user alone, so that it outlasts a power failure; a link is followed.
+
+        Raises:
+            InvalidInputError: It cannot be written, or the link leads nowhere.
+        """
+        target = place_of(path)
+        super().save(target)
+        sync_names([target])
+
+
+def place_of(path: AnyPath) -> Path:
+    """Where the ledger of this name really is: there it is read, locked and replaced, whatever links lead to it.
+
+    Raises:
+        InvalidInputError: It is a link that leads nowhere, or can be no file's name.
+    """
+    try:
+        real = Path(path).resolve()
+        nowhere = Path(path).is_symlink() and not real.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a name that holds a zero
+        raise InvalidInputError(
+            f"the ledger {str(path)[:40]!r} cannot be found ({error}): check the path"
+        ) from error
+    if nowhere:
+        raise InvalidInputError(
+            f"the ledger {str(path)!r} is a link to {str(real)!r}, which is not there: put the ledger back, or remove "
+            "the link"
+        )
+    return real
 
 
 def opened(path: AnyPath, table: Any, mechanism: Mechanism, read: ReadOptions | None = None) -> Ledger:
@@ -344,5 +447,151 @@ def opened(path: AnyPath, table: Any, mechanism: Mechanism, read: ReadOptions | 
     Raises:
         InvalidInputError: The file is no ledger or cannot be written, or the table does not fit the mechanism.
     """
-    check_target(Path(path), force=True)
-    return Ledger.load(path) if Path(path).exists() else Ledger.begin(table, mechanism, read)
+    real = place_of(path)
+    check_target(real, force=True)
+    return Ledger.load(real) if real.exists() else Ledger.begin(table, mechanism, read)
+
+
+class Entering:
+    """A release on its way into the ledger of a file: entered as intended, then made, then confirmed.
+
+    ``with entering.alone(): release.write(..., enter=entering.intend)``. A release that fails takes its entry back, as
+    long as none of its files has appeared; so does whatever else ends the block by an exception.
+
+    Args:
+        path: The ledger's file.
+        mechanism: The mechanism.
+        files: The files that will hold the release.
+        series: Name of the series, where the draws are sticky.
+
+    Attributes:
+        path: Where the file really is.
+        ledger: What was read, or begun, and then what was written.
+        new: Whether there was no such file.
+    """
+
+    def __init__(
+        self, path: AnyPath, mechanism: Mechanism, files: Sequence[AnyPath] = (), series: str | None = None
+    ) -> None:
+        """Nothing is read yet."""
+        self.path = place_of(path)
+        self.mechanism, self.files = mechanism, [Path(file) for file in files]
+        self.series = None if series is None else series.strip()
+        self.ledger: Ledger | None = None
+        self.new = False
+        self._budget: Callable[[Ledger], object] | None = None
+        self._before: tuple[Ledger, bytes] | None = None
+        self._number = 0
+
+    @contextlib.contextmanager
+    def alone(self, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+        """Let no other process use the ledger while the block runs; then confirm what was intended in it.
+
+        Args:
+            waiting: Called once where another process has to be waited for.
+
+        Raises:
+            InvalidInputError: The ledger cannot be locked; or it cannot be written, and the release stays unconfirmed.
+        """
+        with locked(self.path, waiting):
+            were = [_trace(file) for file in self.files]
+            try:
+                yield
+            except BaseException:
+                if [_trace(file) for file in self.files] == were:
+                    self._take_back()
+                raise
+            if self._before is not None:
+                self._confirm()
+
+    def open(
+        self,
+        table: Any,
+        read: ReadOptions | None = None,
+        budget: Callable[[Ledger], object] | None = None,
+    ) -> Ledger:
+        """Read the ledger, or begin one for the table.
+
+        Args:
+            table: The table, as for :meth:`Ledger.begin`.
+            read: How to read it.
+            budget: Refuses a ledger whose draws tell too much together, where there is a budget.
+
+        Raises:
+            InvalidInputError: The ledger cannot be used.
+        """
+        self.new = not self.path.exists()
+        self.ledger, self._budget = opened(self.path, table, self.mechanism, read), budget
+        return self.ledger
+
+    def intend(self, draw: str | None) -> None:
+        """Enter the release as intended, on the disk, before anything of it is written.
+
+        Args:
+            draw: The name of its draw; None for one that repeats no other.
+
+        Raises:
+            InfeasibleError: All draws together would tell more than the budget.
+            InvalidInputError: The mechanism is for other columns, or the ledger cannot be written.
+        """
+        assert self.ledger is not None
+        after = self.ledger.with_release(
+            self.mechanism, draw=draw, series=self.series, files=self.files, state=INTENDED
+        )
+        if self._budget is not None:
+            self._budget(after)
+        self._before = self.ledger, b"" if self.new else self.path.read_bytes()
+        self.ledger, self._number = after, len(after.entries)
+        after.save(self.path)
+
+    def adopt(self) -> None:
+        """Enter a release whose files are there already: confirm what was intended for them, where that was."""
+        assert self.ledger is not None
+        files = tuple(str(file.absolute()) for file in self.files)
+        own = [(i, entry) for i, entry in enumerate(self.ledger.entries, 1) if entry.files == files]
+        if not own or own[-1][1].state == WITHDRAWN:
+            self.intend(None)
+        elif own[-1][1].state == INTENDED:
+            self._before, self._number = (self.ledger, self.path.read_bytes()), own[-1][0]
+
+    def _confirm(self) -> None:
+        assert self.ledger is not None
+        confirmed = self.ledger.settled(self._number, released=True)
+        try:
+            sync_names(self.files)
+            confirmed.save(self.path)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{error}. The release is made and counts, but is not confirmed: privfunnel ledger settle "
+                f"{self.path} {self._number} --released"
+            ) from error
+        self.ledger = confirmed
+
+    def _take_back(self) -> None:
+        """Let the file be as before; where that fails, the release counts until the steward settles it."""
+        if self._before is None:
+            return
+        ledger, held = self._before
+        with contextlib.suppress(InvalidInputError, OSError):
+            if self.new:
+                self.path.unlink(missing_ok=True)
+            else:
+                write_whole(self.path, lambda stream: stream.write(held), mode=PRIVATE)
+            sync_names([self.path])
+            self.ledger = ledger
+
+
+def _trace(path: Path) -> tuple[int, int, int] | None:
+    """What tells a file from others of its name; None without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _left_of(path: Path) -> list[Path]:
+    """A file, or what was written of it when its release was interrupted."""
+    written = [path] if path.exists() else []
+    folder = path.parent
+    return written + sorted(folder.glob(f".{glob.escape(path.name)}.*.partial") if folder.is_dir() else ())

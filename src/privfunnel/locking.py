@@ -20,7 +20,7 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
     """Hold the lock of a file while the block runs; wait where another process holds it.
 
     The lock is a file of its own beside it, ``.name.lock``, for the user alone, which is gone afterwards: the file
-    itself is replaced whenever it is written.
+    itself is replaced whenever it is written. Of a link, the file that it leads to is locked.
 
     Args:
         path: The file; it need not exist.
@@ -29,28 +29,48 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
     Raises:
         InvalidInputError: The lock cannot be made there.
     """
-    beside = path.with_name(f".{path.name}.lock")
-    while True:
-        try:
-            lock = open_lock(beside, os.O_CREAT)
-        except OSError as error:
-            raise InvalidInputError(
-                f"cannot lock {str(path)!r} ({error.strerror or error}): choose a folder that exists and is writable"
-            ) from error
-        with lock:
-            while not take(lock):
-                if waiting is not None:
-                    waiting()
-                    waiting = None
-                time.sleep(BETWEEN)
-            if not _is(beside, lock):
-                continue  # whoever held it has removed it: another may hold the new one
+    beside = _beside(path)
+    try:
+        while True:
             try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):
-                    beside.unlink()
-            return
+                lock = open_lock(beside, os.O_CREAT)
+            except OSError as error:
+                raise InvalidInputError(
+                    f"cannot lock {str(path)!r} ({error.strerror or error}): choose a folder that exists and is "
+                    "writable"
+                ) from error
+            with lock:
+                while not take(lock):
+                    if waiting is not None:
+                        waiting()
+                        waiting = None
+                    time.sleep(BETWEEN)
+                if _is(beside, lock):
+                    yield
+                    return
+                # Whoever held it has removed it: another may hold the new one.
+    finally:
+        # An interrupt may have come at any instruction, also right after the lock was made.
+        _remove(beside)
+
+
+def tidy(path: Path) -> None:
+    """Remove the lock of a file where nobody holds it: the process that did was ended in the middle."""
+    _remove(_beside(path))
+
+
+def _remove(beside: Path) -> None:
+    """Remove a lock that nobody holds; who waits for it finds that it is gone, and makes a new one."""
+    with contextlib.suppress(OSError), open_lock(beside) as lock:
+        # Only who holds a lock removes it, and only where it still has the name.
+        if take(lock) and _is(beside, lock):
+            beside.unlink()
+
+
+def _beside(path: Path) -> Path:
+    """The lock of a file; of a link, that of the file it leads to."""
+    path = path.resolve()
+    return path.with_name(f".{path.name}.lock")
 
 
 def _is(path: Path, held: BinaryIO) -> bool:

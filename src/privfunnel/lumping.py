@@ -12,7 +12,7 @@ symbol is then a short list of candidate public symbols, one for each class of y
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -154,6 +154,47 @@ def lumping_of(problem: Problem) -> Lumping:
         known = lump(problem)
         vars(problem)["_lumping"] = known
     return known
+
+
+def held_by_classes(mapping: Channel | ClassChannel) -> ClassChannel | None:
+    """A channel that is held by classes; None where it is one of the symbols."""
+    return mapping if isinstance(mapping, ClassChannel) else None
+
+
+def as_table(mapping: Channel | ClassChannel) -> Channel:
+    """p(y|x), shape (M, N), of a channel as it is held."""
+    held = held_by_classes(mapping)
+    return mapping if held is None else held.table
+
+
+def of_classes(mapping: Channel | ClassChannel, problem: Problem) -> tuple[Problem, Channel]:
+    """The problem and the channel that a release is held by: those of its classes, or those of the symbols."""
+    held = held_by_classes(mapping)
+    return (problem, mapping) if held is None else (held.lumping.lumped, held.channel)
+
+
+def checked(problem: Problem, mapping: Channel | ClassChannel) -> Channel | ClassChannel:
+    """A channel with rows that sum to 1, also where it is held by classes.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    held = held_by_classes(mapping)
+    if held is None:
+        return problem.check_channel(mapping)
+    return replace(held, channel=held.lumping.lumped.check_channel(held.channel))
+
+
+def evaluated(problem: Problem, mapping: Channel | ClassChannel) -> Point:
+    """Disclosure and leakage in nats, by classes where it is held by them."""
+    held = held_by_classes(mapping)
+    return problem.evaluate(mapping) if held is None else held.evaluate()
+
+
+def lumping_in(mapping: Channel | ClassChannel) -> Lumping | None:
+    """The classes that a channel is held by; None where it is one of the symbols."""
+    held = held_by_classes(mapping)
+    return None if held is None else held.lumping
 
 
 @dataclass(frozen=True, eq=False)

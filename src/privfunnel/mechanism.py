@@ -18,17 +18,17 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from privfunnel import claims
+from privfunnel import channels, claims
 from privfunnel._version import __version__
 from privfunnel.channelfiles import Classes, codes, read_channel, stored_channel
 from privfunnel.channels import is_sparse, joint
 from privfunnel.engines import Alphabet, Bins, Column, ReadOptions
 from privfunnel.engines.alphabet import TwoAlphabets
-from privfunnel.engines.categories import Codes
+from privfunnel.engines.categories import Codes, people
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import Guess, best_guesses
-from privfunnel.lumping import ClassChannel
-from privfunnel.measures import Array
+from privfunnel.lumping import held_by_classes
+from privfunnel.measures import INFORMATION, Array
 from privfunnel.problem import Channel
 from privfunnel.provenance import Provenance
 from privfunnel.score_classes import ScoreClasses
@@ -67,10 +67,6 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
     """
 
     schema: ClassVar[str] = "privfunnel/mechanism"
-    #: Version 1 holds the entries of an array, version 2 those of a sparse channel or its classes, version 3 says which
-    #: record each output is, version 4 has score classes.
-    schema_version: ClassVar[int] = 4
-    oldest_version: ClassVar[int | None] = 1
 
     s_alphabet: Alphabet
     x_alphabet: Alphabet
@@ -97,16 +93,15 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
         # Compared bit by bit: labels alone may be equal in tables whose counts are not.
         if problem.p_sx.shape != table.shape or not np.array_equal(problem.p_sx, table / table.sum()):
             raise InvalidInputError("the solution belongs to another table: solve counts.problem() first")
-        summary, mapping = solution.summary(), solution.mapping
-        from privfunnel.guarding import guarded_promise  # loads solvers, which a release does not need
-
+        summary = solution.summary()
         guarded, plain = guarded_promise(solution)
         summary |= plain
         classes, told = None, None
-        if isinstance(mapping, ClassChannel) and is_sparse(mapping.table):
-            outputs = mapping.coupled.outputs
-            classes = Classes(mapping.lumping.classes, mapping.channel, mapping.share, outputs)
-            told = mapping.p_s_given_y[:, outputs]
+        held = held_by_classes(solution.mapping)
+        if held is not None and is_sparse(held.table):
+            outputs = held.coupled.outputs
+            classes = Classes(held.lumping.classes, held.channel, held.share, outputs)
+            told = held.p_s_given_y[:, outputs]
         channel, released = solution.channel, None
         if solution.outputs is not None:  # records that are never released are no symbols
             used = np.flatnonzero(solution.p_y > 0.0)
@@ -297,7 +292,6 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
         claims.check_values((*self.private, *self.public))
         return {
             **self.heading(),
-            "version": self._version,
             "units": "nats",
             "promise": dict(self.promise),
             "guesses": [{name: getattr(guess, name) for name in GUESSES} for guess in self.guesses],
@@ -307,17 +301,18 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
             "public": [column.to_dict() for column in self.public],
             "s_codes": self.s_codes.tolist(),
             "x_codes": self.x_codes.tolist(),
+            **self._stored_people,
             "p_x": self.p_x.tolist(),
+            "sparse": self.sparse,
             **stored_channel(self.channel, self.p_s_given_y, self.classes),
             **self._stored_outputs,
             **self._stored_scores,
         }
 
     @property
-    def _version(self) -> int:
-        if self.scores is not None:
-            return 4
-        return 3 if self.outputs is not None else 2 if self.sparse else 1
+    def _stored_people(self) -> dict[str, Any]:
+        people = {"s_persons": self.s_alphabet.persons, "x_persons": self.x_alphabet.persons}
+        return {name: n.tolist() for name, n in people.items() if n is not None}
 
     @property
     def _stored_outputs(self) -> dict[str, Any]:
@@ -325,7 +320,7 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
 
     @property
     def _stored_scores(self) -> dict[str, Any]:
-        return {} if self.scores is None else {"sparse": self.sparse, "scores": self.scores.to_dict()}
+        return {} if self.scores is None else {"scores": self.scores.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Any) -> Mechanism:
@@ -339,11 +334,12 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
                 tuple(Column.from_dict(column) for column in data[role]) for role in ("private", "public")
             )
             x_codes = codes(data["x_codes"])
-            x_alphabet, s_codes = Alphabet(public, x_codes), codes(data["s_codes"])
+            s_codes = codes(data["s_codes"])
+            x_alphabet = Alphabet(public, x_codes, persons=_persons(data, "x_persons", len(x_codes)))
             p_x = np.asarray(data["p_x"], dtype=np.float64)
             channel, p_s_given_y, classes = read_channel(data, p_x, len(x_codes))
             found = cls(
-                s_alphabet=Alphabet(private, s_codes),
+                s_alphabet=Alphabet(private, s_codes, persons=_persons(data, "s_persons", len(s_codes))),
                 x_alphabet=x_alphabet,
                 channel=channel,
                 p_x=p_x,
@@ -353,7 +349,7 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
                 provenance=dict(data["provenance"]),
                 read=ReadOptions.from_dict(data.get("read", {})),
                 classes=classes,
-                outputs=codes(data["records"]) if data["version"] == 3 or "records" in data else None,
+                outputs=codes(data["records"]) if "records" in data else None,
                 scores=_scores(data, x_alphabet, len(s_codes)),
             )
             found._check()
@@ -380,11 +376,54 @@ def symbol_name(j: int, number: int) -> str:
     return f"y{j:0{len(str(number - 1))}d}"
 
 
+def _persons(data: Mapping[str, Any], name: str, size: int) -> Codes | None:
+    """How many people have each symbol, where a file says it."""
+    found = people(data.get(name), size, "the symbols")
+    return None if found is None else np.array(found, dtype=np.int64)
+
+
 def _scores(data: Mapping[str, Any], x_alphabet: Alphabet, n_s: int) -> ScoreClasses | None:
     """The score classes of a file, if it has any."""
-    return ScoreClasses.from_dict(data["scores"], x_alphabet, n_s) if data["version"] == 4 else None
+    return ScoreClasses.from_dict(data["scores"], x_alphabet, n_s) if "scores" in data else None
 
 
 def _guess(attribute: str, before: float, after: float, original: float) -> Guess:
     """A guess from a file; the parameters are its keys, so that a key too many is told."""
     return Guess(attribute, before, after, original)
+
+
+def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a mechanism of a guarded solution was designed for, and what its promise says instead of the solution's.
+
+    The promise is about who knows nothing, and can be recomputed from the mechanism's file; what else was designed for
+    needs the table. Both are empty where nothing was guarded.
+    """
+    guards = solution.guards
+    if guards.plain:
+        return {}, {}
+    designed: dict[str, Any] = {
+        "guarded": guards.words,
+        "conditions": guards.conditions,
+        "leakages": solution.leakages,
+        "guaranteed": solution.guaranteed,
+        "lower_bound": solution.lower_bound,
+        **({} if guards.published is None else {"published": guards.published.name}),
+    }
+    plain = solution.problem.evaluate(solution.channel).leakage
+    promised: dict[str, Any] = {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
+    if not guards.measure.is_information or guards.attributes:
+        # What is promised and audited is I(S;Y|A); what the design was about stands beside it.
+        informed = replace(guards, measure=INFORMATION, attributes=())
+        designed |= {
+            "measured": solution.leakages,
+            "leakages": informed.leakages(solution.problem, solution.channel),
+            "lower_bound": 0.0,
+        }
+        promised |= {"budget": None}
+    if not guards.measure.is_information:
+        whole = guards.leakages(solution.problem, channels.identity(solution.problem.n_x))
+        numbers = {"ceiling": max(whole.values()), "lower_bound": solution.lower_bound}
+        designed["measure"] = {"name": guards.measure.name, **numbers}
+    if guards.attributes:
+        designed["budgets"] = {one.name: one.budget for one in guards.attributes}
+    return designed, promised

@@ -3,8 +3,9 @@
 Each cell of the table, also an empty one, gets discrete Laplace noise, P(z) ∝ exp(−ε|z|). A row more or less changes
 one count by one, so the noisy counts are ε-differentially private, and so is whatever is made of them alone: problem,
 solution, mechanism, codebook. The noise is drawn exactly, with whole numbers and the operating system's randomness: no
-rounding of a floating-point number tells what was added. Which values a column can have, and its bins, are taken as
-known, as is how the file is read; they are not protected.
+rounding of a floating-point number tells what was added. Which values a column can have, missing ones among them, and
+its bins are taken as known, as is how the file is read; they are not protected. That the numbers in a bin are whole is
+known where the column is read as whole numbers by an option, and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import Alphabet, Column
+from privfunnel.engines import Alphabet, Column, Cut
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
 from privfunnel.tables import Counts
@@ -33,8 +34,7 @@ def private_counts(counts: Counts, epsilon: float, source: random.Random = SECUR
     """Counts with noise, ε-differentially private for tables that differ in one row.
 
     Noise is drawn for all combinations of the columns' values, whether they occur or not. Counts below 0 become 0, and
-    symbols without rows are dropped, which needs no look at the table. The means of bins, which come from the rows, are
-    left out.
+    symbols without rows are dropped, which needs no look at the table. Columns are those of :func:`known_columns`.
 
     Args:
         counts: The exact counts.
@@ -55,6 +55,7 @@ def private_counts(counts: Counts, epsilon: float, source: random.Random = SECUR
         raise InvalidInputError(
             "score classes are made of the exact rows, so that noise would not hide them: leave one of the two out"
         )
+    counts = known_columns(counts)
     s, x = (_all_symbols(alphabet) for alphabet in (counts.s_alphabet, counts.x_alphabet))
     if len(s) * len(x) > MOST_CELLS:
         raise InvalidInputError(
@@ -82,6 +83,29 @@ def private_counts(counts: Counts, epsilon: float, source: random.Random = SECUR
         missing=counts.missing,
         epsilon=float(rate),
     )
+
+
+def known_columns(counts: Counts) -> Counts:
+    """The counts with columns as they are known without the rows: without means of bins, and without their being whole.
+
+    One number with decimals would show in how all bins of its column are written. They are written as whole numbers
+    where the column is read as such, ``types={"age": "integer"}``.
+    """
+    types = {} if counts.read is None else counts.read.types
+
+    def known(alphabet: Alphabet) -> Alphabet:
+        columns = (_known(column, whole=types.get(column.name) == "integer") for column in alphabet.columns)
+        return Alphabet(tuple(columns), alphabet.codes)
+
+    return replace(counts, s_alphabet=known(counts.s_alphabet), x_alphabet=known(counts.x_alphabet))
+
+
+def _known(column: Column, *, whole: bool) -> Column:
+    column, cut = replace(column, means=None, persons=None), column.bins
+    if whole or not isinstance(cut, Cut) or cut.part:
+        return column
+    cut = replace(cut, integer=False)
+    return replace(column, kind="number", bins=cut, values=(*cut.labels, *column.values[cut.size :]))
 
 
 def discrete_laplace(rate: Fraction, source: random.Random = SECURE) -> int:
@@ -135,9 +159,8 @@ def _happens(numerator: int, denominator: int, source: random.Random) -> bool:
 
 
 def _all_symbols(alphabet: Alphabet) -> Alphabet:
-    """Every combination of the columns' values, without what else is known of the rows."""
-    columns = tuple(_bare(column) for column in alphabet.columns)
-    sizes = [column.n_values for column in columns]
+    """Every combination of the columns' values."""
+    sizes = [column.n_values for column in alphabet.columns]
     cells = 1
     for size in sizes:
         cells *= size
@@ -147,11 +170,7 @@ def _all_symbols(alphabet: Alphabet) -> Alphabet:
             "use fewer columns or coarser bins"
         )
     codes: Codes = np.stack(np.unravel_index(np.arange(cells), sizes), axis=1).astype(np.int64)
-    return Alphabet(columns, codes)
-
-
-def _bare(column: Column) -> Column:
-    return replace(column, means=None)
+    return Alphabet(alphabet.columns, codes)
 
 
 def _possible(s: Alphabet, x: Alphabet) -> NDArray[np.bool_]:

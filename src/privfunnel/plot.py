@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privfunnel.curve import Curve
-from privfunnel.ends import usual
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.free import free_disclosure
 from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Problem
+from privfunnel.question import Quantity
 from privfunnel.solution import FEASIBILITY
+from privfunnel.storage import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from privfunnel.audit import PopulationBand
-    from privfunnel.task_curve import TaskCurve
 
 #: Okabe and Ito's colours, distinct with any colour vision.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
@@ -66,7 +68,8 @@ def curve(
 
     Shown are the points and the time-shared curve through them, the band down to what is proved, the two closed-form
     bounds, the theoretical end points (0, 0) and (H(X), I(S;X)), and where leakage has to begin. Of a guarded curve it
-    is the largest leakage of the attackers and what is proved of it, from end to end.
+    is the largest leakage of the attackers and what is proved of it, from end to end; of a task or of records for
+    records, the curve over its own axis.
 
     Args:
         curve: The curve.
@@ -91,57 +94,28 @@ def curve(
                 .Figure(figsize=(5.2, 3.6), layout="constrained")
                 .add_subplot()
             )
-        guarded = curve.threat is not None
-        if not guarded:
+        plain = curve.guards.plain and curve.axis is Quantity.DISCLOSURE
+        if plain:
             bounds(ax, curve.problem, unit)
-        grid = _grid(curve)
-        high = unit if curve.unit else 1.0
-        band(ax, grid * unit, curve.proved(grid) * high, curve.achieved(grid) * high)
+        grid, high = _grid(curve), unit if curve.unit else 1.0
+        wide = 1.0 if curve.axis is Quantity.DISTORTION else unit
+        band(ax, grid * wide, curve.proved(grid) * high, curve.achieved(grid) * high)
         for i, (name, other) in enumerate((others or {}).items()):
-            ax.plot(other.disclosure * unit, other.leakage * high, color=COLOURS[i % 6], lw=1.0, ls="--",
+            ax.plot(other.place * wide, other.leakage * high, color=COLOURS[i % 6], lw=1.0, ls="--",
                     marker=MARKERS[i % 6], ms=3.0, label=name)  # fmt: skip
-        ax.plot(curve.disclosure * unit, curve.leakage * high, color=BLUE, lw=1.4, marker="o", ms=3.0,
+        ax.plot(curve.place * wide, curve.leakage * high, color=BLUE, lw=1.4, marker="o", ms=3.0,
                 label=label or f"achieved ({curve.solver})", zorder=3)  # fmt: skip
         if population is not None:
             _population(ax, curve.problem, population, unit)
-        if not guarded and (_affordable(curve.problem) if free is None else free):
+        if plain and (_affordable(curve.problem) if free is None else free):
             _free(ax, curve.problem, unit)
-        return _finished(ax, curve, f"disclosure $I(X;Y)$ [{units}]", units, title, legend=legend)
+        return _finished(ax, curve, f"{curve.axis} ${curve.axis.symbol}$ [{_of(curve, units)}]", units, title,
+                         legend=legend)  # fmt: skip
 
 
-def task_curve(
-    curve: TaskCurve,
-    *,
-    units: str = "nats",
-    title: str | None = None,
-    ax: Axes | None = None,
-    legend: bool = True,
-) -> Figure:
-    """Draw the curve of a task: leakage over utility I(U;Y), with the band down to what is proved.
-
-    Args:
-        curve: The curve.
-        units: ``"nats"`` or ``"bits"``.
-        title: Title of the plot.
-        ax: Draw here instead of on a new figure.
-        legend: If True, add a legend.
-
-    Returns:
-        The figure; see :func:`save`.
-    """
-    matplotlib = need("matplotlib", extra="plots")
-    unit = scale(units)
-    with matplotlib.rc_context(STYLE):
-        if ax is None:
-            figure = need("matplotlib.figure", extra="plots").Figure(figsize=(5.2, 3.6), layout="constrained")
-            ax = figure.add_subplot()
-        assert ax is not None
-        grid = np.linspace(0.0, curve.most, 400)
-        high = unit if curve.unit else 1.0
-        band(ax, grid * unit, curve.proved(grid) * high, curve.achieved(grid) * high)
-        ax.plot(curve.utility * unit, curve.leakage * high, color=BLUE, lw=1.4, marker="o", ms=3.0,
-                label="least leakage for the task", zorder=3)  # fmt: skip
-        return _finished(ax, curve, f"utility $I(U;Y)$ [{units}]", units, title, legend=legend)
+def _of(curve: Curve, units: str) -> str:
+    """The unit of the axis that a curve runs along."""
+    return units if curve.costs is None else curve.costs.words
 
 
 def _finished(ax: Axes, curve: Curve, along: str, units: str, title: str | None, *, legend: bool) -> Figure:
@@ -161,9 +135,9 @@ def _finished(ax: Axes, curve: Curve, along: str, units: str, title: str | None,
 def _leakage_axis(curve: Curve, units: str) -> str:
     """What the vertical axis shows, with the unit where it has one."""
     unit = f" [{units}]" if curve.unit else ""
-    if curve.threat is None:
+    if curve.guards.plain:
         return f"leakage $I(S;Y)${unit}"
-    by = "" if usual(curve.threat) else f" by {curve.threat.measure}"
+    by = "" if curve.guards.measure.is_information else f" by {curve.guards.measure}"
     return f"largest leakage{by}{unit}"
 
 
@@ -188,8 +162,8 @@ def _legend(ax: Axes) -> None:
 
 
 def _grid(curve: Curve) -> Array:
-    fine = np.linspace(0.0, curve.most, 401)
-    return np.unique(np.concatenate([fine, curve.disclosure]))
+    first = curve.place.min(initial=curve.most) if curve.axis is Quantity.DISTORTION else 0.0
+    return np.unique(np.concatenate([np.linspace(first, curve.most, 401), curve.place]))
 
 
 def band(ax: Axes, disclosure: Array, proved: Array, achieved: Array) -> None:
@@ -216,8 +190,8 @@ def _affordable(problem: Problem) -> bool:
 
 def _free(ax: Axes, problem: Problem, unit: float) -> None:
     """Mark the largest disclosure that leaks nothing."""
-    if problem.free_disclosure > FEASIBILITY:
-        free = problem.free_disclosure * unit
+    if free_disclosure(problem) > FEASIBILITY:
+        free = free_disclosure(problem) * unit
         ax.axvline(free, color=GREEN, lw=0.9, ls="-.", label=f"free disclosure {free:.4g}")
 
 
@@ -227,9 +201,12 @@ def save(figure: Figure, *paths: str | os.PathLike[str]) -> None:
     with matplotlib.rc_context(STYLE):
         for path in map(Path, paths):
             metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
+            kind = path.suffix.removeprefix(".")
             try:
-                figure.savefig(path, metadata=metadata)
-            except (OSError, ValueError) as error:
+                write_whole(path, partial(figure.savefig, format=kind, metadata=metadata))
+            except InvalidInputError:
+                raise
+            except ValueError as error:
                 raise InvalidInputError(
-                    f"cannot write the figure {str(path)!r} ({error}): use .png, .svg or .pdf in a folder that exists"
+                    f"cannot write the figure {str(path)!r} ({error}): use .png, .svg or .pdf"
                 ) from error

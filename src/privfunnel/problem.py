@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel import cards, channels, measures
-from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, attackers
+from privfunnel.attackers import NOTHING, Attacker, attackers
 from privfunnel.checks import (
     as_columns,
     as_joint,
@@ -24,7 +24,7 @@ from privfunnel.checks import (
     summed,
 )
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
+from privfunnel.measures import INFORMATION, Array, Measure, measure_of
 from privfunnel.storage import Stored
 from privfunnel.utility import Utility, as_utility, read_tasks, stored_tasks
 
@@ -87,9 +87,6 @@ class Problem(Stored):
     """
 
     schema: ClassVar[str] = "privfunnel/problem"
-    #: Version 2 has public columns, 3 tasks, 4 private columns; a file is written as the oldest that can hold it.
-    schema_version: ClassVar[int] = 4
-    oldest_version: ClassVar[int | None] = 1
 
     _p_sx: Array
     _counts: Array | None
@@ -302,16 +299,6 @@ class Problem(Stored):
         digits = math.log2(self.n_s * self.n_x) + 16.0
         return 4.0 * float(np.finfo(np.float64).eps) * digits * (1.0 + self.disclosure_ceiling)
 
-    @cached_property
-    def free_disclosure(self) -> float:
-        """R₀, the largest disclosure with zero leakage that is found, in nats; :func:`privfunnel.free_disclosure`.
-
-        The first time it is asked for it has to be searched, which may take seconds; the problem remembers it.
-        """
-        from privfunnel.free import search_free_disclosure  # a room far above, asked for convenience
-
-        return search_free_disclosure(self)
-
     def lower_bound(self, disclosure: ArrayLike) -> Array:
         """Closed-form lower bound ``max(0, R − H(X|S)) ≤ L(R)``, vectorised, in nats; rounded down."""
         known = np.asarray(disclosure, dtype=np.float64) - self.h_x_given_s
@@ -325,7 +312,7 @@ class Problem(Stored):
         return leaked / self.disclosure_ceiling * np.asarray(disclosure, dtype=np.float64)
 
     def evaluate(
-        self, channel: ArrayLike | Channel, *, known: Any = None, measure: str = DEFAULT_MEASURE
+        self, channel: ArrayLike | Channel, *, known: Any = None, measure: Measure | str = INFORMATION
     ) -> Point:
         """Disclosure I(X;Y) and leakage of a channel, in nats: I(S;Y), or the largest I(S;Y|A) of several attackers.
 
@@ -336,7 +323,7 @@ class Problem(Stored):
                 sparse array.
             known: What attackers may know besides the release: a list with an entry for each of them, names of public
                 columns or an array a(x). The one who knows nothing is always among them.
-            measure: What leakage is measured by, one of :data:`privfunnel.measures.LEAKAGES`.
+            measure: What leakage is measured by, one of :data:`privfunnel.measures.MEASURES`.
         """
         channel = self.check_channel(channel)
         p_xy = (
@@ -345,7 +332,7 @@ class Problem(Stored):
             else channel.multiply(self.p_x[:, None])
         )
         disclosure = min(float(measures.mutual_information(p_xy)), self.disclosure_ceiling)
-        if known is None and measure == DEFAULT_MEASURE:
+        if known is None and measure_of(measure).is_information:
             # S − X − Y is a Markov chain: what the rounding adds beyond the data-processing inequality is not real.
             p_sy = self._p_sx @ channel
             leakage = min(float(measures.mutual_information(p_sy)), self.leakage_ceiling, disclosure)
@@ -355,15 +342,16 @@ class Problem(Stored):
         return point if self._tasks is None else TaskPoint.of(point, self._tasks.of(channel))
 
     def leakages(
-        self, channel: ArrayLike | Channel, *, known: Any = None, measure: str = DEFAULT_MEASURE
+        self, channel: ArrayLike | Channel, *, known: Any = None, measure: Measure | str = INFORMATION
     ) -> dict[str, float]:
         """What a channel tells each attacker about S, by the attacker's name; arguments as for :meth:`evaluate`."""
         return self._told(self.check_channel(channel), known, measure)
 
-    def _told(self, channel: Channel, known: Any, measure: str) -> dict[str, float]:
+    def _told(self, channel: Channel, known: Any, measure: Measure | str) -> dict[str, float]:
         """:meth:`leakages` of a channel that is checked already."""
-        told = {each.name: each.leakage(self._p_sx, channel, measure) for each in self.attackers(known)}
-        if measure != DEFAULT_MEASURE:
+        by = measure_of(measure)
+        told = {each.name: each.leakage(self._p_sx, channel, by) for each in self.attackers(known)}
+        if not by.is_information:
             return told
         return told | {NOTHING: min(told[NOTHING], self.leakage_ceiling)}
 
@@ -432,7 +420,6 @@ class Problem(Stored):
         private = {name: list(values) for name, values in self._private.items()}
         return {
             **self.heading(),
-            "version": 4 if private else 3 if self._tasks is not None else 2 if columns else 1,
             **({"public_columns": columns} if columns else {}),
             **({"private_columns": private} if private else {}),
             **({} if self._tasks is None else stored_tasks(self._tasks, self._kept_x)),
@@ -450,15 +437,14 @@ class Problem(Stored):
             table, kind, n = data["table"], data["kind"], data["n"]
             if kind not in ("counts", "probabilities"):
                 raise InvalidInputError(f"unknown kind of table {kind!r}: the file was changed")
-            columns = data["public_columns"] if data["version"] == 2 else data.get("public_columns")
             problem = cls(
                 table,
                 data["s_labels"],
                 data["x_labels"],
                 n=None if kind == "counts" else n,
-                public_columns=columns,
-                private_columns=data["private_columns"] if data["version"] > 3 else None,
-                **(read_tasks(data["tasks"]) if data["version"] == 3 or "tasks" in data else {}),
+                public_columns=data.get("public_columns"),
+                private_columns=data.get("private_columns"),
+                **(read_tasks(data["tasks"]) if "tasks" in data else {}),
             )
         if (kind == "counts") != (problem.counts is not None):
             raise InvalidInputError(f"the table does not hold {kind}: the file was changed")

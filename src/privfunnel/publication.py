@@ -13,7 +13,7 @@ is in ``docs/security.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.checks import is_number, is_whole
-from privfunnel.engines import Alphabet, Column, Cut
+from privfunnel.engines import Alphabet, Column, Cut, Part, Value
 from privfunnel.engines.bins import OTHER
 from privfunnel.engines.categories import Codes
-from privfunnel.engines.cutting import FEW, nice, nice_above, rounded
+from privfunnel.engines.cutting import FEW, nice_above, rounded
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 
@@ -49,11 +49,12 @@ PROMISED = {
 
 
 class Written(NamedTuple):
-    """How a public column is written.
+    """How a public column is written: all that code which writes is given of it.
 
     Attributes:
-        column: The column as it was designed, with "(other)" among the values of a text that has rare ones.
-        codes: The category that is written for each category of the designed column, shape (categories,).
+        column: The column as it is published. Its values, or bins, are those that may be named, "(other)" and null
+            among them; no other value of the designed column is in it, nor its means, nor its own bins.
+        codes: The published category of each category of the designed column, shape (designed categories,).
         texts: What people read for each category of ``column``.
         numbers: The number that stands for each bin of a cut, shape (bins,); None for other columns.
     """
@@ -155,7 +156,7 @@ class Policy:
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def rare(self, rows: Array) -> Mask:
+    def rare(self, rows: Array | Codes) -> Mask:
         """Which of some numbers of rows are few, of those above 0; floating sums may fall short of a whole number."""
         return np.asarray((rows > 0.0) & (rows < self.threshold - 1e-6))
 
@@ -169,28 +170,50 @@ class Policy:
         A rare value of a text is "(other)". Among ordered values (numbers, dates) it is the nearest value that is not
         rare, or null where there is none; a rare bin goes with its fuller neighbour. Null stays null.
         """
-        counts = p * rows
+        counts = self.counted(column, p, rows)
         if isinstance(column.bins, Cut):
-            groups = _grouped(counts[: column.bins.size], self.threshold if rows else 0)
-            codes = np.array([group[0] for group in groups] + [*range(column.bins.size, column.n_values)])
-            cut = published(column.bins)
-            texts = (*(_span_text(cut, group) for group in groups), *["null"] * (column.null_code >= 0))
-            numbers = bin_numbers(column, counts, groups)
-            return Written(column, codes.astype(np.int64), texts, numbers)
-        codes = np.arange(column.n_values)
-        rare = self.rare(counts) & (codes != column.null_code)
-        if not rare.any():
-            return Written(column, codes, _texts(column), None)
+            return self._bins(column, column.bins, counts)
+        null = np.arange(column.n_values) == column.null_code
+        # A value that no row has is none that was met: it is no more published than a rare one.
+        common = ~null & ~self.rare(counts) & ((counts > 0.0) | (not counts.any()))
+        known = [column.values[code] for code in np.flatnonzero(common).tolist()]
+        place = np.cumsum(common) - 1
+        lost = ~null & ~common
         if column.kind == "text":
-            null, column = codes == column.null_code, _with_other(column)
-            codes[rare], codes[null] = column.values.index(OTHER), column.null_code
-            return Written(column, codes, _texts(column), None)
-        common = [int(c) for c in np.flatnonzero((counts > 0.0) & ~rare) if c != column.null_code]
-        if not common:
-            column = column if column.null_code >= 0 else replace(column, values=(*column.values, None))
-        for code in np.flatnonzero(rare):
-            codes[code] = min(common, key=lambda c: abs(c - code), default=column.null_code)
-        return Written(column, codes, _texts(column), None)
+            if (lost & (counts > 0.0)).any() and OTHER not in known:
+                known.append(OTHER)
+            place[lost] = known.index(OTHER) if OTHER in known else 0
+        else:
+            near = np.flatnonzero(common)
+            for code in np.flatnonzero(lost).tolist():
+                place[code] = np.abs(near - code).argmin() if near.size else 0
+        place[null] = len(known)
+        shown = Column(
+            published_name(column), _kind(column, known), (*known, *[None] * (bool(null.any()) or not known))
+        )
+        return Written(shown, place.astype(np.int64), _texts(shown), None)
+
+    def _bins(self, column: Column, cut: Cut, counts: Array) -> Written:
+        """How a cut column is written: rare bins are one with their neighbours."""
+        few = self.threshold if counts.any() else 0
+        groups = list(dict.fromkeys(_grouped(counts[: cut.size], few)))
+        ends = (*(cut.edges[min(group)] for group in groups), cut.edges[-1])
+        merged = replace(cut, edges=ends, part="")
+        place = np.full(column.n_values, len(groups))  # null
+        for i, group in enumerate(groups):
+            place[list(group)] = i
+        null = (None,) * (column.null_code >= 0)
+        told = Column(published_name(column), column.kind, (*merged.labels, *null), merged)
+        numbers = bin_numbers(column, counts, groups, few)
+        return Written(told, place.astype(np.int64), _texts(told), numbers)
+
+    def counted(self, column: Column, p: Array, rows: float) -> Array:
+        """How many people have each category: persons where they were counted, else rows; shape (categories,)."""
+        return p * rows if column.persons is None else np.array(column.persons, dtype=np.float64)
+
+    def named(self, alphabet: Alphabet, p: Array, rows: float) -> Mask:
+        """Which symbols of an alphabet, of probabilities ``p``, enough people have to be named; a mask."""
+        return self.listed(p, rows) if alphabet.persons is None else ~self.rare(alphabet.persons)
 
     def columns(self, alphabet: Alphabet, p: Array, rows: float) -> tuple[Written, ...]:
         """:meth:`column` for each column of an alphabet whose symbols have the probabilities ``p``."""
@@ -198,36 +221,30 @@ class Policy:
         return tuple(self.column(column, tables[column.name][:, 0], rows) for column in alphabet.columns)
 
 
+def published_name(column: Column) -> str:
+    """What a column is called in a release: one that holds a part of dates says which, ``born (age at 2020-01-01)``."""
+    part = column.bins.rule if isinstance(column.bins, Part) else getattr(column.bins, "part", "")
+    return f"{column.name} ({Part(part).words})" if part else column.name
+
+
+def published_codes(written: Sequence[Written], codes: Codes) -> Codes:
+    """The published categories of symbols given by their designed ones, shape (symbols, columns)."""
+    if all(len(w.codes) == w.column.n_values and (np.diff(w.codes) == 1).all() for w in written):
+        return codes  # nothing is rare
+    return np.stack([w.codes[codes[:, j]] for j, w in enumerate(written)], axis=1)
+
+
 def _texts(column: Column) -> tuple[str, ...]:
     return tuple(column.text(code) for code in range(column.n_values))
 
 
-def _with_other(column: Column) -> Column:
-    """A column with "(other)" among its values, before null."""
-    if OTHER in column.values:
-        return column
-    at = column.n_values - (column.null_code >= 0)
-    return replace(column, values=(*column.values[:at], OTHER, *column.values[at:]))
+def _kind(column: Column, known: Sequence[Value]) -> str:
+    """The kind of published values: whether a rare number had decimals does not show in how the others are written."""
+    whole = column.kind == "number" and all(isinstance(value, int) for value in known)
+    return "integer" if whole else column.kind
 
 
 # --- bins -------------------------------------------------------------------------------------------------------
-
-
-def published(cut: Cut) -> Cut:
-    """Bins as they may be named: of bins that were cut at the data's own numbers, open at the ends and rounded.
-
-    Bins that the steward gave by their edges, and such as have no ends, are published as they are. The others come from
-    mechanism files of version 0.1.
-    """
-    if cut.rule == "edges" or (math.isinf(cut.edges[0]) and math.isinf(cut.edges[-1])):
-        return cut
-    inner = cut.edges[1:-1]
-    if cut.integer:
-        inner = tuple(float(math.ceil(edge)) for edge in inner)
-    elif inner:
-        width = min(high - low for low, high in zip(cut.edges, cut.edges[1:], strict=False))
-        inner = tuple(rounded(edge, nice(width / 10.0)) for edge in inner)
-    return replace(cut, edges=(-math.inf, *inner, math.inf))
 
 
 def _grouped(counts: Array, threshold: float) -> list[tuple[int, ...]]:
@@ -248,49 +265,41 @@ def _grouped(counts: Array, threshold: float) -> list[tuple[int, ...]]:
     return [leading[code] for code in range(len(counts))]
 
 
-def _span_text(cut: Cut, group: tuple[int, ...]) -> str:
-    """The label of one bin, or of several that are written as one."""
-    if len(group) == 1:
-        return cut.labels[group[0]]
-    first, last = min(group), max(group)
-    return replace(cut, edges=(*cut.edges[: first + 1], *cut.edges[last + 1 :])).labels[first]
-
-
-def bin_numbers(column: Column, counts: Array, groups: list[tuple[int, ...]]) -> Array:
-    """The number that stands for each bin: its mean, rounded to what the bin's width and its rows support.
+def bin_numbers(column: Column, counts: Array, groups: Sequence[tuple[int, ...]], threshold: float) -> Array:
+    """The number that stands for each group of bins: its mean, rounded to what a bin's width and its rows support.
 
     Args:
-        column: A cut column; without means (a file of version 0.1) the middle of a bin stands for it.
+        column: A cut column; without means (of counts with noise) the middle of a bin stands for it.
         counts: Expected rows of each category.
-        groups: The bins that are written as one, for each bin; the first of them leads.
+        groups: The bins that are written as one; the first of each group leads.
+        threshold: Bins of fewer rows have no say, unless there are no others in their group.
 
     Returns:
-        Shape (bins,); every number lies in the bin that leads its group.
+        Shape (groups,); every number lies in the bin that leads its group.
     """
     cut = column.bins
     assert isinstance(cut, Cut)
-    shown = published(cut)
-    numbers = np.empty(cut.size)
-    for code, group in enumerate(groups):
+    numbers = np.empty(len(groups))
+    for i, group in enumerate(groups):
         lead = group[0]
-        mean = _mean(column, counts, group)
-        value = _middle(shown, lead) if mean is None else mean
-        step = _step(shown, lead, value, float(counts[list(group)].sum()))
+        heard = tuple(code for code in group if counts[code] >= threshold - 1e-6) or group
+        mean = _mean(column, counts, heard)
+        value = _middle(cut, lead) if mean is None else mean
+        step = _step(cut, lead, value, float(counts[list(heard)].sum()))
         if step > 0.0:
             value = rounded(value, max(step, 1.0) if cut.integer else step)
-        least, most = shown.span(lead)
-        low, high = shown.edges[lead], shown.edges[lead + 1]
-        numbers[code] = min(
+        least, most = cut.span(lead)
+        low, high = cut.edges[lead], cut.edges[lead + 1]
+        numbers[i] = min(
             max(value, least if math.isfinite(low) else -math.inf), most if math.isfinite(high) else math.inf
         )
     return numbers
 
 
 def middles(cut: Cut, numbers: Array) -> Array:
-    """The middle of each bin, of one without an end the number that stands for it, shape (bins,)."""
-    shown = published(cut)
-    ends = np.isfinite(shown.edges)
-    return np.array([shown.middle(i) if ends[i] and ends[i + 1] else numbers[i] for i in range(cut.size)])
+    """The middle of each published bin, of one without an end the number that stands for it, shape (bins,)."""
+    ends = np.isfinite(cut.edges)
+    return np.array([cut.middle(i) if ends[i] and ends[i + 1] else numbers[i] for i in range(cut.size)])
 
 
 def _mean(column: Column, counts: Array, group: tuple[int, ...]) -> float | None:

@@ -51,6 +51,12 @@ def told(nats: float, digits: int = 4) -> str:
     return f"{amount(nats, digits)} {spoken_unit()}"
 
 
+def in_asked(nats: float, form: str = ".3g") -> str:
+    """An amount with its name in the unit that was asked for, for warnings; in nats where nothing was said."""
+    unit = asked_unit() or "nats"
+    return f"{nats / nats_per(unit):{form}} {unit}"
+
+
 def in_both(nats: float) -> str:
     """An amount in both units, for errors: ``0.0123 bits (0.00853 nats)``."""
     return f"{nats / nats_per('bits'):.6g} bits ({nats:.6g} nats)"

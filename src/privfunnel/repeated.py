@@ -14,8 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel import channels
-from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.errors import InvalidInputError
+from privfunnel.measures import INFORMATION, Measure
 from privfunnel.problem import Channel, Problem
 
 #: A joint channel may have so many entries that are not 0.
@@ -49,7 +49,7 @@ def joint_channel(problem: Problem, releases: Iterable[Any]) -> Channel:
 
 
 def joint_leakage(
-    problem: Problem, releases: Iterable[Any], *, known: Any = None, measure: str = DEFAULT_MEASURE
+    problem: Problem, releases: Iterable[Any], *, known: Any = None, measure: Measure | str = INFORMATION
 ) -> float:
     """What releases of the same rows tell together: I(S;Y_1 … Y_m) in nats, exactly.
 

@@ -26,6 +26,7 @@ from privfunnel.engines import Alphabet, Column
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, entropy, mutual_information
+from privfunnel.quantities import in_asked
 from privfunnel.score_model import Cells, Trees, fitted
 
 #: Parts of the public symbols, each scored by a model of the others.
@@ -89,10 +90,13 @@ class ScoreClasses:
 
     @property
     def words(self) -> str:
-        """What the classes are and how good the score is, in nats."""
+        """What the classes are and how good the score is."""
+        score, all_of, classes = (
+            in_asked(nats, ".4f") for nats in (max(self.h_s - self.log_loss, 0.0), self.h_s, self.told)
+        )
         return (
             f"{len(self.of_x):,} public symbols in {self.n_classes} score classes: on rows that it did not see the "
-            f"score tells {max(self.h_s - self.log_loss, 0.0):.4f} of {self.h_s:.4f} nats, its classes {self.told:.4f}"
+            f"score tells {score.split()[0]} of {all_of}, its classes {classes.split()[0]}"
         )
 
     def smoothed(self, n_x: Array) -> Array:

@@ -23,16 +23,15 @@ from privfunnel._version import __version__
 from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.engines import Alphabet, Column, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.guarding import guarded_promise
 from privfunnel.guessing import best_guesses
 from privfunnel.measures import Array
-from privfunnel.mechanism import PROMISES, Mechanism, symbol_names
+from privfunnel.mechanism import PROMISES, Mechanism, guarded_promise, symbol_names
 from privfunnel.problem import Channel, Point, Problem
 from privfunnel.quantities import in_both
 from privfunnel.repeated import joint_channel
 from privfunnel.solution import FEASIBILITY, Solution, Status
-from privfunnel.solving import problem_of, solve
-from privfunnel.tables import Counts
+from privfunnel.solving import solve
+from privfunnel.tables import Counts, problem_of
 
 #: Name of the column that holds the earlier releases' symbol.
 EARLIER = "earlier release"
@@ -72,8 +71,7 @@ class Sequel:
     @cached_property
     def _h_earlier(self) -> float:
         """H(Y_0), which the pairs disclose by themselves."""
-        assert self.solution.threat is not None
-        return self.solution.problem.evaluate(self.solution.threat.nothing(self.solution.problem)).disclosure
+        return self.solution.problem.evaluate(self.solution.guards.nothing(self.solution.problem)).disclosure
 
     @property
     def status(self) -> Status:

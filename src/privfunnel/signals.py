@@ -13,11 +13,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
 #: Seconds after which a request that came during an import, or was lost in a callback, is heard again.
 LATER = 0.05
+#: The signals that ask to stop, where a system has them.
+STOPPING = ("SIGTERM", "SIGHUP", "SIGINT")
 
 #: Whether the process is the command's own, and how much there is to clean up at its end.
 _OWN: list[bool] = []
@@ -31,20 +34,22 @@ _CALLED_OFF: list[Callable[[], object]] = []
 def terminate_as_exception() -> Iterator[None]:
     """Raise SystemExit(128 + number) on SIGTERM and SIGHUP while the block runs; only the main thread may.
 
-    Ctrl-C stays a KeyboardInterrupt, and is remembered. A signal that is ignored stays so: work under ``nohup`` is to
+    Ctrl-C stays a KeyboardInterrupt; all are remembered. A signal that is ignored stays so: work under ``nohup`` is to
     survive its terminal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's business
         return
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    ours = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
+    before = {number: signal.getsignal(number) for number in _stopping()}
+    if _stop in before.values():
+        yield  # an outer block hears them
+        return
+    ours = [number for number in before if before[number] not in (signal.SIG_IGN, None)]
     _REQUESTED.clear()
     hook = sys.unraisablehook
     try:
         for number in ours:
-            signal.signal(number, _interrupt if number == signal.SIGINT else _stop)
+            signal.signal(number, _stop)
         sys.unraisablehook = _asking_again(hook)
         yield
     finally:
@@ -52,6 +57,11 @@ def terminate_as_exception() -> Iterator[None]:
         for number in ours:
             signal.signal(number, before[number])
         _REQUESTED.clear()
+
+
+def answered() -> None:
+    """Forget the request to stop: it was for what has come to its end, and was what ended it."""
+    _REQUESTED.clear()
 
 
 def raise_requested() -> None:
@@ -89,28 +99,29 @@ def _asking_again(
 
     def told(unraisable: sys.UnraisableHookArgs) -> None:
         if _REQUESTED and isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit)):
-            _again(_REQUESTED.pop())
+            _again(
+                _REQUESTED[-1], pending=True
+            )  # remembered, since the library may raise an error of its own first
         else:
             hook(unraisable)
 
     return told
 
 
-def _again(number: int) -> None:
-    """Send this process a signal in a moment."""
-    timer = threading.Timer(LATER, os.kill, (os.getpid(), number))
+def _again(number: int, *, pending: bool = False) -> None:
+    """Send this process a signal in a moment; where it is ``pending``, unless it was answered until then."""
+
+    def send() -> None:
+        if _REQUESTED or not pending:
+            os.kill(os.getpid(), number)
+
+    timer = threading.Timer(LATER, send)
     timer.daemon = True
     timer.start()
 
 
 def _exception(number: int) -> BaseException:
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C, as Python has it, and remembered."""
-    _REQUESTED.append(number)
-    raise _exception(number)
 
 
 def own_process() -> None:
@@ -131,7 +142,8 @@ def cleaning_up() -> Iterator[None]:
 def _stop(number: int, frame: FrameType | None) -> None:
     """Raise, but not into an import: a compiled module makes another error of it, or crashes at the program's end.
 
-    A command that is still being loaded, and has nothing to clean up, simply ends.
+    And who imports what may be missing takes that error for a missing module, and goes on as if nobody had asked. A
+    command that is still being loaded, and has nothing to clean up, simply ends.
     """
     if _importing(frame):
         if _OWN and not (_TO_CLEAN_UP or _CALLED_OFF or threading.active_count() > 1):
@@ -203,7 +215,18 @@ def _listen_no_more() -> None:
 def _hear(reading: int) -> None:
     """Call off what there is to call off at every signal, until the pipe is closed."""
     with os.fdopen(reading, "rb", buffering=0) as numbers:
-        while numbers.read(1):
-            for call_off in list(_CALLED_OFF):
-                with contextlib.suppress(Exception):  # it may have ended meanwhile
-                    call_off()
+        while number := numbers.read(1):
+            calls = list(_CALLED_OFF)
+            while calls:
+                for call_off in calls:
+                    with contextlib.suppress(Exception):  # it may have ended meanwhile
+                        call_off()
+                # A call that was only about to begin when it was called off knows nothing of it: once more, until it
+                # has come back and Python has raised what was asked for.
+                time.sleep(LATER)
+                calls = [each for each in calls if each in _CALLED_OFF] if number[0] in _stopping() else []
+
+
+def _stopping() -> set[int]:
+    """The numbers of the signals that ask to stop."""
+    return {getattr(signal, name) for name in STOPPING if hasattr(signal, name)}

@@ -8,16 +8,8 @@ from privfunnel.jit import compiles
 from privfunnel.lumping import LUMPED_BEYOND, classes_of
 from privfunnel.measures import Array
 
-# What the default solver takes, measured on random tables of up to a thousand public symbols: orders of magnitude.
-PROOF_SECONDS = 1.5e-4  # a proof, for each pair of public symbols
-SCREENING_SECONDS = 5e-7  # comparing two public symbols before the clock starts, for each private symbol
-TIME_LIMIT = (
-    28.0  # seconds after which a point is left unproved: the solver's limit and what coarser tables get
-)
-ARRAYS = 20  # M × M arrays held at the peak
-BINARY_SECONDS = 4e-4  # a proved point of two private symbols, for each class
-BINARY_NUMBERS = 100  # numbers that takes, for each class
-PLAIN_TIMES = 40.0  # how many times longer proofs take as plain Python, without numba
+#: Seconds after which a point is left unproved: the default solver's limit and what coarser tables get.
+TIME_LIMIT = 28.0
 
 
 @dataclass(frozen=True)
@@ -55,17 +47,19 @@ class Size:
 def size_of(table: Array) -> Size:
     """The size of the problem with this table of counts (K, M), and what the default solver takes, roughly.
 
+    The numbers in here were measured on random tables of up to a thousand public symbols: orders of magnitude.
     The seconds are those of compiled kernels where numba is there, of plain Python where it is not: what is too much to
     ask is decided by the installation, not by a clock.
     """
     n_s, n_x = table.shape
     plain = not compiles()
-    times = PLAIN_TIMES if plain else 1.0
+    times = 40.0 if plain else 1.0  # as long as with numba
     classes = int(classes_of(table).max()) + 1
     pairs = classes * (classes + 1.0)
     if n_s == 2 and classes > LUMPED_BEYOND:
-        memory = 8.0 * (BINARY_NUMBERS * classes + 3.0 * n_s * n_x)
-        return Size(n_s, n_x, classes, memory, times * BINARY_SECONDS * classes, plain)
-    memory = 8.0 * (ARRAYS * pairs + 3.0 * n_s * n_x)
-    seconds = min(times * PROOF_SECONDS * pairs, TIME_LIMIT) + SCREENING_SECONDS * n_s * pairs
-    return Size(n_s, n_x, classes, memory, seconds, plain)
+        memory = 8.0 * (100 * classes + 3.0 * n_s * n_x)  # a hundred numbers a class
+        return Size(n_s, n_x, classes, memory, times * 4e-4 * classes, plain)
+    memory = 8.0 * (20 * pairs + 3.0 * n_s * n_x)  # twenty M × M arrays at the peak
+    proof = times * 1.5e-4 * pairs
+    screening = 5e-7 * n_s * pairs  # comparing public symbols, before the clock starts
+    return Size(n_s, n_x, classes, memory, min(proof, TIME_LIMIT) + screening, plain)

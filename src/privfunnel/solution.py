@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,25 +12,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel import cards, channels
-from privfunnel.attackers import DEFAULT_MEASURE, NOTHING
+from privfunnel import cards
 from privfunnel.channels import from_stored, to_stored
+from privfunnel.costs import Costs
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.kkt import kkt_residual as kkt_residual
 from privfunnel.kkt import stationarity as stationarity
-from privfunnel.lumping import ClassChannel
+from privfunnel.lumping import ClassChannel, as_table, held_by_classes, of_classes
 from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
+from privfunnel.question import FEASIBILITY as FEASIBILITY
+from privfunnel.question import Quantity, Question, Values
 from privfunnel.storage import Stored
 from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
-    from privfunnel.certificate import Certificate, DistortionCertificate
-    from privfunnel.certificate.guarded import GuardedCertificate
-    from privfunnel.certificate.task import TaskCertificate
-
-#: A channel meets an asked disclosure when it misses it by no more than this, in nats.
-FEASIBILITY = 1e-9
+    from privfunnel.certificate import Certificate
 
 #: What rounding may add to a difference of two informations of order 1.
 ROUNDING = 1e-12
@@ -119,194 +117,232 @@ class ProvedAnswer(Generic[Proof]):
         status: How the run ended.
         slope: λ, the multiplier of the constraint, where the solver has one: leakage per disclosure, or per utility.
         certificate: Proof of a bound, where the solver has one.
+        bound_source: What kind of proof the certificate is, for people.
         steps: Iterations (or nodes) spent.
         seconds: Wall-clock time spent.
         message: Anything worth telling, in a sentence.
+        record: The run's history, where it was asked for.
     """
 
     channel: Channel
     status: Status
     slope: float | None = None
     certificate: Proof | None = None
+    bound_source: str = "certificate"
     steps: int = 0
     seconds: float = 0.0
     message: str = ""
+    record: Record | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answer(ProvedAnswer["Certificate"]):
-    """What a solver of the plain funnel returns.
+class Answer(ProvedAnswer[Any]):
+    """What a solver of the plain funnel returns."""
 
-    Attributes:
-        bound_source: What kind of proof the certificate is, for people.
-        record: The run's history, where it was asked for.
-        most_free: What no channel without leakage exceeds, in nats, where the solver looked for the most free one.
-    """
-
-    bound_source: str = "certificate"
-    record: Record | None = None
-    most_free: float | None = None
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Solution(Stored):
-    """A channel with its numbers, all recomputed from the problem and the channel; nats.
+    """A release with its numbers, all recomputed from problem and channel, and what is proved of all others; nats.
 
     Attributes:
-        problem: The problem it solves.
+        question: What was asked.
         mapping: p(y|x) as it is held: an array (M, N), or a channel of classes; see :attr:`channel`.
-        disclosure: I(X;Y) of the channel.
-        leakage: I(S;Y) of the channel.
-        lower_bound: Proved lower bound on L(R) at the asked disclosure (at the channel's own for a leakage budget).
+        values: What the channel has: disclosure, leakages, utility, distortion.
+        lower_bound: No release of this kind that is as good on the axis leaks less: proved.
         bound_source: What proves it: ``"zero"``, ``"closed form"``, ``"certificate"``, …
-        slope: dL/dR at the point, where known.
+        bound: What is proved of the goal: for least leakage the same as ``lower_bound``; where most disclosure or
+            utility, or least distortion, was asked for, what no release exceeds, or falls below.
+        slope: Leakage per disclosure, utility or distortion along the curve, where known.
         status: How the run ended.
-        certificate: Object that proves ``lower_bound``, or None where a closed form does.
-        requested: The asked disclosure, or None.
-        budget: The asked leakage budget, or None.
-        disclosure_upper_bound: For a leakage budget, or guarantees alone: no channel within it discloses more.
+        certificate: Object that proves the bound, or None where a closed form does.
         solver: Name of the solver.
         seed: Seed of the run.
         steps: Iterations (or nodes) spent.
         seconds: Wall-clock time spent.
         message: Anything worth telling.
         record: The run's history, where it was asked for.
-        threat: Attackers who know something, published columns and guarantees, where there are any: ``leakage`` is then
-            the largest of :attr:`leakages`, and ``lower_bound`` is of it.
     """
 
     schema: ClassVar[str] = "privfunnel/solution"
-    #: Version 2 has a threat; a solution of the plain funnel is still written as version 1.
-    schema_version: ClassVar[int] = 2
-    oldest_version: ClassVar[int | None] = 1
 
-    problem: Problem
+    question: Question
     mapping: Channel | ClassChannel
-    disclosure: float
-    leakage: float
+    values: Values
     lower_bound: float
     bound_source: str
+    bound: float
     slope: float | None
     status: Status
-    certificate: Certificate | GuardedCertificate | DistortionCertificate | TaskCertificate | None = None
-    requested: float | None = None
-    budget: float | None = None
-    disclosure_upper_bound: float | None = None
+    certificate: Certificate | None = None
     solver: str = ""
     seed: int = 0
     steps: int = 0
     seconds: float = 0.0
     message: str = ""
     record: Record | None = None
-    threat: Threat | None = None
 
-    def __repr__(self) -> str:
-        """One line with the numbers."""
-        if self.seeks_disclosure:
-            return (
-                f"Solution({self.status.value}: disclosure {self.disclosure:.6g} ≤ {self.disclosure_upper_bound:.6g}, "
-                f"leakage {self.leakage:.6g}{self.unit}, {self.n_outputs} outputs, {self.solver})"
-            )
-        return (
-            f"Solution({self.status.value}: disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
-            f"{self.lower_bound:.6g}{self.unit} by {self.bound_source}, {self.n_outputs} outputs, {self.solver})"
-        )
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        problem = self.problem
-        kept = cards.share(self.disclosure, problem.disclosure_ceiling)
-        usual = self.threat is None or (self.threat.measure == DEFAULT_MEASURE and not self.threat.attributes)
-        leaked = self.unit + (cards.share(self.leakage, problem.leakage_ceiling) if usual else "")
-        facts = [
-            ("disclosure I(X;Y)", f"{self.disclosure:.6g} nats{kept}"),
-            ("leakage I(S;Y)" if self.threat is None else "largest leakage", f"{self.leakage:.6g}{leaked}"),
-            ("most disclosure, proved", f"{self.disclosure_upper_bound:.6g} nats") if self.seeks_disclosure else
-            ("proved lower bound", f"{self.lower_bound:.6g}{self.unit}, {self.bound_source}"),
-            ("outputs", f"{self.n_outputs} for {problem.n_x} public symbols"),
-            ("status", f"{self.status.value}: {self.advice}"),
-            ("solver", f"{self.solver}, {self.seconds:.1f} s"),
-        ]  # fmt: skip
-        return cards.card("Solution", facts)
+    # --- what was asked ---------------------------------------------------------------------------------------
 
     @property
-    def unit(self) -> str:
-        """The unit of leakage as it is written after a number: " nats", or nothing for a measure without one."""
-        return " nats" if self.threat is None or self.threat.convex.in_nats else ""
+    def problem(self) -> Problem:
+        """The problem it solves."""
+        return self.question.problem
 
-    @cached_property
+    @property
+    def guards(self) -> Threat:
+        """Who is guarded against, and what holds for every output."""
+        return self.question.guards
+
+    @property
+    def requested(self) -> float | None:
+        """The asked disclosure in nats, or None."""
+        asked = self.question
+        if asked.axis is Quantity.DISCLOSURE:
+            return asked.disclosure if asked.names_place else None
+        return asked.disclosure or None
+
+    @property
+    def requested_utility(self) -> float | None:
+        """The asked utility in nats, or None."""
+        asked = self.question
+        return asked.utility if asked.axis is Quantity.UTILITY and asked.names_place else None
+
+    @property
+    def limit(self) -> float | None:
+        """The asked distortion, or None."""
+        return self.question.distortion if math.isfinite(self.question.distortion) else None
+
+    @property
+    def budget(self) -> float | None:
+        """The asked leakage budget, or None."""
+        return self.question.budget if math.isfinite(self.question.budget) else None
+
+    @property
+    def costs(self) -> Costs | None:
+        """What changes cost, where records are released for records."""
+        return self.question.costs
+
+    @property
+    def invariant(self) -> bool:
+        """Whether p(y) = p(x) was asked for."""
+        return self.question.invariant
+
+    # --- what it has ------------------------------------------------------------------------------------------
+
+    @property
+    def disclosure(self) -> float:
+        """I(X;Y) of the channel."""
+        return self.values.disclosure
+
+    @property
+    def leakage(self) -> float:
+        """The largest leakage of the channel to any attacker: I(S;Y) where there is only who knows nothing."""
+        return self.values.leakage
+
+    @property
     def leakages(self) -> dict[str, float]:
         """What the release tells each attacker that it was designed against, in nats, by what they know."""
-        return (
-            {NOTHING: self.leakage}
-            if self.threat is None
-            else self.threat.leakages(self.problem, self.channel)
-        )
+        return dict(self.values.leakages)
+
+    @property
+    def utility(self) -> float:
+        """Σ ω I(U;Y) of the channel, for a task."""
+        return self.values.utility
+
+    @property
+    def distortion(self) -> float:
+        """E d(X,Y) of the channel, in the unit of the costs."""
+        return self.values.distortion
+
+    @property
+    def multiplier(self) -> float:
+        """λ of a distortion: the leakage that one more unit of it saves."""
+        return 0.0 if self.slope is None else max(-self.slope, 0.0)
 
     @property
     def published_leakage(self) -> float:
         """I(S;A), what the published columns tell as they are, in nats; 0 where none are published."""
-        if self.threat is None or self.threat.published is None:
+        shown = self.guards.published
+        if shown is None:
             return 0.0
-        shown = self.threat.published
         return self.problem.evaluate(np.eye(shown.n_values)[shown.values]).leakage
 
     @cached_property
     def guaranteed(self) -> dict[str, float]:
         """What the channel has of each guarantee that was asked for, by the guarantee as written."""
-        return {} if self.threat is None else self.threat.reached(self.problem, self.channel)
+        return self.guards.reached(self.problem, self.channel) if self.guards.guarantees else {}
+
+    # --- what is proved ---------------------------------------------------------------------------------------
+
+    def _most(self, goal: Quantity) -> float | None:
+        return self.bound if self.question.goal is goal else None
 
     @property
-    def seeks_disclosure(self) -> bool:
-        """Whether a guarded release was to disclose as much as guarantees or a leakage budget allow."""
-        return self.threat is not None and self.requested is None and self.disclosure_upper_bound is not None
+    def disclosure_upper_bound(self) -> float | None:
+        """For a leakage budget, or guarantees alone: no channel within them discloses more."""
+        return self._most(Quantity.DISCLOSURE)
+
+    @property
+    def utility_upper_bound(self) -> float | None:
+        """The same for a task: no channel within them keeps more utility."""
+        return self._most(Quantity.UTILITY)
+
+    @property
+    def least_distortion(self) -> float | None:
+        """For records within a leakage budget: no channel within it has less distortion."""
+        return self._most(Quantity.DISTORTION)
 
     @property
     def gap(self) -> float:
-        """Leakage above the proved lower bound, in nats, never negative.
+        """How far the goal is from what is proved of it, never negative: in its own unit."""
+        reached = self.values.of(self.question.goal)
+        return max(self.bound - reached if self.question.goal.sought_most else reached - self.bound, 0.0)
 
-        Where :attr:`seeks_disclosure`, it is what the disclosure is below the most that is proved possible.
-        """
-        if self.seeks_disclosure and self.disclosure_upper_bound is not None:
-            return max(self.disclosure_upper_bound - self.disclosure, 0.0)
-        return max(self.leakage - self.lower_bound, 0.0)
+    @property
+    def unit(self) -> str:
+        """The unit of leakage as it is written after a number: " nats", or nothing for a measure without one."""
+        return " nats" if self.guards.measure.in_nats else ""
 
     @property
     def free_extra(self) -> float:
         """What is disclosed beyond the asked disclosure where nothing leaks, in nats; 0 elsewhere."""
-        if (
-            self.requested is None
-            or self.leakage > ROUNDING
-            or self.disclosure <= self.requested + FEASIBILITY
-        ):
+        asked = self.requested
+        if asked is None or self.leakage > ROUNDING or self.disclosure <= asked + FEASIBILITY:
             return 0.0
-        return self.disclosure - self.requested
+        return self.disclosure - asked
 
     @property
     def advice(self) -> str:
         """What the status means and what to do next, in a sentence about what was asked for."""
-        if self.seeks_disclosure and self.status is Status.OPTIMAL:
-            return (
-                "Proved optimal within the gap: that no release discloses more was verified independently of the "
-                "solver."
-            )
+        goal = self.question.goal
+        if self.status is Status.OPTIMAL and goal is not Quantity.LEAKAGE:
+            verb = {"disclosure": "discloses more", "utility": "keeps more", "distortion": "changes less"}[
+                goal
+            ]
+            return f"Proved optimal within the gap: that no release {verb} was verified independently of the solver."
         return self.status.advice
+
+    # --- the channel ------------------------------------------------------------------------------------------
 
     @property
     def channel(self) -> Channel:
         """p(y|x), shape (M, N): an array, or a SciPy sparse array where M·N exceeds ten million."""
-        return self.mapping.table if isinstance(self.mapping, ClassChannel) else self.mapping
+        return as_table(self.mapping)
 
     @property
     def outputs(self) -> NDArray[np.intp] | None:
         """The public symbol that each output is, shape (N,), where records are released for records; None elsewhere."""
-        return None
+        if self.costs is None:
+            return None
+        n_x, n_y = self.costs.matrix.shape
+        return np.arange(n_y) if n_x == n_y else None
 
     @property
     def n_outputs(self) -> int:
         """Outputs of the channel; of the channel of the classes where symbols were lumped."""
-        held = self.mapping.channel if isinstance(self.mapping, ClassChannel) else self.mapping
-        return int(held.shape[1])
+        return int(of_classes(self.mapping, self.problem)[1].shape[1])
 
     @cached_property
     def p_y(self) -> Array:
@@ -328,19 +364,65 @@ class Solution(Stored):
 
     @property
     def kkt_residual(self) -> float:
-        """Distance from stationarity: see :func:`kkt_residual`."""
-        if isinstance(
-            self.mapping, ClassChannel
-        ):  # members are released in full: only the classes can be improved
-            return kkt_residual(self.mapping.lumping.lumped, self.mapping.channel)
-        return kkt_residual(self.problem, self.mapping)
+        """Distance from stationarity: see :func:`kkt_residual`; of a distortion, which is convex, the gap in nats."""
+        if self.costs is not None:
+            return max(self.leakage - self.lower_bound, 0.0)
+        # Members are released in full: only the classes can be improved.
+        return kkt_residual(*of_classes(self.mapping, self.problem))
+
+    # --- for people and files ---------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        """One line with the numbers."""
+        asked, values = self.question, self.values
+        shown = list(dict.fromkeys([asked.axis, Quantity.LEAKAGE]))
+        told = []
+        for each in shown:
+            unit = self.unit if each is Quantity.LEAKAGE else ""
+            text = f"{each} {values.of(each):.6g}"
+            if each is Quantity.LEAKAGE and asked.goal is Quantity.LEAKAGE:
+                text += f" ≥ {self.lower_bound:.6g}{unit} by {self.bound_source}"
+            elif each is asked.goal:
+                text += f" {'≤' if each.sought_most else '≥'} {self.bound:.6g}{unit}"
+            else:
+                text += unit
+            told.append(text)
+        kind = self.costs.words if self.costs is not None else f"{self.n_outputs} outputs"
+        return f"Solution({self.status.value}: {', '.join(told)}, {kind}, {self.solver})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        problem, asked = self.problem, self.question
+        usual = self.guards.measure.is_information and not self.guards.attributes
+        leaked = self.unit + (cards.share(self.leakage, problem.leakage_ceiling) if usual else "")
+        kept = cards.share(self.disclosure, problem.disclosure_ceiling)
+        facts = [("disclosure I(X;Y)", f"{self.disclosure:.6g} nats{kept}")]
+        if asked.axis is Quantity.UTILITY:
+            tasks = problem.required_tasks()
+            useful = f"{self.utility:.6g} nats{cards.share(self.utility, tasks.ceiling)}"
+            facts.insert(0, (f"utility I(U;Y), U = {', '.join(tasks.names)}", useful))
+        if self.costs is not None:
+            facts.insert(0, ("distortion E d(X,Y)", f"{self.distortion:.6g} ({self.costs.words})"))
+        facts.append((self.guards.leakage_name, f"{self.leakage:.6g}{leaked}"))
+        if asked.goal is Quantity.LEAKAGE:
+            facts.append(("proved lower bound", f"{self.lower_bound:.6g}{self.unit}, {self.bound_source}"))
+        else:
+            which = "most" if asked.goal.sought_most else "least"
+            unit = "" if asked.goal is Quantity.DISTORTION else " nats"
+            facts.append((f"{which} {asked.goal}, proved", f"{self.bound:.6g}{unit}"))
+        facts += [
+            ("outputs", f"{self.n_outputs} for {problem.n_x} public symbols"),
+            ("status", f"{self.status.value}: {self.advice}"),
+            ("solver", f"{self.solver}, {self.seconds:.1f} s"),
+        ]
+        return cards.card("Solution", facts)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form; certificates and records live in files of their own."""
         return {
             **self.heading(),
-            **({"version": 1} if self.threat is None else {"threat": self.threat.to_dict()}),
             "units": "nats",
+            "question": self.question.to_dict(),
             **self.summary(),
             **self.stored_channel(),
             "problem": self.problem.to_dict(),
@@ -348,13 +430,12 @@ class Solution(Stored):
 
     def stored_channel(self) -> dict[str, Any]:
         """The channel as files hold it: its rows, or classes and the channel of the classes."""
-        if isinstance(self.mapping, ClassChannel):
-            return self.mapping.to_dict()
-        return {"channel": to_stored(self.mapping)}
+        held = held_by_classes(self.mapping)
+        return {"channel": to_stored(as_table(self.mapping))} if held is None else held.to_dict()
 
     def summary(self) -> dict[str, Any]:
         """The numbers without channel and problem, JSON-ready, in nats."""
-        return {
+        axis, made = self.question.axis, {
             "disclosure": self.disclosure,
             "leakage": self.leakage,
             "lower_bound": self.lower_bound,
@@ -371,112 +452,84 @@ class Solution(Stored):
             "steps": self.steps,
             "seconds": self.seconds,
             "message": self.message,
-            **({} if self.threat is None else {"leakages": self.leakages, "guaranteed": self.guaranteed}),
-        }
+        }  # fmt: skip
+        if not self.guards.plain:
+            made |= {"leakages": self.leakages, "guaranteed": self.guaranteed}
+        names: tuple[str, ...] = ()
+        if axis is Quantity.UTILITY:
+            names = ("utility", "requested_utility", "utility_upper_bound")
+        elif axis is Quantity.DISTORTION:
+            names = ("distortion", "limit", "multiplier", "invariant", "least_distortion")
+        return made | {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_dict(cls, data: Any, problem: Problem | None = None) -> Self:
-        """Read back what :meth:`to_dict` wrote; the channel's two numbers are recomputed, not believed.
+        """Read back what :meth:`to_dict` wrote; what the channel has is recomputed, not believed.
 
-        Without its certificate the stored lower bound cannot be checked again: it is kept as written, and so is the
-        status.
+        Without its certificate the stored bound cannot be checked again: it is kept as written, and so is the status.
         """
         with cls.reading(data):
             problem = Problem.from_dict(data["problem"]) if problem is None else problem
-            return cls(problem=problem, **fields_from(data, problem))
+            return cls.of_stored(data, Question.from_dict(data["question"], problem))
 
+    @classmethod
+    def of_stored(cls, data: Any, question: Question) -> Self:
+        """A solution from its stored summary and channel, the channel evaluated again.
 
-def failed(
-    problem: Problem,
-    channel: Channel,
-    error: Exception,
-    solver: str,
-    seed: int,
-    *,
-    requested: float | None = None,
-    budget: float | None = None,
-    seconds: float = 0.0,
-    threat: Threat | None = None,
-) -> Solution:
-    """What is left of an answer that cannot be believed: its channel and what that has, and no bound on anything.
-
-    Args:
-        problem: The problem.
-        channel: The answer's channel; where it is none, the one that releases nothing, or the published columns alone.
-        error: What is wrong with the answer.
-        solver: Name of the solver.
-        seed: Seed of the run.
-        requested: The asked disclosure in nats, or None.
-        budget: The asked leakage budget in nats, or None.
-        seconds: Time spent.
-        threat: What the release is guarded against, or None.
-    """
-    try:
-        channel = problem.check_channel(channel)
-    except InvalidInputError:
-        channel = channels.constant(problem.n_x) if threat is None else threat.nothing(problem)
-    point = problem.evaluate(channel)
-    return Solution(
-        problem=problem,
-        mapping=channel,
-        disclosure=point.disclosure,
-        leakage=point.leakage if threat is None else max(threat.leakages(problem, channel).values()),
-        lower_bound=0.0,
-        bound_source="zero",
-        slope=None,
-        status=Status.INFEASIBLE if isinstance(error, InfeasibleError) else Status.FAILED,
-        requested=requested,
-        budget=budget,
-        disclosure_upper_bound=problem.disclosure_ceiling if requested is None else None,
-        solver=solver,
-        seed=seed,
-        seconds=seconds,
-        message=str(error) or type(error).__name__,
-        threat=threat,
-    )
+        Raises:
+            InvalidInputError: The file claims what its channel does not have.
+        """
+        problem = question.problem
+        mapping: Channel | ClassChannel
+        if "classes" in data:
+            mapping = ClassChannel.from_dict(data, problem)
+        else:
+            mapping = problem.check_channel(from_stored(data["channel"]))
+        values = question.values(mapping)
+        axis = question.axis
+        for name in dict.fromkeys(("disclosure", "leakage", axis.value)):
+            found, slack = values.of(Quantity(name)), FEASIBILITY
+            if name == "distortion" and question.costs is not None:
+                slack *= question.costs.scale
+            if not abs(float(data[name]) - found) <= slack:
+                raise InvalidInputError(
+                    f"the file claims {name} {data[name]!r}, its channel gives {found!r}: the file was changed"
+                )
+        if not float(data["lower_bound"]) <= values.leakage + FEASIBILITY:
+            raise InvalidInputError(
+                f"the file claims the lower bound {data['lower_bound']!r}, its channel leaks {values.leakage!r}: "
+                "the file was changed"
+            )
+        try:
+            status = Status(data["status"])
+        except ValueError:
+            raise InvalidInputError(f"unknown status {data['status']!r}: the file was changed") from None
+        goal, lower = question.goal, float(data["lower_bound"])
+        own = values.of(goal)
+        proved = {
+            Quantity.LEAKAGE: "lower_bound",
+            Quantity.DISCLOSURE: "disclosure_upper_bound",
+            Quantity.UTILITY: "utility_upper_bound",
+            Quantity.DISTORTION: "least_distortion",
+        }[goal]
+        bound = float(data[proved])
+        if goal.sought_most and status not in USELESS and not own <= bound + FEASIBILITY:
+            raise InvalidInputError(
+                f"the file claims that no {goal} exceeds {bound!r}, its channel has {own!r}: the file was changed"
+            )
+        names = ("bound_source", "slope", "solver", "seed", "steps", "seconds", "message")
+        return cls(
+            question=question,
+            mapping=mapping,
+            values=values,
+            lower_bound=lower,
+            bound=bound,
+            status=status,
+            **{name: data[name] for name in names},
+        )
 
 
 def posteriors_of(problem: Problem, solutions: Iterable[Solution]) -> Array:
     """p(x|y) of the releases among solutions, shape (n, M): what a search for another point may begin with."""
     made = [s.p_x_given_y.T[s.p_y > 0.0] for s in solutions if s.status not in USELESS]
     return np.concatenate([np.zeros((0, problem.n_x)), *made])
-
-
-def fields_from(data: dict[str, Any], problem: Problem) -> dict[str, Any]:
-    """Fields of a :class:`Solution` from its stored summary and channel, the channel re-evaluated."""
-    mapping: Channel | ClassChannel
-    if "classes" in data:
-        mapping = ClassChannel.from_dict(data, problem)
-        point = mapping.evaluate()
-    else:
-        mapping = problem.check_channel(from_stored(data["channel"]))
-        point = problem.evaluate(mapping)
-    threat = Threat.from_dict(data["threat"]) if "threat" in data else None
-    if threat is not None:
-        point = point._replace(leakage=max(threat.leakages(problem, mapping).values()))
-    for name, value in (("disclosure", point.disclosure), ("leakage", point.leakage)):
-        if abs(float(data[name]) - value) > FEASIBILITY:
-            raise InvalidInputError(
-                f"the file claims {name} {data[name]!r}, its channel gives {value!r}: the file was changed"
-            )
-    if not float(data["lower_bound"]) <= point.leakage + FEASIBILITY:
-        raise InvalidInputError(
-            f"the file claims the lower bound {data['lower_bound']!r}, its channel leaks {point.leakage!r}: "
-            "the file was changed"
-        )
-    try:
-        status = Status(data["status"])
-    except ValueError:
-        raise InvalidInputError(f"unknown status {data['status']!r}: the file was changed") from None
-    plain = (
-        "lower_bound", "bound_source", "slope", "requested", "budget", "disclosure_upper_bound", "solver", "seed",
-        "steps", "seconds", "message",
-    )  # fmt: skip
-    return {
-        "mapping": mapping,
-        "disclosure": point.disclosure,
-        "leakage": point.leakage,
-        "status": status,
-        "threat": threat,
-        **{name: data[name] for name in plain},
-    }

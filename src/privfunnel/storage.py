@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
 import shutil
+import stat
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
 
 from privfunnel.errors import InvalidInputError, PrivFunnelError
-from privfunnel.signals import cleaning_up
+from privfunnel.signals import cleaning_up, raise_requested
 
 AnyPath = str | os.PathLike[str]
 
@@ -23,8 +25,47 @@ SHARED = 0o666
 #: The mode of a file for the user alone.
 PRIVATE = 0o600
 
+#: Bytes of a file that is read whole: nothing that people or this package write to be read comes near.
+MOST_BYTES = 1 << 30
+
 #: Files and folders that were finished, in order: who is interrupted is told of them.
 _FINISHED: list[Path] = []
+
+
+def open_input(path: AnyPath, most: int = MOST_BYTES) -> BinaryIO:
+    """Open a file to be read: a regular one of at most ``most`` bytes, since others may have no end.
+
+    Every file that is not a table of records, which the engines open, comes in by this door.
+
+    Raises:
+        OSError: It cannot be opened.
+        InvalidInputError: It is a folder, a pipe or a device, or too large.
+    """
+    # A pipe would be waited for: it is opened without waiting, and looked at before it is read.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    stream = open(path, "rb", opener=lambda name, _: os.open(name, flags))  # noqa: SIM115  (the caller closes it)
+    found = os.fstat(stream.fileno())
+    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+        return stream
+    stream.close()
+    if stat.S_ISREG(found.st_mode):
+        raise InvalidInputError(
+            f"{str(path)!r} has {found.st_size / (1 << 20):,.0f} MiB, more than the {most >> 20:,} MiB that are read "
+            "of such a file: check the path"
+        )
+    raise InvalidInputError(f"{str(path)!r} is not a file but a pipe or a device: save it to a file first")
+
+
+def read_bytes(path: AnyPath) -> bytes:
+    """The bytes of a regular file of bounded size, or one line that says why they cannot be read."""
+    try:
+        with open_input(path) as stream:
+            return stream.read(MOST_BYTES) or b""
+    except (OSError, ValueError) as error:  # ValueError: a name that holds a zero
+        if isinstance(error, InvalidInputError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"cannot read {str(path)!r} ({reason}): check the path") from error
 
 
 @contextlib.contextmanager
@@ -106,7 +147,8 @@ def whole_files(
             for path, temporary in zip(targets, partial, strict=True):
                 with _told(path):
                     new = _new_file(temporary, PRIVATE if path in own else mode)
-                    streams.append(stack.enter_context(new))
+                    stack.callback(_closed, new)
+                    streams.append(new)
             with _told(targets[0]):
                 yield tuple(streams)
             for path, stream in zip(targets, streams, strict=True):
@@ -114,6 +156,7 @@ def whole_files(
                     stream.flush()
                     os.fsync(stream.fileno())
         # All are complete by now: what can fail from here on is a rename.
+        raise_requested()
         if force:
             for path, temporary in zip(targets, partial, strict=True):
                 with _told(path):
@@ -127,15 +170,49 @@ def whole_files(
                 temporary.unlink()
 
 
+def sync_names(paths: Sequence[AnyPath]) -> None:
+    """Let the names of files outlast a power failure, as their contents do: their folders go to the disk.
+
+    Raises:
+        InvalidInputError: A folder cannot be written.
+    """
+    if os.name != "posix":  # Windows opens no folders, and keeps names by itself
+        return
+    for folder in {Path(path).absolute().parent for path in paths}:
+        with _told(folder):
+            held = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(held)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # a file system that has nothing to do for it
+                    raise
+            finally:
+                os.close(held)
+
+
+class _UnwritableError(InvalidInputError):
+    """A file that the operating system does not let be written, and its reason."""
+
+    def __init__(self, path: Path, reason: object) -> None:
+        super().__init__(
+            f"cannot write {str(path)!r} ({reason}): choose a folder that exists, is writable and has room"
+        )
+        self.path, self.reason = path, reason
+
+
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
     """Turn an error of the operating system into one line about ``path``."""
     try:
         yield
     except OSError as error:
-        raise InvalidInputError(
-            f"cannot write {str(path)!r} ({error.strerror or error}): choose a folder that exists and is writable"
-        ) from error
+        raise _UnwritableError(path, error.strerror or error) from error
+
+
+def _closed(stream: BinaryIO) -> None:
+    """Close a file that is on the disk already, or is to go: what it still holds may not fit there."""
+    with contextlib.suppress(OSError):
+        stream.close()
 
 
 def _new_file(path: Path, mode: int) -> BinaryIO:
@@ -199,7 +276,16 @@ def output_folder(path: AnyPath, owned: tuple[str, ...] = ()) -> Iterator[Path]:
         except OSError as error:
             raise _unwritable(target, error) from error
         with cleaning_up():
-            yield temporary
+            try:
+                yield temporary
+            except _UnwritableError as error:
+                inner = (
+                    target / error.path.relative_to(temporary)
+                    if error.path.is_relative_to(temporary)
+                    else None
+                )
+                raise error if inner is None else _UnwritableError(inner, error.reason) from error
+        raise_requested()
         try:
             target.mkdir(parents=True, exist_ok=True)
             for item in temporary.iterdir():  # before the first rename, so that it is all of them or none
@@ -230,32 +316,34 @@ class _Owner:
 
 def _unwritable(target: Path, error: OSError) -> InvalidInputError:
     return InvalidInputError(
-        f"cannot write to {str(target)!r} ({error.strerror or error}): choose a folder that can be made and written"
+        f"cannot write to {str(target)!r} ({error.strerror or error}): choose a folder that can be made and written, "
+        "where there is room"
     )
 
 
 # --- JSON with a schema ---------------------------------------------------------------------------------------------
 
 
-def check_schema(data: Any, schema: str, version: int, oldest: int | None = None) -> None:
-    """Raise InvalidInputError unless ``data`` is a JSON object of this schema and a version that can be read.
+#: The version of every schema, which files say; no other is read.
+VERSION = 1
 
-    Args:
-        data: What was read.
-        schema: The schema it has to have.
-        version: The newest version that can be read, and the only one unless ``oldest`` is given.
-        oldest: The oldest version that can be read.
-    """
+
+def heading(schema: str) -> dict[str, Any]:
+    """The entries by which a file of this schema is known."""
+    return {"schema": schema, "version": VERSION}
+
+
+def check_schema(data: Any, schema: str) -> None:
+    """Raise InvalidInputError unless ``data`` is a JSON object of this schema, in the version that can be read."""
     if not isinstance(data, dict) or data.get("schema") != schema:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         raise InvalidInputError(
             f"not a {schema} file (found {found!r}): give a file written by privfunnel's save"
         )
-    readable = range(version if oldest is None else oldest, version + 1)
-    if isinstance(data.get("version"), bool) or data.get("version") not in readable:  # True == 1
+    if isinstance(data.get("version"), bool) or data.get("version") != VERSION:  # True == 1
         raise InvalidInputError(
-            f"{schema} version {data.get('version')!r} cannot be read (this release reads "
-            f"{' and '.join(map(str, readable))}): update privfunnel or write the file again"
+            f"{schema} version {data.get('version')!r} cannot be read (this release reads version {VERSION}): write "
+            "the file again with this release"
         )
 
 
@@ -267,11 +355,9 @@ def write_json(path: AnyPath, data: Any, *, mode: int = SHARED, indent: int | No
 def read_json(path: AnyPath) -> Any:
     """Read a JSON file, or say in one line why it cannot be read."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
-        ) from error
+        return json.loads(read_bytes(path).decode("utf-8"))
+    except InvalidInputError:
+        raise
     except RecursionError as error:
         raise InvalidInputError(
             f"{str(path)!r} is nested too deeply for any file of privfunnel's: check the path"
@@ -288,9 +374,6 @@ class Stored(ABC):
     """
 
     schema: ClassVar[str]
-    schema_version: ClassVar[int] = 1
-    #: The oldest version that is still read; None where that is the newest.
-    oldest_version: ClassVar[int | None] = None
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -304,7 +387,7 @@ class Stored(ABC):
     @classmethod
     def heading(cls) -> dict[str, Any]:
         """The entries by which a file of this kind is known."""
-        return {"schema": cls.schema, "version": cls.schema_version}
+        return heading(cls.schema)
 
     @classmethod
     @contextlib.contextmanager
@@ -314,7 +397,7 @@ class Stored(ABC):
         Raises:
             InvalidInputError: It is another kind of file, of a version this release cannot read, or incomplete.
         """
-        check_schema(data, cls.schema, cls.schema_version, cls.oldest_version)
+        check_schema(data, cls.schema)
         try:
             yield
         except PrivFunnelError:

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from privfunnel import cards
-from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Value, open_table
+from privfunnel.engines import Alphabet, Bins, Column, Cut, ReadOptions, Source, Value, open_table
 from privfunnel.engines import bins as binning
 from privfunnel.engines.advice import (
     MEASURED,
+    above_numbers,
     check_levels,
     identifier_warnings,
     looks_like_identifier,
@@ -32,10 +33,11 @@ from privfunnel.engines.advice import (
 )
 from privfunnel.engines.alphabet import TwoAlphabets, distinct
 from privfunnel.engines.categories import Codes
-from privfunnel.engines.coding import bin_means, encode, of_dates, summed
+from privfunnel.engines.coding import bin_means, encode, of_dates, summed, symbols_of
 from privfunnel.engines.rows import MISSING as MISSING
 from privfunnel.engines.rows import check_weights, clusters_in, persons_in, without_missing
-from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
+from privfunnel.engines.source import Grouped
+from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning
 from privfunnel.evidence import Evidence
 from privfunnel.measures import Array, mutual_information
 from privfunnel.population.views import small_sample
@@ -143,17 +145,22 @@ class Counts(TwoAlphabets, Evidence):
         """A hash of columns, categories and counts: the same table gives the same one in any engine and row order."""
         head = {
             role: [
-                {key: value for key, value in column.to_dict().items() if key != "means"}
+                {key: value for key, value in column.to_dict().items() if key not in {"means", "persons"}}
                 for column in columns
             ]
             for role, columns in (("private", self.private), ("public", self.public))
         }
         digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
-        for array in (self.s_codes, self.x_codes, self.cell_s, self.cell_x, self.cell_n):
+        # Symbols in the order of their codes, whatever order they are in here.
+        (s_codes, s_place), (x_codes, x_place) = distinct(self.s_codes), distinct(self.x_codes)
+        cell_s, cell_x = s_place[self.cell_s], x_place[self.cell_x]
+        cells = np.lexsort((cell_x, cell_s))
+        for array in (s_codes, x_codes, cell_s[cells], cell_x[cells], self.cell_n[cells]):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
         if self.cell_weight is not None:
+            weight = self.cell_weight[cells]
             # Engines add in different orders; 1/π keeps shares such as 1/512 away from where rounding turns.
-            share = np.floor(self.cell_weight / self.cell_weight.sum() * 1e8 + 1.0 / math.pi)
+            share = np.floor(weight / self.cell_weight.sum() * 1e8 + 1.0 / math.pi)
             digest.update(str(self.weights).encode() + share.astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -273,12 +280,14 @@ def count(
             narwhals knows (pandas, Polars, PyArrow, DuckDB relation, PySpark, Dask …).
         private: Names of the private columns (S).
         public: Names of the public columns (X); a column may be in both.
-        bins: Column name to a number of equal-width bins, ``"width:5"``, ``"quantiles:4"``, ``"edges:0,18,65,inf"``, a
-            list of edges, ``"top:10"`` for text, ``"year"``, ``"quarter"``, ``"month"``, ``"weekday"`` or
+        bins: Column name to a number of bins of equal width (``"bins:5"``), ``"width:5"`` for bins 5 wide,
+            ``"quantiles:4"``, ``"edges:0,18,65,inf"``, a list of edges, ``"top:10"`` for text, ``"year"``,
+            ``"quarter"``, ``"month"``, ``"weekday"`` or
             ``"age@2020-01-01"`` for dates (years and ages may be cut further, ``"age@2020-01-01:width:10"``), or the
             ``bins`` of earlier counts.
         read: How to read a text file or a workbook: column names, delimiter, nulls, sheet …
-        person: Column that says who a row is about, where people have several rows.
+        person: Column that says who a row is about, where people have several rows: what few have is counted in people
+            then, and bins are cut by people, too.
         missing: What becomes of rows in which a private or public value is null or NaN: ``"category"`` takes that as a
             value of its own, ``"drop"`` leaves the rows out (``Counts.dropped`` says how many), ``"refuse"`` raises.
         weights: Column that says how many people each row stands for (survey weights): the problem is that of the
@@ -300,6 +309,7 @@ def count(
 
     Warns:
         IdentifierWarning: A column tells people apart, or people seem to have several rows each.
+        ReadingWarning: A file has lines above its header, or a column marks of missing values among numbers.
         SmallSampleWarning: The rows are few for the cells; the message states the expected bias of I(S;X), and how many
             outputs such rows can guarantee.
     """
@@ -320,9 +330,12 @@ def count(
         called = [name for name in table.columns if name not in names and looks_like_identifier(name)]
         free = [name for name in names if name not in rules]
         as_text = () if read is None else read.types
-        peeked = peek(table, [*names, *called], free, rows=PEEK_ROWS, **most, as_text=as_text)
-        resolved = {name: table.resolve(name, rules[name]) if name in rules else None for name in names}
-        grouped = table.group(resolved, most["max_cells"], summed(table, resolved) | weighed)
+        above = above_numbers(table, free)
+        peeked = peek(table, [*names, *called], free, rows=PEEK_ROWS, **most, as_text=as_text, above=above)
+        # What is rare is counted in persons where they are known, and so are ends, cut points and frequent values.
+        asked = {name: table if person is None else table.each_once(person, name) for name in names}
+        resolved = {name: asked[name].resolve(name, rules[name]) if name in rules else None for name in names}
+        grouped = table.group(resolved, most["max_cells"], summed(asked, resolved) | weighed)
         if not grouped.counts:
             left = " without a missing value" if dropped else ""
             raise InvalidInputError(f"{table.name} has no rows{left}: there is nothing to count")
@@ -332,10 +345,11 @@ def count(
         undated = {name: found for name, found in peeked.items() if not of_dates(resolved.get(name))}
         told = identifier_warnings(table, undated, names, n, min(n, PEEK_ROWS), person)
         parts = {
-            name: table.part_means(name, bins)
+            name: asked[name].part_means(name, bins)
             for name, bins in resolved.items()
             if isinstance(bins, Cut) and bins.part
         }
+        people = {} if person is None else _people(table, person, roles, resolved, most["max_cells"])
         known = table.read
     rows = grouped.counts
     encoded = {name: encode(name, values, rows, resolved[name]) for name, values in grouped.columns.items()}
@@ -346,18 +360,35 @@ def count(
         encoded[name] = replace(column, means=bin_means(codes, rows, sums, column)), codes
     for name, means in parts.items():
         encoded[name] = replace(encoded[name][0], means=means), encoded[name][1]
-    check_levels((column for column, _ in encoded.values()), most["max_levels"], as_text)
-    counts = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles, cell_weight)
-    counts = replace(counts, weights=weights, squares=squares)
-    counts = replace(counts, tasks=_task_counts(counts, encoded, rows, cell_weight, tasks))
+    marked = check_levels((column for column, _ in encoded.values()), most["max_levels"], as_text, above)
+    counts, x = _assemble(encoded, np.asarray(grouped.counts, dtype=np.int64), roles, cell_weight)
+    counts = replace(_with_people(counts, people, resolved), weights=weights, squares=squares)
+    counts = replace(counts, tasks=_task_counts(counts, encoded, x, rows, cell_weight, tasks))
     for words in told:
         warnings.warn(words, IdentifierWarning, stacklevel=2)
+    for words in marked if known is not None else ():  # other tables say themselves what is missing
+        warnings.warn(words, ReadingWarning, stacklevel=2)
     counts = replace(counts, read=known, missing=missing, dropped=dropped)
     counts = replace(counts, person=person, persons=persons, cluster=cluster, clusters=clusters)
     if classes is not None:
         counts = counts.scored(classes, more.get("seed", 0))
     _warn_if_small(counts)
     return counts
+
+
+def problem_of(given: Problem | Counts) -> Problem:
+    """The problem, or the problem of counts.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if isinstance(given, Problem):
+        return given
+    if isinstance(given, Counts):
+        return given.problem()
+    raise InvalidInputError(
+        f"a {type(given).__name__} is no problem: give pf.Problem(table), or the counts of pf.tables.count"
+    )
 
 
 def column_names(names: str | Iterable[str], role: str) -> tuple[str, ...]:
@@ -407,6 +438,7 @@ def _check_roles(
 def _task_counts(
     counts: Counts,
     encoded: Mapping[str, tuple[Column, Codes]],
+    x: Codes,
     rows: Sequence[int],
     weight: Array | None,
     tasks: Mapping[str, float],
@@ -415,7 +447,7 @@ def _task_counts(
     share = np.asarray(rows, dtype=np.float64)
     if weight is not None:
         share = weight * (counts.n / float(weight.sum()))
-    return task_counts(encoded, counts.x_alphabet.names, share, tasks)
+    return task_counts(encoded, x, share, tasks)
 
 
 def _assemble(
@@ -423,16 +455,18 @@ def _assemble(
     n: NDArray[np.int64],
     roles: Mapping[str, tuple[str, ...]],
     weight: Array | None,
-) -> Counts:
-    """Symbols of S and X in the order of their categories, and the cells that occur, with a weight if there are any."""
+) -> tuple[Counts, Codes]:
+    """Symbols of S and X, and the cells that occur, with a weight if there are any.
+
+    Beside the counts, the public symbol of each group of rows: −1 where they have no weight.
+    """
     alphabets, index = {}, {}
-    some = slice(None) if weight is None else weight > 0.0
+    some = np.ones(len(n), dtype=bool) if weight is None else weight > 0.0
     n = n[some]
+    kept = {name: (column, codes[some]) for name, (column, codes) in encoded.items()}
     for role, names in roles.items():
-        codes = np.stack([encoded[name][1] for name in names], axis=1)[some]
-        symbols, inverse = distinct(codes)
+        symbols, index[role] = symbols_of(kept, names, n)
         alphabets[role] = Alphabet(tuple(encoded[name][0] for name in names), symbols)
-        index[role] = inverse
     width = len(alphabets["public"])
     # Values that are one category here may have been several in the engine (0.0 and −0.0, NaN and null): add them up.
     cells, where = np.unique(index["private"] * width + index["public"], return_inverse=True)
@@ -443,7 +477,51 @@ def _assemble(
     if weight is not None:
         weighed = np.zeros(len(cells))
         np.add.at(weighed, where.reshape(-1), weight[some])
-    return Counts(alphabets["private"], alphabets["public"], s, x, total, cell_weight=weighed)
+    public = np.full(len(some), -1)
+    public[some] = index["public"]
+    return Counts(alphabets["private"], alphabets["public"], s, x, total, cell_weight=weighed), public
+
+
+def _people(
+    table: Source,
+    person: str,
+    roles: Mapping[str, tuple[str, ...]],
+    resolved: Mapping[str, Bins | None],
+    limit: int,
+) -> dict[tuple[str, ...], Grouped]:
+    """How many people have each combination of the columns of a role, and each category of a single one."""
+    asked = dict.fromkeys([*roles.values(), *((name,) for names in roles.values() for name in names)])
+    return {
+        names: table.group({name: resolved[name] for name in names}, limit, person=person) for names in asked
+    }
+
+
+def _with_people(
+    counts: Counts, people: Mapping[tuple[str, ...], Grouped], resolved: Mapping[str, Bins | None]
+) -> Counts:
+    """The counts with how many people have each symbol and category, where that was counted."""
+    if not people:
+        return counts
+    persons = {}
+    for names, found in people.items():
+        codes = [encode(name, found.columns[name], found.counts, resolved[name])[1] for name in names]
+        persons[names] = np.stack(codes, axis=1), np.array(found.counts, dtype=np.int64)
+
+    def told(alphabet: Alphabet) -> Alphabet:
+        columns = []
+        for column in alphabet.columns:
+            codes, n = persons[(column.name,)]
+            # What is one category here may have been several in the engine, of the same people.
+            most = np.zeros(column.n_values, dtype=np.int64)
+            np.maximum.at(most, codes[:, 0], n)
+            columns.append(replace(column, persons=tuple(most.tolist())))
+        codes, n = persons[alphabet.names]
+        place = alphabet.recogniser()(list(codes.T))
+        most = np.zeros(len(alphabet), dtype=np.int64)
+        np.maximum.at(most, place[place >= 0], n[place >= 0])
+        return Alphabet(tuple(columns), alphabet.codes, persons=most)
+
+    return replace(counts, s_alphabet=told(counts.s_alphabet), x_alphabet=told(counts.x_alphabet))
 
 
 def _warn_if_small(counts: Counts) -> None:

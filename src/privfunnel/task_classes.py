@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.attackers import Attacker
-from privfunnel.certificate import GuardedCertificate, Proof
+from privfunnel.certificate import Certificate, GuardedBody, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -92,22 +92,26 @@ def _merged(problem: Problem, of: NDArray[np.intp]) -> Problem:
 
 
 def lifted(
-    answer: ProvedAnswer[GuardedCertificate], classes: Classes, problem: Problem, threat: Threat
-) -> ProvedAnswer[GuardedCertificate]:
+    answer: ProvedAnswer[Certificate], classes: Classes, problem: Problem, threat: Threat
+) -> ProvedAnswer[Certificate]:
     """An answer for the classes as one for their members; its proof holds for these where they are alike."""
     channel, line = np.asarray(answer.channel)[classes.of], answer.certificate
     made = None
     if line is not None and classes.exact:
+        claim, body = line.claim, line.body_of(GuardedBody)
         inner, outer = classes.threat.strata(classes.problem), threat.strata(problem)
         sizes = [(one.x.size, other.x.size) for one, other in zip(inner, outer, strict=True)]
         proofs = [
             _wider(tree, *size) if isinstance(tree, Proof) else None
-            for tree, size in zip(line.proofs, sizes, strict=True)
+            for tree, size in zip(body.proofs, sizes, strict=True)
         ]
-        duals, trees = (np.array(line.weights), line.slope), [tree for tree in proofs if tree is not None]
+        duals, trees = (
+            (np.array(claim.weights), claim.disclosure),
+            [tree for tree in proofs if tree is not None],
+        )
         if len(trees) == len(proofs):
-            made = GuardedCertificate.build(problem, threat, line.prices[classes.of], duals, trees, zero=line.zero,
-                                            task_slope=line.task_slope)  # fmt: skip
+            made = GuardedBody.build(problem, threat, body.prices[classes.of], duals, trees, zero=claim.scope.zero,
+                                            task_slope=claim.utility)  # fmt: skip
             try:
                 made.verify(problem)
             except CertificateError:  # a cap of single symbols, or rounding: the plain funnel's bound is left

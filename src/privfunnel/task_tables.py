@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel.engines import Alphabet, Column
 from privfunnel.engines.alphabet import distinct
@@ -57,7 +56,7 @@ def task_weights(task: str | Iterable[str] | Mapping[str, float] | None) -> dict
 
 def task_counts(
     encoded: Mapping[str, tuple[Column, Codes]],
-    public: Sequence[str],
+    x: Codes,
     share: Array,
     weights: Mapping[str, float],
 ) -> tuple[TaskCounts, ...]:
@@ -65,28 +64,18 @@ def task_counts(
 
     Args:
         encoded: The columns and, for each group of rows, its category.
-        public: The public columns.
+        x: The public symbol of each group, shape (groups,), negative for one that does not count.
         share: What each group of rows counts, shape (groups,); those that count nothing are left out.
         weights: The task columns and the weights of the tasks.
     """
-    if not weights:
-        return ()
-    some = share > 0.0
-    _, x = _symbols(encoded, public, some)
+    some = x >= 0
     made = []
     for name, weight in weights.items():
-        symbols, u = _symbols(encoded, [name], some)
+        symbols, u = distinct(encoded[name][1][some, None])
         table = np.zeros((len(symbols), int(x.max()) + 1))
-        np.add.at(table, (u, x), share[some])
+        np.add.at(table, (u, x[some]), share[some])
         made.append(TaskCounts(Alphabet((encoded[name][0],), symbols), table, weight))
     return tuple(made)
-
-
-def _symbols(
-    encoded: Mapping[str, tuple[Column, Codes]], names: Sequence[str], some: NDArray[np.bool_]
-) -> tuple[Codes, NDArray[Any]]:
-    """The combinations of categories that occur, and which of them each group of rows has."""
-    return distinct(np.stack([encoded[name][1] for name in names], axis=1)[some])
 
 
 def described(tasks: Sequence[TaskCounts]) -> dict[str, Any]:

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel import measures
-from privfunnel.attackers import DEFAULT_MEASURE, NOTHING, Attacker, distinct, knowing
-from privfunnel.averages import CONVEX, Convex
+from privfunnel.attackers import NOTHING, Attacker, distinct, knowing
 from privfunnel.channels import is_sparse
 from privfunnel.errors import InvalidInputError
-from privfunnel.guarantees import Guarantee, parse
-from privfunnel.measures import Array
+from privfunnel.guarantees import MET, Guarantee, parse
+from privfunnel.measures import INFORMATION, MEASURES, Array, Measure, measure_of
 from privfunnel.problem import Channel, Problem
 
 #: Posteriors that belong to one stratum: the symbols with one value of the published columns.
@@ -90,14 +88,14 @@ class Threat:
         attackers: Everyone whose leakage counts; each knows the published columns.
         published: The published columns as an attacker who knows just them; None where there are none.
         guarantees: What holds for every output.
-        measure: What leakage is measured by, one of :data:`privfunnel.measures.LEAKAGES`.
+        measure: What leakage is measured by: the convex function of posteriors whose averages it is.
         attributes: Private attributes with budgets of their own; none where all of S is meant.
     """
 
     attackers: tuple[Attacker, ...]
     published: Attacker | None = None
     guarantees: tuple[Guarantee, ...] = ()
-    measure: str = DEFAULT_MEASURE
+    measure: Measure = INFORMATION
     attributes: tuple[Attribute, ...] = ()
 
     @classmethod
@@ -108,7 +106,7 @@ class Threat:
         known: Any = None,
         published: str | Sequence[str] | None = None,
         guarantees: str | Guarantee | Iterable[str | Guarantee] | None = None,
-        measure: str = DEFAULT_MEASURE,
+        measure: Measure | str = INFORMATION,
         budgets: Mapping[str, float] | None = None,
     ) -> Threat:
         """The threat that the arguments of :func:`privfunnel.solve` describe.
@@ -117,10 +115,7 @@ class Threat:
             InvalidInputError: A column, guarantee or measure does not exist.
             InfeasibleError: A guarantee cannot be met by any release.
         """
-        if measure not in measures.LEAKAGES:
-            raise InvalidInputError(
-                f"there is no measure {measure!r}: choose one of {', '.join(measures.LEAKAGES)}"
-            )
+        by = measure_of(measure)
         everyone = problem.attackers(known)
         shown = None
         if published:
@@ -132,28 +127,28 @@ class Threat:
         given = [guarantees] if isinstance(guarantees, str | Guarantee) else list(guarantees or ())
         wanted = tuple(parse(each) for each in given)
         private = tuple(_attribute(problem, *each) for each in (budgets or {}).items())
-        made = cls(everyone, shown, wanted, measure, private)
+        made = cls(everyone, shown, wanted, by, private)
         for stratum in made.strata(problem):
             for guarantee in wanted:
                 guarantee.check_feasible(stratum.problem)
         return made
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether this is the plain funnel: one attacker, who knows nothing, and mutual information."""
         alone = len(self.attackers) == 1 and self.published is None and not self.attributes
-        return alone and not self.guarantees and self.measure == DEFAULT_MEASURE
+        return alone and not self.guarantees and self.measure.is_information
 
     @property
-    def convex(self) -> Convex:
-        """The convex function of posteriors whose averages measure leakage."""
-        return CONVEX[self.measure]
+    def leakage_name(self) -> str:
+        """What leakage is called in a table of numbers."""
+        return "leakage I(S;Y)" if self.plain else "largest leakage"
 
     @cached_property
     def averages(self) -> tuple[Average, ...]:
         """The averages whose largest is the leakage: one an attacker, or one for each value of what they know."""
         about = self.attributes or (None,)
-        if not self.convex.worst_value:
+        if not self.measure.worst_value:
             return tuple(Average(each, None, one) for one in about for each in self.attackers)
         return tuple(
             Average(each, value, one)
@@ -177,7 +172,7 @@ class Threat:
             budget: What may leak, where attributes have no budgets of their own; None for no limit.
         """
         leaked = [budget if one is None else one.budget for _, _, one in self.averages]
-        return np.array([np.inf if each is None else self.convex.average(each) for each in leaked])
+        return np.array([np.inf if each is None else self.measure.average(each) for each in leaked])
 
     def images(self, stratum: Stratum) -> Iterator[Image]:
         """What the averages are made of in one stratum, in their order."""
@@ -193,7 +188,7 @@ class Threat:
                 p_sa = p_sx[:, x].sum(axis=1)
                 kept = p_sa > 0.0
                 columns = columns_of[:, x][kept].T
-                if self.convex.worst_value:
+                if self.measure.worst_value:
                     columns = columns / (p_sa[kept] * stratum.mass)
                 yield Image(owner, x, columns, p_sa[kept] / p_sa.sum())
 
@@ -202,7 +197,7 @@ class Threat:
         found = []
         for attacker, _, attribute in self.averages:
             p_sa = np.stack([problem.p_sx[:, group].sum(axis=1) for group in attacker.groups()], axis=1)
-            found.append(self.convex.constant(p_sa if attribute is None else attribute.merged(p_sa)))
+            found.append(self.measure.constant(p_sa if attribute is None else attribute.merged(p_sa)))
         return np.array(found)
 
     def strata(self, problem: Problem) -> list[Stratum]:
@@ -219,6 +214,8 @@ class Threat:
 
     def leakages(self, problem: Problem, channel: Channel) -> dict[str, float]:
         """What a channel tells each attacker about S, by the attacker's name; of each attribute, by its name too."""
+        if self.plain:  # with what the data-processing inequality says beyond rounding
+            return {NOTHING: problem.evaluate(channel).leakage}
         channel = problem.check_channel(channel)
         if any(each.values.shape != (problem.n_x,) for each in self.attackers):
             raise InvalidInputError(f"an attacker's values are not those of {problem.n_x} public symbols")
@@ -230,9 +227,9 @@ class Threat:
             for each in self.attackers
         }
 
-    def overspent(self, leakages: Mapping[str, float], budget: float | None) -> float:
-        """By how much the leakages of :meth:`leakages` exceed what may leak, at most; −∞ without a limit."""
-        spent = [leaked - math.inf if budget is None else leaked - budget for leaked in leakages.values()]
+    def overspent(self, leakages: Mapping[str, float], budget: float) -> float:
+        """By how much the leakages of :meth:`leakages` exceed what may leak, at most; −∞ without a limit, ∞."""
+        spent = [leaked - budget for leaked in leakages.values()]
         own = [leakages[_about(one, each)] - one.budget for one in self.attributes for each in self.attackers]
         return max(own or spent)
 
@@ -254,13 +251,17 @@ class Threat:
                 worst = max([worst, *(each.excess(stratum.problem, posterior) for each in self.guarantees)])
         return worst
 
+    def allow(self, problem: Problem, channel: Channel) -> bool:
+        """Whether a channel meets the guarantees, but for rounding."""
+        return not self.guarantees or self.excess(problem, channel) <= MET
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, names and values alike, so that it can be read without the problem's columns."""
         return {
             "attackers": {each.name: each.values.tolist() for each in self.attackers},
             "published": None if self.published is None else self.published.name,
             "guarantees": [str(each) for each in self.guarantees],
-            "measure": self.measure,
+            "measure": self.measure.name,
             **(
                 {"attributes": [[n, v.tolist(), b] for n, v, b in self.attributes]} if self.attributes else {}
             ),
@@ -280,7 +281,7 @@ class Threat:
         if not everyone or (data["published"] is not None and not shown):
             raise InvalidInputError("the attackers of the file are incomplete: the file was changed")
         wanted, measure = tuple(parse(text) for text in data["guarantees"]), str(data["measure"])
-        if measure not in CONVEX:
+        if measure not in MEASURES:
             raise InvalidInputError(f"there is no measure {measure!r}: the file was changed")
         private = tuple(
             Attribute(str(name), np.array(values, dtype=np.intp), float(budget))
@@ -292,7 +293,7 @@ class Threat:
             raise InvalidInputError(
                 "the budgets of the file are no numbers of at least 0: the file was changed"
             )
-        return cls(everyone, shown[0] if shown else None, wanted, measure, private)
+        return cls(everyone, shown[0] if shown else None, wanted, MEASURES[measure], private)
 
     @cached_property
     def words(self) -> str:
@@ -304,7 +305,7 @@ class Threat:
             parts.append(f"{self.published.name} published")
         if self.guarantees:
             parts.append("guaranteed " + "; ".join(str(each) for each in self.guarantees))
-        if self.measure != DEFAULT_MEASURE:
+        if not self.measure.is_information:
             parts.append(f"measured by {self.measure}")
         if self.attributes:
             parts.append(self._spending)
@@ -312,7 +313,7 @@ class Threat:
 
     @property
     def _spending(self) -> str:
-        return spending_words({one.name: one.budget for one in self.attributes}, in_nats=self.convex.in_nats)
+        return spending_words({one.name: one.budget for one in self.attributes}, in_nats=self.measure.in_nats)
 
     @cached_property
     def conditions(self) -> str:
@@ -327,9 +328,7 @@ class Threat:
         parts = parts or ["against an attacker who knows nothing"]
         if self.attributes:
             parts.append(self._spending)
-        return ", ".join(
-            [*parts, f"measured by {self.measure}"] if self.measure != DEFAULT_MEASURE else parts
-        )
+        return ", ".join(parts if self.measure.is_information else [*parts, f"measured by {self.measure}"])
 
 
 def spending_words(budgets: Mapping[str, float], *, in_nats: bool) -> str:

@@ -1,44 +1,49 @@
-"""Trace a curve: run a solver over many disclosures and make one convex curve of everything that it finds."""
+"""Trace a curve along any axis: answers go into one pool, and each point is the best release of it with every proof."""
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_whole
-from privfunnel.curve import AchievedPoints, Curve, lifted_curve
-from privfunnel.ends import end_of_curve, ends_of
-from privfunnel.errors import CertificateError, ConvergenceWarning, InvalidInputError, SolverError
-from privfunnel.guarded_task_tracing import tracing_guarded_task
-from privfunnel.guarded_tracing import GuardedPartialCurve, tracing_guarded
-from privfunnel.guarding import guarded_solver
-from privfunnel.judging import Line, judge
-from privfunnel.lumping import Lumping, chosen_lumping
-from privfunnel.problem import Problem
-from privfunnel.solution import FAILURES, FEASIBILITY, UNFINISHED, Answer, Solution, Status, failed
+from privfunnel.curve import Curve, Entry, Pool, check_place
+from privfunnel.ends import ends_of
+from privfunnel.errors import (
+    CertificateError,
+    ConvergenceWarning,
+    InfeasibleError,
+    InvalidInputError,
+    SolverError,
+)
+from privfunnel.guarantees import Guarantee
+from privfunnel.judging import Line, Run, failed, judge
+from privfunnel.lumping import Lumping, checked, of_classes
+from privfunnel.measures import Measure
+from privfunnel.problem import Point, Problem
+from privfunnel.quantities import in_asked
+from privfunnel.question import FEASIBILITY, Quantity, Question
+from privfunnel.request import Request
+from privfunnel.solution import FAILURES, UNFINISHED, USELESS, Answer, Solution, Status
 from privfunnel.solvers import registry
-from privfunnel.solvers.base import Listener, Solver
-from privfunnel.solving import GUARDS, lifted, problem_of
+from privfunnel.solvers.base import Listener, Solver, counted
+from privfunnel.solving import answered, judged
+from privfunnel.solving.dispatch import way_of
+from privfunnel.solving.plain import PlainWay, on_members
+from privfunnel.solving.records import RecordsWay
+from privfunnel.solving.way import Asking, Found, Way
 from privfunnel.tables import Counts
-from privfunnel.task_curve import PartialTaskCurve, tracing_task, wanted_utilities
-from privfunnel.task_guarding import guarded_task_solver
-from privfunnel.tasking import task_solver
-from privfunnel.threats import Threat
 from privfunnel.watching import watching
-
-#: What a curve may be traced along.
-ALONG = ("disclosure", "utility")
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000
+#: The last point under guarantees asks for so much less than is known to be possible, in nats: a program has room then.
+SHORT = 1e-8
 
 
 def trace(
@@ -46,7 +51,17 @@ def trace(
     *,
     points: int = 20,
     disclosures: Iterable[float | str] | None = None,
+    utilities: Iterable[float | str] | None = None,
+    distortions: Iterable[float] | None = None,
+    along: str = "disclosure",
+    also: Iterable[float | str] = (),
     refine: int = 0,
+    costs: Any = None,
+    invariant: bool = False,
+    known: Any = None,
+    published: str | Sequence[str] | None = None,
+    guarantees: str | Guarantee | Iterable[str | Guarantee] | None = None,
+    measure: Measure | str | None = None,
     solver: str | Solver = "auto",
     seed: int = 0,
     throw: bool = True,
@@ -56,14 +71,12 @@ def trace(
 ) -> Curve:
     """Trace the funnel's curve.
 
-    Among the options, ``known``, ``published`` and ``guarantees`` say what releases are guarded against, as in
+    ``known``, ``published``, ``guarantees`` and ``measure`` say what releases are guarded against, as in
     :func:`privfunnel.solve`: the curve is then that of the largest leakage of the attackers, it begins at what is
-    published, and under guarantees it ends at the most disclosure that they allow (:attr:`Curve.limit`). With
-    ``measure`` leakage is measured otherwise than by mutual information.
+    published, and under guarantees it ends at the most that they allow (:attr:`Curve.limit`).
 
-    Where the problem has a task, ``along="utility"`` traces the least leakage along I(U;Y) instead, at ``points``
-    utilities from 0 to I(U;X) or at ``utilities``: a :class:`~privfunnel.task_curve.TaskCurve`. It may be guarded, too;
-    under guarantees it ends at the most utility that they allow. With ``also`` it has points at further utilities.
+    Where the problem has a task, ``along="utility"`` traces the least leakage along I(U;Y) instead, and
+    ``along="distortion"`` that of records released for records. It has points at further places with ``also``.
 
     Everything the solver finds goes into one pool, whose lower convex envelope is achievable by time sharing; each
     returned point lies on it and has a channel of its own. An interrupt (Ctrl-C) returns the curve of what was found
@@ -71,9 +84,19 @@ def trace(
 
     Args:
         problem: The problem, or counts that make one.
-        points: Number of points, spaced uniformly in disclosure from 0 to H(X), or from end to end of a guarded curve.
+        points: Number of points, spaced uniformly along the axis from end to end.
         disclosures: The disclosures in nats, or texts such as ``"60%"``, instead of ``points``.
+        utilities: The utilities of a curve along utility, in the same way.
+        distortions: The distortions of a curve along distortion, in the unit of the costs.
+        along: The axis: ``"disclosure"``, ``"utility"`` or ``"distortion"``.
+        also: Places along the axis at which the curve has a point besides.
         refine: Number of further points, placed one after the other where the curve bends most.
+        costs: What a change of a record costs, see :func:`privfunnel.distortion.costs_of`.
+        invariant: Whether released records must have the distribution of the table.
+        known: What attackers may know: an entry for each.
+        published: Public columns that are released as they are.
+        guarantees: What every output has to meet.
+        measure: What leakage is measured by.
         solver: A solver's name or object.
         seed: Fixes all randomness.
         throw: If True, a failure raises and points that did not converge warn; if False their status says so. Points
@@ -81,48 +104,32 @@ def trace(
         progress: Called with news of a long run; True to show them.
         lump: True or False to solve classes of symbols with the same p(s|x) or every symbol; None for classes on tables
             with more than 64 public symbols.
-        **options: Options of the solver, and what the releases are guarded against.
+        **options: Options of the solver.
 
     Returns:
         The curve.
     """
-    found: PartialCurve | GuardedPartialCurve | PartialTaskCurve | None = None
-    along, utilities = options.pop("along", "disclosure"), options.pop("utilities", None)
-    also = options.pop("also", ())
-    if along not in ALONG:
-        raise InvalidInputError(f"along={along!r} is not known: use {' or '.join(map(repr, ALONG))}")
-    guards = {name: options.pop(name) for name in GUARDS if name in options}
-    asked: dict[str, Any] = {"points": points, "disclosures": disclosures, "refine": refine}
-    threat = Threat.of(problem_of(problem), **guards) if guards else None
+    found: PartialCurve | None = None
+    given = {"disclosure": disclosures, "utility": utilities, "distortion": distortions}
+    axis = axis_of(
+        "distortion" if (costs is not None or invariant) and along == "disclosure" else along, given
+    )
+    request = Request(
+        costs=costs,
+        invariant=invariant,
+        known=known,
+        published=published,
+        guarantees=guarantees,
+        measure=measure,
+    )
     with watching(progress) as listener:
         try:
-            if along == "utility" or utilities is not None:
-                if disclosures is not None or refine:
-                    raise InvalidInputError(
-                        "a curve along utility is at points= or utilities=, whatever is disclosed: leave disclosures= "
-                        "and refine= out; solve(utility=, disclosure=) keeps and discloses both"
-                    )
-                guarded = None if threat is None or threat.plain else threat
-                begin = _task_start(problem_of(problem), guarded, solver, seed, options)
-                _check_counts(points, refine)
-                follow = tracing_task if guarded is None else tracing_guarded_task
-                wanted = int(points) if utilities is None else wanted_utilities(begin.problem, utilities)
-                further = tuple(wanted_utilities(begin.problem, also)) if also else ()
-                for each in follow(replace(begin, throw=throw, also=further), wanted, listener):
-                    found = each
-            elif also:
-                raise InvalidInputError("also= is for a curve along utility: give disclosures=, or refine=")
-            elif threat is not None and not threat.plain:
-                start = _guarded_start(problem_of(problem), threat, solver, seed, options)
-                _check_counts(points, refine)
-                for partial in tracing_guarded(
-                    replace(start, throw=throw, lump=lump), progress=listener, **asked
-                ):
-                    found = partial
-            else:
-                for item in tracing(problem, solver=solver, seed=seed, throw=throw, progress=listener, lump=lump,
-                                    **asked, **options):  # fmt: skip
-                    found = item
+            steps = tracing(
+                problem, request, Grid(points, given[axis.value], refine, also), axis=axis, solver=solver, seed=seed,
+                throw=throw, progress=listener, lump=lump, **options,
+            )  # fmt: skip
+            for item in steps:
+                found = item
         except KeyboardInterrupt:
             if found is None:
                 raise
@@ -133,54 +140,48 @@ def trace(
     return curve
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PartialCurve:
-    """What a run has found so far.
+class Grid(NamedTuple):
+    """Where the points of a curve are to be.
 
     Attributes:
-        lumping: The problem and its classes.
-        solver: The solver.
-        seed: Seed of the run.
-        wanted: The disclosures of the curve, in nats, those of the refinements so far included.
-        answers: The solver's answers for the classes until now, in the order found.
-        complete: True for the last item of a run that was not interrupted.
-        throw: Whether what is wrong with an answer raises, or is a status.
-        failure: What ended the run where that was not to be raised, or None.
+        points: How many are spaced uniformly from end to end.
+        places: The places instead, in nats or as texts; None for none.
+        refine: Further points where the curve bends most.
+        also: Places besides.
     """
 
-    lumping: Lumping
-    solver: Solver
-    seed: int
-    wanted: tuple[float, ...]
-    answers: tuple[Answer, ...] = ()
-    complete: bool = False
-    throw: bool = True
-    failure: Exception | None = None
+    points: int = 20
+    places: Iterable[float | str] | None = None
+    refine: int = 0
+    also: Iterable[float | str] = ()
 
-    @property
-    def problem(self) -> Problem:
-        """The problem."""
-        return self.lumping.problem
 
-    @cached_property
-    def newest(self) -> Solution:
-        """The answer that was found last, judged by itself."""
-        classes = self.lumping.lumped
-        found = judge(classes, self.answers[-1], self.solver.name, self.seed, gap=self.solver.target_gap)
-        return lifted(self.lumping, found, requested=None)
+def axis_of(along: str, given: dict[str, Any]) -> Quantity:
+    """The axis that is meant by its name and by the places that are given.
 
-    def curve(self) -> Curve:
-        """The curve of everything found: where the run is not complete, up to the largest disclosure reached."""
-        return assemble(self.lumping, self.answers, self.wanted, self.solver, self.seed, complete=self.complete,
-                        throw=self.throw, failure=self.failure)  # fmt: skip
+    Raises:
+        InvalidInputError: There is no such axis, or places of two are given.
+    """
+    axes = [name for name, places in given.items() if places is not None]
+    if along not in given:
+        raise InvalidInputError(f"along={along!r} is not known: use {', '.join(map(repr, given))}")
+    axis = axes[0] if along == "disclosure" and axes else along
+    others = [name for name in axes if name != axis]
+    if others:
+        plural = {"disclosure": "disclosures", "utility": "utilities", "distortion": "distortions"}
+        raise InvalidInputError(
+            f"a curve along {axis} is at points= or {plural[axis]}=, whatever its {others[0]} is: leave "
+            f"{plural[others[0]]}= out; solve() asks for both"
+        )
+    return Quantity(axis)
 
 
 def tracing(
     problem: Problem | Counts,
+    request: Request | None = None,
+    grid: Grid | None = None,
     *,
-    points: int = 20,
-    disclosures: Iterable[float | str] | None = None,
-    refine: int = 0,
+    axis: Quantity | str = Quantity.DISCLOSURE,
     solver: str | Solver = "auto",
     seed: int = 0,
     throw: bool = True,
@@ -188,24 +189,347 @@ def tracing(
     lump: bool | None = None,
     **options: Any,
 ) -> Iterator[PartialCurve]:
-    """Trace the funnel's curve and say what has been found after each answer.
+    """Trace a curve and say what has been found after each answer.
 
-    The arguments are those of :func:`trace`, and are checked before the first item is asked for. The last item is
-    complete; an interrupt (KeyboardInterrupt) comes out behind what was found until then.
+    Arguments are checked before the first item is asked for. The last item is complete; an interrupt
+    (KeyboardInterrupt) comes out behind what was found until then.
+
+    Args:
+        problem: The problem, or counts that make one.
+        request: Whom releases are guarded against, and what changes of records cost; nothing of both by default.
+        grid: Where the points are to be; twenty from end to end by default.
+        axis: What the curve runs along.
+        solver: A solver's name or object.
+        seed: Fixes all randomness.
+        throw: See :func:`trace`.
+        progress: Called with news of a long run.
+        lump: See :func:`trace`.
+        **options: Options of the solver.
     """
     chosen = registry.get(solver, **options)
-    problem = problem_of(problem)
     check_seed(seed)
-    _check_counts(points, refine)
-    if disclosures is None:
-        wanted = [float(x) for x in np.linspace(0.0, problem.disclosure_ceiling, int(points))]
-    else:
-        wanted = sorted({check_disclosure(problem, value) for value in disclosures})
-        if not wanted:
-            raise InvalidInputError("disclosures is empty: give at least one value in nats")
-    lumping = chosen_lumping(problem, False if chosen.by_columns else lump)
-    start = PartialCurve(lumping=lumping, solver=chosen, seed=seed, wanted=tuple(wanted), throw=throw)
-    return _follow(start, int(refine), progress)
+    question = (request or Request()).open(problem, Quantity(axis))
+    way = way_of(question, chosen, options)
+    begun = PartialCurve(question=question, way=way, how=Asking(seed, None, lump), throw=throw)
+    return following(begun, grid or Grid(), progress)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartialCurve:
+    """What a run has found so far.
+
+    Attributes:
+        question: What each point asks; its place along the axis is open.
+        way: The algorithm.
+        how: How it is asked.
+        wanted: The places of the curve, those of the refinements so far included.
+        found: The answers until now, in the order found.
+        asked: The solutions of ways that answer place by place, in the order found.
+        limit: The release that has most of the axis, where guarantees end the curve before its end.
+        complete: True for the last item of a run that was not interrupted.
+        throw: Whether what is wrong with an answer raises, or is a status.
+        failure: What ended the run where that was not to be raised, or None.
+    """
+
+    question: Question
+    way: Way
+    how: Asking
+    wanted: tuple[float, ...] = ()
+    found: tuple[Found, ...] = ()
+    asked: tuple[Solution, ...] = ()
+    limit: Solution | None = None
+    complete: bool = False
+    throw: bool = True
+    failure: Exception | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.question.problem
+
+    @property
+    def count(self) -> int:
+        """How many answers there are."""
+        return len(self.found) + len(self.asked)
+
+    @cached_property
+    def newest(self) -> Solution:
+        """The answer that was found last, judged by itself: at its own place where it answers no other."""
+        if self.asked and not self.found:
+            return self.asked[-1]
+        last = self.found[-1]
+        place = self.question.values(last.answer.channel).of(self.question.axis)
+        return judged(self.question.at(place), self.way, last, self.how, throw=self.throw)
+
+    @cached_property
+    def usable(self) -> tuple[Found, ...]:
+        """The answers that are releases."""
+        return tuple(
+            each for each in self.found if each.answer.status is not Status.FAILED and self._is_release(each)
+        )
+
+    def _is_release(self, found: Found) -> bool:
+        if self.throw:
+            return True
+        try:
+            checked(self.problem, found.answer.channel)
+        except InvalidInputError:
+            return False
+        return True
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything that is a release, with its values; the one that ends the curve included."""
+        own = [Entry(self.question.values(each.answer.channel), each.answer) for each in self.usable]
+        held = (*self.asked, self.limit)
+        return (*own, *(Entry.of(s) for s in held if s is not None and s.status not in USELESS))
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The envelope of what was found and of the ends."""
+        return Pool.of(self.question, self.entries, self.way.classes(self.problem, self.how.lump))
+
+    def curve(self) -> Curve:
+        """The curve of everything found: where the run is not complete, up to the farthest place reached.
+
+        Raises:
+            SolverError: No answer has a usable channel, or a bound exceeds a real channel.
+            CertificateError: A certificate does not prove what it claims.
+        """
+        axis = self.question.axis
+        failure = self.failure or self._nothing_found()
+        reached = max((entry.values.of(axis) for entry in self.entries), default=0.0)
+        wanted = [place for place in self.wanted if self.complete or place <= reached + FEASIBILITY]
+        lines, alarm = self._lines()
+        points = tuple(self._point(place, lines, alarm, failure) for place in wanted)
+        return Curve(
+            question=self.question,
+            solutions=points,
+            raw=tuple(sorted(Point(values.disclosure, values.leakage) for values, _ in self.entries)),
+            solver=self.way.name,
+            seed=self.how.seed,
+            complete=self.complete,
+            target_gap=self.way.gap,
+            limit=self.limit,
+        )
+
+    def _nothing_found(self) -> SolverError | None:
+        """What is wrong where a solver was asked and none of its answers is a release."""
+        if (
+            self.usable
+            or self.asked
+            or all(self.pool.is_end(self.question.at(place)) for place in self.wanted)
+        ):
+            return None
+        said = next((each.answer.message for each in self.found if each.answer.message), "no message")
+        failure = SolverError(f"solver {self.way.name!r} found no channel ({said}): {Status.FAILED.advice}")
+        if self.throw:
+            raise failure
+        return failure
+
+    def _lines(self) -> tuple[tuple[Line, ...], Exception | None]:
+        """All proofs that were found, verified; none, and what is wrong, where one fails and nothing is thrown."""
+        try:
+            return tuple(_verified(self)), None
+        except CertificateError as alarm:
+            if self.throw:
+                raise
+            return (), alarm
+
+    def _point(
+        self, place: float, lines: Sequence[Line], alarm: Exception | None, failure: Exception | None
+    ) -> Solution:
+        """The best release that was found for a place, with the best bound that is proved there."""
+        asked, run = self.question.at(place), Run(self.way.name, self.how.seed)
+        own = next((s for s in self.asked if s.question.place == place), None)
+        if own is not None and own.status in USELESS:
+            return own
+        answer = self.pool.answer(asked)
+        wrong = alarm if alarm is not None else (failure if self._beyond(answer.channel) else None)
+        if wrong is not None and not self.pool.is_end(asked):
+            return failed(asked, answer.channel, wrong, run)
+        try:
+            made = judge(asked, answer, run, gap=self.way.gap, lines=lines)
+            cut_short = next((each.answer.status for each in self.found if each.place == place), made.status)
+            if cut_short in UNFINISHED and made.status is not Status.OPTIMAL:
+                made = replace(made, status=cut_short)
+            if own is None or made.leakage <= own.leakage or own.free_extra > 0.0:
+                return made
+            # Rounding may have left the envelope a hair above what was found for this very place.
+            better = Entry.of(own).answer
+            return judge(asked, better, run, gap=self.way.gap, lines=lines)
+        except FAILURES as error:
+            if self.throw:
+                raise
+            return failed(asked, answer.channel, error, run)
+
+    def _beyond(self, channel: Any) -> bool:
+        """Whether a place was not come to: its release is mixed of others."""
+        _, held = of_classes(channel, self.problem)
+        own = (of_classes(each.answer.channel, self.problem)[1] for each in self.usable)
+        return all(one is not held for one in own)
+
+
+def _verified(found: PartialCurve) -> Iterator[Line]:
+    """The proofs of all answers, each once and verified.
+
+    Raises:
+        CertificateError: One does not prove what it claims.
+    """
+    named: dict[Any, str] = {}
+    for each in found.found:
+        if each.answer.certificate is not None:
+            named.setdefault(each.answer.certificate, each.answer.bound_source)
+        named |= {line.certificate: line.source for line in each.lines}
+    for solution in (*found.asked, *([] if found.limit is None else [found.limit])):
+        if solution.certificate is not None and solution.status not in USELESS:
+            named.setdefault(solution.certificate, "certificate")
+    try:  # together they take a fraction of the time
+        verify_all(found.problem, named)
+    except CertificateError:
+        for certificate in named:
+            certificate.verify(found.problem)  # which of them does not hold, and why
+        raise
+    yield from (Line(certificate, source) for certificate, source in named.items())
+
+
+def following(begun: PartialCurve, grid: Grid, progress: Listener | None) -> Iterator[PartialCurve]:
+    """Find out where guarantees end the curve, ask for its places, and then for those where it bends most.
+
+    What is asked for is checked before the first item is asked for. The last item is complete; an interrupt
+    (KeyboardInterrupt) comes out behind what was found until then.
+    """
+    _check_counts(grid.points, grid.refine)
+    question = begun.question
+    if question.guards.attributes:
+        raise InvalidInputError("attributes with budgets of their own have no curve: ask solve for a point")
+    if question.axis is not Quantity.DISCLOSURE and grid.refine:
+        raise InvalidInputError(
+            f"a curve along {question.axis} is not refined: leave refine= out, or give its places"
+        )
+    places = None
+    if grid.places is not None:
+        places = tuple(sorted({check_place(question, place) for place in _several(grid.places)}))
+        if not places:
+            plural = {"disclosure": "disclosures", "utility": "utilities", "distortion": "distortions"}
+            raise InvalidInputError(f"{plural[question.axis]} is empty: give at least one value in nats")
+    also = tuple(check_place(question, place) for place in _several(grid.also))
+    return _follow(begun, grid, places, also, progress)
+
+
+def _several(places: Any) -> list[Any]:
+    """Places, where one may stand for itself."""
+    return [places] if isinstance(places, str) or not hasattr(places, "__iter__") else list(places)
+
+
+def _follow(
+    begun: PartialCurve,
+    grid: Grid,
+    places: tuple[float, ...] | None,
+    also: tuple[float, ...],
+    progress: Listener | None,
+) -> Iterator[PartialCurve]:
+    """The answers to all places, item by item."""
+    found = _limited(begun, also, progress)
+    if places is None:
+        low, high = span(found)
+        places = tuple(np.linspace(low, high, int(grid.points)).tolist())
+    further_ = (place for place in also if np.abs(np.array(places) - place).min() > FEASIBILITY)
+    places = tuple(sorted((*places, *further_)))
+    found = replace(found, wanted=tuple(sorted((*found.wanted, *places))))
+    try:
+        for item in _asked(found, places, progress, len(places) + grid.refine):
+            found = item
+            yield found
+        for _ in range(int(grid.refine)):
+            extra = found.pool.bend(
+                [*found.wanted] if found.way.warm else [*found.wanted, *_whole_span(found)]
+            )
+            found = replace(found, wanted=tuple(sorted((*found.wanted, extra))))
+            for item in _asked(found, (extra,), progress, len(places) + grid.refine, alone=True):
+                found = item
+                yield found
+    except FAILURES as error:
+        if found.throw:
+            raise
+        found = replace(found, failure=error)
+    yield replace(found, complete=True)
+
+
+def _whole_span(found: PartialCurve) -> tuple[float, float]:
+    return (0.0, found.question.whole)
+
+
+def further(
+    found: PartialCurve, places: Iterable[float], progress: Listener | None
+) -> Iterator[PartialCurve]:
+    """Add points to a curve that was traced, at places along its axis."""
+    new = tuple(sorted(set(places) - set(found.wanted)))
+    whole = found.complete
+    found = replace(found, wanted=tuple(sorted((*found.wanted, *new))), complete=False)
+    for item in _asked(found, new, progress, len(new)):
+        yield replace(item, complete=whole)
+
+
+def _asked(
+    found: PartialCurve,
+    places: Sequence[float],
+    progress: Listener | None,
+    total: int,
+    *,
+    alone: bool = False,
+) -> Iterator[PartialCurve]:
+    """What was found, with the answers to some places: place by place where the way begins with what it has."""
+    way = found.way
+    if not way.warm:
+        how = found.how._replace(progress=progress)
+        answers = (
+            (way.answer(found.question.at(place), how) for place in places)
+            if alone
+            else way.trace(found.question, places, how)
+        )
+        for each in answers:
+            found = replace(found, found=(*found.found, each))
+            yield found
+        return
+    for place in places:
+        held = found.asked if found.limit is None else (*found.asked, found.limit)
+        tell = counted(progress, len(found.asked), total)
+        how = found.how._replace(progress=tell, before=held)
+        solution = answered(found.question.at(place), way, how, throw=found.throw)
+        found = replace(found, asked=(*found.asked, solution))
+        yield found
+
+
+def _limited(begun: PartialCurve, also: Sequence[float], progress: Listener | None) -> PartialCurve:
+    """The same with the release that has most of the axis, where guarantees end the curve.
+
+    Raises:
+        InfeasibleError: A place besides is more than the guarantees are proved to allow.
+    """
+    question = begun.question
+    ends = ends_of(question)
+    if begun.limit is not None or ends.first is None or ends.last is not None:
+        return begun
+    most = replace(question, goal=question.axis)
+    limit = answered(most, begun.way, begun.how._replace(progress=progress), throw=begun.throw)
+    for place in also:
+        if place > limit.bound + FEASIBILITY:
+            raise InfeasibleError(
+                f"{question.axis}={place:.9g} nats is infeasible: the guarantees allow {limit.bound:.9g} nats; lower it"
+            )
+    return replace(begun, limit=limit)
+
+
+def span(found: PartialCurve) -> tuple[float, float]:
+    """Where a curve begins and ends along its axis."""
+    question, way = found.question, found.way
+    if isinstance(way, RecordsWay):
+        return way.ends(question)
+    first = ends_of(question).first
+    low = 0.0 if first is None else first.place
+    high = question.whole if found.limit is None else found.limit.values.of(question.axis) - SHORT
+    return low, max(high, low)
 
 
 def _check_counts(points: int, refine: int) -> None:
@@ -217,196 +541,16 @@ def _check_counts(points: int, refine: int) -> None:
             )
 
 
-def _guarded_start(
-    problem: Problem, threat: Threat, solver: str | Solver, seed: int, options: dict[str, Any]
-) -> GuardedPartialCurve:
-    """What the tracing of a guarded curve begins with."""
-    check_seed(seed)
-    guarded = guarded_solver(registry.get(solver, **options), options)
-    return GuardedPartialCurve(
-        problem=problem, threat=threat, solver=guarded, seed=seed, ends=ends_of(problem, threat)
-    )
-
-
-def _task_start(
-    problem: Problem, threat: Threat | None, solver: str | Solver, seed: int, options: dict[str, Any]
-) -> PartialTaskCurve:
-    """What the tracing of a task's curve begins with."""
-    check_seed(seed)
-    problem.required_tasks()
-    take_over = task_solver if threat is None else guarded_task_solver
-    chosen = take_over(registry.get(solver, **options), options)
-    return PartialTaskCurve(problem=problem, solver=chosen, seed=seed, threat=threat)
-
-
-def _follow(found: PartialCurve, refine: int, progress: Listener | None) -> Iterator[PartialCurve]:
-    """Run the solver over the wanted disclosures and then where the curve bends most."""
-    lumping, solver, seed = found.lumping, found.solver, found.seed
-    problem = lumping.lumped
-    inner = [r for r in _inner(lumping, found.wanted) if end_of_curve(problem, r) is None]
-    try:
-        for answer in solver.trace(problem, inner, seed=seed, progress=progress) if inner else ():
-            found = replace(found, answers=(*found.answers, answer))
-            yield found
-        for _ in range(refine):
-            extra = _bend(problem, found.answers, _inner(lumping, found.wanted))
-            answer = solver.solve(problem, extra, seed=seed, progress=progress)
-            further = extra + lumping.h_within
-            found = replace(
-                found, answers=(*found.answers, answer), wanted=tuple(sorted((*found.wanted, further)))
-            )
-            yield found
-    except FAILURES as error:
-        if found.throw:
-            raise
-        found = replace(found, failure=error)
-    yield replace(found, complete=True)
-
-
-def _inner(lumping: Lumping, wanted: Iterable[float]) -> list[float]:
-    """The disclosures of the classes behind those of their members, each once, ascending; nats."""
-    if lumping.trivial:
-        return list(wanted)
-    return sorted({lumping.inner(disclosure) for disclosure in wanted})
-
-
-def assemble(
-    lumping: Lumping,
-    found: Iterable[Answer],
-    wanted: Iterable[float],
-    solver: Solver,
-    seed: int,
-    *,
-    complete: bool = True,
-    throw: bool = True,
-    failure: Exception | None = None,
+def assembled(
+    classes: Lumping, answers: Iterable[Answer], wanted: Iterable[float], solver: Solver, seed: int
 ) -> Curve:
-    """Build a curve at the wanted disclosures in nats from whatever answers there are for the classes.
-
-    Args:
-        lumping: The problem and its classes.
-        found: The solver's answers for the classes.
-        wanted: The disclosures of the curve, in nats.
-        solver: The solver.
-        seed: Seed of the run.
-        complete: Whether the run came to its end; otherwise the curve ends at the largest disclosure reached.
-        throw: If False, what is wrong with an answer is the status of points, and raises nothing.
-        failure: What ended the run; points that it did not come to say so.
-
-    Raises:
-        SolverError: No answer has a usable channel, or a bound exceeds a real channel.
-        CertificateError: A certificate does not prove what it claims.
-    """
-    wanted = list(wanted)
-    inner = _assemble(lumping.lumped, list(found), _inner(lumping, wanted), solver, seed, complete=complete,
-                      throw=throw, failure=failure)  # fmt: skip
-    try:
-        return lifted_curve(lumping, inner, wanted)
-    except FAILURES as error:
-        if throw:
-            raise
-        return lifted_curve(lumping, _all_failed(inner, error), wanted)
-
-
-def _all_failed(curve: Curve, error: Exception) -> Curve:
-    """The curve's channels with no claim about any of them."""
-    points = (
-        failed(curve.problem, s.channel, error, s.solver, s.seed, requested=s.requested)
-        for s in curve.solutions
-    )
-    return replace(curve, solutions=tuple(points))
-
-
-def _assemble(
-    problem: Problem,
-    answers: list[Answer],
-    wanted: list[float],
-    solver: Solver,
-    seed: int,
-    *,
-    complete: bool,
-    throw: bool,
-    failure: Exception | None,
-) -> Curve:
-    """The curve of the classes."""
-    usable = [a for a in answers if a.status is not Status.FAILED]
-    if not throw:
-        usable = [a for a in usable if _is_channel(problem, a)]
-    if failure is None and not usable and any(end_of_curve(problem, r) is None for r in wanted):
-        said = next((a.message for a in answers if a.message), "no message")
-        failure = SolverError(f"solver {solver.name!r} found no channel ({said}): {Status.FAILED.advice}")
-        if throw:
-            raise failure
-    points = [problem.evaluate(a.channel) for a in usable]
-    pool = AchievedPoints.of(
-        ends_of(problem), ((point, a.channel, a.status) for point, a in zip(points, usable, strict=True))
-    )
-    if not complete:
-        reached = max((point.disclosure for point in points), default=0.0)
-        wanted = [r for r in wanted if r <= reached + FEASIBILITY]
-    lines, alarm = _lines(problem, usable, throw=throw)
-    solutions = []
-    for disclosure in wanted:
-        answer = pool.answer(disclosure)
-        own = next((a for a in usable if a.channel is answer.channel), None)
-        wrong = alarm or (failure if own is None else None)
-        try:
-            if wrong is None or end_of_curve(problem, disclosure) is not None:
-                # Every certificate counts, whichever point it was found for.
-                point = judge(problem, replace(own or answer, certificate=None), solver.name, seed,
-                              gap=solver.target_gap, requested=disclosure, lines=lines)  # fmt: skip
-            else:
-                point = failed(problem, answer.channel, wrong, solver.name, seed, requested=disclosure)
-        except FAILURES as error:
-            if throw:
-                raise
-            point = failed(problem, answer.channel, error, solver.name, seed, requested=disclosure)
-        solutions.append(point)
-    return Curve(problem=problem, solutions=tuple(solutions), raw=tuple(sorted(points)), solver=solver.name, seed=seed,
-                 complete=complete, target_gap=solver.target_gap)  # fmt: skip
-
-
-def _is_channel(problem: Problem, answer: Answer) -> bool:
-    try:
-        problem.check_channel(answer.channel)
-    except InvalidInputError:
-        return False
-    return True
-
-
-def _lines(
-    problem: Problem, answers: Iterable[Answer], *, throw: bool
-) -> tuple[list[Line], CertificateError | None]:
-    """The answers' certificates, verified; none of them, and what is wrong, where one fails and nothing is thrown."""
-    try:
-        return _verified(problem, answers), None
-    except CertificateError as alarm:
-        if throw:
-            raise
-        return [], alarm
-
-
-def _verified(problem: Problem, answers: Iterable[Answer]) -> list[Line]:
-    """The answers' certificates, each once and verified.
-
-    Raises:
-        CertificateError: One does not prove what it claims.
-    """
-    named = {a.certificate: a.bound_source for a in answers if a.certificate is not None}
-    with contextlib.suppress(CertificateError):  # together they take a fraction of the time
-        verify_all(problem, named)
-    for certificate in named:
-        certificate.verify(problem)  # remembered, unless it does not hold: then this says so
-    return [Line(certificate, source) for certificate, source in named.items()]
-
-
-def _bend(problem: Problem, found: Iterable[Answer], wanted: Iterable[float]) -> float:
-    """Where one more point would tell most: the middle of the interval whose chord may be furthest from the curve."""
-    usable = [a for a in found if a.status is not Status.FAILED]
-    pool = AchievedPoints.of(
-        ends_of(problem), ((problem.evaluate(a.channel), a.channel, a.status) for a in usable)
-    )
-    return pool.envelope.bend([0.0, *wanted, problem.disclosure_ceiling])
+    """The plain curve at the wanted disclosures, in nats, of a solver's answers for the classes of a problem."""
+    found = tuple(Found(on_members(classes, answer, None)) for answer in answers)
+    question = Request().open(classes.problem, Quantity.DISCLOSURE)
+    how, way = Asking(seed, lump=not classes.trivial), PlainWay(solver)
+    return PartialCurve(
+        question=question, way=way, how=how, wanted=tuple(wanted), found=found, complete=True
+    ).curve()
 
 
 def sound(curve: Curve) -> Curve:
@@ -427,7 +571,7 @@ def _warn_unfinished(curve: Curve) -> None:
         worst = max(s.gap for s in unfinished)
         warnings.warn(
             f"solver {curve.solver!r}: {len(unfinished)} of {len(curve.solutions)} points are not finished, largest "
-            f"gap {worst:.3g} nats: {unfinished[0].status.advice}",
+            f"gap {in_asked(worst)}: {unfinished[0].status.advice}",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -11,64 +11,55 @@ from scipy import sparse
 
 from privfunnel import channels
 from privfunnel.errors import SolverError
-from privfunnel.guarantees import MET
 from privfunnel.lumping import ClassChannel, lumping_of
 from privfunnel.problem import Channel, Problem
-from privfunnel.solution import FEASIBILITY, Status
+from privfunnel.question import Question
+from privfunnel.solution import Status
 from privfunnel.solvers import perfect
 from privfunnel.solvers.guarded import GuardedAnswer
 from privfunnel.threats import Threat
 
 #: Beyond this many public symbols, or classes of them, there is no search.
 MOST_SEARCHED = 5000
-#: Share of the time limit for what is free.
-FREE_SHARE = 0.5
 
 
-def without_search(
-    problem: Problem, threat: Threat, asked: tuple[float | None, float | None], seconds: float, seed: int
-) -> GuardedAnswer:
+def without_search(question: Question, seconds: float, seed: int) -> GuardedAnswer:
     """What is free to who knows nothing, with as much of X itself, or of nothing, as what is asked for takes.
 
     Args:
-        problem: The problem.
-        threat: What the release is guarded against.
-        asked: Least disclosure, and what may leak, in nats; None for what was not asked for.
+        question: The question.
         seconds: The time limit.
         seed: Fixes all randomness.
 
     Raises:
         SolverError: The guarantees do not allow X itself, and what is free discloses less.
     """
+    problem, threat = question.problem, question.guards
     base, whole = threat.nothing(problem), channels.identity(problem.n_x)
     if threat.published is None:
         lumping = lumping_of(problem)
-        free = perfect.free_disclosure(lumping.lumped, seed=seed, seconds=FREE_SHARE * seconds, nodes=0)
+        # Half of the time: the rest is for the channel and for judging it.
+        free = perfect.free_disclosure(lumping.lumped, seed=seed, seconds=0.5 * seconds, nodes=0)
         private = ClassChannel(lumping, free.channel).table
         for each in (private, _crowds(problem, threat)):
-            if each is not None and _allowed(problem, threat, each):
+            if each is not None and threat.allow(problem, each):
                 base = each
                 break
-    disclosure, leakage = asked
-    if disclosure is None:
-        channel = _within(problem, threat, base, leakage)
+    if not question.names_place:
+        channel = _within(question, base)
     else:
+        disclosure = question.disclosure
         have = problem.evaluate(base).disclosure
         missing, rest = max(disclosure - have, 0.0), problem.disclosure_ceiling - have
         more = min(missing / rest, 1.0) if missing > 0.0 else 0.0
-        if more > 0.0 and not _allowed(problem, threat, whole):
+        if more > 0.0 and not threat.allow(problem, whole):
             raise SolverError(
                 f"disclosure={disclosure:.9g} nats was not reached within the guarantees, {have:.9g} nats were, and "
                 f"{problem.n_x} classes of public symbols are too many for a search: lower it, or take coarser columns"
             )
         channel = channels.time_share([base, whole], [1.0 - more, more]) if more > 0.0 else base
-    message = "the table is too large for a search"
+    message = "the table is too large for a search in this time"
     return GuardedAnswer(channel=channel, status=Status.TIME_LIMIT, message=message)
-
-
-def _allowed(problem: Problem, threat: Threat, channel: Channel) -> bool:
-    """Whether a channel meets the guarantees."""
-    return not threat.guarantees or threat.excess(problem, channel) <= MET
 
 
 def _crowds(problem: Problem, threat: Threat) -> Channel | None:
@@ -90,15 +81,15 @@ def _crowds(problem: Problem, threat: Threat) -> Channel | None:
     return channel
 
 
-def _within(problem: Problem, threat: Threat, channel: Channel, budget: float | None) -> Channel:
+def _within(question: Question, channel: Channel) -> Channel:
     """A channel within what may leak: time-shared with nothing where it leaks more."""
-    told = threat.leakages(problem, channel)
-    if threat.overspent(told, budget) <= FEASIBILITY:
+    problem, guards, values = question.problem, question.guards, question.values(channel)
+    if question.within(values):
         return channel
-    nothing = threat.nothing(problem)
-    if budget is None:  # budgets of attributes
+    nothing = guards.nothing(problem)
+    if guards.attributes:
         return nothing
-    least, most, spent = (threat.convex.average(each) for each in (0.0, max(told.values()), budget))
+    least, most, spent = (guards.measure.average(each) for each in (0.0, values.leakage, question.budget))
     share = (spent - least) / (most - least)
     shared: Channel = channels.time_share([channel, nothing], [share, 1.0 - share])
     return shared

@@ -23,7 +23,7 @@ AWKWARD = Path(__file__).parents[1] / "data" / "awkward.csv"
 @pytest.fixture(scope="module")
 def curve() -> pf.Curve:
     problem = pf.instances.load("heart-failure")
-    grid = [0.0, *np.linspace(problem.free_disclosure, problem.disclosure_ceiling, 5)]
+    grid = [0.0, *np.linspace(pf.free_disclosure(problem), problem.disclosure_ceiling, 5)]
     return pf.trace(problem, disclosures=grid, refine=5, throw=False)
 
 
@@ -54,7 +54,7 @@ def test_heart_failure_from_the_example_to_the_sanitised_table(open_page: Any, c
     assert len(colours - {"none"}) == 2
 
     # It begins at the free limit, which leaks nothing.
-    free = curve.problem.free_disclosure
+    free = pf.free_disclosure(curve.problem)
     shown = figures(page)
     assert shown["Disclosed"] == f"{to_bits(free):.3f} bits"
     assert shown["Leaked"] == "0.0000 bits"
@@ -429,6 +429,6 @@ def test_columns_that_are_known_and_a_guarantee_are_chosen_on_the_page(open_page
     proofs = load_bundle(download(page, "certificates.npz"))
     problem = pf.instances.load("heart-failure")
     for proof in proofs:
-        assert proof.threat.published.name == "anaemia"
+        assert proof.claim.scope.guards.published.name == "anaemia"
     assert len(proofs) > 0
-    assert problem.n_x == proofs[0].prices.size
+    assert problem.n_x == proofs[0].body.prices.size

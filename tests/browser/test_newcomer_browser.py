@@ -96,3 +96,57 @@ def test_a_newcomer_gets_from_an_office_file_to_a_release_and_a_report(
     command = page.locator("#command").text_content()
     assert "--encoding latin-1" in command
     assert "--delimiter ';'" in command
+
+
+def test_a_text_among_numbers_is_asked_about(open_page: Any, tmp_path: Path) -> None:
+    rows = "".join(f"{'ab'[i % 2]},{i % 70},{i % 3}\n" for i in range(400))
+    (tmp_path / "t.csv").write_text(f"s,age,code\n{rows}a,NA,NA\nb,3,unknown\n")
+    page = open_page()
+    page.locator("#file").set_input_files(tmp_path / "t.csv")
+    page.locator('.column[data-column="s"]').get_by_text("Private").click()
+    page.locator('.column[data-column="age"]').get_by_text("Public").click()
+    asked = page.locator('.column[data-column="age"] .question')
+    assert asked.inner_text().startswith("age is text now: it holds 70 numbers and 'NA'.")
+    assert page.get_by_label("Bins of age", exact=True).input_value() == "none"
+    page.locator("#size", has_text="'age' mixes types").wait_for()
+    assert page.locator('.column[data-column="code"] .question').count() == 0  # few texts, one of them a word
+    asked.get_by_role("button", name="NA means missing").click()
+    # The roles are kept, and the column is one of numbers.
+    page.locator("#size", has_text="2 private × 5 public").wait_for()
+    assert page.locator(".question").count() == 0
+    assert page.get_by_label("Bins of age", exact=True).input_value() == "quantiles"
+    assert page.get_by_label("Missing values are written").input_value() == "NA"
+
+
+def test_titles_above_the_header_are_left_out_and_may_be_changed(open_page: Any, tmp_path: Path) -> None:
+    rows = "".join(f"{'ab'[i % 2]},{i % 70}\n" for i in range(400))
+    (tmp_path / "t.csv").write_text(f"Visits of 2020\nmade in May\n\ns,x\n{rows}")
+    page = open_page()
+    page.locator("#file").set_input_files(tmp_path / "t.csv")
+    page.locator("#read-as", has_text="3 rows above the header left out").wait_for()
+    assert page.get_by_label("Rows above the header").input_value() == "3"
+    (tmp_path / "u.csv").write_text(f"Visits,of 2020\ns,x\n{rows}")  # names, as far as anybody can tell
+    page.locator("#file").set_input_files(tmp_path / "u.csv")
+    asked = page.locator('.column[data-column="of 2020"] .question')
+    asked.get_by_text("Is the header further down?").wait_for()
+    assert asked.get_by_role("button").all_inner_texts() == ["It is text"]  # and no missing value
+    page.get_by_text("Does it look wrong?").click()
+    page.get_by_label("Rows above the header").fill("1")
+    page.get_by_role("button", name="Read it again").click()
+    page.locator("#table-summary", has_text="u.csv · 400 rows · 2 columns").wait_for()
+    assert page.locator('.column[data-column="x"] .question').count() == 0
+
+
+def test_bins_are_as_wide_as_the_page_says(open_page: Any, tmp_path: Path) -> None:
+    rows = "".join(f"{'ab'[i % 2]},{20 + i % 72}\n" for i in range(720))
+    (tmp_path / "t.csv").write_text(f"s,age\n{rows}")
+    page = open_page()
+    page.locator("#file").set_input_files(tmp_path / "t.csv")
+    page.locator('.column[data-column="s"]').get_by_text("Private").click()
+    page.locator('.column[data-column="age"]').get_by_text("Public").click()
+    page.get_by_label("Bins of age", exact=True).select_option(label="bins this wide")
+    page.get_by_label("Width of the bins of age").fill("15")
+    page.locator("#size", has_text="2 private × 6 public").wait_for()
+    page.get_by_label("Bins of age", exact=True).select_option(label="bins of equal width")
+    page.get_by_label("Number of bins of age").fill("3")
+    page.locator("#size", has_text="2 private × 3 public").wait_for()

@@ -15,7 +15,7 @@ from privfunnel.audit.pairs import Pairs
 from privfunnel.audit.persons import ALONE, PersonRows, Together, counted, gathered, pieces_of
 from privfunnel.engines import Alphabet, Column, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
-from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning, need
+from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning, need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
@@ -23,7 +23,7 @@ from privfunnel.publication import Policy
 from privfunnel.release.candidates import ROW, WEIGHT
 from privfunnel.release.decoy_alphabet import DecoyAlphabet, read_decoys
 from privfunnel.release.order import Order
-from privfunnel.release.records import RecordAlphabet
+from privfunnel.release.records import RecordAlphabet, released_names
 from privfunnel.release.writer import original as original_text
 
 BATCH_ROWS = 131_072
@@ -92,6 +92,7 @@ def recount(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
         warnings.simplefilter("ignore", IdentifierWarning)  # told when the mechanism was designed
+        warnings.simplefilter("ignore", ReadingWarning)
         return tables.count(
             original,
             private=private,
@@ -214,8 +215,8 @@ def _released_symbols(
     """The symbols that the released columns can form."""
     names = [name for name in table.columns if name != on]
     plain = {original_text(name): name for name in names} | {name: name for name in names}
-    if mechanism is not None and set(mechanism.public_names) <= set(plain):
-        header = [plain[name] for name in mechanism.public_names]
+    if mechanism is not None and set(released_names(mechanism)) <= set(plain):
+        header = [plain[name] for name in released_names(mechanism)]
         if {ROW, WEIGHT} <= set(names):
             return DecoyAlphabet.of(mechanism, policy, header)
         return RecordAlphabet.of(mechanism, policy, header)
@@ -224,7 +225,7 @@ def _released_symbols(
         if name is None:
             raise InvalidInputError(
                 f"{table.name} has neither the column 'released' nor the public columns "
-                f"{', '.join(mechanism.public_names)}: it was not released by this mechanism"
+                f"{', '.join(released_names(mechanism))}: it was not released by this mechanism"
             )
         column = Column(name, "text", mechanism.y_labels)
         return Alphabet((column,), np.arange(mechanism.n_y)[:, None])
@@ -232,6 +233,7 @@ def _released_symbols(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
         warnings.simplefilter("ignore", IdentifierWarning)  # told when the mechanism was designed
+        warnings.simplefilter("ignore", ReadingWarning)
         found = tables.count(table, private=names[:1], public=names, bins=used)
     return found.x_alphabet
 

@@ -16,8 +16,7 @@ from privfunnel.population.intervals import checked_confidence
 from privfunnel.problem import Problem
 from privfunnel.solution import Solution
 from privfunnel.solvers.base import Solver
-from privfunnel.solving import problem_of
-from privfunnel.tables import Counts
+from privfunnel.tables import Counts, problem_of
 from privfunnel.tracing import sound, trace
 
 

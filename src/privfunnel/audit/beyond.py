@@ -356,9 +356,9 @@ def _cross_fitted(found: Population) -> str:
     sure = f"with {100 * found.confidence:g} % confidence"
     if found.proves_little:
         return (
-            f"{start}. The {_pieces(found)} are too few to prove anything about the population: {sure} at most "
-            f"{told(found.leakage.high)}, where the public columns themselves tell "
-            f"{amount(found.target / WORTHWHILE)} of these rows."
+            f"{start}. The {_pieces(found)} are too few to prove anything about the population: {sure} not "
+            f"even that less leaks than the {told(found.target / WORTHWHILE)} that the public columns themselves tell "
+            "of these rows."
         )
     return (
         f"{start}; in the population, {sure}, {_leaks(found)}; the best guess is right at most "

@@ -13,7 +13,7 @@ from scipy import sparse, special
 
 from privfunnel import measures
 from privfunnel.channels import entries_of, is_sparse
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Measure
 from privfunnel.problem import Channel
 
 LEVEL = 0.95
@@ -206,9 +206,10 @@ def local_information_privacy(p_ab: Array) -> Array:
 
 
 def plain(value: Any) -> Any:
-    """A document with infinite numbers as texts, which JSON has no numbers for."""
+    """A document with infinite numbers as texts, which JSON has no numbers for, and measures by their names."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    told = isinstance(value, Measure) or (isinstance(value, float) and not math.isfinite(value))
+    return str(value) if told else value

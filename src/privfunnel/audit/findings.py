@@ -176,4 +176,4 @@ def survives(mechanism: Mechanism | None, sample: Sample) -> Fidelity | None:
     before = np.bincount(place[known], weights=n, minlength=len(mechanism.p_x)).astype(np.float64)
     own, new = records.of_x[place[known]], rows.col[known]
     same = [float(n[column[own] == column[new]].sum()) for column in records.codes.T]
-    return measured(mechanism, records, before, after, np.array(same))
+    return measured(records, before, after, np.array(same))

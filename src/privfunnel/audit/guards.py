@@ -7,12 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import CONVEX
 from privfunnel.checks import is_number
 from privfunnel.claims import AGREEMENT
 from privfunnel.errors import PrivFunnelError
 from privfunnel.guarantees import MET
+from privfunnel.measures import INFORMATION, MEASURES, Measure
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Problem
 from privfunnel.quantities import told
@@ -32,7 +31,7 @@ class Guards(NamedTuple):
     guaranteed: dict[str, float]
     hold: bool
     measured: Mapping[str, float] = MappingProxyType({})
-    measure: str = DEFAULT_MEASURE
+    measure: Measure = INFORMATION
 
 
 def designed_for(mechanism: Mechanism) -> tuple[dict[str, float], dict[str, float]]:
@@ -44,25 +43,24 @@ def designed_for(mechanism: Mechanism) -> tuple[dict[str, float], dict[str, floa
     return _numbers(held.get("leakages")), _numbers(held.get("guaranteed"))
 
 
-def measured_words(measured: Mapping[str, float], measure: str, attackers: Collection[str]) -> list[str]:
+def measured_words(measured: Mapping[str, float], measure: Measure, attackers: Collection[str]) -> list[str]:
     """Say what a design leaks by its measure, to each of its ``attackers``, or about each of its private columns."""
-    unit = told if CONVEX[measure].in_nats else "{:.4f}".format
-    by = "" if measure == DEFAULT_MEASURE else f" by {measure}"
+    unit = told if measure.in_nats else "{:.4f}".format
+    by = "" if measure.is_information else f" by {measure}"
     about = "to who knows" if set(measured) == set(attackers) else "about"
     return [f"{unit(value)}{by} {about} {name}" for name, value in measured.items()]
 
 
-def designed_measure(mechanism: Mechanism) -> tuple[str, dict[str, float]]:
+def designed_measure(mechanism: Mechanism) -> tuple[Measure, dict[str, float]]:
     """The measure of a design, and what its file says of leakages by it, or about single private columns.
 
-    Nothing is said where the measure is the usual one, of all of S, or where a file of an earlier version does not
-    name it.
+    Nothing is said where the measure is the usual one, of all of S.
     """
     named = mechanism.provenance.get("measure")
-    measure = str(named.get("name")) if isinstance(named, Mapping) else DEFAULT_MEASURE
-    held = _numbers(mechanism.provenance.get("measured"))
-    known = measure in CONVEX and (isinstance(named, Mapping) or "budgets" in mechanism.provenance)
-    return (measure, held) if known else (DEFAULT_MEASURE, {})
+    measure = MEASURES.get(str(named.get("name"))) if isinstance(named, Mapping) else INFORMATION
+    if measure is None or not (isinstance(named, Mapping) or "budgets" in mechanism.provenance):
+        return INFORMATION, {}
+    return measure, _numbers(mechanism.provenance.get("measured"))
 
 
 def count_again(mechanism: Mechanism, counts: Counts, channel: Channel) -> Guards:
@@ -99,11 +97,11 @@ def count_again(mechanism: Mechanism, counts: Counts, channel: Channel) -> Guard
 
 def _otherwise(
     mechanism: Mechanism, threat: Threat, problem: Problem, channel: Channel
-) -> tuple[str, dict[str, float]]:
+) -> tuple[Measure, dict[str, float]]:
     """The measure of the design, and by it what a channel tells: nothing where it is the usual one, of all of S."""
     measure, _ = designed_measure(mechanism)
     budgets = _numbers(mechanism.provenance.get("budgets"))
-    if measure == DEFAULT_MEASURE and not budgets:
+    if measure.is_information and not budgets:
         return measure, {}
     asked = Threat.of(problem, measure=measure, budgets=budgets)
     return measure, replace(threat, measure=measure, attributes=asked.attributes).leakages(problem, channel)

@@ -16,7 +16,6 @@ from scipy import sparse
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.attacker import booster, unordered
 from privfunnel.mechanism import Mechanism
-from privfunnel.release.fidelity import unwritten
 from privfunnel.release.records import RecordAlphabet
 
 #: Columns that are predicted, the first that have two values or more, and how many of them at most.
@@ -73,7 +72,7 @@ def models(
     train, judge = train[known], judge[known]
     if min(train.sum(), judge.sum()) < LEAST_ROWS:
         return ()
-    old = unwritten(mechanism, records)[place[known]].astype(np.int64)
+    old = records.codes[records.of_x[place[known]]].astype(np.int64)
     new = records.codes[y[known]].astype(np.int64)
     found: list[Model] = []
     for j, written in enumerate(records.written):

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel import measures
-from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
 from privfunnel.audit.guards import Guards, count_again
 from privfunnel.audit.persons import PersonRows
 from privfunnel.channels import is_sparse, joint
 from privfunnel.claims import AGREEMENT
-from privfunnel.measures import Array
+from privfunnel.measures import INFORMATION, Array, Measure
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
@@ -72,7 +71,7 @@ class Recount:
     guarded_leakages: dict[str, float] = field(default_factory=dict)
     guaranteed: dict[str, float] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
-    measure: str = DEFAULT_MEASURE
+    measure: Measure = INFORMATION
 
 
 def channel_for(mechanism: Mechanism, counts: Counts) -> tuple[Channel, NDArray[np.bool_]]:

@@ -15,10 +15,12 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.channels import is_sparse, merge_outputs
-from privfunnel.judging import judge
+from privfunnel.judging import Run, judge
 from privfunnel.measures import Array
 from privfunnel.population.bounds import expected_bound
 from privfunnel.problem import Problem
+from privfunnel.question import Quantity
+from privfunnel.request import Request
 from privfunnel.solution import FEASIBILITY, Answer, Solution, Status
 from privfunnel.solving import solve
 
@@ -55,7 +57,8 @@ def provable(problem: Problem, disclosure: float, rows: int, confidence: float, 
                 best, least = channel, proved
     assert best is not None  # the first design meets the request without any merging
     answer = Answer(channel=best, status=Status.FEASIBLE)
-    return judge(problem, answer, name, int(asked.get("seed", 0)), requested=disclosure)
+    question = Request(disclosure=disclosure).of(problem, axis=Quantity.DISCLOSURE)
+    return judge(question, answer, Run(name, int(asked.get("seed", 0))))
 
 
 def merged(problem: Problem, channel: Any, disclosure: float) -> Iterator[Any]:

@@ -23,9 +23,9 @@ from privfunnel.guessing import Exposure
 from privfunnel.population.views import View
 from privfunnel.release.fidelity import Fidelity
 from privfunnel.release.options import DEFAULT_THRESHOLD
+from privfunnel.storage import heading
 
 SCHEMA = "privfunnel/audit"
-SCHEMA_VERSION = 2
 
 LIMITS = (
     "Leakage is mutual information, an average over rows: single rows can lose more; see the worst-case measures.",
@@ -281,8 +281,7 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite numbers as the text ``"inf"``."""
         return {
-            "schema": SCHEMA,
-            "version": SCHEMA_VERSION,
+            **heading(SCHEMA),
             "units": "nats",
             "passed": self.passed,
             "words": self.words(),

@@ -22,7 +22,7 @@ from privfunnel.audit.promise import channel_for
 from privfunnel.audit.ranking import auc_words, below_chance
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
-from privfunnel.errors import IdentifierWarning, InvalidInputError, SmallSampleWarning
+from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.task_alternatives import TaskAlternative, instead_for_task
@@ -186,6 +186,7 @@ def _counted(
         # The audit says by itself whom its rows speak for; columns that name people were told of at the design.
         warnings.simplefilter("ignore", SmallSampleWarning)
         warnings.simplefilter("ignore", IdentifierWarning)
+        warnings.simplefilter("ignore", ReadingWarning)
         return tables.count(
             source, private=mechanism.private_names, public=mechanism.public_names, bins=bins, task=weights,
             missing=mechanism.missing, read=mechanism.read_options(read),

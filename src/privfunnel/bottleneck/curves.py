@@ -12,14 +12,15 @@ from numpy.typing import ArrayLike
 
 from privfunnel import channels
 from privfunnel.amounts import check_disclosure
-from privfunnel.certificate import BottleneckCertificate
-from privfunnel.curve import Curve
+from privfunnel.certificate import Certificate
 from privfunnel.envelope import Envelope
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import Solution, Status, fields_from
+from privfunnel.question import Quantity, Question
+from privfunnel.solution import Solution, Status
 from privfunnel.storage import Stored
+from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +60,7 @@ class BottleneckCurve(Stored):
     solutions: tuple[Solution, ...]
     raw: tuple[Point, ...]
     seed: int
-    certificates: tuple[BottleneckCertificate, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
 
     def __repr__(self) -> str:
         """One line with the number of points."""
@@ -158,13 +159,13 @@ class BottleneckCurve(Stored):
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Read back what :meth:`to_dict` wrote; every channel is evaluated again."""
-        if isinstance(data, dict) and (data.get("schema"), data.get("solver")) == (Curve.schema, SOLVER):
-            data = {**data, "schema": cls.schema}  # so version 0.1.0 wrote it; the entries are the same
         with cls.reading(data):
             problem = Problem.from_dict(data["problem"])
             return cls(
                 problem=problem,
-                solutions=tuple(Solution(problem=problem, **fields_from(p, problem)) for p in data["points"]),
+                solutions=tuple(
+                    Solution.of_stored(p, _asked(problem, p["requested"])) for p in data["points"]
+                ),
                 raw=tuple(Point(*map(float, point)) for point in data["raw"]),
                 seed=data["seed"],
             )
@@ -211,17 +212,23 @@ def solution_of(
 ) -> Solution:
     """A solution whose every number is computed from the channel."""
     point = problem.evaluate(channel)
+    question = _asked(problem, point.disclosure if rate is None else rate)
+    lower = float(problem.lower_bound(point.disclosure))
     return Solution(
-        problem=problem,
+        question=question,
         mapping=channel,
-        disclosure=point.disclosure,
-        leakage=point.leakage,
-        lower_bound=float(problem.lower_bound(point.disclosure)),
+        values=question.values(channel),
+        lower_bound=lower,
         bound_source="closed form",
+        bound=lower,
         slope=slope,
         status=status,
-        requested=rate,
         solver=solver,
         seed=seed,
         seconds=seconds,
     )
+
+
+def _asked(problem: Problem, rate: float) -> Question:
+    """The question of a point: its rate stands where a funnel's disclosure does."""
+    return Question(problem=problem, goal=Quantity.LEAKAGE, guards=Threat.of(problem), disclosure=rate)

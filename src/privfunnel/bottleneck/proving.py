@@ -1,11 +1,11 @@
 """The bottleneck with a proof: what no channel of the rate can exceed, and a channel that reaches it.
 
 At a point where Blahut-Arimoto stands still, with slope μ = 1/β and normalisers Z_x = Σ_y p(y) exp(β Σ_s p(s|x) log
-p(s|y)), the prices a_x = μ log(Z_x/p_x) make F of :mod:`privfunnel.certificate.bottleneck` vanish at every posterior
-that is used, and the proved line touches the point if F is positive nowhere. :func:`certify` searches for its maximum
-by branch and bound over boxes of p(s|y). Where it is positive the point is not the best of its rate, and the place of
-the maximum is an output that improves it: :func:`prove` adds it, lets ABP run on, and ends with the optimum and its
-proof.
+p(s|y)), the prices a_x = μ log(Z_x/p_x) make F of :mod:`privfunnel.certificate.kinds.bottleneck` vanish at every
+posterior that is used, and the proved line touches the point if F is positive nowhere. :func:`certify` searches for its
+maximum by branch and bound over boxes of p(s|y). Where it is positive the point is not the best of its rate, and the
+place of the maximum is an output that improves it: :func:`prove` adds it, lets ABP run on, and ends with the optimum
+and its proof.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from privfunnel.amounts import check_disclosure
 from privfunnel.bottleneck import abp
 from privfunnel.bottleneck.blahut_arimoto import parts, responses
 from privfunnel.bottleneck.curves import solution_of
-from privfunnel.certificate.bottleneck import (
+from privfunnel.certificate import BottleneckBody, Certificate
+from privfunnel.certificate.kinds.bottleneck import (
     SMALLEST_SLOPE,
-    BottleneckCertificate,
     BoxTree,
     box_bounds,
     chords,
@@ -43,7 +43,7 @@ from privfunnel.solvers.options import check_positive, check_whole
 SOLVER_NAME = "bottleneck-abp"
 #: Outputs that are added to a point, at most, before it is given up as it is, and the probability each begins with:
 #: a hundredth of the last where that was too much to improve anything.
-MOST_OUTPUTS_ADDED, FIRST_SHARE, SMALLEST_SHARE = 50, 1e-2, 1e-9
+MOST_OUTPUTS_ADDED, FIRST_PROBABILITY, SMALLEST_PROBABILITY = 50, 1e-2, 1e-9
 #: Steps of ascent from the best place of a level, and how near to its ends a box may be split.
 ASCENT, MARGIN = 30, 0.1
 
@@ -60,7 +60,7 @@ class ProvedPoint:
 
     solution: Solution
     upper_bound: float
-    certificate: BottleneckCertificate | None
+    certificate: Certificate | None
 
     @property
     def gap(self) -> float:
@@ -79,7 +79,7 @@ class _Search(NamedTuple):
 
 def certify(
     problem: Problem, solution: Solution, *, gap: float = DEFAULT_GAP, node_limit: int = 200_000
-) -> BottleneckCertificate:
+) -> Certificate:
     """Prove an upper bound of the bottleneck from the prices of a solution and its slope, whatever found it.
 
     Args:
@@ -131,7 +131,7 @@ def prove(
     started = time.perf_counter()
     ceiling = min(wanted, problem.leakage_ceiling) + problem.rounding
     start = abp.whole(problem)
-    share = FIRST_SHARE
+    share = FIRST_PROBABILITY
     best: ProvedPoint | None = None
     for _ in range(MOST_OUTPUTS_ADDED):
         found = abp.run(problem, start, rate=wanted, tolerance=tolerance, max_steps=max_steps)
@@ -153,7 +153,7 @@ def prove(
         bound = certificate.upper_bound(wanted)
         if bound < best.upper_bound:
             best = ProvedPoint(solution=best.solution, upper_bound=bound, certificate=certificate)
-        if best.gap <= gap or search.best <= 0.25 * gap or share < SMALLEST_SHARE:
+        if best.gap <= gap or search.best <= 0.25 * gap or share < SMALLEST_PROBABILITY:
             break
         start = _with_output(problem, found.channel, 1.0 / slope, search.place, share)
     assert best is not None
@@ -183,9 +183,9 @@ def _with_output(problem: Problem, channel: Array, beta: float, place: Array, sh
     return new
 
 
-def _certificate(problem: Problem, prices: Array, slope: float, search: _Search) -> BottleneckCertificate:
+def _certificate(problem: Problem, prices: Array, slope: float, search: _Search) -> Certificate:
     """The certificate of a search, verified before anybody sees it."""
-    certificate = BottleneckCertificate.build(problem, prices, slope, search.value, search.tree)
+    certificate = BottleneckBody.build(problem, prices, slope, search.value, search.tree)
     certificate.verify(problem)
     return certificate
 

@@ -20,59 +20,62 @@ a hundred symbols or more makes boxes of whole groups of rivals, see :mod:`.cliq
 
 from __future__ import annotations
 
-from privfunnel.certificate.bottleneck import (
-    BottleneckCertificate,
-    is_bottleneck,
-    load_bottleneck,
-    save_bottleneck,
-)
-from privfunnel.certificate.bundle import AnyCertificate, load_bundle, save_bundle
 from privfunnel.certificate.cells import cell_columns, spread_within
-from privfunnel.certificate.certificate import Certificate, combine, components, verify_all
 from privfunnel.certificate.chain import ChainProof, Step, chain_prices, check_chain, flat_prices, halves_of
 from privfunnel.certificate.checker import SIMPLEX_SLACK, check
-from privfunnel.certificate.chi_squared import ChiSquaredCertificate
+from privfunnel.certificate.claim import Claim, Quantity, Scope, Values
 from privfunnel.certificate.cliques import CliqueProof, check_cliques
-from privfunnel.certificate.distortion import DistortionCertificate
 from privfunnel.certificate.exclusion import cliques_of, rivalry, rivals
-from privfunnel.certificate.guarded import GuardedCertificate
-from privfunnel.certificate.guessing import GuessingCertificate
-from privfunnel.certificate.neighbours import (
-    NeighbourCertificate,
-    is_neighbours,
-    load_neighbours,
-    save_neighbours,
-)
+from privfunnel.certificate.file import load_bundle, save_bundle
+from privfunnel.certificate.kinds.bottleneck import BottleneckBody
+from privfunnel.certificate.kinds.chi_squared import ChiSquaredBody
+from privfunnel.certificate.kinds.distortion import DistortionBody
+from privfunnel.certificate.kinds.free import FreeBody, FreeProof, FreeTree
+from privfunnel.certificate.kinds.guarded import GuardedBody
+from privfunnel.certificate.kinds.guessing import GuessingBody
+from privfunnel.certificate.kinds.plain import PlainBody, combine, components
+from privfunnel.certificate.kinds.task import TaskBody
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.parts import PARTS, Part
 from privfunnel.certificate.private_pairs import least_of_private_pairs
+from privfunnel.certificate.proof import KINDS, Body, Certificate, verify_all
 from privfunnel.certificate.supports import FEWEST, MOST, SupportsProof, check_supports, search
-from privfunnel.certificate.task import TaskCertificate
 from privfunnel.certificate.thinning import ThinProof, check_thinning, thinned, thinning_prices
 from privfunnel.certificate.tree import LEAF, SHRINK, Case, Proof
 
 __all__ = [
     "FEWEST",
+    "KINDS",
     "LEAF",
     "MOST",
+    "PARTS",
     "SHRINK",
     "SIMPLEX_SLACK",
-    "AnyCertificate",
-    "BottleneckCertificate",
+    "Body",
+    "BottleneckBody",
     "Case",
     "Certificate",
     "ChainProof",
-    "ChiSquaredCertificate",
+    "ChiSquaredBody",
+    "Claim",
     "CliqueProof",
-    "DistortionCertificate",
-    "GuardedCertificate",
-    "GuessingCertificate",
-    "NeighbourCertificate",
+    "DistortionBody",
+    "FreeBody",
+    "FreeProof",
+    "FreeTree",
+    "GuardedBody",
+    "GuessingBody",
     "PairsProof",
+    "Part",
+    "PlainBody",
     "Proof",
+    "Quantity",
+    "Scope",
     "Step",
     "SupportsProof",
-    "TaskCertificate",
+    "TaskBody",
     "ThinProof",
+    "Values",
     "cell_columns",
     "chain_prices",
     "check",
@@ -86,17 +89,11 @@ __all__ = [
     "components",
     "flat_prices",
     "halves_of",
-    "is_bottleneck",
-    "is_neighbours",
     "least_of_private_pairs",
-    "load_bottleneck",
     "load_bundle",
-    "load_neighbours",
     "rivalry",
     "rivals",
-    "save_bottleneck",
     "save_bundle",
-    "save_neighbours",
     "search",
     "spread_within",
     "thinned",

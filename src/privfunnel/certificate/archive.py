@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import os
-import stat
+import sys
+import warnings
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from privfunnel.errors import CertificateError, InvalidInputError
-from privfunnel.storage import PRIVATE, write_whole
+from privfunnel.storage import open_input
 
 #: What the arrays of a file may take in memory together: this, in bytes, or so many times the file's own size. Trees
 #: of boxes pack by a factor of 2 to 10; only a file made to fill the memory packs large ones by a thousand.
@@ -28,25 +28,6 @@ MOST_ARRAYS = 1_000_000
 KINDS = "Ufiu"
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
-
-#: What reading a damaged file raises, in the layers from the operating system to the shape of an array.
-UNREADABLE = (
-    OSError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-    RecursionError,
-    SyntaxError,
-    RuntimeError,
-)
-
-Made = TypeVar("Made")
 
 
 class Archive:
@@ -72,11 +53,18 @@ class Archive:
             version = npy.read_magic(stream)
             if version != (1, 0):
                 raise ValueError(f"{name} is written in another version of the format")
-            shape, by_columns, dtype = npy.read_array_header_1_0(stream)
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "error"
+                )  # NumPy goes on with headers of a kind that nobody writes any more
+                shape, by_columns, dtype = npy.read_array_header_1_0(stream)
             size = math.prod(shape) * dtype.itemsize
             if dtype.kind not in KINDS or size != member.file_size - stream.tell():
                 raise ValueError(f"{name} is not an array of numbers or text, or not all of it")
             flat = np.frombuffer(stream.read(), dtype=dtype)
+        # NumPy makes texts of any numbers, and Python stumbles over them somewhere.
+        if dtype.kind == "U" and flat.size and flat.view(f"{dtype.byteorder}u4").max() > sys.maxunicode:
+            raise ValueError(f"{name} holds what is no character")
         return flat.reshape(shape, order="F" if by_columns else "C").copy()
 
     def floats(self, name: str) -> NDArray[np.float64]:
@@ -87,19 +75,6 @@ class Archive:
             ValueError: They are damaged.
         """
         return self[name].astype(np.float64)
-
-    def head(self, c: int, *names: str) -> dict[str, Any]:
-        """What every certificate begins with: the ``fingerprint`` of the c-th, and its numbers, by these names.
-
-        Raises:
-            KeyError: There is none.
-            ValueError: It has more or fewer numbers.
-        """
-        numbers = (float(x) for x in self[f"{c}.numbers"])
-        return {
-            "fingerprint": str(self[f"{c}.fingerprint"]),
-            **dict(zip(names, numbers, strict=True)),
-        }
 
     def integers(self, name: str) -> NDArray[np.int32]:
         """The integers of this name.
@@ -113,24 +88,6 @@ class Archive:
         if made is None or np.any(made != array):
             raise ValueError(f"{name} does not hold integers of 32 bits")
         return made
-
-
-@contextmanager
-def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
-    """The arrays of a ``.npz`` file, read from the disk alone and within limits.
-
-    Raises:
-        CertificateError: It is no file (a pipe, a device), or its contents would be too large or are encrypted.
-        OSError, zipfile.BadZipFile: It cannot be read.
-    """
-    # A pipe would be waited for: it is opened without waiting, and looked at before it is read.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise CertificateError(f"{str(path)!r} is not a file: give the .npz that solve or curve wrote")
-        with zipfile.ZipFile(stream) as packed:
-            _check(Path(path), stream, packed.infolist())
-            yield Archive(packed)
 
 
 def _check(path: Path, stream: BinaryIO, members: list[zipfile.ZipInfo]) -> None:
@@ -149,73 +106,34 @@ def _check(path: Path, stream: BinaryIO, members: list[zipfile.ZipInfo]) -> None
 
 
 @contextmanager
-def certificate_file(path: str | os.PathLike[str], made_by: str, otherwise: str = "") -> Iterator[Archive]:
+def certificate_file(path: str | os.PathLike[str]) -> Iterator[Archive]:
     """The arrays of a certificate file; what the block then stumbles over is said in one line.
 
-    Args:
-        path: The file.
-        made_by: What writes such files, for people.
-        otherwise: Why there may be no such file, for people.
-
     Raises:
-        InvalidInputError: There is no such file.
-        CertificateError: It cannot be read.
+        InvalidInputError: There is no such file, or it is a pipe or a device.
+        CertificateError: It cannot be read, or its contents would be too large or are encrypted.
     """
     try:
-        with open_archive(path) as data:
-            yield data
+        stream = open_input(path)
     except FileNotFoundError as error:
         raise InvalidInputError(
-            f"cannot read {str(path)!r} ({error.strerror}): check the path{otherwise}"
+            f"cannot read {str(path)!r} ({error.strerror}): check the path; a disclosure without leakage has no "
+            "certificate and needs none: leakage is never negative"
         ) from error
-    except (*UNREADABLE, InvalidInputError) as error:
-        raise CertificateError(
-            f"{str(path)!r} is not a readable certificate file: give the .npz that {made_by} wrote"
-        ) from error
+    except OSError as error:
+        raise _unreadable(path) from error
+    try:
+        with stream, zipfile.ZipFile(stream) as packed:
+            _check(Path(path), stream, packed.infolist())
+            yield Archive(packed)
+    except CertificateError:
+        raise
+    except Exception as error:
+        # What damaged bytes raise comes from zlib, zipfile, tokenize, NumPy or Python itself.
+        raise _unreadable(path) from error
 
 
-class FileKind(NamedTuple):
-    """A kind of certificate file: one compressed ``.npz`` for one or many certificates of the same sort.
-
-    Attributes:
-        schema: What such a file calls itself.
-        version: The version that is written and read.
-        about: What the certificates are of, for people.
-        made_by: What writes such files, for people.
-    """
-
-    schema: str
-    version: int
-    about: str
-    made_by: str
-
-    def save(self, path: str | os.PathLike[str], certificates: Iterable[dict[str, Any]]) -> None:
-        """Write the arrays of certificates, by name, whole or not at all, for the user alone."""
-        made = list(certificates)
-        head = {"schema": self.schema, "version": self.version, "count": len(made)}
-        data: dict[str, Any] = {name: np.array(value) for name, value in head.items()}
-        data |= {f"{c}.{name}": array for c, arrays in enumerate(made) for name, array in arrays.items()}
-        write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
-
-    def named_by(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a file can be opened and calls itself one of this kind."""
-        try:
-            with open_archive(path) as data:
-                return str(data["schema"]) == self.schema
-        except (*UNREADABLE, CertificateError):
-            return False
-
-    def load(self, path: str | os.PathLike[str], read: Callable[[Archive, int], Made]) -> tuple[Made, ...]:
-        """Read what :meth:`save` wrote, from a file that anybody may have made; ``read`` makes one certificate.
-
-        Raises:
-            InvalidInputError: There is no such file.
-            CertificateError: It cannot be read as certificates of this kind and version.
-        """
-        with certificate_file(path, self.made_by) as data:
-            if (str(data["schema"]), int(data["version"])) != (self.schema, self.version):
-                raise CertificateError(
-                    f"{str(path)!r} holds no certificate of {self.about} that this release reads: give one that "
-                    f"privfunnel {self.made_by} wrote, or update privfunnel"
-                )
-            return tuple(read(data, c) for c in range(int(data["count"])))
+def _unreadable(path: str | os.PathLike[str]) -> CertificateError:
+    return CertificateError(
+        f"{str(path)!r} is not a readable certificate file: give a .npz that privfunnel wrote"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 
 #: Columns whose entries agree to this share are one class: the margin of :func:`.rivalry` is a hundred times as wide.
@@ -35,3 +36,14 @@ def spread_within(p_s_given_x: Array, columns: Array, cells: NDArray[np.int32] |
         return 0.0
     highest = columns[:, cells]
     return float(np.max((highest - p_s_given_x) / np.where(highest > 0.0, highest, 1.0)))
+
+
+def check_cells(cells: NDArray[np.int32], prices: Array) -> None:
+    """Raise CertificateError unless cells are numbered from 0 on, and prices are equal within each; shapes (M,)."""
+    if cells.shape != prices.shape or cells.dtype != np.int32:
+        raise CertificateError(f"the certificate's cells are not those of {prices.size} public symbols")
+    numbers, first = np.unique(cells, return_index=True)
+    if not np.array_equal(numbers, np.arange(numbers.size)):
+        raise CertificateError(f"the certificate's {numbers.size} cells are not numbered from 0 on")
+    if not np.array_equal(prices, prices[first][cells]):
+        raise CertificateError("the certificate's prices differ within a cell: it is damaged")

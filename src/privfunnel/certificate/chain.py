@@ -16,13 +16,16 @@ m H(w^i) ≥ 0 with prices 0, or the slope is 0, where Gibbs' inequality bounds 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
+from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.cells import cell_columns, spread_within
 from privfunnel.certificate.pairs import PairsProof, check_pairs
+from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -60,7 +63,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ChainProof:
+class ChainProof(Part):
     """Proof of F ≥ ``claim`` for a table of C classes by steps about S.
 
     Attributes:
@@ -69,12 +72,48 @@ class ChainProof:
         steps: At most K − 1.
     """
 
+    kind: ClassVar[str] = "chain"
+
     claim: float
     shares: Array
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
         self.shares.setflags(write=False)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that is stored but for the claim, by name."""
+        numbers = [(step.slope, step.rest, step.proof.claim) for step in self.steps]
+        made: dict[str, NDArray[Any]] = {
+            "steps": np.array(numbers, dtype=np.float64).reshape(-1, 3),
+            "shares": self.shares,
+        }
+        for number, step in enumerate(self.steps):
+            made |= {f"{number}.{name}": getattr(step, name) for name in ("sides", "prices", "cells")}
+            made |= {f"{number}.{name}": array for name, array in step.proof.arrays().items()}
+        return made
+
+    @classmethod
+    def read(cls, archive: Archive, place: str, claim: float) -> Self:
+        """What :meth:`arrays` gave, from a file of unknown origin."""
+        steps = []
+        for number, (slope, rest, own) in enumerate(archive.floats(f"{place}.steps")):
+            at = f"{place}.{number}"
+            steps.append(
+                Step(
+                    sides=archive.integers(f"{at}.sides"),
+                    slope=float(slope),
+                    rest=float(rest),
+                    prices=archive.floats(f"{at}.prices"),
+                    cells=archive.integers(f"{at}.cells"),
+                    proof=PairsProof.read(archive, at, float(own)),
+                )
+            )
+        return cls(claim=claim, shares=archive.floats(f"{place}.shares"), steps=tuple(steps))
+
+    def check_alone(self, columns: Array, prices: Array, slope: float, spread: float) -> None:
+        """Raise CertificateError unless it proves its claim: see :func:`check_chain`."""
+        check_chain(columns, prices, slope, self, spread)
 
     @property
     def n_nodes(self) -> int:

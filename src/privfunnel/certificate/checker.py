@@ -31,7 +31,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privfunnel.averages import gibbs
 from privfunnel.certificate.blocks import Block, Mask, refuse_leaves, walk
 from privfunnel.certificate.curvature import Case as CurvedCase
 from privfunnel.certificate.curvature import curves_of, cut_down
@@ -39,6 +38,7 @@ from privfunnel.certificate.stacking import Stack
 from privfunnel.certificate.tree import Case, Forest, Index, check_form
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
+from privfunnel.measures.leakages import gibbs
 
 #: Room left around a box when Σ w = 1 is used on it: far above the rounding of a sum of M numbers.
 SIMPLEX_SLACK = 1e-12

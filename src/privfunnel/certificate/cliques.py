@@ -21,24 +21,26 @@ have ten dimensions where those of :mod:`.checker` have a hundred. A :class:`.bl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.averages import gibbs
+from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.blocks import Block, Mask, refuse_leaves, walk
 from privfunnel.certificate.checker import SIMPLEX_SLACK
 from privfunnel.certificate.exclusion import check_size, rivalry, rivals
+from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import Index, Proof, check_form
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
+from privfunnel.measures.leakages import gibbs
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CliqueProof:
+class CliqueProof(Part):
     """A tree of such boxes that proves F ≥ ``claim`` on the simplex of n classes, G cliques.
 
     Attributes:
@@ -47,11 +49,26 @@ class CliqueProof:
         cliques: The clique of each class, numbered from 0 on, shape (n,).
     """
 
+    kind: ClassVar[str] = "cliques"
+
     tree: Proof
     cliques: NDArray[np.int32]
 
     def __post_init__(self) -> None:
         self.cliques.setflags(write=False)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that is stored but for the claim, by name."""
+        return {"cliques": self.cliques, **self.tree.arrays()}
+
+    @classmethod
+    def read(cls, archive: Archive, place: str, claim: float) -> Self:
+        """What :meth:`arrays` gave, from a file of unknown origin."""
+        return cls(tree=Proof.read(archive, place, claim), cliques=archive.integers(f"{place}.cliques"))
+
+    def check_alone(self, columns: Array, prices: Array, slope: float, spread: float) -> None:
+        """Raise CertificateError unless it proves its claim: see :func:`check_cliques`."""
+        check_cliques(columns, prices, slope, self)
 
     @property
     def claim(self) -> float:

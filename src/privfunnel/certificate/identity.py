@@ -13,12 +13,24 @@ from privfunnel.errors import CertificateError
 from privfunnel.problem import Problem
 
 
-def check_owner(fingerprint: str, problem: Problem) -> None:
-    """Raise CertificateError unless a certificate with this fingerprint is one of ``problem``."""
+def check_owner(fingerprint: str, tasks: str | None, problem: Problem) -> None:
+    """Raise CertificateError unless a certificate with this fingerprint, and that of its tasks, is one of ``problem``.
+
+    A problem's own fingerprint says nothing of its tasks.
+    """
     if problem.fingerprint != fingerprint:
         raise CertificateError(
             f"the certificate belongs to another problem (fingerprint {fingerprint[:12]}…, this one is "
             f"{problem.fingerprint[:12]}…): verify it with the table it was made for"
+        )
+    if tasks is not None and problem.tasks is None:
+        raise CertificateError(
+            "the certificate is about a release for a task: name it, on the command line with --task"
+        )
+    if tasks is not None and tasks != problem.required_tasks().fingerprint:
+        raise CertificateError(
+            f"the certificate belongs to another task (fingerprint {tasks[:12]}…): verify it with the task it was made "
+            "for"
         )
 
 

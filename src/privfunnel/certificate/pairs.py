@@ -14,11 +14,13 @@ O(n) pairs are enough (theorem 1 of docs/math-binary.md, which holds for any pri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.archive import Archive
+from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
@@ -40,7 +42,7 @@ _FAR, _TINY = 700.0, 1e-304
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairsProof:
+class PairsProof(Part):
     """Proof of F ≥ ``claim`` on the simplex of n classes with two private symbols, classes by ascending p(s=1|·).
 
     Attributes:
@@ -49,18 +51,29 @@ class PairsProof:
         inner: Up to which b it is the other way round; −1 for none, shape (n,). Both are empty to look at all pairs.
     """
 
+    kind: ClassVar[str] = "pairs"
+
     claim: float
     outer: NDArray[np.int32]
     inner: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        for array in self.arrays:
+        for array in self.arrays().values():
             array.setflags(write=False)
 
-    @property
-    def arrays(self) -> tuple[NDArray[np.int32], ...]:
-        """All that is stored, but for the claim."""
-        return (self.outer, self.inner)
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that is stored but for the claim, by name."""
+        return {"outer": self.outer, "inner": self.inner}
+
+    @classmethod
+    def read(cls, archive: Archive, place: str, claim: float) -> Self:
+        """What :meth:`arrays` gave, from a file of unknown origin."""
+        outer, inner = (archive.integers(f"{place}.{name}") for name in ("outer", "inner"))
+        return cls(claim=claim, outer=outer, inner=inner)
+
+    def check_alone(self, columns: Array, prices: Array, slope: float, spread: float) -> None:
+        """Raise CertificateError unless it proves its claim: see :func:`check_pairs`."""
+        check_pairs(columns, prices, slope, self, spread)
 
     @property
     def n_nodes(self) -> int:

@@ -4,7 +4,7 @@ A bracket of the general funnel is Σ_a θ_a φ_a(w) + μ H(w) − a·w over pos
 multipliers z that bound it from below by a linear function of w, whatever z is stored, after it is normalised:
 
 * ``entropy``, ``largest``, ``quadratic``, ``variation``: φ(t) ≥ z·t with t = columns·w, one block for each value of
-  what an attacker knows, see :mod:`privfunnel.averages`; θ is in the columns because φ is homogeneous;
+  what an attacker knows, see :mod:`privfunnel.measures.leakages`; θ is in the columns because φ is homogeneous;
 * ``equal``: W has columns·w = 0, so that z·columns·w = 0;
 * ``below``: W has columns·w ≤ 0; z ≥ 0 gives 0 ≥ z·columns·w;
 * ``ball``: W has ‖columns·w‖₁ ≤ ρ, so that z·columns·w ≤ ρ max|z|;
@@ -27,9 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import KINDS, gibbs
-from privfunnel.measures import TINY, Array
+from privfunnel.measures import INFORMATION, TINY, Array
+from privfunnel.measures.leakages import KINDS, gibbs
 from privfunnel.threats import Stratum, Threat
 from privfunnel.utility import Utility
 
@@ -239,7 +238,7 @@ def _leakages(stratum: Stratum, threat: Threat, weights: Sequence[float]) -> Ite
         if weights[image.owner] > 0.0:
             columns = np.zeros((stratum.problem.n_x, image.prior.size))
             columns[image.x] = weights[image.owner] * image.columns
-            yield _Made(threat.convex.kind, columns, columns, image.owner, prior=image.prior)
+            yield _Made(threat.measure.kind, columns, columns, image.owner, prior=image.prior)
 
 
 def _constraints(stratum: Stratum, threat: Threat, *, zero: bool) -> Iterator[_Made]:
@@ -248,7 +247,7 @@ def _constraints(stratum: Stratum, threat: Threat, *, zero: bool) -> Iterator[_M
     p = problem.p_s_given_x
     if zero:
         # The images of mutual information are those of p(s|x) itself, one for each value of what is known.
-        plain = replace(threat, measure=DEFAULT_MEASURE)
+        plain = replace(threat, measure=INFORMATION)
         silent = plain.silent(zero=zero)
         for image in plain.images(stratum):
             if image.x.size > 1 and silent[image.owner]:

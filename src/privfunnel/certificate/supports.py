@@ -13,12 +13,15 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.exclusion import rivalry, rivals
 from privfunnel.certificate.image_boxes import Box, Bracket, Index, Mask, empty_box, narrow
+from privfunnel.certificate.parts import Part
 from privfunnel.certificate.support_boxes import Found, none_found
 from privfunnel.certificate.support_lists import Lists, empty_lists, look
 from privfunnel.certificate.tree import LARGEST
@@ -82,8 +85,10 @@ _SETTLED: deque[_Settled] = deque(maxlen=64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SupportsProof:
+class SupportsProof(Part):
     """Proof of F ≥ ``claim`` on the simplex of n classes: what :func:`search` finds nothing below, in nats."""
+
+    kind: ClassVar[str] = "supports"
 
     claim: float
 
@@ -91,6 +96,19 @@ class SupportsProof:
     def n_nodes(self) -> int:
         """Number of boxes stored: none."""
         return 0
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that is stored but for the claim: nothing."""
+        return {}
+
+    @classmethod
+    def read(cls, archive: Archive, place: str, claim: float) -> Self:
+        """A proof that says what it claims, and nothing else."""
+        return cls(claim=claim)
+
+    def check_alone(self, columns: Array, prices: Array, slope: float, spread: float) -> None:
+        """Raise CertificateError unless it proves its claim: see :func:`check_supports`."""
+        check_supports(columns, prices, slope, self, spread)
 
 
 class Below(NamedTuple):

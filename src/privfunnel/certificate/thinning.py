@@ -17,9 +17,13 @@ The best q_x is min(λ π, p(·|x)/ε), with the λ that makes it sum to 1. π i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from privfunnel.certificate.archive import Archive
+from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
@@ -30,7 +34,7 @@ _ADDING = 32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ThinProof:
+class ThinProof(Part):
     """Proof of F ≥ ``claim`` by thinning.
 
     Attributes:
@@ -38,11 +42,26 @@ class ThinProof:
         measure: π, positive, shape (K,).
     """
 
+    kind: ClassVar[str] = "thinning"
+
     claim: float
     measure: Array
 
     def __post_init__(self) -> None:
         self.measure.setflags(write=False)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that is stored but for the claim, by name."""
+        return {"measure": self.measure}
+
+    @classmethod
+    def read(cls, archive: Archive, place: str, claim: float) -> Self:
+        """What :meth:`arrays` gave, from a file of unknown origin."""
+        return cls(claim=claim, measure=archive.floats(f"{place}.measure"))
+
+    def check_alone(self, columns: Array, prices: Array, slope: float, spread: float) -> None:
+        """Raise CertificateError unless it proves its claim: see :func:`check_thinning`."""
+        check_thinning(columns, prices, slope, self, spread)
 
     @property
     def n_nodes(self) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.curvature import Curved, check_curved
 from privfunnel.certificate.exclusion import check_size, rivalry, rivals
+from privfunnel.certificate.parts import Part
 from privfunnel.certificate.stacking import Stack
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
@@ -26,7 +28,7 @@ LARGEST = 1e6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Proof:
+class Proof(Part):
     """A tree of boxes that proves F ≥ ``claim`` on one component's simplex; n nodes, node 0 is the root.
 
     Attributes:
@@ -41,6 +43,8 @@ class Proof:
             (n, 0): against many attackers there are far more multipliers than symbols. None where q is stored.
     """
 
+    kind: ClassVar[str] = "tree"
+
     claim: float
     q: Array
     nu: Array
@@ -51,14 +55,30 @@ class Proof:
     touching: Array | None = None
 
     def __post_init__(self) -> None:
-        for array in self.arrays:
+        for array in self.arrays().values():
             array.setflags(write=False)
 
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All that is stored, but for the claim."""
-        points = () if self.touching is None else (self.touching,)
-        return (self.q, self.nu, self.variable, self.split, self.first, *(self.curved or ()), *points)
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that is stored but for the claim, by name."""
+        made: dict[str, NDArray[Any]] = {
+            "q": self.q, "nu": self.nu, "variable": self.variable, "split": self.split, "first": self.first,
+        }  # fmt: skip
+        if self.curved is not None:
+            made |= {f"curved.{name}": array for name, array in self.curved._asdict().items()}
+        return made if self.touching is None else made | {"touching": self.touching}
+
+    @classmethod
+    def read(cls, archive: Archive, place: str, claim: float) -> Self:
+        """What :meth:`arrays` gave, from a file of unknown origin."""
+        q, nu, split = (archive.floats(f"{place}.{name}") for name in ("q", "nu", "split"))
+        variable, first = (archive.integers(f"{place}.{name}") for name in ("variable", "first"))
+        curved = None
+        if f"{place}.curved.nodes" in archive:
+            nodes, *floats = (f"{place}.curved.{name}" for name in Curved._fields)
+            curved = Curved(archive.integers(nodes), *(archive.floats(each) for each in floats))
+        touching = archive.floats(f"{place}.touching") if f"{place}.touching" in archive else None
+        return cls(claim=claim, q=q, nu=nu, variable=variable, split=split, first=first, curved=curved,
+                   touching=touching)  # fmt: skip
 
     @property
     def n_nodes(self) -> int:

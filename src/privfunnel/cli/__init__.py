@@ -7,11 +7,13 @@ called ``command``. Commands parse, call and show; they compute nothing themselv
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import shlex
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,7 +22,8 @@ import click
 from privfunnel._version import __version__
 from privfunnel.cli._screen import say
 from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
-from privfunnel.signals import terminate_as_exception, unveiled
+from privfunnel.jit import announce
+from privfunnel.signals import answered, raise_requested, terminate_as_exception, unveiled
 from privfunnel.storage import finished
 
 __all__ = ["COMMAND", "main"]
@@ -68,21 +71,48 @@ class _Commands(click.Group):
             sys.exit(error.exit_code)
         except click.Abort:
             sys.exit(128 + signal.SIGINT)
+        except OSError as error:
+            say(_refused(error), err=True, one_line=True)
+            _drop_output()
+            sys.exit(2)
         return sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings(), terminate_as_exception(), finished() as files:
             warnings.simplefilter("always", PrivFunnelWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _showing()
+            announce(_say_compiling if sys.stderr.isatty() else None)
             try:
                 with unveiled():
-                    return super().invoke(ctx)
+                    done = super().invoke(ctx)
+                raise_requested()  # some library may have made nothing at all of it
+                return done
             except PrivFunnelError as error:
                 say(f"error: {error}", err=True, one_line=True)
                 ctx.exit(2)
             except KeyboardInterrupt:
+                answered()
                 say(_interrupted(files), err=True)
                 ctx.exit(128 + signal.SIGINT)
+
+
+def _refused(error: OSError) -> str:
+    """What the operating system would not do: a full disk where something is laid aside, say, or behind a redirect."""
+    where = "" if error.filename is None else f" at {str(error.filename)!r}"
+    return f"error: the system refused{where} ({error.strerror or error}): make room or give access, and try again"
+
+
+def _drop_output() -> None:
+    """Forget output that cannot be written: Python would try it again at its end, and end with another code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+
+
+def _say_compiling() -> None:
+    say("compiling kernels for this and later runs, which takes some seconds once", err=True)
 
 
 def _interrupted(files: list[Path]) -> str:
@@ -93,19 +123,25 @@ def _interrupted(files: list[Path]) -> str:
     return "interrupted: nothing was finished, nothing is written"
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """One line on stderr for what privfunnel has to say; Python's own form for everything else."""
-    if issubclass(category, PrivFunnelWarning):
-        say(f"warning: {message}", err=True, one_line=True)
-    else:
-        say(warnings.formatwarning(str(message), category, filename, lineno, line).rstrip("\n"), err=True)
+def _showing() -> Callable[..., None]:
+    """What shows warnings: one line on stderr for what privfunnel has to say, once; Python's own form for all else."""
+    said: set[str] = set()  # a command may read a table several times
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not issubclass(category, PrivFunnelWarning):
+            say(warnings.formatwarning(str(message), category, filename, lineno, line).rstrip("\n"), err=True)
+        elif str(message) not in said:
+            said.add(str(message))
+            say(f"warning: {message}", err=True, one_line=True)
+
+    return show
 
 
 @click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -114,5 +150,7 @@ def main() -> None:
     """Privacy funnels: what a public release tells about private data, and how little it has to.
 
     SOURCE is a packaged example, a table of probabilities or counts (CSV: rows are the private symbols, columns the
-    public ones, labels in the header and in the first column), or a table of records with --private and --public.
+    public ones, labels in the header and in the first column), or a table of records with --private and --public. An
+    example's NAME+1e-3 adds that to every probability, NAME+1e-3rows to every count; census-income:17-40,41-90 has
+    these age bands.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic, process_time
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError, PrivFunnelError
 
 if TYPE_CHECKING:
@@ -251,9 +250,3 @@ class Rows:
                 + FASTER * self.size.plain
             )
         return None
-
-
-def say_otherwise(given: Mapping[str, Any], opened: NamedProblem) -> None:
-    """Say whom the numbers of a command are about, by its options, where nothing is found out about others."""
-    if said := Rows(given["source"], opened, given["view"]).without(OTHERWISE):
-        say(said)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NamedProblem",
-    "Renamed",
     "Units",
     "amount",
     "can_draw",
@@ -52,24 +51,29 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Parameters of commands that say how to read SOURCE, see :func:`source_options`.
+READING = (
+    "private", "public", "bins", "missing", "person", "cluster", "weights", "task", "classes", "columns", "delimiter",
+    "decimal", "nulls", "types", "dates", "encoding", "quote", "escape", "sheet", "skip_rows",
+)  # fmt: skip
+
 #: Seconds of searching after which it is worth saying how to be faster.
 PATIENCE = 5.0
 
-#: What leakage may be measured by, the default first; the names of :data:`privfunnel.measures.LEAKAGES`.
-MEASURES = ("mutual-information", "maximal-leakage", "guessing", "chi-squared", "total-variation")
 
+class MeasureName(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click alone
+    """The name of a measure of leakage, of :data:`privfunnel.measures.MEASURES`, loaded when it is needed."""
 
-class Renamed(click.Option):
-    """An option that still answers to its old spellings; its help shows the first one only."""
+    name = "name"  # listing them would load a numerical library for --help
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The line of ``--help``, without the old spellings."""
-        spellings = self.opts
-        self.opts = spellings[:1]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = spellings
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name, or an error that lists them."""
+        return click.Choice(self._names()).convert(value, param, ctx)
+
+    def _names(self) -> list[str]:
+        from privfunnel.measures import MEASURES
+
+        return list(MEASURES)
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,17 @@ def units_option(function: Function) -> Function:
         type=click.Choice(["nats", "bits"]),
         default="nats",
         show_default=True,
-        callback=lambda _ctx, _param, value: Units(value),
+        callback=lambda ctx, _param, value: Units(_spoken(ctx, value)),
         help="Unit of the numbers that are shown, and of numbers given without a unit; JSON is always in nats.",
     )(function)
+
+
+def _spoken(ctx: click.Context, unit: str) -> str:
+    """The unit, in which sentences and warnings are until the command ends: that of its tables."""
+    from privfunnel.quantities import spoken_in
+
+    ctx.with_resource(spoken_in(unit))
+    return unit
 
 
 def amount(nats: float, digits: int = 4) -> str:
@@ -123,6 +135,7 @@ def shown_units_option(function: Function) -> Function:
     return click.option(
         "--units",
         type=click.Choice(["nats", "bits"]),
+        callback=lambda ctx, _param, value: value if _spoken(ctx, value or "bits") == value else None,
         help="Unit of the numbers that are shown, bits by default, and of numbers given without one, nats by default; "
         "JSON is always in nats, a report in bits.",
     )(function)
@@ -145,9 +158,6 @@ def source_options(function: Function) -> Function:
                      help="For tables too wide to count: take p(s|x) from so many classes of a cross-fitted score, "
                           "e.g. score:16."),
         text_file_options,
-        click.option("--perturbation", type=click.Choice(["probabilities", "counts"]),
-                     help="Packaged tables: add 1e-3 to every probability, or to every count."),
-        click.option("--bands", metavar="BANDS", help="census-income: age bands, as a number or as 17-40,41-90."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)
@@ -163,8 +173,9 @@ def record_options(function: Function) -> Function:
         click.option("--public", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Column that may be published; repeat it, or separate names by commas."),
         click.option("--bin", "bins", multiple=True, metavar="COLUMN=RULE", callback=_bins,
-                     help="How to bin a column: age=5, age=quantiles:4, age=edges:0,18,65,inf, town=top:10, "
-                          "visit=month (year, quarter, weekday), born=age@2020-01-01:width:10."),
+                     help="How to bin a column: age=bins:5 or age=5, age=width:10 (bins 10 wide), age=quantiles:4, "
+                          "age=edges:0,18,65,inf, town=top:10, visit=month (year, quarter, weekday), "
+                          "born=age@2020-01-01:width:10."),
         click.option("--missing", type=click.Choice(["category", "drop", "refuse"]),
                      help="Rows without a private or public value: count missing as a category (the default), leave "
                           "them out, or stop."),
@@ -185,7 +196,7 @@ def guard_options(function: Function) -> Function:
         click.option("--guarantee", "guarantees", multiple=True, metavar="NAME=VALUE",
                      help="What holds for every output: lip=0.2, lift=0.5, ldp=1, t-closeness=0.1, l-diversity=2 or "
                           "k=5; once for each."),
-        click.option("--measure", type=click.Choice(MEASURES),
+        click.option("--measure", type=MeasureName(),
                      help="What leakage is measured by, mutual information by default; see docs/attackers.md."),
     )  # fmt: skip
     for decorate in reversed(decorators):
@@ -204,7 +215,7 @@ def parse_guards(
         "known": list(known),
         "published": list(published),
         "guarantees": list(guarantees),
-        "measure": None if measure == MEASURES[0] else measure,
+        "measure": measure,
     }
     return {name: value for name, value in given.items() if value}
 
@@ -228,6 +239,9 @@ def text_file_options(function: Function) -> Function:
         click.option("--escape", metavar="CHARACTER",
                      help="What stands before a quote inside quotes; a second quote by default."),
         click.option("--sheet", metavar="NAME", help="Sheet of a workbook (.xlsx, .xls, .ods); the first by default."),
+        click.option("--skip-rows", type=click.IntRange(0), metavar="N",
+                     help="Lines of a text file, or rows of a sheet, above the header; found out where there "
+                          "is no doubt."),
     )  # fmt: skip
     for decorate in reversed(decorators):
         function = decorate(function)
@@ -430,7 +444,7 @@ def _tell_slowness(solutions: Sequence[Solution]) -> None:
     """Say what compiled kernels bring where their want was felt: without them guarded searches run on programs."""
     from privfunnel.jit import compiles
 
-    took = sum(s.seconds for s in solutions if s.threat is not None)
+    took = sum(s.seconds for s in solutions if not s.guards.plain)
     if took > PATIENCE and not compiles():
         say(
             f"The search took {took:.0f} s without compiled kernels; with them it takes about a twentieth: pip install "

@@ -1,4 +1,4 @@
-"""What the commands of several funnels have in common: options that do not go together, and the files of ``--out``."""
+"""The files of ``--out``, and options that do not go together."""
 
 from __future__ import annotations
 
@@ -19,15 +19,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from privfunnel.curve import Curve
-    from privfunnel.distortion import DistortionCurve
     from privfunnel.measures import Array
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
 
 #: What :func:`write_point` may leave behind, and what :func:`write_curve`, :func:`write_pictures` and the report may.
-POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json")
+POINT_FILES = ("certificate.npz", "mechanism.json", "solution.json", "transition.csv")
 CURVE_FILES = (
     "certificates.npz", "curve.csv", "curve.json", "curve.png", "curve.svg", "problem.json", "report.html",
+)  # fmt: skip
+
+
+#: Columns of a row of a curve that are amounts of information, and change with the unit; where leakage is measured by
+#: something that has none, only the first two are.
+INFORMATION = (
+    "disclosure", "utility", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper",
 )  # fmt: skip
 
 
@@ -55,16 +61,16 @@ def share(value: float, whole: float, name: str) -> str:
 
 def leaked_share(solution: Solution) -> str:
     """What the leakage is a share of, or measured by; nothing for one column's, whose share stands in a row below."""
-    threat = solution.threat
-    if threat is not None and threat.measure != "mutual-information":
-        return f"by {threat.measure}"
-    if threat is not None and threat.attributes:
+    guards = solution.guards
+    if not guards.measure.is_information:
+        return f"by {guards.measure}"
+    if guards.attributes:
         return "about one column"
     return share(solution.leakage, solution.problem.leakage_ceiling, "I(S;X)")
 
 
 def write_point(folder: Path, solution: Solution, counts: Counts | None) -> None:
-    """Write a solution, its proof and, for a table of records, its mechanism."""
+    """Write a solution, its proof and, for a table of records, its mechanism and its matrix of changes."""
     solution.save(folder / "solution.json")
     if solution.certificate is not None:
         solution.certificate.save(folder / "certificate.npz")
@@ -72,13 +78,16 @@ def write_point(folder: Path, solution: Solution, counts: Counts | None) -> None
         from privfunnel.mechanism import Mechanism
 
         Mechanism.from_solution(counts, solution).save(folder / "mechanism.json")
+    if solution.costs is not None:
+        from privfunnel.distortion import write_transition_matrix
+
+        write_transition_matrix(solution, folder / "transition.csv")
 
 
 def write_curve(
     folder: Path,
-    curve: Curve | DistortionCurve,
+    curve: Curve,
     units: Units,
-    amounts: Collection[str],
     more: Mapping[str, Array] | None = None,
 ) -> None:
     """Write a curve as table and as JSON, and what it takes to check it: the problem and the proofs.
@@ -87,18 +96,20 @@ def write_curve(
         folder: Where to.
         curve: The curve.
         units: Unit of the table.
-        amounts: Columns of the table that are amounts of information, and change with the unit.
         more: Further columns of such amounts, one entry for each point, in nats.
     """
     from privfunnel.certificate import save_bundle
     from privfunnel.storage import PRIVATE, write_text
 
     rows, more = curve.rows(), more or {}
+    known = (
+        (*INFORMATION, "slope") if curve.costs is not None else INFORMATION if curve.unit else INFORMATION[:2]
+    )
     text = io.StringIO()
     writer = csv.DictWriter(text, [*rows[0], *more, "units"], lineterminator="\n")
     writer.writeheader()
     for i, row in enumerate(rows):
-        told = {name: units.of(row[name]) for name in amounts if row[name] is not None}
+        told = {name: units.of(row[name]) for name in known if row.get(name) is not None}
         told |= {name: units.of(float(column[i])) for name, column in more.items()}
         writer.writerow({**row, **told, "units": units.name})
     write_text(folder / "curve.csv", text.getvalue(), mode=PRIVATE)
@@ -108,9 +119,7 @@ def write_curve(
         save_bundle(folder / "certificates.npz", curve.certificates)
 
 
-def write_report(
-    folder: Path, curve: Curve | DistortionCurve, title: str, details: Mapping[str, Any]
-) -> None:
+def write_report(folder: Path, curve: Curve, title: str, details: Mapping[str, Any]) -> None:
     """Write the report of a curve, which may be published.
 
     Args:

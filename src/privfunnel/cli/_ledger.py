@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,81 +17,118 @@ if TYPE_CHECKING:
 
     from privfunnel.audit import Audit
     from privfunnel.engines import ReadOptions
-    from privfunnel.ledger import Ledger
+    from privfunnel.ledger import Entering, Ledger
     from privfunnel.mechanism import Mechanism
 
 
-@dataclass
-class Entering:
-    """A release on its way into a ledger; nothing happens where no ledger is named.
+@contextmanager
+def entering(
+    path: Path | None,
+    mechanism: Mechanism,
+    table: tuple[str, ReadOptions | None],
+    released: tuple[Sequence[Path], str | None],
+    within: tuple[str | None, str | None],
+) -> Iterator[Entering | None]:
+    """A release on its way into a ledger, while the block runs; None where no ledger is named.
 
-    Attributes:
+    Args:
         path: The ledger's file.
         mechanism: The mechanism.
-        sticky: The key file of sticky draws, and ``series`` the name of their series.
-        series: See there.
-        ledger: What was read, or begun, and then what was written.
+        table: The table, and how to read it.
+        released: The files that hold the release, and the series of sticky draws.
+        within: The budget of all draws together, and what a bare number counts in.
+
+    Raises:
+        InvalidInputError: The ledger cannot be used, or a budget is given without one.
     """
+    budget, units = within
+    if path is None:
+        _check_alone(budget)
+        yield None
+        return
+    from privfunnel.ledger import Entering
 
-    path: Path | None
-    mechanism: Mechanism
-    sticky: Path | None
-    series: str | None
-    ledger: Ledger | None = None
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Let no other process enter a release in the ledger while the block runs; wait for one that does."""
-        if self.path is None:
-            yield
-            return
-        from privfunnel.locking import locked
-
-        def tell() -> None:
-            say(f"waiting for another release that is entered in {self.path}", err=True)
-
-        with locked(self.path, tell):
-            yield
-
-    def check(
-        self, data: str, read: ReadOptions | None, budget: str | None, units: str | None = None
-    ) -> None:
-        """Read the ledger, and refuse a release beyond the budget, before anything is written.
-
-        Raises:
-            InvalidInputError: The ledger cannot be used, or a budget is given without one.
-            InfeasibleError: All draws together would tell more than the budget.
-        """
-        if self.path is None:
-            if budget is not None:
-                raise InvalidInputError(
-                    f"--budget {budget} is for all draws of a ledger: name it, e.g. --ledger ledger.json"
-                )
-            return
-        from privfunnel import ledger
-
-        self.ledger = ledger.opened(self.path, data, self.mechanism, read)
-        following = self._next()
+    def check(held: Ledger) -> None:
         if budget is not None:
-            following.check_within(budget, units)
+            held.check_within(budget, units)
 
-    def enter(self) -> dict[str, Any]:
-        """Write the ledger; gives what is to be told as JSON."""
-        if self.path is None:
-            return {}
-        # Asked again: the key of sticky draws may be new, and have its name only now.
-        self.ledger = self._next()
-        self.ledger.save(self.path)
-        return {"ledger": to_json(self.ledger)}
+    book = Entering(path, mechanism, *released)
+    with book.alone(partial(say_waiting, path)):
+        held = book.open(*table, check)
+        if book.new:
+            say_new(path)
+        say_unsettled(held, path)
+        yield book
 
-    def show(self) -> None:
-        """Print what all draws tell together."""
-        if self.ledger is not None:
-            say(f"Ledger: {self.path}, {self.ledger.words}")
 
-    def _next(self) -> Ledger:
-        assert self.ledger is not None
-        return self.ledger.drawn(self.mechanism, self.sticky, self.series)
+def show_entered(book: Entering | None) -> None:
+    """Print what all draws tell together, with one that was entered."""
+    if book is not None and book.ledger is not None:
+        say(f"Ledger: {book.path}{' (new)' if book.new else ''}, {book.ledger.words}")
+
+
+def entered(book: Entering | None) -> dict[str, Any]:
+    """The same, JSON-ready."""
+    if book is None or book.ledger is None:
+        return {}
+    return {"ledger": {"file": str(book.path), "new": book.new} | to_json(book.ledger)}
+
+
+def real(path: Path | None) -> Path | None:
+    """The ledger's file, whatever links lead to it; see :func:`privfunnel.ledger.place_of`."""
+    from privfunnel.ledger import place_of
+
+    return None if path is None else place_of(path)
+
+
+def load(path: Path) -> Ledger:
+    """Read a ledger, and say which of its releases are to be settled.
+
+    Raises:
+        InvalidInputError: There is none, or it cannot be read.
+    """
+    from privfunnel.ledger import Ledger, place_of
+
+    held = Ledger.load(place_of(path))
+    say_unsettled(held, path)
+    return held
+
+
+def tell_of(path: Path) -> None:
+    """Say of a ledger that will be used whether it is new, and which of its releases are to be settled."""
+    from privfunnel.ledger import place_of
+
+    if place_of(path).exists():
+        load(path)
+    else:
+        say_new(path)
+
+
+def say_unsettled(held: Ledger, path: Path) -> None:
+    """Say which releases were begun and not confirmed, and how to settle them."""
+    if advice := held.unsettled(path):
+        say(f"ledger {path}: {advice}", err=True)
+
+
+def say_waiting(path: Path) -> None:
+    """Say that another process holds the ledger."""
+    say(f"waiting for another release that is entered in {path}", err=True)
+
+
+def say_new(path: Path) -> None:
+    """Say that a ledger begins here, which is no account of what was released before."""
+    say(
+        f"ledger {path}: there is no such file, so a new ledger is begun, which knows of no earlier release; if there "
+        "was one, stop, and give its path or put it back",
+        err=True,
+    )
+
+
+def _check_alone(budget: str | None) -> None:
+    if budget is not None:
+        raise InvalidInputError(
+            f"--budget {budget} is for all draws of a ledger: name it, e.g. --ledger ledger.json"
+        )
 
 
 def with_ledger(
@@ -102,16 +140,11 @@ def with_ledger(
         InvalidInputError: There is no mechanism whose draw could be counted, or a budget without a ledger.
     """
     if path is None:
-        if budget is not None:
-            raise InvalidInputError(
-                f"--budget {budget} is for all draws of a ledger: name it, e.g. --ledger ledger.json"
-            )
+        _check_alone(budget)
         return found
-    from privfunnel.ledger import Ledger
-
     if mechanism is None:
         raise InvalidInputError("--ledger counts the channels of mechanisms: give --mechanism, too")
-    ledger = Ledger.load(path)
+    ledger = load(path)
     limit = None if budget is None else ledger.amount(budget, units)
     return replace(found, together=ledger.together(mechanism, limit))
 

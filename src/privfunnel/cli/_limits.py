@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,8 @@ def limit_options(function: Function) -> Function:
     """``--time-limit`` and ``--memory-limit``; see :func:`limited` and :func:`memory_limited`."""
     decorators: Sequence[Callable[[Function], Function]] = (
         click.option("--time-limit", type=click.FloatRange(0.0, min_open=True), metavar="SECONDS",
-                     help="Stop solving after about so long, with the best that was found and what is proved."),
+                     help="Seconds to wait: solving stops then, with the best that was found and what is proved; "
+                     "--option time_limit=SECONDS means the same."),
         click.option("--memory-limit", metavar="SIZE", help="Stop instead of taking more memory, e.g. 2G."),
     )  # fmt: skip
     for decorate in reversed(decorators):
@@ -45,17 +45,28 @@ def limited(name: str, options: dict[str, Any], seconds: float | None, answers: 
     from privfunnel.solvers import registry
 
     chosen = registry.get(name, **options)
-    if seconds is None:
-        return chosen
-    share = seconds if chosen.sweeps else seconds / max(answers, 1)
-    # A limit makes nothing longer: the solver's own may be shorter.
-    return chosen if getattr(chosen, "time_limit", math.inf) <= share else chosen.limited(share)
+    return (
+        chosen if seconds is None else chosen.limited(seconds if chosen.sweeps else seconds / max(answers, 1))
+    )
+
+
+def time_limited(options: dict[str, Any], seconds: float | None) -> tuple[dict[str, Any], float | None]:
+    """The solver's options but its time limit, and the limit: ``--option time_limit=N`` means ``--time-limit N``.
+
+    Where both are given the shorter holds.
+    """
+    from privfunnel.solvers.options import check_seconds
+
+    if "time_limit" not in options:
+        return options, seconds
+    own = options["time_limit"]
+    check_seconds("--option", own)
+    rest = {name: value for name, value in options.items() if name != "time_limit"}
+    return rest, float(own) if seconds is None else min(seconds, float(own))
 
 
 def chosen(name: str, options: dict[str, Any], seconds: float | None, *, guarded: bool) -> dict[str, Any]:
     """The solver as :func:`privfunnel.solve` is told of it: one with a limit, or its name with all that was given.
-
-    Guarded releases have limits of their own: there the one that is given holds, longer or shorter.
 
     Args:
         name: The solver.
@@ -67,7 +78,7 @@ def chosen(name: str, options: dict[str, Any], seconds: float | None, *, guarded
 
     if not guarded or name not in SAME_SOLVER or seconds is None:
         return {"solver": name, **options} if guarded else {"solver": limited(name, options, seconds)}
-    return {"solver": name, **options, "time_limit": min(seconds, options.get("time_limit", math.inf))}
+    return {"solver": name, **options, "time_limit": seconds}
 
 
 @contextmanager

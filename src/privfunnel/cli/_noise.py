@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from privfunnel.cli._screen import say
@@ -18,24 +19,40 @@ WITH_NOISE = "What holds for people like these is not found for designs on count
 FIXED_BINS = ("year", "quarter", "month", "weekday")
 
 
-def with_noise(opened: NamedProblem, epsilon: float, bins: dict[str, str], *, parts: bool) -> NamedProblem:
+def with_noise(
+    opened: NamedProblem, epsilon: float, reading: Mapping[str, Any], *, parts: bool
+) -> NamedProblem:
     """What the user named, with noise on its counts; ``parts`` of the rows have no such design."""
     from privfunnel.noise import private_counts
 
+    types = dict(reading["types"])
     if parts:
         raise InvalidInputError("--design-epsilon makes a design of all rows: leave --holdout and --view out")
     if opened.counts is None:
         raise InvalidInputError(
             "--design-epsilon adds noise to the counts of rows: give a table of records, with --private and --public"
         )
-    for column, rule in bins.items():
+    for column, rule in reading["bins"].items():
         if rule not in FIXED_BINS and not rule.startswith("edges:"):
             raise InvalidInputError(
                 f"--bin {column}={rule} depends on the rows, which noise on the counts does not hide: give the edges, "
                 f"e.g. {column}=edges:0,18,65,inf"
             )
+        if types.get(column) != "integer" and _merge(column, rule):
+            raise InvalidInputError(
+                f"--bin {column}={rule} has edges without a whole number between them: whether all numbers are whole, "
+                f"which noise does not hide, would show; give others, or --type {column}=integer"
+            )
     counts = private_counts(opened.counts, epsilon)
     return NamedProblem(counts.problem(), counts)
+
+
+def _merge(column: str, rule: str) -> bool:
+    """Whether bins would be fewer if all numbers were whole."""
+    from privfunnel.engines.bins import Rule, merged, parse
+
+    asked = parse(column, rule)
+    return isinstance(asked, Rule) and asked.kind == "edges" and merged(asked.edges) != asked.edges
 
 
 def tell_noise(counts: Counts, solution: Solution, exact: Counts, asked: dict[str, Any]) -> None:
@@ -43,7 +60,9 @@ def tell_noise(counts: Counts, solution: Solution, exact: Counts, asked: dict[st
     from privfunnel import solve
     from privfunnel.audit.promise import channel_for
     from privfunnel.mechanism import Mechanism
+    from privfunnel.noise import known_columns
 
+    exact = known_columns(exact)  # written as the design's are
     problem = exact.problem()
     done = problem.evaluate(channel_for(Mechanism.from_solution(counts, solution), exact)[0])
     best = solve(problem, disclosure=min(done.disclosure, problem.disclosure_ceiling), throw=False, **asked)

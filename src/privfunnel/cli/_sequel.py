@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from privfunnel.cli._beyond import say_otherwise
+from privfunnel.cli import _beyond
 from privfunnel.cli._common import (
     Units,
     console,
     open_source,
     output,
     parse_options,
-    parse_quantity,
     progress_on_terminal,
     tell_files,
 )
 from privfunnel.cli._funnels import POINT_FILES, was_said, write_point
-from privfunnel.cli._limits import chosen, memory_limited
+from privfunnel.cli._ledger import load
+from privfunnel.cli._limits import chosen, memory_limited, time_limited
+from privfunnel.cli._question import asked_of
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from privfunnel.problem import Problem
     from privfunnel.sequels import Sequel
 
 #: What ``--out`` may leave behind.
@@ -44,8 +44,6 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
     Raises:
         InvalidInputError: The ledger is of another table or has no releases, or an option does not go with it.
     """
-    from privfunnel.ledger import Ledger
-
     wrong = [name for name in OTHERWISE if given.get(name)]
     wrong += ["confidence"] * was_said("confidence") + ["task"] * bool(reading["task"])
     if wrong:
@@ -54,19 +52,21 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
             f"--ledger designs for who knows nothing but the earlier releases: leave --{option} out"
             + (" (pf.sequel says how to design for attackers in Python)" if option == "known" else "")
         )
+    if (given["disclosure"] is None) == (len(given["leakage"]) != 1) or len(given["leakage"]) > 1:
+        raise InvalidInputError(
+            "give exactly one of --disclosure (what all releases together keep) and --leakage (what they may tell)"
+        )
     units, out, source = given["units"], given["out"], given["source"]
     opened = open_source(source, units=units.name, **reading)
-    problem = opened.problem
-    found = Ledger.load(given["ledger"])
-    if found.problem.fingerprint != problem.fingerprint:
+    found = load(given["ledger"])
+    if found.problem.fingerprint != opened.problem.fingerprint:
         raise InvalidInputError(
             f"the ledger {str(given['ledger'])!r} was begun with another table, or with other columns or bins: give "
             "that of this table"
         )
-    asked = _asked(problem, given) | chosen(
+    asked = asked_of(opened, given) | chosen(
         given["solver"],
-        parse_options(given["options"], given["restarts"]),
-        given["time_limit"],
+        *time_limited(parse_options(given["options"], given["restarts"]), given["time_limit"]),
         guarded=True,
     )
     with memory_limited(given["memory_limit"]), output(out, OWNED) as folder:
@@ -81,27 +81,9 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
         return
     show(made, len(found.draws), units, source)
     _say_how(len(found.standing), tabular=opened.counts is not None)
-    say_otherwise(given, opened)
+    if said := _beyond.Rows(source, opened, given["view"]).without(_beyond.OTHERWISE):
+        say(said)
     tell_files(out, OWNED, [made.solution])
-
-
-def _asked(problem: Problem, given: dict[str, Any]) -> dict[str, float]:
-    """What all releases together keep or tell, in nats."""
-    disclosure, leakage = given["disclosure"], given["leakage"]
-    if (disclosure is None) == (len(leakage) != 1) or len(leakage) > 1:
-        raise InvalidInputError(
-            "give exactly one of --disclosure (what all releases together keep) and --leakage (what they may tell)"
-        )
-    units = given["units"]
-    if disclosure is not None:
-        whole: dict[str, Any] = {
-            "ceiling": problem.disclosure_ceiling,
-            "whole": "H(X)",
-            "option": "--disclosure",
-        }
-        return {"disclosure": parse_quantity(disclosure, units=units, **whole)}
-    whole = {"ceiling": problem.leakage_ceiling, "whole": "I(S;X)", "option": "--leakage"}
-    return {"leakage": parse_quantity(leakage[0], units=units, **whole)}
 
 
 def to_json(made: Sequel) -> dict[str, Any]:

@@ -37,6 +37,16 @@ class NamedProblem:
         return None if self.counts is None else self.counts.pieces
 
     @property
+    def described(self) -> dict[str, Any]:
+        """What a report is told of the table besides the problem: its columns, and how many people it is about."""
+        from privfunnel.report import Axis
+
+        if self.counts is None:
+            return {}
+        axes = {"private": Axis.of(self.counts.s_alphabet), "public": Axis.of(self.counts.x_alphabet)}
+        return {**axes, "persons": self.counts.persons}
+
+    @property
     def kind(self) -> str:
         """What these are: rows, persons or clusters."""
         if self.counts is None or self.counts.pieces is None:
@@ -61,22 +71,18 @@ def open_source(
     public: Sequence[str] = (),
     bins: Mapping[str, Any] | None = None,
     missing: str | None = None,
-    perturbation: str | None = None,
-    bands: str | None = None,
     **text: Any,
 ) -> NamedProblem:
     """Make a problem of what the user named.
 
     Args:
-        source: An instance's name, or a path: a joint table as CSV, a problem saved as JSON (by itself or in a
-            solution.json), or, with ``private`` and
-            ``public``, any table of records that :func:`privfunnel.tables.count` reads.
+        source: An instance's name, as :func:`packaged` reads it, or a path: a joint table as CSV, a problem saved as
+            JSON (by itself or in a solution.json), or, with ``private`` and ``public``, any table of records that
+            :func:`privfunnel.tables.count` reads.
         private: Columns that are private.
         public: Columns that may be published.
         bins: Column to binning rule, as :func:`privfunnel.tables.count` takes it.
         missing: What to do with rows that lack a value, as :func:`privfunnel.tables.count` takes it.
-        perturbation: For instances: ``"probabilities"`` or ``"counts"``.
-        bands: For the census instance: a number of age bands, or ``"17-40,41-90"``.
         **text: How to read a text file of records, as :func:`read_options` takes it; ``person``, ``cluster`` and
             ``weights``, columns that say what a row is; ``task``, columns that the release is for, of an instance its
             own; ``classes``, score classes; and ``units``, the unit of what is said about few rows, ``"nats"`` by
@@ -96,21 +102,20 @@ def open_source(
         "--bin": bins,
         "--missing": missing,
         **{f"--{name}": column for name, column in rows.items()},
-    } | {{"nulls": "--null", "types": "--type"}.get(name, f"--{name}"): value for name, value in text.items()}
+    } | {
+        {"nulls": "--null", "types": "--type"}.get(name, f"--{name}".replace("_", "-")): value
+        for name, value in text.items()
+    }
     of_records = [option for option, value in records.items() if value]
-    if source in instances.names() and not _exists(source):
-        if rows["task"] == {instances.describe(source).task: 1.0}:
+    name = re.split("[:+]", source)[0]
+    if name in instances.names() and not _exists(source):
+        if rows["task"] == {instances.describe(name).task: 1.0}:
             of_records.remove("--task")
         if of_records:
             raise InvalidInputError(
                 f"{source!r} is a packaged table with its columns chosen: leave {', '.join(of_records)} out"
             )
-        return NamedProblem(instances.load(source, perturbation=perturbation, bands=parse_bands(bands)))
-    if perturbation is not None or bands is not None:
-        raise InvalidInputError(
-            f"--perturbation and --bands are for packaged tables ({', '.join(instances.names())}), not for {source!r}: "
-            "leave them out"
-        )
+        return NamedProblem(packaged(source))
     if private or public:
         roles = {"private": private, "public": public, "bins": bins, "missing": missing or "category"}
         return _counted(source, {**roles, **rows}, text, units)
@@ -160,16 +165,14 @@ def _counted(source: str, asked: dict[str, Any], text: dict[str, Any], units: st
 
 def _load_problem(path: Path) -> Problem:
     """A problem saved as JSON, by itself or in a solution."""
-    from privfunnel.distortion import DistortionSolution
     from privfunnel.problem import Problem
     from privfunnel.solution import Solution
     from privfunnel.storage import read_json
-    from privfunnel.task_solution import TaskSolution
 
     found = read_json(path)
     if (
         isinstance(found, dict)
-        and found.get("schema") in (Solution.schema, DistortionSolution.schema, TaskSolution.schema)
+        and found.get("schema") == Solution.schema
         and isinstance(found.get("problem"), dict)
     ):
         found = found["problem"]
@@ -207,7 +210,7 @@ def read_options(
     columns: Sequence[str] = (),
     nulls: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
-    **said: str | None,
+    **said: str | int | None,
 ) -> ReadOptions:
     """How to read a file, from the options of ``text_file_options``.
 
@@ -215,7 +218,8 @@ def read_options(
         columns: Names of the columns of a table without a header.
         nulls: Texts that mean null.
         types: Column to type, where the guess is wrong.
-        **said: Delimiter, decimal sign, encoding, quote, escape, sheet and order of dates; None where nothing was said.
+        **said: Delimiter, decimal sign, encoding, quote, escape, sheet, order of dates and rows above the
+            header; None where nothing was said.
     """
     from privfunnel.engines import ReadOptions
 
@@ -223,16 +227,39 @@ def read_options(
     return ReadOptions(columns=tuple(columns), nulls=tuple(nulls), types=types or {}, **given)
 
 
-def parse_bands(text: str | None) -> int | list[tuple[int, int]] | None:
-    """``"5"`` or ``"17-40,41-90"`` as :func:`privfunnel.instances.load` takes it."""
-    if text is None:
-        return None
-    if text.strip().isdigit():
+def packaged(source: str) -> Problem:
+    """A packaged table by its name, with what is added to its entries and the age bands that the name says.
+
+    ``NAME+1e-3`` adds that to every probability, ``NAME+1e-3rows`` to every count; ``census-income:2`` has two age
+    bands, ``census-income:17-40,41-90`` these.
+
+    Raises:
+        InvalidInputError: There is no such table, or the rest of its name cannot be read.
+    """
+    from privfunnel import instances
+
+    name, _, added = source.partition("+")
+    name, _, bands = name.partition(":")
+    asked: dict[str, Any] = {"bands": _bands(bands)} if ":" in source else {}
+    if "+" in source:
+        kind = "counts" if added.endswith("rows") else "probabilities"
+        try:
+            asked |= {"perturbation": kind, "amount": float(added.removesuffix("rows"))}
+        except ValueError:
+            raise InvalidInputError(
+                f"{added!r} in {source!r} cannot be added to a table: write {name}+1e-3 for that much more of every "
+                f"probability, {name}+1e-3rows of every count"
+            ) from None
+    return instances.load(name, **asked)
+
+
+def _bands(text: str) -> int | list[tuple[int, int]]:
+    if re.fullmatch(r"\d{1,9}", text):
         return int(text)
-    pairs = [re.fullmatch(r"\s*(\d+)\s*[-–]\s*(\d+)\s*", part) for part in text.split(",")]
+    pairs = [re.fullmatch(r"\s*(\d{1,9})\s*[-–]\s*(\d{1,9})\s*", part) for part in text.split(",")]
     if not all(pairs):
         raise InvalidInputError(
-            f"--bands {text!r} cannot be read: give a number such as 5, or bands such as 17-40,41-90"
+            f"age bands {text[:40]!r} cannot be read: give a number such as 5, or bands such as 17-40,41-90"
         )
     return [(int(pair[1]), int(pair[2])) for pair in pairs if pair]
 
@@ -243,13 +270,10 @@ def read_joint(path: Path) -> Problem:
     Numbers are probabilities, counts or weights. Comma, semicolon and tab are recognised as separators.
     """
     from privfunnel.problem import Problem
+    from privfunnel.storage import read_bytes
 
     try:
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot read {str(path)!r} ({error.strerror or error}): check the path"
-        ) from error
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInputError(
             f"{str(path)!r} is no joint table in UTF-8: for a table of records, whose encoding is found out, name its "

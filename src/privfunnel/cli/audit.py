@@ -132,6 +132,7 @@ def command(
       privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.3 --disclosure 60%
     """
     from privfunnel.mechanism import Mechanism
+    from privfunnel.quantities import spoken_in
 
     if len(tables) > 2:
         raise InvalidInputError(f"{len(tables)} tables are too many: give the original and the released one")
@@ -183,7 +184,8 @@ def command(
         details = {"source": ", ".join(tables) or str(path), "audit": found, "threshold": few}
         _write_report(out, mechanism, details | of_task(for_task))
         out = None
-    document = found.to_dict() | ({} if for_task is None else for_task.to_dict())
+    with spoken_in("bits"):  # what machines read does not change with the unit
+        document = found.to_dict() | ({} if for_task is None else for_task.to_dict())
 
     def show_all() -> None:
         show(found)

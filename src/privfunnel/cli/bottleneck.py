@@ -86,13 +86,13 @@ def command(
 
 def _write(curve: BottleneckCurve, folder: Path, units: Units, *, drawing: bool) -> None:
     """Write the curve, its problem, its proofs and its picture."""
-    from privfunnel.certificate import save_bottleneck
+    from privfunnel.certificate import save_bundle
     from privfunnel.storage import PRIVATE
 
     curve.save(folder / "bottleneck.json")
     curve.problem.save(folder / "problem.json")
     if curve.certificates:
-        save_bottleneck(folder / "certificates.npz", curve.certificates)
+        save_bundle(folder / "certificates.npz", curve.certificates)
     if drawing:
         from privfunnel import plot
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import (
-    Renamed,
     Units,
     can_draw,
     console,
@@ -39,7 +38,7 @@ OWNED = ("comparison.csv", "comparison.json", "comparison.png", "comparison.svg"
 @click.option("--deep", is_flag=True, help="Also the deep methods, trained on the table (privfunnel[deep]).")
 @click.option("--points", type=int, default=11, show_default=True,
               help="Disclosures, uniform from 0 to H(X); the two ends are trivial.")  # fmt: skip
-@click.option("--time-limit", "--time-budget", cls=Renamed, type=float, default=60.0, show_default=True,
+@click.option("--time-limit", type=float, default=60.0, show_default=True,
               metavar="SECONDS", help="CPU time for each solver.")  # fmt: skip
 @click.option("--memory-limit", metavar="SIZE", help="Stop instead of taking more memory a process, e.g. 2G.")
 @click.option(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfunnel.cli import _task
 from privfunnel.cli._beyond import NODES, OTHERWISE, Rows, view_option
 from privfunnel.cli._common import (
-    Renamed,
+    READING,
     Units,
     can_draw,
     checked_threshold,
@@ -21,20 +20,27 @@ from privfunnel.cli._common import (
     guard_options,
     open_source,
     output,
-    parse_guards,
     parse_options,
-    parse_quantity,
     progress_on_terminal,
     solver_options,
     source_options,
     tell_files,
     units_option,
 )
-from privfunnel.cli._distortion import cost_options, trace_curve
-from privfunnel.cli._funnels import CURVE_FILES, check_describing, write_curve, write_pictures, write_report
-from privfunnel.cli._limits import chosen, limit_options, limited, memory_limited
+from privfunnel.cli._distortion import cost_options, costed
+from privfunnel.cli._funnels import (
+    CURVE_FILES,
+    check_describing,
+    was_said,
+    write_curve,
+    write_pictures,
+    write_report,
+)
+from privfunnel.cli._limits import chosen, limit_options, limited, memory_limited, time_limited
 from privfunnel.cli._paths import PathName
+from privfunnel.cli._question import axis_of, check_own, guards_of, read_place, records_of
 from privfunnel.cli._screen import say
+from privfunnel.cli._task import as_good
 from privfunnel.errors import InvalidInputError
 from privfunnel.release.options import DEFAULT_THRESHOLD
 
@@ -46,13 +52,8 @@ if TYPE_CHECKING:
     from privfunnel.solution import Solution
     from privfunnel.solvers.base import Solver
 
-#: Columns of a row of the curve that are amounts of information, and change with the unit.
-INFORMATION = ("disclosure", "leakage", "lower_bound", "gap", "closed_form_lower", "closed_form_upper")
-
-#: Said of options that do not go with guards.
-PLAIN_ONLY = (
-    "are about attackers who know nothing: leave them out, or --known, --published, --guarantee and --measure"
-)
+#: The last columns of numbers, by what a curve runs along.
+ENDING = {"disclosure": ("slope",), "utility": ("disclosure",), "distortion": ("disclosure", "slope")}
 
 #: What ``--out`` may leave behind.
 OWNED = tuple(sorted((*CURVE_FILES, "population.json")))
@@ -99,38 +100,12 @@ def _no_disclosure(_ctx: click.Context, _param: click.Parameter, value: str | No
                    "problem.json and the proofs, which are confidential.")  # fmt: skip
 @click.option("--threshold", type=int, default=DEFAULT_THRESHOLD, show_default=True, metavar="ROWS",
               help="Report: what fewer rows have is not told, and numbers come in steps worth as many.")  # fmt: skip
-@click.option("--describe", "--choose", cls=Renamed, metavar="R",
+@click.option("--describe", metavar="R",
               help="Describe this point in the report: 60% (of H(X)), '0.9 bits', '1.2 nats', 1.2, or a distortion; "
                    "with --task 90% (of I(U;X)), which the curve has then, too.")  # fmt: skip
-@click.option("--compare-with", "--beside", cls=Renamed, multiple=True, metavar="SOLVER",
+@click.option("--compare-with", multiple=True, metavar="SOLVER",
               help="Also draw this solver's curve in the report; may be repeated.")  # fmt: skip
-def command(
-    source: str,
-    points: int,
-    refine: int,
-    distortion: str | None,
-    costs: dict[str, Any] | None,
-    invariant: bool,
-    utility: tuple[str, ...],
-    known: tuple[list[str], ...],
-    published: tuple[str, ...],
-    guarantees: tuple[str, ...],
-    measure: str | None,
-    view: str | None,
-    solver: str,
-    restarts: int | None,
-    options: tuple[str, ...],
-    seed: int,
-    time_limit: float | None,
-    memory_limit: str | None,
-    units: Units,
-    as_json: bool,
-    out: Path | None,
-    threshold: int,
-    describe: str | None,
-    compare_with: tuple[str, ...],
-    **reading: Any,
-) -> None:
+def command(**given: Any) -> None:
     """Trace the privacy funnel of SOURCE.
 
     For disclosures R from 0 to H(X), find how little about the private data a release has to leak: the least I(S;Y)
@@ -155,56 +130,41 @@ def command(
       privfunnel curve heart-failure --known anaemia --known smoking,diabetes --points 8 --option gap=1e-3
       privfunnel curve heart-failure --measure guessing --points 8 --option gap=1e-3
     """
-    from privfunnel import solve, trace
     from privfunnel.solvers import registry
-    from privfunnel.tracing import sound
 
-    if distortion is not None or costs or invariant:
-        trace_curve(click.get_current_context().params, reading)
-        return
-    if utility or reading["task"]:
-        _task.trace_curve(click.get_current_context().params, reading)
-        return
-    guards = parse_guards(known, published, guarantees, measure)
-    _check_together(guards, out, view, describe, compare_with)
-    checked_threshold(threshold)
-    for name in compare_with:
+    axis = axis_of(given)
+    check_own(axis, given)
+    _check_together(axis, given)
+    for name in given["compare_with"]:
         registry.get(name)  # an unknown name is told before the work, not after it
-    opened = open_source(source, units=units.name, **reading)
-    problem = opened.problem
-    at = _described(problem, describe, units)
-    inner = points - 2 + refine  # the two ends need no solver
-    with memory_limited(memory_limit), output(out, OWNED) as folder:
-        given, rows = parse_options(options, restarts), Rows(source, opened, view, time_limit, points=inner)
-        method = limited(solver, given, rows.own_limit, inner)
-        asked: dict[str, Any] = {"solver": method, "seed": seed}
-        asked |= _guarded(guards, (solver, given), time_limit, inner)
+    source, units, out = given["source"], given["units"], given["out"]
+    opened = open_source(source, units=units.name, **{name: given[name] for name in READING})
+    at, places = _places(axis, opened.problem, given)
+    options, seconds = time_limited(parse_options(given["options"], given["restarts"]), given["time_limit"])
+    answers = _answers(axis, given)
+    rows = Rows(source, opened, given["view"], seconds, points=answers)
+    with memory_limited(given["memory_limit"]), output(out, OWNED) as folder:
+        how = _solver(axis, given, options, rows.own_limit, answers)
         drawing = folder is not None and can_draw()  # told before the work, not after it
-        with progress_on_terminal(f"curve of {source}", quiet=as_json) as progress:
+        with progress_on_terminal(f"curve of {source}", quiet=given["as_json"]) as progress:
             with rows.timed():
-                curve = trace(problem, points=points, refine=refine, progress=progress, **asked)
-            same = partial(limited, solver, given, answers=inner)
-            found, said = _people(rows, curve, same, seed=seed, progress=progress)
+                curve = _traced(opened, given, how | {"progress": progress}, places)
+            same = partial(limited, given["solver"], options, answers=answers)
+            found, said = _people(rows, curve, same, seed=given["seed"], progress=progress)
         if folder is not None:
-            described = (
-                None if at is None else better(curve, solve(problem, disclosure=at, throw=False, **asked), at)
-            )
-            others = {
-                name: sound(trace(problem, points=points, solver=other, seed=seed, throw=False))
-                for name, other in ((name, limited(name, {}, time_limit, inner)) for name in compare_with)
-            }
+            details = {"population": found, "view": rows.taken, **_details(opened, given, curve, at, how)}
+            details["others"] = _others(opened.problem, given, seconds, answers)
             if drawing:
                 write_pictures(folder, curve.plot(units=units.name, title=source, population=found))
-            details = {
-                "chosen": described, "others": others, "threshold": threshold, "population": found, "view": rows.taken,
-            }  # fmt: skip
-            write_files(curve, folder, units=units, title=source, details=details)
-    if as_json:
+            _write(folder, curve, units, found)
+            write_report(folder, curve, source, details)
+    if given["as_json"]:
         beyond = {} if found is None else {"population": found.to_dict()}
-        say(json.dumps(curve.to_dict() | {"view": rows.taken} | beyond, indent=1))
+        view = {"view": rows.taken} if axis == "disclosure" else {}
+        say(json.dumps(curve.to_dict() | view | beyond, indent=1))
     else:
         # These know the free disclosure anyway; for others it might cost more than their own work.
-        show(curve, units=units, title=source, with_free=method.proves or method.free_only)
+        show(curve, units=units, title=source, with_free=_knows_free(how["solver"]))
         if found is not None:
             show_population(found, curve, units, opened)
         if said:
@@ -216,50 +176,116 @@ def command(
         click.get_current_context().exit(130)
 
 
-def _check_together(
-    guards: dict[str, Any],
-    out: Path | None,
-    view: str | None,
-    describe: str | None,
-    compare_with: tuple[str, ...],
-) -> None:
+def _check_together(axis: str, given: Mapping[str, Any]) -> None:
     """Raise InvalidInputError for options that do not go together."""
-    if guards and (view == "sample" or compare_with):
-        raise InvalidInputError(f"--view sample and --compare-with {PLAIN_ONLY}")
-    check_describing(out, describe, compare_with)
+    if given["utility"] and was_said("points"):
+        raise InvalidInputError(
+            "--utility says where the curve has its points: leave --points out, or --utility"
+        )
+    if axis == "disclosure" and guards_of(given) and (given["view"] == "sample" or given["compare_with"]):
+        raise InvalidInputError(
+            "--view sample and --compare-with are about attackers who know nothing: leave them out, or --known, "
+            "--published, --guarantee and --measure"
+        )
+    check_describing(given["out"], given["describe"], given["compare_with"])
+    checked_threshold(given["threshold"])
 
 
-def _described(problem: Problem, describe: str | None, units: Units) -> float | None:
-    """The disclosure that the report describes, in nats, if one was asked for."""
-    from privfunnel.amounts import check_disclosure
+def _places(axis: str, problem: Problem, given: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
+    """The place that the report describes, and the places of the curve where they are given, for its tracer."""
+    units = given["units"]
+    at = None
+    if given["describe"] is not None:
+        at = read_place(problem, axis, given["describe"], units, "--describe")
+    if axis == "utility":
+        places = [read_place(problem, axis, text, units) for text in given["utility"]]
+        return at, {"utilities": places or None, "also": () if at is None else (at,)}
+    if given["distortion"] in (None, "all"):
+        return at, {}
+    return at, {"end": read_place(problem, axis, given["distortion"], units)}
 
-    if describe is None:
-        return None
-    ceiling = problem.disclosure_ceiling
-    return check_disclosure(
-        problem, parse_quantity(describe, ceiling=ceiling, whole="H(X)", option="--describe", units=units)
-    )
+
+def _answers(axis: str, given: Mapping[str, Any]) -> int:
+    """How many answers a solver is asked for: the two ends of a curve along disclosure need none."""
+    if axis == "disclosure":
+        return int(given["points"] - 2 + given["refine"])
+    return (len(given["utility"]) or int(given["points"])) + (given["describe"] is not None)
 
 
-def better(curve: Curve, found: Solution, disclosure: float) -> Solution:
-    """A point at a disclosure in nats that was solved by itself, or what the curve has there where that leaks less."""
+def _solver(
+    axis: str, given: Mapping[str, Any], options: dict[str, Any], seconds: float | None, answers: int
+) -> dict[str, Any]:
+    """Guards and solver as :func:`privfunnel.trace` is told of them; the time is for all points."""
+    guards, name, seed = guards_of(given), given["solver"], {"seed": given["seed"]}
+    if axis == "disclosure" and not guards:
+        return {"solver": limited(name, options, seconds, answers), **seed}
+    if guards and seconds is not None:
+        seconds /= max(answers + ("guarantees" in guards), 1)
+    return guards | chosen(name, options, seconds, guarded=True) | seed
+
+
+def _knows_free(solver: Solver | str) -> bool:
+    """Whether a solver has found out what is free; one that is named is of a question that is not plain."""
+    return not isinstance(solver, str) and (solver.proves or solver.free_only)
+
+
+def _traced(
+    opened: NamedProblem, given: Mapping[str, Any], how: dict[str, Any], places: dict[str, Any]
+) -> Curve:
+    """The curve along the axis that the options are about."""
+    from privfunnel import distortion, trace
+
+    axis, points = axis_of(given), given["points"]
+    if axis == "distortion":
+        limit = {"time_limit": how["time_limit"]} if "time_limit" in how else {}
+        return distortion.trace(opened.given, points=points, **records_of(opened, given), **places, **limit)
+    return trace(opened.problem, along=axis, points=points, refine=given["refine"], **places, **how)
+
+
+def _details(
+    opened: NamedProblem, given: Mapping[str, Any], curve: Curve, at: float | None, how: dict[str, Any]
+) -> dict[str, Any]:
+    """What the report says besides the curve: of the table, and of the point at a place that was asked for."""
+    from privfunnel import solve
+    from privfunnel.solution import FEASIBILITY
+
+    axis = axis_of(given)
+    told = {"threshold": given["threshold"], **opened.described}
+    if given["costs"]:
+        told["table"] = costed(given["costs"])
+    if at is None:
+        return told
+    if axis == "utility":
+        held = (each for each in curve.solutions if abs(each.question.place - at) <= FEASIBILITY)
+        # A curve that was interrupted may not have come to it.
+        point = next(held, None) or curve.at(at)
+        others = as_good(opened.problem, point.utility, opened.counts)
+        return told | {"chosen": point, "task_alternatives": others}
+    asked: dict[str, Any] = {axis: at, **records_of(opened, given), **how}
+    return told | {"chosen": better(curve, solve(opened.problem, throw=axis == "distortion", **asked), at)}
+
+
+def _others(
+    problem: Problem, given: Mapping[str, Any], seconds: float | None, answers: int
+) -> dict[str, Curve]:
+    """The curves of the solvers to compare with, by name."""
+    from privfunnel import trace
+    from privfunnel.tracing import sound
+
+    asked = {"points": given["points"], "seed": given["seed"], "throw": False}
+    named = {name: limited(name, {}, seconds, answers) for name in given["compare_with"]}
+    return {name: sound(trace(problem, solver=solver, **asked)) for name, solver in named.items()}
+
+
+def better(curve: Curve, found: Solution, place: float) -> Solution:
+    """A point at a place that was solved by itself, or what the curve has there where that leaks less."""
     from privfunnel.solution import FEASIBILITY, ROUNDING, USELESS
 
-    reached = max((s.disclosure for s in curve.solutions), default=0.0)
-    if found.status in USELESS or disclosure > reached + FEASIBILITY:
+    reached = float(curve.place.max(initial=0.0))
+    if found.status in USELESS or place > reached + FEASIBILITY:
         return found
-    shared = curve.at(disclosure)
+    shared = curve.at(place)
     return shared if shared.leakage < found.leakage - ROUNDING else found
-
-
-def _guarded(
-    guards: dict[str, Any], solver: tuple[str, dict[str, Any]], seconds: float | None, inner: int
-) -> dict[str, Any]:
-    """What :func:`privfunnel.trace` is told of guards and of a solver with its options; the time is for all points."""
-    if not guards:
-        return {}
-    share = None if seconds is None else seconds / max(inner + ("guarantees" in guards), 1)
-    return guards | chosen(*solver, share, guarded=True)
 
 
 def _people(
@@ -275,8 +301,10 @@ def _people(
     """
     from privfunnel.audit import population_band
 
-    if curve.threat is not None or not curve.complete:
-        return None, rows.without(OTHERWISE) if curve.complete else ""
+    if not curve.complete:
+        return None, ""
+    if not curve.guards.plain or curve.axis != "disclosure":
+        return None, rows.without(OTHERWISE)
     return rows.beyond(
         lambda part, again: population_band(
             part, curve.disclosure, solver=solver(again.seconds), splits=again.splits, nodes=NODES, **how
@@ -323,31 +351,15 @@ def show_population(found: PopulationBand, curve: Curve, units: Units, opened: N
     )
 
 
-def write_files(
-    curve: Curve,
-    folder: Path,
-    *,
-    units: Units,
-    title: str,
-    details: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the curve as table, JSON and report, and what it takes to check it: the problem and the proofs.
-
-    Args:
-        curve: The curve.
-        folder: Where to.
-        units: Unit of the table.
-        title: What the curve is called.
-        details: Further fields of :class:`privfunnel.report.Report`; ``population`` goes into the table, too.
-    """
+def _write(folder: Path, curve: Curve, units: Units, found: PopulationBand | None) -> None:
+    """Write the curve as table and JSON with what it takes to check it, and what holds for people like these."""
+    if found is None:
+        write_curve(folder, curve, units)
+        return
     from privfunnel.storage import PRIVATE, write_json
 
-    found: PopulationBand | None = (details or {}).get("population")
-    more = {} if found is None else {"population_leakage": found.leakage, "population_upper": found.upper}
-    write_curve(folder, curve, units, INFORMATION if curve.unit else INFORMATION[:1], more)
-    if found is not None:
-        write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
-    write_report(folder, curve, title, details or {})
+    write_curve(folder, curve, units, {"population_leakage": found.leakage, "population_upper": found.upper})
+    write_json(folder / "population.json", found.to_dict(), mode=PRIVATE)
 
 
 def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
@@ -355,81 +367,107 @@ def show(curve: Curve, *, units: Units, title: str, with_free: bool) -> None:
     from rich import box
     from rich.table import Table
 
-    from privfunnel.ends import usual
-    from privfunnel.report import Axis
-    from privfunnel.solution import FEASIBILITY, Status
-
-    problem, guarded = curve.problem, curve.threat is not None
-    table = Table(title=f"Privacy funnel of {title} ({units.name})", box=box.SIMPLE_HEAD)
-    plain = usual(curve.threat)
-    leaked = "largest leakage" if guarded else "leakage"
-
-    def leakage(value: float, form: str = ".6f") -> str:
-        return format(units.of(value) if curve.unit else value, form)
-
-    whole = "% of I(S;X)" if plain else "% of X's"
-    for name in ("disclosure", "% of H(X)", leaked, whole, "proved ≥", "gap", "slope"):
-        table.add_column(name, justify="right", no_wrap=not guarded)
+    axis, guarded = curve.axis.value, not curve.guards.plain
+    tasks = f" for {', '.join(curve.problem.required_tasks().names)}" if axis == "utility" else ""
+    name = {"disclosure": "Privacy", "utility": "Task", "distortion": "Distortion"}[axis]
+    table = Table(title=f"{name} funnel of {title}{tasks} ({units.name})", box=box.SIMPLE_HEAD)
+    for head in _heads(curve):
+        table.add_column(head, justify="right", no_wrap=not guarded)
     table.add_column("status", no_wrap=True)
     if guarded:
         table.add_column("to who knows")
     for row in curve.rows():
-        worst = [row["worst_attacker"] if row["leakage"] > FEASIBILITY else ""] if guarded else []
-        table.add_row(
-            f"{units.of(row['disclosure']):.6f}",
-            f"{100 * row['disclosure_share']:.1f}",
-            leakage(row["leakage"]),
-            f"{100 * row['leakage_share']:.1f}",
-            leakage(row["lower_bound"]),
-            leakage(row["gap"], ".1e"),
-            "" if row["slope"] is None else f"{row['slope']:.4f}",
-            row["status"],
-            *worst,
-        )
-    out = console()
-    out.print(table)
-    ceiling, leak = units.of(problem.disclosure_ceiling), units.of(problem.leakage_ceiling)
-    sizes = f"{problem.n_s} private × {problem.n_x} public symbols"
-    out.print(f"H(X) = {ceiling:.6f}, I(S;X) = {leak:.6f} {units.name}; {sizes}.")
-    if guarded:
-        for line in guarded_words(curve, units):
-            out.print(line, soft_wrap=True)
-    elif with_free:
-        out.print(free_sentence(problem, units))
-    if len(Axis.parse(problem.x_labels, "public").names) > 1:
-        out.print(
-            "Shares of H(X) are of all public columns together; of a column by itself more or less is kept: "
-            "privfunnel solve shows both."
-        )
-    worst_gap = leakage(float(curve.gap.max()), ".1e") + (f" {units.name}" if curve.unit else "")
+        table.add_row(*_cells(curve, row, units))
+    screen = console()
+    screen.print(table)
+    for line in _sentences(curve, units, with_free=with_free):
+        screen.print(line, soft_wrap=True)
+
+
+def _heads(curve: Curve) -> list[str]:
+    """The columns of numbers."""
+    axis, shares = curve.axis, "% of I(S;X)" if curve.guards.measure.is_information else "% of X's"
+    place = [axis.value, f"% of {axis.whole}"] if axis.whole else [axis.value]
+    leaked = "leakage" if curve.guards.plain else "largest leakage"
+    return [*place, leaked, shares, "proved ≥", "gap", *ENDING[axis]]
+
+
+def _cells(curve: Curve, row: dict[str, Any], units: Units) -> Iterator[str]:
+    """A row of the table."""
+    from privfunnel.solution import FEASIBILITY
+
+    axis, costs = curve.axis, curve.costs
+
+    def leaked(value: float, form: str = ".6f") -> str:
+        return format(units.of(value) if curve.unit else value, form)
+
+    yield f"{row[axis] if costs is not None else units.of(row[axis]):.6f}"
+    if axis.whole:
+        yield f"{100 * row[f'{axis}_share']:.1f}"
+    yield from (leaked(row["leakage"]), f"{100 * row['leakage_share']:.1f}", leaked(row["lower_bound"]))
+    yield leaked(row["gap"], ".1e")
+    for name in ENDING[axis]:
+        if name == "disclosure":
+            yield f"{units.of(row[name]):.6f}"
+        elif row[name] is None:
+            yield ""
+        else:
+            yield f"{row[name] if costs is None else units.of(-row[name]):.4f}"
+    yield row["status"]
+    if not curve.guards.plain:
+        yield row["worst_attacker"] if row["leakage"] > FEASIBILITY else ""
+
+
+def _sentences(curve: Curve, units: Units, *, with_free: bool) -> Iterator[str]:
+    """What the table is of, who is guarded against, what is free, and what is proved."""
+    from privfunnel.report import Axis
+    from privfunnel.solution import Status
+
+    problem, axis = curve.problem, curve.axis
+    if axis == "distortion":
+        yield f"Distortion: {curve.costs.words}."
+    ends = {axis.whole: curve.question.whole} if axis.whole else {}
+    wholes = (
+        f"{name} = {units.of(value):.6f}"
+        for name, value in (ends | {"I(S;X)": problem.leakage_ceiling}).items()
+    )
+    yield f"{', '.join(wholes)} {units.name}; {problem.n_s} private × {problem.n_x} public symbols."
+    yield from guarded_words(curve, units)
+    if axis == "disclosure":
+        if with_free and curve.guards.plain:
+            yield free_sentence(problem, units)
+        if len(Axis.parse(problem.x_labels, "public").names) > 1:
+            yield (
+                "Shares of H(X) are of all public columns together; of a column by itself more or less is kept: "
+                "privfunnel solve shows both."
+            )
+    gap = units.of(float(curve.gap.max())) if curve.unit else float(curve.gap.max())
     proved = sum(status is Status.OPTIMAL for status in curve.status)
-    out.print(
+    yield (
         f"Solver {curve.solver}, seed {curve.seed}: {proved} of {len(curve.solutions)} points proved optimal, "
-        f"largest gap to the proved bound {worst_gap}."
+        f"largest gap to the proved bound {gap:.1e}{f' {units.name}' if curve.unit else ''}."
     )
 
 
 def guarded_words(curve: Curve, units: Units) -> list[str]:
     """Who is guarded against, what is published, and where guarantees end the curve, in the unit asked for."""
-    from privfunnel.ends import usual
-
-    if curve.threat is None:
+    if curve.guards.plain:
         return []
-    words = [f"Leakage is the largest, {curve.threat.conditions}."]
-    if not usual(curve.threat):
+    words = [f"Leakage is the largest, {curve.guards.conditions}."]
+    if not curve.guards.measure.is_information:
         most, unit = curve.leakage_ceiling, f" {units.name}" if curve.unit else ""
         shown = f"{units.of(most) if curve.unit else most:.6f}{unit}"
         words.append(f"X itself leaks {shown} by this measure, to who knows nothing.")
-    if curve.threat.published is not None and curve.solutions:
+    if curve.guards.published is not None and curve.solutions:
         told = units.of(curve.solutions[0].published_leakage)
         words.append(
             f"What is published tells {told:.6f} {units.name} by itself, I(S;A), which is not counted here."
         )
     if curve.limit is not None:
-        most, bound = curve.limit.disclosure, curve.limit.disclosure_upper_bound
-        proved = "" if bound is None else f", proved at most {units.of(bound):.6f}"
+        most, bound = curve.limit.values.of(curve.axis), curve.limit.bound
         words.append(
-            f"The guarantees allow {units.of(most):.6f} {units.name} of disclosure{proved}: the curve ends there."
+            f"The guarantees allow {units.of(most):.6f} {units.name} of {curve.axis}, proved at most "
+            f"{units.of(bound):.6f}: the curve ends there."
         )
     return words
 

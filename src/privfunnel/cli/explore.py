@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from pathlib import Path
 
 import click
 
+from privfunnel.cli._ledger import tell_of
 from privfunnel.cli._limits import parse_size
 from privfunnel.cli._screen import say
 
@@ -89,6 +91,7 @@ def command(
       privfunnel explore patients.csv --ledger ledger.json --budget 5%
     """
     from privfunnel.explorer import Keeping, Limits, serve
+    from privfunnel.signals import answered
 
     limits = Limits(memory=parse_size(memory_limit, "--memory-limit"), trace=time_limit)
     if host not in _LOOPBACK:
@@ -101,6 +104,8 @@ def command(
     def announce(address: str) -> None:
         say(f"privfunnel explorer: {address}")
         say("Stop it with Ctrl-C; what was uploaded is removed then.")
+        if ledger:
+            tell_of(Path(ledger))
 
     with contextlib.suppress(KeyboardInterrupt):
         serve(
@@ -110,10 +115,11 @@ def command(
             names=names,
             max_upload=parse_size(max_upload, "--max-upload"),
             limits=limits,
-            keeping=Keeping(*(said or "" for said in (ledger, budget, sticky, series, row_id))),
+            keeping=Keeping(ledger or "", budget or "", sticky or "", series or "", row_id or ""),
             browser=browser and _has_screen(),
             announce=announce,
         )
+    answered()
 
 
 def _has_screen() -> bool:

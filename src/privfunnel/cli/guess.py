@@ -40,14 +40,14 @@ def command(source: str, points: int, as_json: bool, out: Path | None, **reading
       privfunnel verify out/guessing/certificates.npz heart-failure
     """
     from privfunnel import guessing_funnel
-    from privfunnel.certificate import save_neighbours
+    from privfunnel.certificate import save_bundle
 
     problem = load_source(source, units="nats", **reading)
     with output(out, OWNED) as folder:
         curve = guessing_funnel.trace(problem, points=points)
         if folder is not None:
             curve.save(folder / "guessing.json")
-            save_neighbours(folder / "certificates.npz", (point.certificate for point in curve.points))
+            save_bundle(folder / "certificates.npz", (point.certificate for point in curve.points))
     if as_json:
         say(json.dumps(curve.rows(), indent=1))
         return

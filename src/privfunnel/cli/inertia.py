@@ -38,7 +38,7 @@ def command(
       privfunnel verify out/inertia/certificates.npz heart-failure
     """
     from privfunnel import chi_squared_funnel, inertia
-    from privfunnel.certificate import save_neighbours
+    from privfunnel.certificate import save_bundle
 
     problem = load_source(source, units="nats", **reading)
     found = inertia.components(problem)
@@ -46,7 +46,7 @@ def command(
     bounds = {rho: bound.value for rho, bound in proved.items()}
     with output(out, OWNED) as folder:
         if folder is not None and proved:
-            save_neighbours(folder / "certificates.npz", (bound.certificate for bound in proved.values()))
+            save_bundle(folder / "certificates.npz", (bound.certificate for bound in proved.values()))
         if folder is not None and can_draw():
             from privfunnel import plot
             from privfunnel.storage import PRIVATE

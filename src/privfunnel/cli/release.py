@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfunnel.cli._common import console, read_options, shown_units_option, text_file_options
-from privfunnel.cli._ledger import Entering
+from privfunnel.cli._ledger import entered, entering, real, show_entered
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.release.options import (
-    BINNED,
     DEFAULT_FORM,
     DEFAULT_NAME,
     DEFAULT_NUMBERS,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
                    "the released symbol.")  # fmt: skip
 @click.option("--numbers", type=click.Choice(NUMBERS), default=DEFAULT_NUMBERS, show_default=True,
               help="Records: what stands for a bin: its mean or middle, a number drawn from it, its name.")  # fmt: skip
-@click.option("--binned", type=click.Choice(list(BINNED)), hidden=True, help="The former name of --numbers.")
 @click.option("--threshold", type=int, default=DEFAULT_THRESHOLD, show_default=True, metavar="ROWS",
               help="Values of fewer rows become (other), and published numbers are worth as many rows.")  # fmt: skip
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="Symbols: name of the column.")
@@ -64,8 +62,8 @@ if TYPE_CHECKING:
               help="Sticky: column that tells the rows apart from release to release; that of --person by "
                    "default.")  # fmt: skip
 @click.option("--ledger", type=PathName(), metavar="FILE",
-              help="Enter the release in this ledger of the table, which is begun where there is none; see privfunnel "
-                   "ledger.")  # fmt: skip
+              help="Enter the release in this ledger of the table before it is written; a new one is begun, and said "
+                   "to be new, where there is none; see privfunnel ledger.")  # fmt: skip
 @click.option("--budget", metavar="L",
               help="Ledger: refuse a release with which all draws would tell more: 5% (of I(S;X)), '0.1 bits', "
                    "0.05.")  # fmt: skip
@@ -97,7 +95,6 @@ def command(
     out: Path,
     form: str,
     numbers: str,
-    binned: str | None,
     threshold: int,
     name: str,
     keep: tuple[str, ...],
@@ -133,7 +130,8 @@ def command(
     other says which line is whose. Keep them as confidential as DATA.
 
     Two draws of the same rows tell more than one. Where the table is released again and again, make the draws sticky:
-    with the same key file, series and mechanism a row whose public values have not changed is drawn as before.
+    with the same key file, series and mechanism a row whose public values have not changed is drawn as before. A
+    ledger counts two releases as one draw where that holds for every row of both.
 
     \b
     Examples:
@@ -155,43 +153,43 @@ def command(
         order = orders.default_path(path.parent / out.name)
     # No output may take the place of the mechanism, which is needed for the audit.
     outputs = [out, codebook or codebooks.default_path(out), *([] if order is None else [order])]
-    check_apart(outputs, {"the mechanism itself": path, "the ledger": ledger})
+    check_apart(outputs, {"the mechanism itself": path, "the ledger": real(ledger)})
     read = read_options(**reading)
-    entering = Entering(ledger, mechanism, sticky, series)
-    with entering.alone():
-        entering.check(data, read, budget, units)
-        with _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress:
-            summary = release.write(
-                data,
-                mechanism,
-                out,
-                form=form,
-                keep=keep,
-                person=person,
-                sticky=sticky,
-                series=series,
-                id=row_id,
-                unseen=unseen,
-                seed=seed,
-                force=force,
-                name=name,
-                numbers=numbers if binned is None else BINNED[binned],
-                threshold=threshold,
-                codebook=codebook,
-                order=order,
-                keep_order=keep_order,
-                raw_text=raw_text,
-                dialect=dialect,
-                read=read,
-                progress=progress,
-            )
-        together = entering.enter()
+    with (
+        entering(ledger, mechanism, (data, read), ([out], series), (budget, units)) as book,
+        _rows_on_terminal(f"releasing {data}", quiet=as_json) as progress,
+    ):
+        summary = release.write(
+            data,
+            mechanism,
+            out,
+            form=form,
+            keep=keep,
+            person=person,
+            sticky=sticky,
+            series=series,
+            id=row_id,
+            unseen=unseen,
+            seed=seed,
+            force=force,
+            name=name,
+            numbers=numbers,
+            threshold=threshold,
+            codebook=codebook,
+            order=order,
+            keep_order=keep_order,
+            raw_text=raw_text,
+            dialect=dialect,
+            read=read,
+            progress=progress,
+            enter=None if book is None else book.intend,
+        )
     if as_json:
-        say(json.dumps(to_json(summary) | together, indent=1))
+        say(json.dumps(to_json(summary) | entered(book), indent=1))
         return
     with spoken_in(units or "bits"):
         show(summary, mechanism, form)
-        entering.show()
+        show_entered(book)
     if summary.fidelity is not None:
         show_fidelity(summary.fidelity, mechanism.public_names)
 

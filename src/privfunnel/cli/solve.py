@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from privfunnel.cli import _task
 from privfunnel.cli._beyond import OTHERWISE, Again, Rows, view_option
 from privfunnel.cli._common import (
+    READING,
     Units,
     guard_options,
     open_source,
     output,
     parse_confidence,
-    parse_guards,
     parse_options,
-    parse_quantity,
     progress_on_terminal,
     solver_options,
     source_options,
     tell_files,
     units_option,
-    unquoted,
 )
-from privfunnel.cli._distortion import cost_options, solve_point
+from privfunnel.cli._distortion import cost_options
 from privfunnel.cli._funnels import POINT_FILES, was_said, write_point
-from privfunnel.cli._limits import chosen, limit_options, memory_limited
+from privfunnel.cli._limits import chosen, limit_options, memory_limited, time_limited
 from privfunnel.cli._noise import WITH_NOISE, tell_noise, with_noise
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._point import show
+from privfunnel.cli._question import asked_of, axis_of, check_one, check_own, guards_of, read_budgets
 from privfunnel.cli._screen import say
 from privfunnel.cli._sequel import design_next
+from privfunnel.cli._task import as_good
 from privfunnel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -45,8 +44,9 @@ if TYPE_CHECKING:
     from privfunnel.solution import Solution
     from privfunnel.tables import Counts
 
-#: Measures of leakage that have a unit; None is the default one.
-IN_NATS = (None, "mutual-information", "maximal-leakage")
+#: The solver as :func:`privfunnel.solve` is told of it, within so many seconds.
+Solving = Callable[[float | None], dict[str, Any]]
+
 #: Said of ``--merge-outputs`` without what it takes.
 MERGING = (
     "--merge-outputs is for what held-out rows prove at a disclosure: give --holdout and --disclosure too"
@@ -115,35 +115,7 @@ OWNED = tuple(sorted((*POINT_FILES, "population.json")))
     help="Folder for solution.json (in nats), its certificate and, for a table of records, mechanism.json; all of "
     "them confidential.",
 )
-def command(
-    source: str,
-    disclosure: str | None,
-    leakage: tuple[str, ...],
-    distortion: str | None,
-    costs: dict[str, Any] | None,
-    invariant: bool,
-    utility: str | None,
-    known: tuple[list[str], ...],
-    published: tuple[str, ...],
-    guarantees: tuple[str, ...],
-    measure: str | None,
-    holdout: float | None,
-    confidence: str,
-    merge_outputs: bool,
-    design_epsilon: float | None,
-    ledger: Path | None,
-    view: str | None,
-    solver: str,
-    restarts: int | None,
-    options: tuple[str, ...],
-    seed: int,
-    time_limit: float | None,
-    memory_limit: str | None,
-    units: Units,
-    as_json: bool,
-    out: Path | None,
-    **reading: Any,
-) -> None:
+def command(**given: Any) -> None:
     """Find the best channel for SOURCE at one point of its privacy funnel.
 
     With --disclosure R the leakage I(S;Y) is minimised among channels with I(X;Y) ≥ R; with --leakage BUDGET the
@@ -172,91 +144,74 @@ def command(
       privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 5% --ledger ledger.json
       privfunnel solve patients.csv --private sex --public smoking,diabetes --leakage 0 --holdout 0.3 --confidence 95%
     """
-    from privfunnel import solve
-
-    if _other_funnel(click.get_current_context().params, reading):
+    reading = {name: given[name] for name in READING}
+    axis = axis_of(given)
+    if axis == "disclosure" and given["ledger"] is not None:
+        design_next(given, reading)
         return
-    guards = parse_guards(known, published, guarantees, measure)
-    budget = read_budgets(leakage, units, measure)
-    guarded = bool(guards) or isinstance(budget, dict)
-    _check_together(click.get_current_context().params, reading, guarded=guarded)
-    opened, exact = open_source(source, units=units.name, **reading), None
-    if design_epsilon is not None:
-        parts = holdout is not None or view == "sample"
-        opened, exact = with_noise(opened, design_epsilon, reading["bins"], parts=parts), opened.counts
-    problem = opened.problem
-    asked = guards | _wanted(problem, disclosure, budget, units, measure)
-    if holdout is not None or view == "sample":
-        _check_beyond(guarded=guarded, rows=holdout is None or opened.counts is not None)
-    sure, found, beyond, said = parse_confidence(confidence), None, None, ""
-    counts, rows = opened.counts, Rows(source, opened, view, time_limit)
-    with memory_limited(memory_limit), output(out, OWNED) as folder:
-        given = parse_options(options, restarts)
-        method = chosen(solver, given, rows.own_limit, guarded=guarded)
-        with progress_on_terminal(f"solving {source}", quiet=as_json) as progress:
-            asked |= method | {"seed": seed, "progress": progress}
-            if holdout is not None and counts is not None:
-                counts, solution, found = _held_out(
-                    source, counts, holdout, sure, asked | {"merge": True} if merge_outputs else asked
-                )
-            else:
-                with rows.timed():
-                    solution = solve(problem, **asked)
-                left_out = OTHERWISE if guarded else "" if design_epsilon is None else WITH_NOISE
-                same = partial(chosen, solver, given, guarded=False)
-                beyond, said = _people(rows, sure, asked, same, left_out)
+    check_own(axis, given)
+    plain = axis == "disclosure" and not _guarded(given)
+    _check_together(axis, given, plain=plain)
+    units, epsilon, out = given["units"], given["design_epsilon"], given["out"]
+    opened = exact = open_source(given["source"], units=units.name, **reading)
+    if epsilon is not None:
+        parts = given["holdout"] is not None or given["view"] == "sample"
+        opened = with_noise(opened, epsilon, reading, parts=parts)
+    asked = asked_of(opened, given)
+    if given["holdout"] is not None or given["view"] == "sample":
+        _check_beyond(guarded=not plain, rows=given["holdout"] is None or opened.counts is not None)
+    options, seconds = time_limited(parse_options(given["options"], given["restarts"]), given["time_limit"])
+    rows = Rows(given["source"], opened, given["view"], seconds)
+    same = partial(chosen, given["solver"], options, guarded=not plain)
+    with memory_limited(given["memory_limit"]), output(out, OWNED) as folder:
+        with progress_on_terminal(f"solving {given['source']}", quiet=given["as_json"]) as progress:
+            asked |= same(rows.own_limit) | {"seed": given["seed"], "progress": progress}
+            found = _designed(rows, given, asked, same, plain=plain)
         if folder is not None:
-            _write(folder, solution, counts, found or beyond)
-    if as_json:
-        others = {"holdout": found, "population": beyond}
-        more = {name: each.to_dict() for name, each in others.items() if each is not None}
-        say(json.dumps(solution.to_dict() | {"view": rows.taken} | more, indent=1))
+            _write(folder, found)
+    if given["as_json"]:
+        say(json.dumps(_to_json(found, rows, given), indent=1))
         rows.end()
         return
-    show(solution, units=units, title=source, counts=counts)
-    if solution.problem.tasks is not None:
-        say(_task.guess_words(solution))
-    if counts is not None and solution.threat is None:
-        _tell_instead(counts, solution.leakage)
-    _tell_beyond(found or beyond, units, said)
-    if design_epsilon is not None and counts is not None and exact is not None:
-        tell_noise(counts, solution, exact, method | {"seed": seed})
+    show(found.solution, units=units, title=given["source"], counts=found.counts)
+    _tell_instead(found.solution, found.counts, units)
+    _tell_beyond(found.beyond, units, found.said)
+    if epsilon is not None and found.counts is not None and exact.counts is not None:
+        tell_noise(found.counts, found.solution, exact.counts, same(rows.own_limit) | {"seed": given["seed"]})
         if out is not None:
             say(f"Files are in {out}: made of the noisy counts alone, they may be published.")
         return
-    tell_files(out, OWNED, [solution])
+    tell_files(out, OWNED, [found.solution])
     rows.end()
 
 
-def _other_funnel(given: dict[str, Any], reading: dict[str, Any]) -> bool:
-    """Solve what is asked of another funnel than the plain and the guarded ones, by the command's options; if it is."""
-    if given["distortion"] is not None or given["costs"] or given["invariant"]:
-        solve_point(given, reading)
-    elif given["utility"] is not None or (reading["task"] and given["disclosure"] is None):
-        _task.solve_point(given, reading)
-    elif given["ledger"] is not None:
-        design_next(given, reading)
-    else:
-        return False
-    return True
+class Designed(NamedTuple):
+    """A design: the rows it was made of, the solution, what holds beyond these, and what is said of that."""
+
+    counts: Counts | None
+    solution: Solution
+    beyond: Holdout | Population | None = None
+    said: str = ""
 
 
-def _check_together(given: dict[str, Any], reading: dict[str, Any], *, guarded: bool) -> None:
+def _guarded(given: Mapping[str, Any]) -> bool:
+    """Whether releases are guarded against more than who knows nothing."""
+    budget = read_budgets(given["leakage"], given["units"], given["measure"])
+    return bool(guards_of(given)) or isinstance(budget, dict)
+
+
+def _check_together(axis: str, given: Mapping[str, Any], *, plain: bool) -> None:
     """Refuse options that do not go together, by the command's; what is asked for must be one thing."""
     apart, noisy = given["holdout"] is not None, given["design_epsilon"] is not None
     if given["merge_outputs"] and (not apart or given["disclosure"] is None):
         raise InvalidInputError(MERGING)
-    neither = given["disclosure"] is None and not given["leakage"] and bool(given["guarantees"])
-    if not neither and (given["disclosure"] is None) == (not given["leakage"]):
-        raise InvalidInputError(
-            "give exactly one of --disclosure (what to keep) and --leakage (what may leak)"
-        )
-    if reading["task"] and (apart or noisy):
+    check_one(axis, given)
+    if given["task"] and (apart or noisy):
         raise InvalidInputError(
             "--task is for releases that are designed on all rows, without noise: leave it out, or --holdout and "
             "--design-epsilon"
         )
-    alone = guarded or noisy or (given["view"] == "register" and not apart)
+    alone = not plain or noisy or (given["view"] == "register" and not apart)
     if was_said("confidence") and alone:
         raise InvalidInputError(
             "--confidence is of what rows prove about people like these, which is found for plain releases of a sample "
@@ -277,63 +232,47 @@ def _check_beyond(*, guarded: bool, rows: bool) -> None:
         )
 
 
-def read_budgets(given: tuple[str, ...], units: Units, measure: str | None) -> str | dict[str, str] | None:
-    """What may leak as it was written: one amount, or one for each private column; None for nothing."""
-    from privfunnel.quantities import bare_number
+def _designed(
+    rows: Rows, given: Mapping[str, Any], asked: dict[str, Any], same: Solving, *, plain: bool
+) -> Designed:
+    """Design on all rows, and then on parts of them, or on those that are not held out.
 
-    named = [each.rpartition("=") for each in given if "=" in each]
-    if not named and len(given) <= 1:
-        return given[0] if given else None
-    if len(named) < len(given) or not all(column.strip() for column, _, _ in named):
-        raise InvalidInputError("give --leakage once, or as COLUMN=BUDGET for each private column")
-    in_bits = units.name == "bits" and measure in IN_NATS
-    made = {
-        unquoted(column): f"{amount} bits" if in_bits and bare_number(amount) is not None else amount
-        for column, _, amount in named
-    }
-    if len(made) < len(named):
-        raise InvalidInputError("--leakage names a column twice: give one budget for each")
-    return made
+    Args:
+        rows: The rows.
+        given: The options of the command.
+        asked: What is asked of the design, and how it is made.
+        same: The solver within so many seconds.
+        plain: Whether it is the plain funnel that is asked about.
+    """
+    from privfunnel import solve
 
-
-def _wanted(
-    problem: Problem,
-    disclosure: str | None,
-    leakage: str | dict[str, str] | None,
-    units: Units,
-    measure: str | None = None,
-) -> dict[str, Any]:
-    """What was asked for, in nats; budgets of columns, or by a measure without unit, are read where they are used."""
-    if disclosure is not None:
-        ceiling = problem.disclosure_ceiling
-        return {
-            "disclosure": parse_quantity(
-                disclosure, ceiling=ceiling, whole="H(X)", option="--disclosure", units=units
-            )
-        }
-    if leakage is None:
-        return {}  # the most that the guarantees allow
-    if isinstance(leakage, dict) or measure not in IN_NATS:
-        return {"leakage": leakage}
-    ceiling = problem.leakage_ceiling
-    if measure == "maximal-leakage":
-        from privfunnel import channels
-
-        ceiling = problem.evaluate(channels.identity(problem.n_x), measure=measure).leakage
-    return {
-        "leakage": parse_quantity(leakage, ceiling=ceiling, whole="I(S;X)", option="--leakage", units=units)
-    }
+    opened, sure = rows.opened, parse_confidence(given["confidence"])
+    if given["holdout"] is not None and opened.counts is not None:
+        asked = asked | {"merge": True} if given["merge_outputs"] else asked
+        return _held_out(given, opened.counts, sure, asked)
+    with rows.timed():
+        solution = solve(opened.problem, **asked)
+    left_out = OTHERWISE if not plain else "" if given["design_epsilon"] is None else WITH_NOISE
+    return Designed(opened.counts, solution, *_people(rows, sure, asked, same, left_out))
 
 
-def _write(
-    folder: Path, solution: Solution, counts: Counts | None, beyond: Holdout | Population | None
-) -> None:
+def _write(folder: Path, found: Designed) -> None:
     """Write the solution, its proof, its mechanism and what holds for the population, as far as there are any."""
-    write_point(folder, solution, counts)
-    if beyond is not None:
+    write_point(folder, found.solution, found.counts)
+    if found.beyond is not None:
         from privfunnel.storage import PRIVATE, write_json
 
-        write_json(folder / "population.json", beyond.to_dict(), mode=PRIVATE)
+        write_json(folder / "population.json", found.beyond.to_dict(), mode=PRIVATE)
+
+
+def _to_json(found: Designed, rows: Rows, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The solution, and of the usual funnel what the table is taken as and what holds for the population."""
+    told: dict[str, Any] = found.solution.to_dict()
+    if found.solution.question.axis == "disclosure":
+        told["view"] = rows.taken
+    if found.beyond is not None:
+        told["population" if given["holdout"] is None else "holdout"] = found.beyond.to_dict()
+    return told
 
 
 def _tell_beyond(found: Holdout | Population | None, units: Units, remark: str) -> None:
@@ -346,22 +285,20 @@ def _tell_beyond(found: Holdout | Population | None, units: Units, remark: str) 
         say(f"• {line}")
 
 
-def _held_out(
-    source: str, counts: Counts, share: float, confidence: float, asked: dict[str, Any]
-) -> tuple[Counts, Solution, Holdout]:
+def _held_out(given: Mapping[str, Any], counts: Counts, confidence: float, asked: dict[str, Any]) -> Designed:
     """Design without a share of the rows: the rows of the design, the solution, and what the others prove."""
     from privfunnel import audit
 
-    people = audit.rows_of(source, counts) if counts.unequal else None
-    found = audit.guaranteed(counts, share=share, confidence=confidence, people=people, **asked)
-    return found.counts, found.solution, found.holdout
+    people = audit.rows_of(given["source"], counts) if counts.unequal else None
+    found = audit.guaranteed(counts, share=given["holdout"], confidence=confidence, people=people, **asked)
+    return Designed(found.counts, found.solution, found.holdout)
 
 
 def _people(
     rows: Rows,
     confidence: float,
     asked: dict[str, Any],
-    solver: Callable[[float | None], dict[str, Any]],
+    solver: Solving,
     left_out: str,
 ) -> tuple[Population | None, str]:
     """What designs made in this way leak in the population, or what to say in its place.
@@ -389,9 +326,17 @@ def _people(
     return rows.beyond(again)
 
 
-def _tell_instead(counts: Counts, leakage: float) -> None:
-    """Say what one would do otherwise at the same leakage."""
+def _tell_instead(solution: Solution, counts: Counts | None, units: Units) -> None:
+    """Say what one would do otherwise at the same leakage, or to be as good for the task."""
     from privfunnel.alternatives import instead
 
-    for each in instead(counts.x_alphabet, counts.table() / counts.n, leakage):
-        say(f"Instead: {each.words}")
+    plain, asked, told = solution.guards.plain, solution.question, []
+    if asked.axis == "utility":
+        others = as_good(solution.problem, solution.utility, counts)
+        told = [each.words(units.name, guarded=not plain) for each in others]
+    elif asked.axis == "disclosure" and counts is not None and plain:
+        told = [
+            each.words for each in instead(counts.x_alphabet, counts.table() / counts.n, solution.leakage)
+        ]
+    for words in told:
+        say(f"Instead: {words}")

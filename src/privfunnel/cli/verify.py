@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,8 @@ from privfunnel.cli._screen import say
 from privfunnel.errors import CertificateError
 
 if TYPE_CHECKING:
-    from privfunnel.certificate import BottleneckCertificate, NeighbourCertificate
-    from privfunnel.certificate.bundle import AnyCertificate as Bundled
+    from privfunnel.certificate import Certificate, Claim
     from privfunnel.problem import Problem
-
-    AnyCertificate = Bundled | BottleneckCertificate
 
 
 @click.command("verify", short_help="Check a certificate: prove its lower bound again by plain arithmetic.")
@@ -70,13 +66,7 @@ def command(
       privfunnel solve heart-failure --disclosure 70% --out design
       privfunnel verify design/certificate.npz heart-failure --disclosure 70%
     """
-    from privfunnel.certificate import (
-        is_bottleneck,
-        is_neighbours,
-        load_bottleneck,
-        load_bundle,
-        load_neighbours,
-    )
+    from privfunnel.certificate import Quantity, load_bundle
 
     opened = open_source(source, units=units.name, **reading)
     problem = opened.problem
@@ -85,18 +75,12 @@ def command(
         at = parse_quantity(
             disclosure, ceiling=problem.disclosure_ceiling, whole="H(X)", option="--disclosure", units=units
         )
-    if is_neighbours(certificate):
-        others = load_neighbours(certificate)
-        if disclosure is not None or distortion is not None or costs or invariant:
-            raise CertificateError(
-                f"{str(certificate)!r} is about guesses or χ²: leave --disclosure, --distortion and --cost out"
-            )
-        _prove(others, problem, source, certificate)
-        _tell_neighbours(others, certificate.name, as_json)
-        return
-    lines: tuple[AnyCertificate, ...] = (
-        load_bottleneck(certificate) if is_bottleneck(certificate) else load_bundle(certificate)
-    )
+    lines = load_bundle(certificate)
+    others = any(line.claim.scope.quantity is not Quantity.INFORMATION for line in lines)
+    if others and (disclosure is not None or distortion is not None or costs or invariant):
+        raise CertificateError(
+            f"{str(certificate)!r} is about guesses or χ²: leave --disclosure, --distortion and --cost out"
+        )
     _prove(lines, problem, source, certificate)
     check_costs(lines, source, opened, costs, invariant)
     if as_json:
@@ -105,14 +89,14 @@ def command(
         _show(lines, units, (at, distortion), certificate.name)
 
 
-def _prove(
-    lines: tuple[AnyCertificate | NeighbourCertificate, ...], problem: Problem, source: str, certificate: Path
-) -> None:
+def _prove(lines: tuple[Certificate, ...], problem: Problem, source: str, certificate: Path) -> None:
     """Prove every line again.
 
     Raises:
         CertificateError: There is none, or one is of another table or does not prove what it claims.
     """
+    from privfunnel.certificate import verify_all
+
     if not lines:
         raise CertificateError(f"{str(certificate)!r} holds no certificate: nothing is proved by it")
     for line in lines:
@@ -123,36 +107,11 @@ def _prove(
                 "it was made for; a design with --holdout was made for a part of the rows, which only its "
                 "solution.json holds: give that file in place of the table"
             )
-        line.verify(problem)
-
-
-def _tell_neighbours(lines: tuple[NeighbourCertificate, ...], name: str, as_json: bool) -> None:
-    """Say what lines along guesses or χ² prove."""
-    if as_json:
-        rows = [
-            {"verified": True, "proves": line.told(), "intercept": line.intercept, "slope": line.slope}
-            for line in lines
-        ]
-        say(json.dumps(rows, indent=1))
-        return
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=f"{name}: {len(lines)} proved line{'s' * (len(lines) != 1)}", box=box.SIMPLE_HEAD)
-    table.add_column("proved for every release", no_wrap=True)
-    for line in lines:
-        table.add_row(line.told())
-    screen = console()
-    screen.print(table)
-    screen.print(
-        f"VERIFIED: {_every(lines)} proved again for this table, by arithmetic alone, whatever solver is "
-        "used.",
-        soft_wrap=True,
-    )
+    verify_all(problem, lines)
 
 
 def check_costs(
-    lines: tuple[AnyCertificate, ...], source: str, opened: NamedProblem, costs: Any, invariant: bool
+    lines: tuple[Certificate, ...], source: str, opened: NamedProblem, costs: Any, invariant: bool
 ) -> None:
     """Refuse certificates of other costs than those that were asked about: they prove another thing.
 
@@ -161,9 +120,7 @@ def check_costs(
     """
     import numpy as np
 
-    from privfunnel.certificate import DistortionCertificate
-
-    own = [line for line in lines if isinstance(line, DistortionCertificate)]
+    own = [line.claim.scope for line in lines if line.claim.scope.costs is not None]
     if (costs or invariant) and len(own) < len(lines):
         raise CertificateError("the certificate is not about distortion: leave --cost and --invariant out")
     if not own:
@@ -172,137 +129,109 @@ def check_costs(
 
     known = costs_in(source) if costs is None else None
     expected = costs_of(opened.given, costs) if known is None else known
-    for line in own:
-        if not np.array_equal(line.costs, expected.matrix):
+    for scope in own:
+        if scope.costs is None or not np.array_equal(scope.costs, expected.matrix):
             raise CertificateError(
                 f"the certificate is about other costs than {expected.words}: give the --cost options that it was made "
                 "with, or the solution.json in place of the table"
             )
-        if invariant and not line.invariant:
+        if invariant and not scope.invariant:
             raise CertificateError(
                 "the certificate is not about invariant releases alone: leave --invariant out"
             )
 
 
-def _place(line: AnyCertificate, at: float | None, distortion: float | None) -> float | None:
+def _place(line: Certificate, at: float | None, distortion: float | None) -> float | None:
     """Where a line is looked at: a disclosure, or a distortion where it is about that."""
-    from privfunnel.certificate import DistortionCertificate
-
-    return distortion if isinstance(line, DistortionCertificate) else at
+    return at if line.claim.scope.costs is None else distortion
 
 
-def _summary(line: AnyCertificate, at: float | None) -> dict[str, Any]:
+def _summary(line: Certificate, at: float | None) -> dict[str, Any]:
     """One proved line as JSON, in nats."""
+    claim, scope = line.claim, line.claim.scope
     summary: dict[str, Any] = {
         "verified": True,
         "units": "nats",
+        "proves": line.words,
         "intercept": line.intercept,
-        "slope": line.slope,
-        "coarsened": getattr(line, "coarsening", None) is not None,
+        "slope": line.slope if scope.costs is None else -line.slope,
+        "coarsened": "coarsening" in line.body.arrays(),
         "boxes": line.n_nodes,
     }
-    from privfunnel.certificate import DistortionCertificate, GuardedCertificate
-
-    if isinstance(line, DistortionCertificate):
-        summary |= {"proves": line.told("nats"), "slope": -line.slope, "invariant": line.invariant}
-        return summary if at is None else summary | {"distortion": at, "lower_bound": line.lower_bound(at)}
-    if isinstance(line, GuardedCertificate):
-        summary |= {"proves": line.words, "threat": line.threat.to_dict(), "weights": line.weights.tolist()}
-        summary |= {} if line.task_fingerprint is None else {"task_slope": line.task_slope}
+    if scope.costs is not None:
+        summary |= {"invariant": scope.invariant}
+    if scope.zero and math.isfinite(most := line.most_disclosure(0.0)):
+        summary |= {"disclosure_upper_bound": most}
+    if scope.guards is not None:
+        summary |= {"threat": scope.guards.to_dict(), "weights": claim.weights.tolist()}
+        if scope.tasks is not None:
+            summary |= {"slope": claim.disclosure, "task_slope": claim.utility}
     if at is not None:
-        summary["disclosure"] = at
         bound = _bound_at(line, at)
+        summary["disclosure" if scope.costs is None else "distortion"] = at
         # it may be about disclosure alone
-        summary[_side(line)] = bound if math.isfinite(bound) else None
+        summary["upper_bound" if claim.turned else "lower_bound"] = bound if math.isfinite(bound) else None
     return summary
 
 
 def _show(
-    lines: tuple[AnyCertificate, ...], units: Units, wanted: tuple[float | None, float | None], name: str
+    lines: tuple[Certificate, ...], units: Units, wanted: tuple[float | None, float | None], name: str
 ) -> None:
     from rich import box
     from rich.table import Table
 
-    from privfunnel.certificate import Certificate
-
-    about_changes = _about_changes(lines)
+    claims = [line.claim for line in lines]
+    about_changes = all(claim.scope.costs is not None for claim in claims)
     at = wanted[1] if about_changes else wanted[0]
-
-    table = Table(title=f"{name}: {len(lines)} proved lines ({units.name})", box=box.SIMPLE_HEAD)
-    upper = [_bounds_disclosure(line) for line in lines]
-    short = all(
-        isinstance(line, Certificate) for line in lines
-    )  # others name attackers, guarantees and costs
+    many = len(lines) > 1
+    table = Table(title=f"{name}: {len(lines)} proved line{'s' * many} ({units.name})", box=box.SIMPLE_HEAD)
+    # others name attackers, guarantees and costs
+    short = all(line.plain and line.claim.scope.costs is None for line in lines)
+    along = all(claim.bounds_leakage or claim.turned for claim in claims)
     table.add_column(
-        "proved" if all(upper) else f"proved for every {'D' if about_changes else 'R'}",
-        no_wrap=short,
+        f"proved for every {'D' if about_changes else 'R'}" if along else "proved", no_wrap=short
     )
     if at is not None:
         place = f"D = {at:.6g}" if about_changes else f"R = {units.of(at):.6g}"
         table.add_column(f"at {place}", justify="right", no_wrap=True)
-    table.add_column("pairs" if about_changes else "boxes", justify="right")
+    table.add_column("cuts" if about_changes else "boxes", justify="right")
     for line in lines:
-        cells = [_told(line, units)]
+        cells = [line.told(units.name)]
         if at is not None:
             bound = _bound_at(line, at)
             cells.append(f"{units.of(bound):.9f}" if math.isfinite(bound) else "–")
         table.add_row(*cells, str(line.n_nodes))
     screen = console()
     screen.print(table)
-    for_task = any(getattr(line, "task_fingerprint", None) is not None for line in lines)
-    more = "keeps more of the task" if for_task else "discloses more"
-    claim = more if all(upper) else "that keeps R leaks less"
-    if any(upper) and not all(upper):
-        claim += f", and none {more},"
-    if any(_side(line) == "upper_bound" for line in lines):
-        claim = "of rate R tells more about S"
-    if about_changes:
-        kept = "with its distribution " if any(getattr(line, "invariant", False) for line in lines) else ""
-        claim = f"{kept}that changes records by at most D on average leaks less"
+    denied = list(dict.fromkeys(map(_denied, claims)))
+    every = f"all {len(lines)} lines are" if many else "the line is"
     screen.print(
-        f"VERIFIED: {_every(lines)} proved again for this table, by arithmetic alone: no release of it "
-        f"{claim} than {'it says' if len(lines) == 1 else 'they say'}, whatever solver is used.",
+        f"VERIFIED: {every} proved again for this table, by arithmetic alone: no release of it "
+        f"{', and none '.join(denied)}{',' * (len(denied) > 1)} than {'they say' if many else 'it says'}, whatever "
+        "solver is used.",
         soft_wrap=True,
     )
 
 
-def _every(lines: Sequence[object]) -> str:
-    """All lines, as the subject of a sentence with its verb."""
-    return "the line is" if len(lines) == 1 else f"all {len(lines)} lines are"
+def _denied(claim: Claim) -> str:
+    """What no release does, as a claim says."""
+    from privfunnel.certificate import Quantity
+
+    scope = claim.scope
+    if scope.quantity is Quantity.GUESSES:
+        return "lets X be guessed right more often"
+    if scope.quantity is Quantity.CHI_SQUARED:
+        return "tells less of S by χ²"
+    if claim.turned:
+        return "of rate R tells more about S"
+    if scope.costs is not None:
+        kept = "with its distribution " if scope.invariant else ""
+        return f"{kept}that changes records by at most D on average leaks less"
+    if not claim.bounds_leakage:
+        return "discloses more" if scope.tasks is None else "keeps more of the task"
+    return "that keeps R leaks less"
 
 
-def _about_changes(lines: tuple[AnyCertificate, ...]) -> bool:
-    """Whether the lines are about distortion."""
-    from privfunnel.certificate import DistortionCertificate
-
-    return all(isinstance(line, DistortionCertificate) for line in lines)
-
-
-def _side(line: AnyCertificate) -> str:
-    """Whether a line lies below the funnel or above the bottleneck."""
-    from privfunnel.certificate import BottleneckCertificate
-
-    return "upper_bound" if isinstance(line, BottleneckCertificate) else "lower_bound"
-
-
-def _bound_at(line: AnyCertificate, at: float) -> float:
+def _bound_at(line: Certificate, at: float) -> float:
     """What a line says at R = ``at``, in nats."""
-    from privfunnel.certificate import BottleneckCertificate
-
-    return line.upper_bound(at) if isinstance(line, BottleneckCertificate) else line.lower_bound(at)
-
-
-def _told(line: AnyCertificate, units: Units) -> str:
-    """What one line proves, in the units asked for."""
-    from privfunnel.certificate import Certificate
-
-    if not isinstance(line, Certificate):
-        return line.told(units.name)
-    return f"L(R) ≥ {units.of(line.intercept):.9f} + {line.slope:.9f} R"
-
-
-def _bounds_disclosure(line: AnyCertificate) -> bool:
-    """Whether a line bounds the disclosure from above instead of the leakage from below."""
-    from privfunnel.certificate import GuardedCertificate
-
-    return isinstance(line, GuardedCertificate) and line.bounds_disclosure
+    return line.upper_bound(at) if line.claim.turned else line.lower_bound(at)

@@ -101,11 +101,6 @@ class Comparison(Stored):
         raise InvalidInputError(f"no solver {label!r} took part: choose one of {labels}")
 
     @property
-    def time_budget(self) -> float:
-        """Former name of :attr:`time_limit`."""
-        return self.time_limit
-
-    @property
     def best(self) -> Array:
         """Least leakage that any solver's own answers reach at each disclosure, in nats."""
         table = np.array([entry.leakage for entry in self.entries])
@@ -187,7 +182,7 @@ class Comparison(Stored):
         return {
             **self.heading(),
             "units": "nats",
-            "time_budget": self.time_limit,
+            "time_limit": self.time_limit,
             "seed": self.seed,
             "problem": self.problem.to_dict(),
             "disclosure": self.disclosure.tolist(),
@@ -225,7 +220,7 @@ class Comparison(Stored):
                 band_disclosure=np.array(data["band_disclosure"], dtype=np.float64),
                 band_lower_bound=np.array(data["band_lower_bound"], dtype=np.float64),
                 entries=tuple(_entry(item) for item in data["entries"]),
-                time_limit=float(data["time_budget"]),
+                time_limit=float(data["time_limit"]),
                 seed=int(data["seed"]),
             )
 

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import os
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privfunnel.amounts import check_disclosure
-from privfunnel.certificate import Certificate, verify_all
+from privfunnel.certificate import verify_all
 from privfunnel.checks import check_seed, is_number, is_whole
 from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.neighbours import Neighbour
 from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
 from privfunnel.ends import end_of_curve
-from privfunnel.errors import InvalidInputError, PrivFunnelError, RetiredOptionWarning, need
+from privfunnel.errors import InvalidInputError, PrivFunnelError, need
 from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -29,7 +28,7 @@ from privfunnel.solution import FEASIBILITY, UNFINISHED, Answer, Status, kkt_res
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
-from privfunnel.tracing import assemble
+from privfunnel.tracing import assembled
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
 #: Disclosures at which the proved bound is kept for the figure's band.
@@ -47,7 +46,6 @@ def compare(
     jobs: int = -1,
     reference: Curve | None = None,
     progress: Listener | None = None,
-    time_budget: float | None = None,
 ) -> Comparison:
     """Run solvers side by side.
 
@@ -69,15 +67,11 @@ def compare(
         seed: Fixes all randomness; what a time limit cuts off depends on the machine.
         jobs: Processes; −1 for as many as there are cores or cluster slots.
         progress: Told when a solver has finished.
-        time_budget: Former name of ``time_limit``.
 
     Returns:
         The comparison. The proved bound comes from the ``auto`` solver, which always takes part.
     """
     check_seed(seed)
-    if time_budget is not None:
-        warnings.warn("compare: time_budget is now called time_limit", RetiredOptionWarning, stacklevel=2)
-        time_limit = time_budget
     if not is_number(time_limit) or not time_limit > 0.0:
         raise InvalidInputError(f"time_limit={time_limit!r} is not usable: give seconds above 0")
     _check_reference(problem, reference)
@@ -126,7 +120,7 @@ def verified_part(reference: Curve) -> Curve:
     """The points of a reference whose bound can be checked here and now: a file's own word for a bound is no proof."""
     held = [solution for solution in reference.solutions if solution.certificate is not None]
     proofs = (solution.certificate for solution in held)
-    verify_all(reference.problem, [proof for proof in proofs if isinstance(proof, Certificate)])
+    verify_all(reference.problem, [proof for proof in proofs if proof is not None])
     return replace(reference, solutions=tuple(held))
 
 
@@ -271,7 +265,9 @@ def _judge(
     message = message or next((a.message for a in answers.values() if a.message), "")
     needless = not task.inner and not message
     curve = (
-        assemble(task.lumping, list(usable.values()), task.grid, solver, seed) if usable or needless else None
+        assembled(task.lumping, list(usable.values()), task.grid, solver, seed)
+        if usable or needless
+        else None
     )
     leakage = task.leakages(usable) if usable or needless else np.full(len(task.grid), np.nan)
     residual = [kkt_residual(task.lumping.lumped, answer.channel) for answer in usable.values()]

@@ -52,13 +52,15 @@ class Audit:
     @property
     def words(self) -> str:
         """The finding in a few sentences."""
-        told = f"{self.release.words} From the rows themselves {100 * self.rows.best.accuracy.value:.1f} % are right."
+        found = self.release.words
+        told = f"The release keeps {100 * self.kept:.0f} % of the variance of the rows, and t{found[1:]}"
+        told += f" From the rows themselves {100 * self.rows.best.accuracy.value:.1f} % are right."
         if self.bounds is not None:
             told += (
                 f" Whoever knows the encoder and these rows learns between {self.bounds.low:.3f} and "
                 f"{self.bounds.high:.3f} nats."
             )
-        return f"{told} The release keeps {100 * self.kept:.0f} % of the variance of the rows."
+        return told
 
 
 def audited(what: Audited, s: Any, *, seed: int = 0, most_rows: int = 4000) -> Audit:

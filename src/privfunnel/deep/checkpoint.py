@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from privfunnel.deep.tensors import Tensor
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.storage import PRIVATE, AnyPath, check_schema, write_whole
+from privfunnel.storage import PRIVATE, AnyPath, check_schema, heading, open_input, write_whole
 
-SCHEMA, VERSION = "privfunnel/deep", 1
+SCHEMA = "privfunnel/deep"
 
 
 def save_tensors(path: AnyPath, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
@@ -21,9 +22,8 @@ def save_tensors(path: AnyPath, tensors: dict[str, Tensor], about: dict[str, Any
         tensors: By name.
         about: JSON-ready; kept in the file's header.
     """
-    heading = {"schema": SCHEMA, "version": VERSION, **about}
     whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    header = {"privfunnel": json.dumps(heading, allow_nan=False)}
+    header = {"privfunnel": json.dumps(heading(SCHEMA) | about, allow_nan=False)}
     data = need("safetensors.torch", "deep").save(whole, metadata=header)
     write_whole(path, lambda stream: stream.write(data), mode=PRIVATE)
 
@@ -36,14 +36,19 @@ def load_tensors(path: AnyPath) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     safetensors = need("safetensors", "deep")
     try:
+        open_input(
+            path, most=sys.maxsize
+        ).close()  # a pipe would be waited for; only the header is read whole
         with safetensors.safe_open(str(path), framework="pt", device="cpu") as opened:
             header = json.loads((opened.metadata() or {}).get("privfunnel", "null"))
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (no mapping)
+    except InvalidInputError:
+        raise
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise InvalidInputError(
             f"cannot read {str(path)!r} ({error}): give a file written by save"
         ) from error
-    check_schema(header, SCHEMA, VERSION)
+    check_schema(header, SCHEMA)
     return tensors, header
 
 

@@ -137,7 +137,7 @@ class Columns:
                     None if each["values"] is None else tuple(map(str, each["values"])),
                     float(each["centre"]),
                     float(each["scale"]),
-                    bool(each.get("whole", False)),
+                    bool(each["whole"]),
                 )
                 for each in data
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from privfunnel.deep.methods.base import Variables
 from privfunnel.deep.trainer import Rows
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
-from privfunnel.storage import AnyPath
+from privfunnel.storage import AnyPath, read_bytes
 
 #: Columns of the file ``adult.data`` of UCI, which has no header.
 ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
@@ -122,12 +121,7 @@ def adult(path: AnyPath, private: str = "income") -> tuple[NDArray[np.int64], ND
     """
     if private not in ("income", "sex"):
         raise InvalidInputError(f"private={private!r} is not offered: use 'income' or 'sex'")
-    try:
-        text = Path(path).read_text("utf-8")
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot read {str(path)!r} ({error.strerror}): give the file adult.data"
-        ) from error
+    text = read_bytes(path).decode("utf-8")
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if len(row) == len(ADULT)]
     if not rows:
         raise InvalidInputError(

@@ -18,13 +18,13 @@ from privfunnel.deep.audits import Audit, Audited, audited
 from privfunnel.deep.checkpoint import load_tensors, save_tensors
 from privfunnel.deep.codes import Code, DiscreteCode, GaussianCode, LaplaceCode, bounded
 from privfunnel.deep.columns import Columns
-from privfunnel.deep.exact import member
+from privfunnel.deep.exact import mean_rate, member
 from privfunnel.deep.methods import METHODS, Method, Variables, method_from
 from privfunnel.deep.methods.ppan import record_code
 from privfunnel.deep.randomness import Noise
 from privfunnel.deep.tensors import Tensor, torch
 from privfunnel.deep.trainer import News, Rows, Schedule, Trained, train
-from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
+from privfunnel.errors import CollapsedReleaseWarning, GuaranteeWarning, InvalidInputError, need
 from privfunnel.release.randomness import Uniforms, chosen_uniforms
 from privfunnel.solvers.base import Progress
 from privfunnel.storage import AnyPath
@@ -36,6 +36,8 @@ from sklearn.base import BaseEstimator, TransformerMixin  # noqa: E402
 from sklearn.utils import validation as _validation  # noqa: E402
 
 _CODES: dict[str, type[Code]] = {"gaussian": GaussianCode, "laplace": LaplaceCode, "discrete": DiscreteCode}
+#: A release that tells less than this, in nats or as a share of what there is, has collapsed.
+COLLAPSED = 0.05
 #: Rows that are drawn at a time.
 _ROWS = 65_536
 
@@ -51,7 +53,8 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     :meth:`audit`, on rows that were not fitted.
 
     Args:
-        strength: Multiplier or budget, as the method says; None for its default.
+        strength: Multiplier or budget, as the method says; None for its default, or what is less strict where the
+            release collapses at that.
         hidden: Widths of the inner layers.
         schedule: How long and how fast to train; by default what suits the number of rows.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
@@ -62,6 +65,8 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         method_: The objective with its columns and code.
         params_: The learnt parameters, one member.
+        strength_: The strength that was used.
+        rate_: Mean rate of the rows of ``fit`` in nats, at least I(X;Y); infinite for records, which have none.
         trained_: How the training went: held-out losses, passes, seconds, device.
         n_features_in_: Number of columns seen in ``fit``; ``feature_names_in_`` their names, if they have any.
     """
@@ -90,7 +95,29 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 all else classes.
             task: What the release is for, in the same way; X itself by default.
         """
-        return sweep(self, X, s, strengths=[self._strength()], seeds=[self.seed], task=task, into=[self])[0]
+        further = METHODS[self._method].looser_strengths if self.strength is None else ()
+        for strength in (self._strength(), *further):
+            sweep(self, X, s, strengths=[strength], seeds=[self.seed], task=task, into=[self])
+            if not self._collapsed():
+                return self
+        warnings.warn(
+            f"the release has collapsed: at strength {strength:g} it tells at most {self.rate_:.4f} nats, as good as "
+            f"nothing: give {self._looser(strength)}, or more rows",
+            CollapsedReleaseWarning,
+            stacklevel=2,
+        )
+        return self
+
+    def _looser(self, strength: float) -> str:
+        """What to give where a release has collapsed at some strength."""
+        method = METHODS[self._method]
+        larger = [each > method.default_strength for each in method.looser_strengths]
+        left = [
+            each
+            for each, up in zip(method.looser_strengths, larger, strict=True)
+            if (each > strength if up else each < strength)
+        ]
+        return f"strength={left[0]:g}" if left else "another code or another size"
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Draw a release of the rows of X; two calls give different draws.
@@ -202,9 +229,16 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         own = {name: getattr(self, name) for name in self._own}
         return METHODS[self._method](variables=variables, code=code, hidden=tuple(self.hidden), **own)
 
-    def _keep(self, method: Method, done: Trained, number: int, columns: Columns, X: Any) -> None:
+    def _collapsed(self) -> bool:
+        """Whether less than a twentieth of a nat is told, or of what the columns hold where that is less."""
+        return self.rate_ < COLLAPSED * min(self.held_, 1.0)
+
+    def _keep(self, method: Method, done: Trained, number: int, columns: Columns, rows: Rows) -> None:
         self.method_, self.params_, self.columns_ = method, member(done.params, number), columns
-        self.order_, self.digest_ = _names_of(X), _digest(columns.matrix(X))
+        self.digest_ = _digest(rows.x)
+        self.rate_ = mean_rate(method, self.params_, rows.x[:_ROWS])
+        useful = rows.x if rows.u is None else rows.u
+        self.held_ = method.variables.useful.information(useful.mean(axis=0))
         self.trained_ = done._replace(
             params={},
             losses=done.losses[:, number],
@@ -302,7 +336,8 @@ def sweep(
             device=estimator.device, keep=None if keep is None else Path(keep), listen=listen,
         )  # fmt: skip
     for number, each in enumerate(fitted):
-        each._keep(method, done, number, columns[0], X)
+        each._keep(method, done, number, columns[0], rows)
+        each.order_, each.strength_ = _names_of(X), members[number][0]
     return fitted
 
 

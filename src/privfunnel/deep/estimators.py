@@ -14,7 +14,8 @@ __all__ = ["ALR", "CLUB", "DCA", "DVPF", "PPAN", "VPAF"]
 class VPAF(CodingFunnel):
     """The conditional privacy funnel of Rodríguez-Gálvez, Thobaben, Skoglund (2021); with a task, its fair form.
 
-    The strength is γ, the weight of what is told, 1.3 by default; at 1 nothing is worth its rate.
+    The strength is γ, the weight of what is told, 1.3 by default, or 2, 4 or 8 where a release collapses at less; at 1
+    nothing is worth its rate.
     """
 
     _method: ClassVar[str] = "vpaf"
@@ -24,7 +25,7 @@ class VPAF(CodingFunnel):
 class CLUB(CodingFunnel):
     """The complexity-leakage-utility bottleneck of Razeghi, Calmon, Gündüz, Voloshynovskiy (2023).
 
-    The strength is α, the weight of the leakage, 4 by default.
+    The strength is α, the weight of the leakage, 4 by default, or 1, 0.3 or 0.1 where a release collapses at more.
 
     Args:
         form: ``"P1"``, leakage bounded from above by reconstruction given S, or ``"P3"``, by a predictor of S.
@@ -55,7 +56,7 @@ class CLUB(CodingFunnel):
 class DVPF(CodingFunnel):
     """The deep variational privacy funnel of Razeghi, Rahimi, Marcel (2024).
 
-    The strength is α, the weight of the leakage, 4 by default.
+    The strength is α, the weight of the leakage, 4 by default, or 1, 0.3 or 0.1 where a release collapses at more.
 
     Args:
         bound: ``"upper"`` or ``"lower"``, which bound of the leakage is trained on.

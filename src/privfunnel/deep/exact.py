@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,17 @@ class Informations(NamedTuple):
 def member(params: Params, number: int) -> Params:
     """One member's parameters, as a batch of one."""
     return {name: value[number : number + 1] for name, value in params.items()}
+
+
+def mean_rate(method: Method, params: Params, rows: Array) -> float:
+    """Mean rate of some rows (n, width), in nats: at least I(X;Y) there. Infinite for records, which have none."""
+    if method.code.kind == "record":
+        return math.inf
+    like = params["encoder.0.weight"]
+    with torch.no_grad():
+        output = method.encode(params, torch.as_tensor(rows).to(like)[None])
+        noise = Noise(torch.zeros(1, dtype=torch.int64, device=like.device), 0, like.dtype)
+        return float(method.code.draw(params, output, noise).rate.mean())
 
 
 def channel(method: Method, params: Params, symbols: Array) -> Array:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from privfunnel.deep.tensors import Tensor, torch
 from privfunnel.errors import InvalidInputError
+from privfunnel.measures import xlogx
 
 #: Standard deviations of a predicted number lie within these bounds, in units of the column's own. The lower one is the
 #: resolution at which numbers count as told: without it a density, and with it I(X;Y), has no bound.
@@ -71,6 +75,14 @@ class Layout:
             total = total + (x[..., at : at + size] * torch.log_softmax(logits, -1)).sum(-1)
             at += size
         return total
+
+    def information(self, mean: NDArray[Any]) -> float:
+        """What the columns tell at most, in nats: the entropies of categories, and numbers to their resolution.
+
+        Args:
+            mean: Mean of each column, shape (width,): frequencies of values.
+        """
+        return -float(xlogx(mean[self.numbers :]).sum()) - self.numbers * math.log(FINEST)
 
     def divergence(self, output: Tensor, mean: Tensor) -> Tensor:
         """``D(q‖p)`` of each row in nats, from what is predicted to the frequencies.

@@ -13,15 +13,17 @@ from privfunnel.measures import Array
 from privfunnel.storage import PRIVATE, AnyPath, write_text
 
 if TYPE_CHECKING:
-    from privfunnel.distortion.result import DistortionSolution
+    from privfunnel.solution import Solution
 
 
-def transition_matrix(solution: DistortionSolution) -> tuple[tuple[str, ...], Array]:
+def transition_matrix(solution: Solution) -> tuple[tuple[str, ...], Array]:
     """Names of the records, and p(y|x), shape (M, M): a row an original record, a column a released one, rows sum to 1.
 
     Raises:
         InvalidInputError: The outputs are no records.
     """
+    if solution.costs is None:
+        raise InvalidInputError("the outputs are no records: a transition matrix is of a release with costs=")
     if solution.outputs is None:
         n_x, n_y = solution.costs.matrix.shape
         raise InvalidInputError(
@@ -30,7 +32,7 @@ def transition_matrix(solution: DistortionSolution) -> tuple[tuple[str, ...], Ar
     return solution.problem.x_labels, np.asarray(solution.channel)
 
 
-def write_transition_matrix(solution: DistortionSolution, path: AnyPath) -> None:
+def write_transition_matrix(solution: Solution, path: AnyPath) -> None:
     """Write the transition matrix as CSV, for the user alone.
 
     Names of the released records are in the header, those of the original ones in the first column.

@@ -10,8 +10,18 @@ from typing import NamedTuple
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Column
-from privfunnel.engines.dialect import decimal_commas, grouped_numbers, ungrouped
-from privfunnel.engines.source import EXAMPLE_VALUES, Source, is_number
+from privfunnel.engines.dialect import (
+    MISSING_MARKS,
+    Mixed,
+    decimal_commas,
+    grouped_numbers,
+    is_number,
+    mixed,
+    null_options,
+    ungrouped,
+)
+from privfunnel.engines.source import EXAMPLE_VALUES, Source
+from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError, UnbinnedError
 
 MEASURED = frozenset({"integer", "number", "date", "datetime"})
@@ -19,6 +29,8 @@ MANY_TEXTS = 100  # different texts from which grouping them is offered, where o
 #: Shares of different values from which a column tells rows apart, and of a range from which it is a numbering.
 NEARLY_ALL = 0.9
 FEWEST = 100  # different values below which nothing is taken for an identifier
+FIRST_ROWS = 20  # rows above whose first number a header may have ended up
+MOST_NULLS = 3  # texts that are offered as nulls at once
 _IDENTIFIER = re.compile(r"(?i:(?:.*[_\W])?(?:id|uuid|guid|pid|ssn)|id[_\W].*|.*identifier)|.*[a-z](?:ID|Id)")
 
 
@@ -78,6 +90,7 @@ def peek(
     max_levels: int,
     max_cells: int,
     as_text: Iterable[str] = (),
+    above: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, int]:
     """Look at the first rows, and refuse hopeless columns before the engine groups a billion of them.
 
@@ -89,6 +102,7 @@ def peek(
         max_levels: Most different values of a number.
         max_cells: Most combinations.
         as_text: Columns that were asked for as text.
+        above: What :func:`above_numbers` found.
 
     Returns:
         Different values among the first rows, by column.
@@ -111,23 +125,82 @@ def peek(
         for column in (*unfit, *offered):
             if column.kind == "text" and column.name not in as_text:
                 values = [str(v) for v in table.some_values(column.name, EXAMPLE_VALUES) if v is not None]
-                _refuse_number_texts(column.name, values, max_levels)
+                _refuse_number_texts(column.name, values, max_levels, (above or {}).get(column.name, ()))
         raise unbinned_error(unfit, max_levels, offered)
     return peeked
 
 
-def check_levels(columns: Iterable[Column], limit: int, as_text: Iterable[str]) -> None:
+def above_numbers(table: Source, names: Sequence[str]) -> dict[str, list[str]]:
+    """The texts that stand above the first number of columns of a file, among its first rows.
+
+    So does a header where a line above it was taken for the names of the columns.
+    """
+    texts = [name for name in names if table.kinds[name] == "text"]
+    if table.read is None or not texts:
+        return {}
+    batch = next(iter(table.batches(texts, FIRST_ROWS)), None)
+    found = {}
+    for j, name in enumerate(texts):
+        values = [] if batch is None else batch.column(j).slice(0, FIRST_ROWS).to_pylist()
+        numbers = [i for i, value in enumerate(values) if value is not None and is_number(value)]
+        found[name] = [value.strip() for value in values[: min(numbers, default=0)] if value is not None]
+    return found
+
+
+class Odd(NamedTuple):
+    """What is odd about a column of texts that was meant to hold numbers.
+
+    Attributes:
+        words: It, as a part of a sentence: ``73 numbers and 'NA'``.
+        nulls: The texts that may be marked as null; none where there are many, or where one looks like a header.
+    """
+
+    words: str
+    nulls: tuple[str, ...]
+
+
+def odd_texts(table: Source, names: Sequence[str], few: int) -> dict[str, Odd]:
+    """Columns of texts that a count would refuse or warn of, since they are numbers but for some.
+
+    Args:
+        table: The table.
+        names: Columns to look at.
+        few: How many different texts are few enough to be categories.
+    """
+    above = above_numbers(table, names)
+    found = {}
+    for name in above:
+        texts = [str(value) for value in table.some_values(name, EXAMPLE_VALUES) if value is not None]
+        if odd := mixed(texts, few):
+            fine = len(odd.odd) <= MOST_NULLS and not _heading(above[name], odd)
+            words = f"{odd.numbers} numbers and {_in_words(odd.odd)}"
+            found[name] = Odd(words, tuple(odd.odd) if fine else ())
+    return found
+
+
+def _heading(above: Sequence[str], found: Mixed) -> list[str]:
+    """The odd texts above the first number of a column; marks of missing values are no header."""
+    return [text for text in above if text in found.odd and text.lower() not in MISSING_MARKS]
+
+
+def check_levels(
+    columns: Iterable[Column], limit: int, as_text: Iterable[str], above: Mapping[str, Sequence[str]]
+) -> list[str]:
     """Refuse columns of many numbers or dates, and texts that are meant as numbers.
 
     Args:
         columns: The columns as they were counted.
         limit: Most different values of a number or date, and of one of their parts.
         as_text: Columns that were asked for as text.
+        above: What :func:`above_numbers` found.
+
+    Returns:
+        What to say about columns whose few texts are numbers but for marks of missing values.
 
     Raises:
         InvalidInputError: Some are unfit.
     """
-    unfit, offered, rules = [], [], {}
+    unfit, offered, rules, told = [], [], {}, []
     forced = set(as_text)
     for column in columns:
         present = [value for value in column.values if value is not None]
@@ -139,20 +212,34 @@ def check_levels(columns: Iterable[Column], limit: int, as_text: Iterable[str]) 
         elif column.bins is None and kind in MEASURED and len(present) > limit:
             unfit.append(Unbinned(column.name, kind, len(present)))
         elif column.bins is None and kind == "text" and column.name not in forced:
-            _refuse_number_texts(column.name, [str(value) for value in present], limit)
+            values = [str(value) for value in present]
+            _refuse_number_texts(column.name, values, limit, above.get(column.name, ()))
+            if found := mixed(values, limit):
+                told.append(
+                    f"column {column.name!r} is text, since it holds {_in_words(found.odd)} among its numbers: if that "
+                    f"means missing, say so ({null_options(found.odd)})"
+                )
             if len(present) > MANY_TEXTS:
                 offered.append(Unbinned(column.name, kind, len(present)))
     if unfit:
         raise unbinned_error(unfit, limit, offered, rules)
+    return told
 
 
-def _refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
+def _in_words(texts: Sequence[str]) -> str:
+    """Texts in quotes; of many, the first ones."""
+    more = f" and {len(texts) - MOST_NULLS} other texts" if len(texts) > MOST_NULLS else ""
+    return ", ".join(repr(clip(text)) for text in texts[:MOST_NULLS]) + more
+
+
+def _refuse_number_texts(name: str, present: Sequence[str], limit: int, above: Sequence[str]) -> None:
     """Refuse texts that are numbers but for their decimal sign, their thousands or a few values.
 
     Args:
         name: The column.
         present: Its different texts, or many of them.
         limit: How many different texts are few enough to be values.
+        above: Texts that stand above the first number.
 
     Raises:
         InvalidInputError: They are; the message says how to read them.
@@ -172,10 +259,16 @@ def _refuse_number_texts(name: str, present: Sequence[str], limit: int) -> None:
             f"column {name!r} holds numbers with separated thousands, such as {grouped[0]!r}: {ungrouped(grouped)}; "
             f"or read the column as text (--type {shlex.quote(f'{name}=text')})"
         )
-    if odd and len(present) - len(odd) > max(limit, len(odd)):
+    if found := mixed(stripped, limit):
+        told = f"column {name!r} mixes types, {found.numbers} numbers and {len(found.odd)} texts such as"
+        as_text = f"read it as text (--type {shlex.quote(f'{name}=text')})"
+        if heading := _heading(above, found):  # to be nulled it would have to be a value
+            raise InvalidInputError(
+                f"{told} {heading[0]!r}, which stands above the numbers: if it is the header, leave out the lines "
+                f"above it (--skip-rows), else repair it, or {as_text}"
+            )
         raise InvalidInputError(
-            f"column {name!r} mixes types, {len(present) - len(odd)} numbers and {len(odd)} texts such as {odd[0]!r}: "
-            f"mark them as null (--null {odd[0]!r}), or read it as text (--type {shlex.quote(f'{name}=text')})"
+            f"{told} {found.odd[0]!r}: mark them as null ({null_options(found.odd[:MOST_NULLS])}), or {as_text}"
         )
 
 

@@ -8,7 +8,7 @@ answered here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from privfunnel.engines.bins import Bins
 from privfunnel.engines.categories import Codes, Column, Value
 
 #: Entries up to which a recogniser keeps a table that is indexed directly, and as many for each prefix.
-DENSE, DENSE_SHARE = 2**22, 8
+DENSE, DENSE_PER_PREFIX = 2**22, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +31,12 @@ class Alphabet:
     Attributes:
         columns: The A columns.
         codes: Category of each column, shape (symbols, A): symbol k is the combination ``codes[k]``.
+        persons: How many people have each symbol, shape (symbols,), where it is known who the rows are about.
     """
 
     columns: tuple[Column, ...]
     codes: Codes
+    persons: Codes | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """The number of symbols."""
@@ -90,7 +92,9 @@ class Alphabet:
 
     def take(self, symbols: Iterable[int]) -> Alphabet:
         """Some of the symbols, in the order given."""
-        return Alphabet(self.columns, self.codes[np.fromiter(symbols, dtype=np.int64)])
+        some = np.fromiter(symbols, dtype=np.int64)
+        persons = None if self.persons is None else self.persons[some]
+        return Alphabet(self.columns, self.codes[some], persons=persons)
 
     def largest_factor(self) -> Column:
         """The column without which there would be the fewest symbols."""
@@ -247,7 +251,7 @@ class Recogniser:
 
     @staticmethod
     def _table(known: Codes) -> tuple[NDArray[np.int32] | None, Codes]:
-        if known[-1] >= max(DENSE, DENSE_SHARE * len(known)):
+        if known[-1] >= max(DENSE, DENSE_PER_PREFIX * len(known)):
             return None, known
         dense = np.full(int(known[-1]) + 1, -1, dtype=np.int32)
         dense[known] = np.arange(len(known))

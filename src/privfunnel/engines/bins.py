@@ -24,7 +24,8 @@ from privfunnel.errors import InvalidInputError
 
 OTHER = "(other)"
 FORMS = (
-    f"a number of bins, 'width:5', 'quantiles:4', 'edges:0,18,65,inf', 'top:10' for text, or {calendar.FORMS}"
+    "a number of bins, 'width:5' for bins 5 wide, 'quantiles:4', 'edges:0,18,65,inf', 'top:10' for text, or "
+    f"{calendar.FORMS}"
 )
 
 
@@ -33,8 +34,10 @@ class Rule:
     """What was asked for.
 
     Attributes:
-        kind: ``"width"``, ``"quantiles"``, ``"edges"`` or ``"top"``; ``"part"`` for the values of a part themselves.
+        kind: ``"bins"`` of equal width, ``"width"``, ``"quantiles"``, ``"edges"`` or ``"top"``; ``"part"`` for the
+            values of a part themselves.
         size: How many bins, or values kept.
+        width: How wide a bin is, in the units of the column.
         edges: The edges.
         part: The part of a date that is binned; nothing for other columns.
     """
@@ -43,6 +46,7 @@ class Rule:
     size: int = 0
     edges: tuple[float, ...] = ()
     part: str = ""
+    width: float = 0.0
 
     def __str__(self) -> str:
         """The short text that :func:`parse` reads back."""
@@ -51,6 +55,8 @@ class Rule:
         of = f"{self.part}:" if self.part else ""
         if self.kind == "edges":
             return f"{of}edges:" + ",".join(f"{edge:.12g}" for edge in self.edges)
+        if self.kind == "width":
+            return f"{of}width:{self.width:.12g}"
         return f"{of}{self.kind}:{self.size}"
 
 
@@ -196,7 +202,7 @@ def parse(column: str, spec: object) -> Rule | Bins:
     if isinstance(spec, bool):
         raise InvalidInputError(f"bins for column {column!r} cannot be {spec!r}: give {FORMS}")
     if isinstance(spec, int | np.integer):
-        return _sized(column, "width", int(spec))
+        return _sized(column, "bins", int(spec))
     if isinstance(spec, str):
         return _parse_text(column, spec)
     if isinstance(spec, Sequence | np.ndarray):
@@ -227,12 +233,14 @@ def _parse_text(column: str, spec: str) -> Rule:
     kind = {"quantile": "quantiles", "edge": "edges"}.get(kind.strip().lower(), kind.strip().lower())
     try:
         if not colon:
-            return _sized(column, "width", int(kind))
+            return _sized(column, "bins", int(kind))
         if kind == "edges":
             edges = tuple(float(part) for part in rest.split(","))
             _check_edges(edges)
             return Rule("edges", edges=edges)
-        if kind in {"width", "quantiles", "top"}:
+        if kind == "width":
+            return _wide(column, float(rest))
+        if kind in {"bins", "quantiles", "top"}:
             return _sized(column, kind, int(rest))
     except InvalidInputError:
         raise
@@ -247,6 +255,14 @@ def _sized(column: str, kind: str, size: int) -> Rule:
             f"{size} bins for column {column!r} make no sense: give a number from 1 to 10000"
         )
     return Rule(kind, size)
+
+
+def _wide(column: str, width: float) -> Rule:
+    if not 0.0 < width < math.inf:
+        raise InvalidInputError(
+            f"bins of column {column!r} cannot be {width:g} wide: give a width above 0, or a number of bins as 'bins:5'"
+        )
+    return Rule("width", width=width)
 
 
 def merged(edges: Sequence[float]) -> tuple[float, ...]:

@@ -65,6 +65,11 @@ class Part:
         return self.rule == "year" or self.rule.startswith(AGE)
 
     @property
+    def words(self) -> str:
+        """What it is, in words: ``year``, ``age at 2020-01-01``."""
+        return f"age at {self.at}" if self.rule.startswith(AGE) else self.rule
+
+    @property
     def kind(self) -> str:
         """The kind of its categories."""
         return "integer" if self.numeric else "text"

@@ -6,14 +6,14 @@ import datetime
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.checks import is_number
+from privfunnel.checks import is_number, is_whole
 from privfunnel.engines import bins as binning
 from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part, as_floats
@@ -115,7 +115,8 @@ class Column:
     """A column as categories: ``values[code]`` is the value (or the bin's label) of category ``code``, null last.
 
     ``means`` are those of the numbers in each bin of a cut, None for an empty one: what stands for it in a release.
-    They are no part of what a column is, and differ in the last digits between engines.
+    They are no part of what a column is, and differ in the last digits between engines. ``persons`` are how many people
+    have each category, null included, where it is known who the rows are about.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Column:
     values: tuple[Value, ...]
     bins: Bins | None = None
     means: tuple[float | None, ...] | None = field(default=None, compare=False)
+    persons: tuple[int, ...] | None = field(default=None, compare=False)
 
     @property
     def n_values(self) -> int:
@@ -142,13 +144,6 @@ class Column:
     def null_code(self) -> int:
         """The category of null, or ``UNSEEN``."""
         return self.n_values - 1 if self.values and self.values[-1] is None else UNSEEN
-
-    @property
-    def as_released(self) -> Column:
-        """The column of a release: a part of dates is a value of its own there, no longer taken from a date."""
-        if isinstance(self.bins, Part):
-            return replace(self, bins=None)
-        return replace(self, bins=replace(self.bins, part="")) if isinstance(self.bins, Cut) else self
 
     def encode(self, array: Any) -> Codes:
         """Categories of new values.
@@ -229,7 +224,8 @@ class Column:
         values = [value.isoformat() if isinstance(value, datetime.date) else value for value in self.values]
         bins = None if self.bins is None else self.bins.to_dict()
         means = {} if self.means is None else {"means": list(self.means)}
-        return {"name": self.name, "kind": self.kind, "values": values, "bins": bins, **means}
+        persons = {} if self.persons is None else {"persons": list(self.persons)}
+        return {"name": self.name, "kind": self.kind, "values": values, "bins": bins, **means, **persons}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Column:
@@ -251,14 +247,29 @@ class Column:
         )
         if len(set(map(repr, values))) < len(values) or None in values[:-1]:
             raise InvalidInputError(f"column {name!r} lists a value twice, or null before the end")
-        if isinstance(bins, Cut) and len(values) == bins.size + (None in values):
-            # Files of earlier versions word open intervals differently.
-            values = (*bins.labels, *values[bins.size :])
-        return cls(name, kind, values, bins, _means(data.get("means"), bins, name))
+        if isinstance(bins, Cut) and values not in (bins.labels, (*bins.labels, None)):
+            raise InvalidInputError(
+                f"the values of column {name!r} do not fit its bins: the file was changed"
+            )
+        persons = people(data.get("persons"), len(values), f"column {name!r}")
+        return cls(name, kind, values, bins, _means(data.get("means"), bins, name), persons)
+
+
+def people(counts: Any, size: int, of: str) -> tuple[int, ...] | None:
+    """The numbers of persons of a file, as many as there are categories; None where it has none.
+
+    Raises:
+        InvalidInputError: They are not as many, or no numbers of persons.
+    """
+    if counts is None:
+        return None
+    if not isinstance(counts, list) or len(counts) != size or not all(is_whole(n) and n >= 0 for n in counts):
+        raise InvalidInputError(f"the numbers of persons of {of} do not fit it: the file was changed")
+    return tuple(map(int, counts))
 
 
 def _means(values: Any, bins: Bins | None, column: str) -> tuple[float | None, ...] | None:
-    """The means of a file; none in files of earlier versions."""
+    """The means of a file; none of counts with noise."""
     if values is None:
         return None
     fits = isinstance(bins, Cut) and isinstance(values, list) and len(values) == bins.size

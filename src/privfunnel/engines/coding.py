@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.bins import Bins, Cut
 from privfunnel.engines.calendar import Part
 from privfunnel.engines.categories import Codes, Column, Value, canonical, in_order, kind_of
+from privfunnel.engines.cutting import FEW
 from privfunnel.engines.source import Source, Tails
 from privfunnel.errors import InvalidInputError
 
@@ -58,6 +61,52 @@ def _encode_cut(name: str, raw: list[Any], rows: list[int], bins: Cut) -> tuple[
     return column, np.array([bins.size if code is None else code for code in codes], dtype=np.int64)
 
 
+def symbols_of(
+    encoded: Mapping[str, tuple[Column, Codes]], names: Sequence[str], rows: Codes
+) -> tuple[Codes, Codes]:
+    """The combinations of categories that occur, and which of them each group of rows has.
+
+    They are in the order of their categories, but for values of texts that few rows have: these come after all others,
+    the more frequent first, in an order that does not depend on how they are written: the order of symbols shows in
+    what is made of them.
+
+    Args:
+        encoded: All columns, and the category of each group of rows, shape (groups,).
+        names: The columns to combine.
+        rows: How many rows each group has, shape (groups,).
+    """
+    found, place = distinct(np.stack([encoded[name][1] for name in names], axis=1))
+    ranks = {name: _ranks(column, codes, rows) for name, (column, codes) in encoded.items()}
+    if not any(name in ranks and (np.diff(ranks[name]) != 1).any() for name in names):
+        return found, place
+    # Symbols that differ in nothing but rare values are told apart by their rows.
+    told = distinct(np.stack([ranks[name][codes] for name, (_, codes) in encoded.items()], axis=1))[1]
+    profile = np.zeros(len(found), dtype=np.uint64)
+    mixed = _mixed(told.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + rows.astype(np.uint64))
+    np.add.at(profile, place, mixed)
+    shown = np.stack([ranks[name][found[:, j]] for j, name in enumerate(names)], axis=1)
+    many = np.bincount(place, rows, len(found))
+    order = np.lexsort((*found.T[::-1], profile, -many, *shown.T[::-1]))
+    return found[order], np.argsort(order)[place]
+
+
+def _ranks(column: Column, codes: Codes, rows: Codes) -> Codes:
+    """The places of a column's categories, rare texts as one category after all others but null."""
+    if column.kind != "text":
+        return np.arange(column.n_values)
+    n = np.bincount(codes, rows, column.n_values)
+    null = np.arange(column.n_values) == column.null_code
+    common = (n >= FEW) & ~null
+    return np.where(common, np.cumsum(common) - 1, common.sum() + null)
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers of 64 bits, each hashed."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(numbers ^ (numbers >> np.uint64(31)))
+
+
 def bin_means(
     codes: Codes, rows: Sequence[int], sums: Sequence[float | None], column: Column
 ) -> tuple[float | None, ...]:
@@ -71,10 +120,15 @@ def bin_means(
     return tuple(float(t / m) if m > 0.0 else None for t, m in zip(total, n, strict=True))
 
 
-def summed(table: Source, resolved: Mapping[str, Bins | None]) -> dict[str, Tails]:
-    """The cut columns, whose bins' means a release writes, with their tails: an outlier must not show in a mean."""
+def summed(tables: Mapping[str, Source], resolved: Mapping[str, Bins | None]) -> dict[str, Tails]:
+    """The cut columns, whose bins' means a release writes, with their tails: an outlier must not show in a mean.
+
+    Args:
+        tables: By column, the table whose rows tell how far out a few of them are.
+        resolved: The bins of the columns.
+    """
     cut = [name for name, bins in resolved.items() if isinstance(bins, Cut) and not bins.part]
-    tails = {name: table.tails(name) for name in cut}
+    tails = {name: tables[name].tails(name) for name in cut}
     return {name: ends for name, ends in tails.items() if all(map(math.isfinite, ends))}
 
 

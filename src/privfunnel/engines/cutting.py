@@ -21,6 +21,8 @@ FEW = 5
 SLACK = 0.05
 #: Parts of a bin's width to which equal-width cut points are rounded.
 PARTS = 10.0
+#: Bins that a column may have.
+MOST_BINS = 10_000
 
 Numbers = NDArray[np.float64]
 
@@ -36,14 +38,32 @@ def equal_width(low: float, high: float, size: int, *, integer: bool) -> Cut:
     """
     width = (high - low) / size
     if not width > 0.0:
-        return Cut(f"width:{size}", (-math.inf, math.inf), integer)
+        return Cut(f"bins:{size}", (-math.inf, math.inf), integer)
     step = nice(width / PARTS)
     inner = [low + width * i for i in range(1, size)]
     if integer and step <= 1.0:
         inner = [float(math.ceil(edge)) for edge in inner]  # the same values fall into the same bins
     else:
         inner = [rounded(edge, step) for edge in inner]
-    return _open(f"width:{size}", inner, integer)
+    return _open(f"bins:{size}", inner, integer)
+
+
+def of_width(low: float, high: float, width: float, *, integer: bool) -> Cut | None:
+    """Bins ``width`` wide that end at its multiples, the outer ones without an end; None where they are too many.
+
+    No cut point depends on a value, only which multiples are used.
+
+    Args:
+        low: Where the values begin, a few left out.
+        high: Where they end, a few left out.
+        width: How wide a bin is.
+        integer: Whether the values are whole.
+    """
+    if not (high - low) / width < MOST_BINS:
+        return None
+    first, last = math.floor(low / width) + 1, math.floor(high / width)
+    inner = [float(f"{k * width:.12g}") for k in range(first, last + 1)]
+    return _open(f"width:{width:.12g}", inner, integer)
 
 
 def from_frequencies(values: Numbers, counts: NDArray[np.int64], size: int, *, integer: bool) -> Cut:

@@ -156,17 +156,32 @@ class DatabaseSource(Source):
         )
         return found["v"]
 
+    def each_once(self, person: str, name: str) -> DatabaseSource:
+        """Different pairs of the two columns, as a sub-select."""
+        pairs = copy.copy(self)
+        listed = ", ".join(dict.fromkeys(map(self._quoted, (person, name))))
+        pairs._from = f"(SELECT DISTINCT {listed} FROM {self._from}) AS once"
+        return pairs
+
     def group(
-        self, keys: Mapping[str, Bins | None], limit: int, sums: Mapping[str, Tails] | None = None
+        self,
+        keys: Mapping[str, Bins | None],
+        limit: int,
+        sums: Mapping[str, Tails] | None = None,
+        person: str | None = None,
     ) -> Grouped:
         """Count combinations in the database."""
         aliases = {name: f"k{i}" for i, name in enumerate(keys)}
         totals = {name: f"t{i}" for i, name in enumerate(sums or {})}
         selected = [f"{self._case(name, bins)} AS {aliases[name]}" for name, bins in keys.items()]
         selected += [f"{self._within(name, (sums or {})[name])} AS {alias}" for name, alias in totals.items()]
+        counted = "COUNT(*)"
+        if person is not None:  # a row without a name is a person of its own
+            selected.append(f"{self._quoted(person)} AS who")
+            counted = "COUNT(DISTINCT who) + COUNT(*) - COUNT(who)"
         listed = ", ".join(aliases.values())
         asked = ", ".join(
-            [listed, "COUNT(*) AS n", *(f"SUM({alias}) AS {alias}" for alias in totals.values())]
+            [listed, f"{counted} AS n", *(f"SUM({alias}) AS {alias}" for alias in totals.values())]
         )
         found = self._query(
             f"SELECT {asked} FROM (SELECT {', '.join(selected)} FROM {self._from}) AS r GROUP BY {listed} "

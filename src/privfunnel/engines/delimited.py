@@ -7,20 +7,24 @@ the engine delivers is compared with a count of the file's lines.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from privfunnel.engines import dialect as dialects
+from privfunnel.engines import titles
 from privfunnel.engines.dialect import Dialect
-from privfunnel.engines.encodings import SMALL_FILE, check_encoding, encoding_of, transcode
+from privfunnel.engines.encodings import CHUNK, SMALL_FILE, check_encoding, encoding_of, opened, transcode
 from privfunnel.engines.reading import SQL_TYPES, ReadOptions
 from privfunnel.engines.texts import clip, listed, literal, pattern, quoted
 from privfunnel.engines.written_dates import Order, order_of, parsed
 from privfunnel.errors import InvalidInputError
+
+LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class Delimited(NamedTuple):
@@ -30,11 +34,13 @@ class Delimited(NamedTuple):
         relation: The engine's relation.
         options: How it is read: what was given, and the order of its dates where that was found out.
         check: Raises an error where the number of rows that were read is not that of the file.
+        skipped: Lines above the header that were left out.
     """
 
     relation: Any
     options: ReadOptions
     check: Callable[[int], None]
+    skipped: int
 
 
 def read_delimited(connection: Any, path: Path, options: ReadOptions, stack: ExitStack) -> Delimited:
@@ -49,8 +55,10 @@ def read_delimited(connection: Any, path: Path, options: ReadOptions, stack: Exi
     Raises:
         InvalidInputError: It is no table, or the options do not fit it.
     """
-    file = _as_utf8(path, options, stack)
+    file = _behind(_as_utf8(path, options, stack), path, options.skip_rows or 0, stack)
     dialect = dialects.dialect_of(dialects.sample_of(file, path), options, path)
+    file = _behind(file, path, dialect.begins, stack)
+    titles.tell(repr(path.name), dialect.begins, dialect.above)
     arguments = _arguments(file, dialect, options)
     found = _sniffed(connection, file, arguments)
     names = [name.strip() for name in found.names]
@@ -70,7 +78,8 @@ def read_delimited(connection: Any, path: Path, options: ReadOptions, stack: Exi
     )
     told = {order.order for order in orders.values()}
     known = replace(options, dates=told.pop()) if len(told) == 1 and options.dates is None else options
-    return Delimited(relation, known, _row_check(path, file, dialect.delimiter, options, header=found.header))
+    check = _row_check(path, file, dialect.delimiter, options, header=found.header)
+    return Delimited(relation, known, check, (options.skip_rows or 0) + dialect.begins)
 
 
 def sniff_delimited(path: Path, options: ReadOptions) -> ReadOptions:
@@ -82,6 +91,7 @@ def sniff_delimited(path: Path, options: ReadOptions) -> ReadOptions:
     with ExitStack() as stack:
         encoding = options.encoding or encoding_of(path)
         file = _as_utf8(path, replace(options, encoding=encoding), stack)
+        file = _behind(file, path, options.skip_rows or 0, stack)
         dialect = dialects.dialect_of(dialects.sample_of(file, path), options, path)
     decimal = options.decimal if options.decimal != "." else dialects.decimal_of(dialect, options.nulls)
     orders = (
@@ -91,7 +101,10 @@ def sniff_delimited(path: Path, options: ReadOptions) -> ReadOptions:
     )
     told = [order for order in orders if order in {"dmy", "mdy"}]
     dates = options.dates or (told[0] if len(told) == 1 else None)
-    return replace(options, encoding=encoding, delimiter=dialect.delimiter, decimal=decimal, dates=dates)
+    skip = dialect.begins if dialect.above else options.skip_rows
+    return replace(
+        options, encoding=encoding, delimiter=dialect.delimiter, decimal=decimal, dates=dates, skip_rows=skip
+    )
 
 
 def _as_utf8(path: Path, options: ReadOptions, stack: ExitStack) -> Path:
@@ -105,6 +118,46 @@ def _as_utf8(path: Path, options: ReadOptions, stack: ExitStack) -> Path:
     copy = Path(folder) / "table.csv"
     transcode(path, encoding, copy)
     return copy
+
+
+def _behind(file: Path, path: Path, lines: int, stack: ExitStack) -> Path:
+    """The file, or a private copy without its first lines.
+
+    An engine that skips lines by itself takes one that a quote goes on beyond for the same line.
+
+    Raises:
+        InvalidInputError: There are no more lines.
+    """
+    if lines == 0:
+        return file
+    folder = stack.enter_context(TemporaryDirectory(prefix="privfunnel-", ignore_cleanup_errors=True))
+    copy = Path(folder) / "table.csv"
+    with opened(file) as stream, copy.open("wb") as out:
+        rest = _after_lines(stream, lines)
+        while rest:
+            out.write(rest)
+            rest = stream.read(CHUNK)
+    if copy.stat().st_size == 0:
+        raise InvalidInputError(
+            f"{path.name!r} has nothing behind its first {lines} lines: leave out fewer (--skip-rows)"
+        )
+    return copy
+
+
+def _after_lines(stream: IO[bytes], lines: int) -> bytes:
+    """What is read behind the given number of lines, as far as it came with them; a line ends by LF, CR or both."""
+    chunk, ends = b"", 0
+    while ends < lines:
+        chunk = stream.read(CHUNK)
+        if chunk.endswith(b"\r"):
+            chunk += stream.read(1)  # one line end may not be cut in two
+        if not chunk:
+            return b""
+        found = [match.end() for match in LINE_END.finditer(chunk)]
+        if ends + len(found) >= lines:
+            return chunk[found[lines - ends - 1] :] or stream.read(CHUNK)
+        ends += len(found)
+    return chunk
 
 
 def _arguments(file: Path, dialect: Dialect, options: ReadOptions) -> list[str]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from privfunnel.engines import titles
 from privfunnel.engines.encodings import CHUNK, opened, refuse_control
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.texts import one_line
@@ -26,6 +28,8 @@ COMMA_NUMBER = re.compile(r"[-+]?\d+(,\d+)?")
 GROUPED_NUMBER = re.compile(r"[-+]?\d{1,3}(?:([,.'’\u00a0\u202f ])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
 NEWLINE = 10
 WORDS = 5  # blank-separated words that make a field prose
+#: What programs write for a missing number, in small letters.
+MISSING_MARKS = frozenset({"na", "n/a", "null", "-", "."})
 
 
 class Sample(NamedTuple):
@@ -46,10 +50,14 @@ class Dialect(NamedTuple):
     Attributes:
         delimiter: The separator of fields.
         records: The first records, each a list of fields.
+        above: Those above the header, which are none of them.
+        begins: How many lines stand above the first record.
     """
 
     delimiter: str
     records: list[list[str]]
+    above: list[list[str]] = []  # noqa: RUF012  # never changed
+    begins: int = 0
 
     @property
     def rows(self) -> list[list[str]]:
@@ -91,36 +99,69 @@ def dialect_of(sample: Sample, options: ReadOptions, path: Path) -> Dialect:
         InvalidInputError: No delimiter fits, or the file is prose.
     """
     if options.delimiter is not None:
-        return Dialect(options.delimiter, records_of(sample, options.delimiter, options))
+        return _dialect(sample, options.delimiter, options)
     tried = {
-        mark: records_of(sample, mark, options)
+        mark: _dialect(sample, mark, options)
         for mark in CANDIDATES
         if mark not in {options.decimal, options.quote}
     }
     best, share = ",", -1.0
-    for mark, records in tried.items():
-        if records and len(records[0]) > 1:
-            found = sum(_fits(record, records[0]) for record in records) / len(records)
-            if (found, len(records[0])) > (share, len(tried[best][0]) if best in tried else 0):
+    for mark, dialect in tried.items():
+        if dialect.records and len(dialect.records[0]) > 1:
+            found = sum(_fits(record, dialect.records[0]) for record in dialect.records) / len(
+                dialect.records
+            )
+            width = len(tried[best].records[0]) if best in tried and tried[best].records else 0
+            # A table without titles above it is the plainer reading.
+            if (found, not dialect.above, len(dialect.records[0])) > (
+                share,
+                best in tried and not tried[best].above,
+                width,
+            ):
                 best, share = mark, found
     if share == 1.0:
-        return Dialect(best, tried[best])
-    if share < 0.0 and all(len(record) < 2 for records in tried.values() for record in records):
-        _refuse_prose(next(iter(tried.values())), path)
-        return Dialect(next(iter(tried)), next(iter(tried.values())))
-    raise _ragged(path, sample, best, tried, options)
+        return tried[best]
+    records = {mark: dialect.records for mark, dialect in tried.items()}
+    if share < 0.0 and all(len(record) < 2 for each in records.values() for record in each):
+        first = next(iter(tried.values()))
+        _refuse_prose(first.records, path)
+        return first
+    raise _ragged(path, sample, best, records, options)
 
 
-def records_of(sample: Sample, delimiter: str, options: ReadOptions) -> list[list[str]]:
-    """The records of a sample, blank lines left out; the last one too where the sample may cut it off."""
-    records = []
+def _dialect(sample: Sample, delimiter: str, options: ReadOptions) -> Dialect:
+    """The first records behind a delimiter, less those above the header where these are to be found out."""
+    records, lines = records_of(sample, delimiter, options)
+    unnamed = options.header is False or (bool(options.columns) and options.header is None)
+    if not records or unnamed:  # a blank line may be a record of one missing value
+        return Dialect(delimiter, records)
+    header = 0
+    if titles.looked_for(options):
+        lengths = [len(record) for record in records]
+        width = max(set(lengths), key=lengths.count)
+        rows = [row[:width] for row in records]
+        header = titles.header_at(rows, [(0, width)] * len(rows), lines)
+    return Dialect(delimiter, records[header:], records[:header], lines[header])
+
+
+def records_of(sample: Sample, delimiter: str, options: ReadOptions) -> tuple[list[list[str]], list[int]]:
+    """The records of a sample and how many lines are above each, blank lines left out.
+
+    The last one is left out, too, where the sample may cut it off.
+    """
+    records: list[list[str]] = []
+    lines: list[int] = []
+    reader = _reader(io.StringIO(sample.text, newline=""), delimiter, options)
+    seen = 0
     try:
-        records = [
-            record for record in _reader(io.StringIO(sample.text, newline=""), delimiter, options) if record
-        ]
+        for record in reader:
+            if record:
+                records.append(record)
+                lines.append(seen)
+            seen = reader.line_num
     except csv.Error:
-        return records
-    return records if sample.whole or len(records) < 2 else records[:-1]
+        return records, lines
+    return (records, lines) if sample.whole or len(records) < 2 else (records[:-1], lines[:-1])
 
 
 def _reader(lines: Any, delimiter: str, options: ReadOptions) -> Any:
@@ -170,10 +211,10 @@ def _ragged(
         seen += bool(record)
         if seen == odd:
             break
-    fields = lengths[mark][odd]
+    fields, line = lengths[mark][odd], reader.line_num + (options.skip_rows or 0)
     return InvalidInputError(
-        f"{path.name!r} does not read as a table: line {reader.line_num} has {fields} field{'s' * (fields != 1)} where "
-        f"others have {usual}: repair it, remove lines above the header, or name the delimiter (--delimiter)"
+        f"{path.name!r} does not read as a table: line {line} has {fields} field{'s' * (fields != 1)} where others "
+        f"have {usual}: repair it, leave out lines above the header (--skip-rows), or name the delimiter (--delimiter)"
     )
 
 
@@ -213,6 +254,54 @@ def ungrouped(grouped: Sequence[str]) -> str:
     )
     rest = ", and read what is left with a decimal comma (--decimal ,)" if comma else ""
     return f"remove the separators {signs} in the file{rest}"
+
+
+def is_number(value: str) -> bool:
+    """Whether a text reads as a number."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+class Mixed(NamedTuple):
+    """Different texts of a column that are numbers but for some.
+
+    Attributes:
+        numbers: How many are numbers.
+        odd: The others, in order.
+    """
+
+    numbers: int
+    odd: list[str]
+
+    @property
+    def marked(self) -> bool:
+        """Whether all the others are what programs write for a missing number."""
+        return all(value.lower() in MISSING_MARKS for value in self.odd)
+
+
+def mixed(values: Sequence[str], few: int) -> Mixed | None:
+    """The numbers and the other texts of a column that was meant to hold numbers; None where it was not.
+
+    It was where marks of missing values are alone among numbers, or where the numbers are more than ``few`` and more
+    than the others.
+
+    Args:
+        values: Different texts of the column, or many of them.
+        few: How many different texts are few enough to be categories.
+    """
+    odd = sorted({value.strip() for value in values if not is_number(value)})
+    found = Mixed(len({value.strip() for value in values} - set(odd)), odd)
+    if not odd or found.numbers <= len(odd):
+        return None
+    return found if found.marked or found.numbers > few else None
+
+
+def null_options(texts: Sequence[str]) -> str:
+    """The options that mark texts as null, to be pasted."""
+    return " ".join(f"--null {shlex.quote(text)}" for text in texts)
 
 
 def count_records(path: Path, *, quote: str, blank_lines: bool) -> int:

@@ -190,21 +190,37 @@ class FrameSource(Source):
         grouped = self.frame.select(nw.col(name).alias("v")).group_by("v").agg(nw.len().alias("n"))
         return self._collect(grouped.head(limit))["v"]
 
+    def each_once(self, person: str, name: str) -> FrameSource:
+        """Different pairs of the two columns."""
+        pairs = self.frame.select(person, name).unique()
+        return FrameSource(pairs, name=self.name, hint=self.hint, explain=self._explain)
+
     def group(
-        self, keys: Mapping[str, Bins | None], limit: int, sums: Mapping[str, Tails] | None = None
+        self,
+        keys: Mapping[str, Bins | None],
+        limit: int,
+        sums: Mapping[str, Tails] | None = None,
+        person: str | None = None,
     ) -> Grouped:
         """Count combinations in the engine."""
         nw = _narwhals()
         aliases = {name: f"k{i}" for i, name in enumerate(keys)}
         totals = {name: f"t{i}" for i, name in enumerate(sums or {})}
+        asked = [nw.len().alias("n"), *(nw.col(alias).sum() for alias in totals.values())]
         selected = self.frame.select(
             *(self._key(name, bins).alias(aliases[name]) for name, bins in keys.items()),
             *(self._within(name, (sums or {})[name]).alias(alias) for name, alias in totals.items()),
+            *([] if person is None else self._people(person)),
         )
-        asked = [nw.len().alias("n"), *(nw.col(alias).sum() for alias in totals.values())]
+        if person is not None:
+            # People of a combination once each, then how many there are; nameless rows are as many as they are.
+            selected = selected.group_by(*aliases.values(), "who").agg(nw.col("lone").sum())
+            each = nw.when(nw.col("lone") > 0).then(nw.col("lone")).otherwise(nw.lit(1))
+            selected = selected.select(*aliases.values(), each.alias("people"))
+            asked = [nw.col("people").sum().alias("n")]
         found = self._collect(selected.group_by(*aliases.values()).agg(*asked).head(limit + 1))
         counts = [int(count) for count in found["n"]]
-        if len(counts) <= limit:
+        if len(counts) <= limit and person is None:
             self._check_rows(sum(counts))
         return Grouped(
             {name: found[alias] for name, alias in aliases.items()},
@@ -212,6 +228,11 @@ class FrameSource(Source):
             len(counts) <= limit,
             {name: found[alias] for name, alias in totals.items()},
         )
+
+    def _people(self, person: str) -> list[Any]:
+        """Who a row is about, and whether it says nobody."""
+        nw, missing = _narwhals(), self._missing(person)
+        return [nw.when(~missing).then(nw.col(person)).alias("who"), missing.cast(nw.Int64).alias("lone")]
 
     @staticmethod
     def _within(name: str, tails: Tails) -> Any:

@@ -8,19 +8,20 @@ import shlex
 import sqlite3
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from privfunnel.engines.advice import FIRST_ROWS
 from privfunnel.engines.database import DatabaseSource
 from privfunnel.engines.delimited import Delimited, read_delimited, sniff_delimited
+from privfunnel.engines.dialect import MISSING_MARKS
 from privfunnel.engines.encodings import SMALL_FILE
 from privfunnel.engines.frames import FrameSource
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.source import Source
 from privfunnel.engines.texts import LONGEST_MESSAGE, clip, one_line, pattern, quoted
-from privfunnel.engines.workbooks import open_workbook, sheets
+from privfunnel.engines.workbooks import open_workbook, sniff_workbook
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.signals import interrupting
 
@@ -72,9 +73,9 @@ def sniff(source: str | os.PathLike[str], options: ReadOptions | None = None) ->
         options: What is known already, and kept.
 
     Returns:
-        The options with encoding, delimiter, decimal sign and order of dates of a text file filled in, or the first
-        sheet of a workbook; a decimal comma is a suggestion, which nothing but this function makes. Other files
-        describe themselves.
+        The options with encoding, delimiter, decimal sign, order of dates and rows above the header of a text file
+        filled in, or the first sheet of a workbook and its rows above the header; a decimal comma is a suggestion,
+        which nothing but this function makes. Other files describe themselves.
 
     Raises:
         InvalidInputError: The file cannot be read, or is no table.
@@ -83,7 +84,7 @@ def sniff(source: str | os.PathLike[str], options: ReadOptions | None = None) ->
     path, _ = regular_file(os.fspath(source))
     form = _form(path)
     if form == "workbook":
-        return replace(known, sheet=known.sheet or sheets(path)[0])
+        return sniff_workbook(path, known)
     return sniff_delimited(path, known) if form == "csv" else known
 
 
@@ -127,7 +128,7 @@ def regular_file(source: str) -> tuple[Path, str]:
 
 def _text(path: Path, options: ReadOptions, stack: ExitStack) -> Source:
     found = read_delimited(connect(stack), path, options, stack)
-    hint = "; if it has no header, name them with columns (--columns)"
+    hint = "; if it has no header, name them with columns (--columns); if lines stand above it, say so (--skip-rows)"
     if len(found.relation.columns) == 1:
         hint = ", a single one: is the delimiter right? (--delimiter)"
     return _wrap(found.relation, path, hint, found)
@@ -138,7 +139,7 @@ def _wrap(relation: Any, path: Path, hint: str, text: Delimited | None = None) -
         need("narwhals", "tables").from_native(relation),
         name=repr(path.name),
         hint=hint,
-        explain=lambda error: _explained(error, path),
+        explain=lambda error: _explained(error, path, 0 if text is None else text.skipped),
         check_rows=None if text is None else text.check,
     )
     source.read = None if text is None else text.options
@@ -251,8 +252,8 @@ def _no_table(path: Path, name: str, known: Sequence[str]) -> InvalidInputError:
     )
 
 
-def _explained(error: Exception, path: Path) -> Exception:
-    """An error of DuckDB about a file as one line with a remedy."""
+def _explained(error: Exception, path: Path, skipped: int = 0) -> Exception:
+    """An error of DuckDB about a file as one line with a remedy; ``skipped`` lines were left out at its beginning."""
     duckdb = need("duckdb", "tables")
     if not isinstance(error, duckdb.Error):
         return error
@@ -262,21 +263,31 @@ def _explained(error: Exception, path: Path) -> Exception:
         message,
     )
     if found:
-        line, column, value = found.groups()
+        number, column, value = found.groups()
+        line = int(number) + skipped
+        # What stands near the beginning may be the header itself.
+        top = line <= FIRST_ROWS and value.strip().lower() not in MISSING_MARKS
+        other = (
+            "leave out the lines above it if it is the header (--skip-rows)"
+            if top
+            else f"mark {value!r} as null (--null)"
+        )
         return InvalidInputError(
             f"{path.name!r} mixes types: column {column!r} looks like numbers or dates and holds {value!r} in line "
-            f"{line}: read it as text (--type {shlex.quote(f'{column}=text')}), or mark {value!r} as null (--null)"
+            f"{line}: read it as text (--type {shlex.quote(f'{column}=text')}), or {other}"
         )
     if "not utf-8" in message or "Invalid unicode" in message:
-        line = re.search(r"CSV Error on Line: (\d+)", message)
-        where = f" in line {line.group(1)}" if line else ""
+        numbered = re.search(r"CSV Error on Line: (\d+)", message)
+        where = f" in line {int(numbered.group(1)) + skipped}" if numbered else ""
         return InvalidInputError(
             f"{path.name!r} is not UTF-8{where}: give its encoding, e.g. --encoding cp1252"
         )
     if "sniffing" in message or "CSV Error" in message:
         detail = re.search(r"(Expected Number of Columns: \d+ Found: \d+)", message)
         line_no = re.search(r"CSV Error on Line: (\d+)", message)
-        where = f" (line {line_no.group(1)}: {detail.group(1).lower()})" if line_no and detail else ""
+        where = ""
+        if line_no and detail:
+            where = f" (line {int(line_no.group(1)) + skipped}: {detail.group(1).lower()})"
         return InvalidInputError(
             f"{path.name!r} does not read as a CSV table{where}: its lines differ in length or the delimiter is wrong "
             "(--delimiter)"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from privfunnel.checks import is_whole
 from privfunnel.errors import InvalidInputError
 
 #: Types that a column of a text file may be read as, and what the embedded engine calls them.
@@ -47,6 +48,8 @@ class ReadOptions:
         escape: What stands before a quote inside quotes; ``None`` for a second quote.
         sheet: Name of a workbook's sheet; ``None`` for the first.
         dates: Order in which dates are written: ``ymd``, ``dmy`` or ``mdy``; ``None`` finds out where it can.
+        skip_rows: Lines of a text file, or rows of a sheet, that are left out at its beginning, since titles stand
+            above the header; ``None`` finds out.
 
     Raises:
         InvalidInputError: An option makes no sense, or two contradict each other.
@@ -64,6 +67,7 @@ class ReadOptions:
     escape: str | None = None
     sheet: str | None = None
     dates: str | None = None
+    skip_rows: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense, before a file is touched."""
@@ -89,6 +93,10 @@ class ReadOptions:
                 )
         if self.dates is not None and self.dates not in DATE_ORDERS:
             raise InvalidInputError(f"dates in the order {self.dates!r}: use one of {', '.join(DATE_ORDERS)}")
+        if self.skip_rows is not None and not (is_whole(self.skip_rows) and self.skip_rows >= 0):
+            raise InvalidInputError(
+                f"{self.skip_rows!r} rows above the header cannot be left out: give a number, 0 for none"
+            )
         if self.encoding is not None:
             _check_encoding(self.encoding)
 
@@ -133,6 +141,7 @@ class ReadOptions:
 _PLAIN: dict[str, Any] = {
     "columns": [], "header": None, "delimiter": None, "nulls": [], "trim": True, "types": {}, "encoding": None,
     "decimal": ".", "quote": '"', "escape": None, "sheet": None, "dates": None,
+    "skip_rows": None,
 }  # fmt: skip
 
 
@@ -144,6 +153,8 @@ def _fits(name: str, value: Any) -> bool:
         return isinstance(value, Mapping) and all(
             isinstance(k, str) and isinstance(v, str) for k, v in value.items()
         )
+    if name == "skip_rows":
+        return value is None or is_whole(value)
     if name in {"header", "trim"}:
         return isinstance(value, bool) or (name == "header" and value is None)
     return isinstance(value, str) or (value is None and name not in {"decimal", "quote"})

@@ -18,11 +18,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.checks import with_comma
 from privfunnel.engines import bins as binning
 from privfunnel.engines import cutting
 from privfunnel.engines.bins import Bins, Cut, Rule, Top
 from privfunnel.engines.calendar import Part
-from privfunnel.engines.dialect import decimal_commas, grouped_numbers, ungrouped
+from privfunnel.engines.dialect import (
+    COMMA_NUMBER,
+    MISSING_MARKS,
+    decimal_commas,
+    grouped_numbers,
+    is_number,
+    mixed,
+    null_options,
+    ungrouped,
+)
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
@@ -158,8 +168,16 @@ class Source(ABC):
         """Some of a column's different values."""
 
     @abstractmethod
+    def each_once(self, person: str, name: str) -> Source:
+        """The two columns, a value of a person once: what tails, cut points and frequent values of people are from."""
+
+    @abstractmethod
     def group(
-        self, keys: Mapping[str, Bins | None], limit: int, sums: Mapping[str, Tails] | None = None
+        self,
+        keys: Mapping[str, Bins | None],
+        limit: int,
+        sums: Mapping[str, Tails] | None = None,
+        person: str | None = None,
     ) -> Grouped:
         """Count the combinations of categories that occur, where the rows are.
 
@@ -167,6 +185,8 @@ class Source(ABC):
             keys: Column name to its bins, or ``None`` for the values themselves.
             limit: Most combinations to bring back.
             sums: Number columns whose values to add up, each value moved into these tails first.
+            person: Column that says who a row is about: not rows are counted then, but people; a row without a name is
+                a person of its own.
 
         Returns:
             Raw values (of a cut: the interval's number, ``-1`` below, ``size`` above) and counts.
@@ -198,6 +218,9 @@ class Source(ABC):
                 )
 
     def _advice(self, name: str) -> str:
+        # A single column whose name holds commas is a table that was read with the wrong delimiter.
+        if len(self.columns) > 1 and (told := with_comma(name, self.columns)):
+            return f": {told}"
         folded = {column.strip().casefold(): column for column in self.columns}
         close = difflib.get_close_matches(name.strip().casefold(), folded, n=1)
         if close:
@@ -243,8 +266,10 @@ class Source(ABC):
             whole = self.kinds[name] == "integer" or self.extremes(name).whole
             return Cut("edges", binning.merged(rule.edges) if whole else rule.edges, whole)
         *_, whole = self.range(name)
-        if rule.kind == "width":
+        if rule.kind == "bins":
             return cutting.equal_width(*self.tails(name, rule.size), rule.size, integer=whole)
+        if rule.kind == "width":
+            return self._of_width(name, rule, self.tails(name), whole)
         found = self.frequencies(name)
         if found is None:
             return cutting.from_quantiles(self.quantiles(name, rule.size), rule.size, integer=whole)
@@ -277,12 +302,23 @@ class Source(ABC):
         if rule.kind == "edges":
             return Cut("edges", binning.merged(rule.edges), True, part.rule)
         numbers, counts = self._part_frequencies(name, part)
-        if rule.kind == "width":
+        if rule.kind == "bins":
             low, high = _inner_range(numbers, counts, rule.size)
             cut = cutting.equal_width(low, high, rule.size, integer=True)
+        elif rule.kind == "width":
+            cut = self._of_width(name, rule, Tails(*_inner_range(numbers, counts, 1)), True)
         else:
             cut = cutting.from_frequencies(numbers, counts, rule.size, integer=True)
         return dataclasses.replace(cut, part=part.rule)
+
+    def _of_width(self, name: str, rule: Rule, tails: Tails, whole: bool) -> Cut:
+        cut = cutting.of_width(*tails, rule.width, integer=whole)
+        if cut is None:
+            raise InvalidInputError(
+                f"bins of column {name!r} that are {rule.width:g} wide are more than {cutting.MOST_BINS}: make them "
+                "wider"
+            )
+        return cut
 
     def _part_frequencies(self, name: str, part: Part) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Numbers of a part of dates in ascending order, and how often each occurs."""
@@ -325,16 +361,28 @@ class Source(ABC):
     def number_advice(self, name: str) -> str:
         """Why a column of texts is not one of numbers, and what to do, where decimal or thousands signs are why."""
         values = [v.strip() for v in self.some_values(name, EXAMPLE_VALUES) if isinstance(v, str)]
-        if values and decimal_commas(values):
-            return "it has decimal commas (--decimal ,)"
+        marks = sorted({v for v in values if v.lower() in MISSING_MARKS})
+        unmarked = [v for v in values if v not in marks]
+        if unmarked and decimal_commas(unmarked) and (self.read is None or self.read.decimal != ","):
+            return f"it has decimal commas ({' '.join(['--decimal ,', null_options(marks)]).strip()})"
         if values and (grouped := grouped_numbers(values)):
             return f"it has separated thousands, {ungrouped(grouped)}"
+        # Marks of missing values alone; beside them, numbers are texts as the file writes them.
+        if self.read is not None and (found := mixed([self._plain(v) for v in values], len(values))):
+            return f"mark {', '.join(map(repr, found.odd))} as null ({null_options(found.odd)})"
         return ""
+
+    def _plain(self, text: str) -> str:
+        """A text with a decimal point where the file was said to write a decimal comma."""
+        commas = self.read is not None and self.read.decimal == ","
+        return text.replace(",", ".") if commas and COMMA_NUMBER.fullmatch(text.strip()) else text
 
     def _odd(self, name: str) -> str:
         """A text value of a column that was meant to hold numbers, in words."""
         values = self.some_values(name, EXAMPLE_VALUES)
-        odd = sorted(str(value) for value in values if value is not None and not is_number(str(value)))
+        odd = sorted(
+            str(value) for value in values if value is not None and not is_number(self._plain(str(value)))
+        )
         return f" (it holds {clip(odd[0])!r})" if odd else ""
 
     def _kept(self, name: str, rule: Rule) -> Top:
@@ -360,12 +408,3 @@ def _inner_range(numbers: NDArray[np.float64], counts: NDArray[np.int64], size: 
     low = numbers[np.searchsorted(ends, few)]
     high = numbers[np.searchsorted(ends, ends[-1] - few, side="right")]
     return float(low), float(high)
-
-
-def is_number(value: str) -> bool:
-    """Whether a text reads as a number."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True

@@ -7,14 +7,17 @@ import re
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from privfunnel.engines import titles
 from privfunnel.engines.categories import canonical, text
 from privfunnel.engines.frames import FrameSource
 from privfunnel.engines.reading import ReadOptions
 from privfunnel.engines.source import Source
 from privfunnel.engines.texts import clip, first_line
+from privfunnel.engines.titles import filled
 from privfunnel.errors import InvalidInputError, need
 
 MAX_BYTES = 2**30  # unpacked, of one member of the file
@@ -25,7 +28,9 @@ _REPEATED = re.compile(rb'number-(?:rows|columns)-repeated="(\d+)"')
 _SIGNATURES = (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"PK")
 #: Bytes by which a file is taken for text.
 LOOKED_AT = 512
-_REMEDY = "put one name above every column, in the first row of the sheet"
+_REMEDY = (
+    "put one name above every column, in the first row, or leave out rows above the header (--skip-rows)"
+)
 
 
 def sheets(path: Path) -> list[str]:
@@ -57,12 +62,13 @@ def open_workbook(path: Path, options: ReadOptions) -> Source:
             f"{path.name!r} has no sheet {name!r}; it holds {', '.join(map(clip, known))}: choose one (--sheet)"
         )
     where = f"sheet {name!r} of {path.name!r}"
-    rows = [row for row in _rows(path, name) if any(_filled(cell) for cell in row)]
-    if not rows:
-        raise InvalidInputError(f"{where} is empty: it needs a header and rows, or choose another (--sheet)")
+    numbers, rows = _rows(path, name, options, where)
+    at = _header_at(numbers, rows, options)
+    titles.tell(where, numbers[at], rows[:at])
+    rows = _trimmed(rows[at:])
     header = options.header if options.header is not None else not options.columns
     # Cells beyond the names would be dropped without a word otherwise.
-    width = max(j + 1 for row in rows for j, cell in enumerate(row) if _filled(cell))
+    width = max(j + 1 for row in rows for j, cell in enumerate(row) if filled(cell))
     names, body = (_header(rows[0][:width], where), rows[1:]) if header else ([], rows)
     if options.columns:
         if len(options.columns) != width:
@@ -84,6 +90,39 @@ def open_workbook(path: Path, options: ReadOptions) -> Source:
     return source
 
 
+def sniff_workbook(path: Path, options: ReadOptions) -> ReadOptions:
+    """The first sheet of a workbook, and the rows above the header of the sheet.
+
+    Raises:
+        InvalidInputError: It cannot be read, or the sheet is empty or not there.
+    """
+    known = sheets(path)
+    told = replace(options, sheet=options.sheet or known[0])
+    if told.sheet not in known:
+        return told  # it is said when it is opened
+    numbers, rows = _rows(path, str(told.sheet), options, f"sheet {told.sheet!r} of {path.name!r}")
+    at = _header_at(numbers, rows, options)
+    return replace(told, skip_rows=numbers[at]) if at else told
+
+
+def _header_at(numbers: Sequence[int], rows: Sequence[Sequence[Any]], options: ReadOptions) -> int:
+    """The place of the header among the rows, 0 where nothing was found out."""
+    if not titles.looked_for(options):
+        return 0
+    spans, low, high = [], len(rows[0]), 0
+    for row in reversed(rows):
+        used = [j for j, cell in enumerate(row) if filled(cell)]
+        low, high = min(low, used[0]), max(high, used[-1] + 1)
+        spans.append((low, high))
+    return titles.header_at(rows, spans[::-1], numbers)
+
+
+def _trimmed(rows: list[list[Any]]) -> list[list[Any]]:
+    """Rows without the columns that are empty in all of them at the left: a title may begin further left."""
+    left = min(next(j for j, cell in enumerate(row) if filled(cell)) for row in rows)
+    return [row[left:] for row in rows]
+
+
 def _workbook(path: Path) -> Any:
     calamine = need("python_calamine", "tables")
     _check_size(path)
@@ -91,9 +130,24 @@ def _workbook(path: Path) -> Any:
     return _guarded(path, lambda: calamine.CalamineWorkbook.from_path(str(path)))
 
 
-def _rows(path: Path, name: str) -> list[list[Any]]:
-    rows: list[list[Any]] = _guarded(path, lambda: _workbook(path).get_sheet_by_name(name).to_python())
-    return rows
+def _rows(path: Path, name: str, options: ReadOptions, where: str) -> tuple[list[int], list[list[Any]]]:
+    """How many rows are above each row of a sheet that is not empty nor to be left out, and these rows.
+
+    Raises:
+        InvalidInputError: There is none.
+    """
+    sheet = _guarded(path, lambda: _workbook(path).get_sheet_by_name(name))
+    found: list[list[Any]] = _guarded(path, sheet.to_python)
+    first = 0 if sheet.start is None else int(sheet.start[0])  # empty rows at the beginning are not delivered
+    kept = [(i, row) for i, row in enumerate(found, first) if any(map(filled, row))]
+    if not kept:
+        raise InvalidInputError(f"{where} is empty: it needs a header and rows, or choose another (--sheet)")
+    kept = [(i, row) for i, row in kept if i >= (options.skip_rows or 0)]
+    if not kept:
+        raise InvalidInputError(
+            f"{where} has nothing behind its first {options.skip_rows} rows: leave out fewer (--skip-rows)"
+        )
+    return [i for i, _ in kept], [row for _, row in kept]
 
 
 def _guarded(path: Path, work: Any) -> Any:
@@ -178,13 +232,9 @@ def _too_large(path: Path) -> InvalidInputError:
     return InvalidInputError(f"{path.name!r} is too large for a workbook: save the sheet as CSV or Parquet")
 
 
-def _filled(cell: Any) -> bool:
-    return cell is not None and not (isinstance(cell, str) and not cell.strip())
-
-
 def _header(row: Sequence[Any], where: str) -> list[str]:
     for j, cell in enumerate(row):
-        if not _filled(cell):
+        if not filled(cell):
             raise InvalidInputError(
                 f"the header of {where} has no name above column {j + 1} (are cells merged, or a title above?): "
                 f"{_REMEDY}"
@@ -222,7 +272,7 @@ def _column(cells: Sequence[Any], name: str, options: ReadOptions, where: str) -
     pa = need("pyarrow", "tables")
     values: list[Any] = []
     for cell in cells:
-        if not _filled(cell):
+        if not filled(cell):
             values.append(None)
             continue
         value = _plain(cell)

@@ -50,10 +50,11 @@ def serve(
         InvalidInputError: The table does not exist, the address cannot be bound, or a budget or series stands alone.
         MissingExtraError: The web framework is not installed.
     """
-    uvicorn = need("uvicorn", "explorer")
+    need("uvicorn", "explorer")
     need("starlette", "explorer")
     need("duckdb", "tables")
     from privfunnel.explorer import app, security
+    from privfunnel.explorer.connections import Server
     from privfunnel.explorer.sessions import Sessions
 
     given, example = _given(table)
@@ -71,13 +72,6 @@ def serve(
         shown = "127.0.0.1" if host in {"0.0.0.0", "::", ""} else f"[{host}]" if ":" in host else host
         sessions = Sessions(settings.limits, keeping=keeping)
         gate = app.create(settings, sessions)
-        config = uvicorn.Config(
-            gate,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=2,
-        )
         try:
             if announce is not None:
                 announce(f"http://{shown}:{port}/?token={gate.invite()}")
@@ -86,7 +80,7 @@ def serve(
                 way_in = f"http://{shown}:{port}/?token={gate.invite()}"
                 webbrowser.open(security.write_invitation(sessions.folder, way_in).as_uri())
             with _hangup_ends():
-                uvicorn.Server(config).run(sockets=[bound])
+                Server(gate, sessions).run(sockets=[bound])
         finally:
             sessions.shutdown()
 

@@ -22,7 +22,6 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from privfunnel.averages import CONVEX, WORDS
 from privfunnel.errors import InvalidInputError, PrivFunnelError
 from privfunnel.explorer import asking, reading
 from privfunnel.explorer.examples import EXAMPLES
@@ -30,6 +29,7 @@ from privfunnel.explorer.process import JobError, JobStoppedError, Limits
 from privfunnel.explorer.security import Gate
 from privfunnel.explorer.sessions import Session, Sessions
 from privfunnel.explorer.workspace import ROWS
+from privfunnel.measures import MEASURES
 from privfunnel.solvers import registry
 from privfunnel.storage import PRIVATE
 
@@ -192,8 +192,8 @@ async def _hello(request: Request) -> Response:
             "examples": [{"name": e.name, "title": e.title, "about": e.about} for e in EXAMPLES.values()],
             "solvers": list(registry.names()),
             "measures": [
-                {"name": name, "title": title, "about": about, "information": CONVEX[name].in_nats}
-                for name, (title, about) in WORDS.items()
+                {"name": each.name, "title": each.title, "about": each.about, "information": each.in_nats}
+                for each in MEASURES.values()
             ],
         }
     )

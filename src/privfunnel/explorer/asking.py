@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.requests import Request
 
-from privfunnel.attackers import DEFAULT_MEASURE
 from privfunnel.checks import is_number
 from privfunnel.errors import InvalidInputError
+from privfunnel.measures import INFORMATION
 
 MAX_JSON = 1 << 20
 MAX_DEPTH = 8  # the page's own requests have four
@@ -80,7 +80,7 @@ def guarded(data: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInputError("what to guard against cannot be read: reload the page and try again")
     found: dict[str, Any] = {name: texts(asked, name) for name in ("published", "guarantees")}
     found["known"] = [texts({"known": columns}, "known") for columns in asked.get("known", [])]
-    found["measure"] = "" if asked.get("measure") in (None, DEFAULT_MEASURE) else str(asked["measure"])
+    found["measure"] = "" if asked.get("measure") in (None, INFORMATION.name) else str(asked["measure"])
     return {name: said for name, said in found.items() if said}
 
 

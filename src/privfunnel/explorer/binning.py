@@ -14,13 +14,15 @@ MANY_TEXTS = 32  # a text with more gets its frequent values suggested
 SIZES = (2, 50)
 PARTS = ("year", "quarter", "month", "weekday")
 #: Rules that need a number, with the text of the rule.
-_COUNTED = {"width": "width", "quantiles": "quantiles", "top": "top", "years": "year:quantiles"}
+_COUNTED = {"bins": "bins", "quantiles": "quantiles", "top": "top", "years": "year:quantiles"}
 
 
 def suggested(column: dict[str, Any]) -> dict[str, Any] | None:
     """Return the rule to begin with for a column as :mod:`.profile` describes it; None for each value by itself."""
     if column["type"] in {"date", "datetime"} and column["distinct"] > MANY_VALUES:
         return {"rule": "year"} if column["years"] <= MANY_VALUES else {"rule": "years", "number": 4}
+    if column["odd"]:
+        return None  # what it holds is asked first: grouping would hide it
     if column["type"] == "text" and column["distinct"] > MANY_TEXTS:
         return {"rule": "top", "number": 10}
     if column["histogram"] and column["distinct"] > MANY_VALUES:
@@ -33,7 +35,8 @@ def rule(column: str, asked: dict[str, Any]) -> str:
 
     Args:
         column: Name of the column, for messages.
-        asked: ``rule`` with the ``number`` of bins or values, the ``edges``, or the day ``at`` which ages are taken.
+        asked: ``rule`` with the ``number`` of bins or values, or of units that a bin is wide, the ``edges``, or the
+            day ``at`` which ages are taken.
 
     Raises:
         InvalidInputError: There is no such rule, or a number is missing.
@@ -49,6 +52,11 @@ def rule(column: str, asked: dict[str, Any]) -> str:
         return kind
     if kind == "ages":
         return f"age@{_day(column, asked.get('at'))}:quantiles:{_size(column, asked.get('number'))}"
+    if kind == "width":
+        wide = asked.get("number")
+        if wide is None or not _finite(wide) or not wide > 0:
+            raise InvalidInputError(f"bins of {column!r} cannot be {wide!r} wide: give a number above 0")
+        return f"width:{wide:.12g}"
     if not isinstance(kind, str) or kind not in _COUNTED:
         raise InvalidInputError(f"unknown rule {kind!r} for the bins of {column!r}: choose one of the list")
     return f"{_COUNTED[kind]}:{_size(column, asked.get('number'))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,39 +12,54 @@ from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.explorer import reading
 from privfunnel.explorer.keeping import Keeping
 from privfunnel.explorer.workspace import Setting
-from privfunnel.locking import locked
 from privfunnel.mechanism import Mechanism
 from privfunnel.quantities import spoken_in
+from privfunnel.release.drawing import draw_name
+from privfunnel.release.options import DrawOptions, Entered
 
-#: Says of a release that it stands in the ledger: a process may end between the two.
+#: Says of a release that it stands in the ledger.
 ENTERED = "entered"
+#: Said of a ledger that is not there yet.
+NEW = "It is new, and knows of no earlier release."
+
+
+def wanted(keeping: Keeping, place: Path) -> bool:
+    """Whether the release of a folder has to be entered in a ledger still."""
+    return bool(keeping.ledger) and not (place / ENTERED).exists()
 
 
 @contextmanager
-def entering(keeping: Keeping, setting: Setting, mechanism: Mechanism, place: Path) -> Iterator[None]:
+def entering(
+    keeping: Keeping, setting: Setting, mechanism: Mechanism, files: Sequence[Path]
+) -> Iterator[Entered | None]:
     """Enter a release in the ledger that the block draws, once: nothing is drawn beyond the budget.
 
     Args:
         keeping: The ledger; nothing happens where none is kept.
         setting: The counted table.
         mechanism: The mechanism.
-        place: The folder of the release.
+        files: The files of the release, in a folder of their own.
+
+    Yields:
+        What is to be told before anything is written, for :func:`privfunnel.release.write_all`; None where the release
+        stands in the ledger.
 
     Raises:
-        InvalidInputError: The ledger cannot be used, or is of another table.
+        InvalidInputError: The ledger cannot be used, is gone, or is of another table.
         InfeasibleError: All draws together would tell more than the budget.
     """
-    if not keeping.ledger or (place / ENTERED).exists():
-        yield
+    place = files[0].parent
+    if not wanted(keeping, place):
+        yield None
         return
-    path = Path(keeping.ledger)
-    with locked(path):
-        held = _opened(keeping, setting, mechanism)
-        _check(_next(held, keeping, mechanism), keeping)
-        yield
-        # Asked again: the key of sticky draws may be new, and have its name only now.
-        _next(held, keeping, mechanism).save(path)
-        (place / ENTERED).touch()
+    _check_there(keeping, place)
+    book = ledger.Entering(keeping.ledger, mechanism, files, keeping.series or None)
+    with book.alone():
+        book.open(setting.source, reading.options(setting.reading), lambda held: _check(held, keeping))
+        if all(file.exists() for file in files):  # a process ended before it could say so
+            book.adopt()
+        yield book.intend
+    (place / ENTERED).touch()
 
 
 def account(
@@ -61,8 +76,10 @@ def account(
     about = {"kept": True, "name": Path(keeping.ledger).name, "budget": keeping.budget}
     entered = (place / ENTERED).exists()
     try:
-        held = _opened(keeping, setting, mechanism)
-        after = held if entered else _next(held, keeping, mechanism)
+        _check_there(keeping, place)
+        new = not Path(keeping.ledger).exists()
+        held = ledger.opened(keeping.ledger, setting.source, mechanism, reading.options(setting.reading))
+        after = held if entered else _next(held, keeping, setting, mechanism)
     except InvalidInputError as error:  # it is of other columns, say
         return {**about, "words": "", "entered": entered, "after": "", "refused": str(error)}
     refused = ""
@@ -73,19 +90,39 @@ def account(
     with spoken_in(units):
         return {
             **about,
-            "words": held.words,
+            "words": " ".join([held.words, *([NEW] if new else []), *_unsettled(held, keeping)]),
             "entered": entered,
             "after": after.words,
             "refused": refused,
         }
 
 
-def _opened(keeping: Keeping, setting: Setting, mechanism: Mechanism) -> ledger.Ledger:
-    return ledger.opened(keeping.ledger, setting.source, mechanism, reading.options(setting.reading))
+def _next(held: ledger.Ledger, keeping: Keeping, setting: Setting, mechanism: Mechanism) -> ledger.Ledger:
+    """The ledger with the release that would be drawn now."""
+    draw = None
+    if mechanism.fingerprint in held.draws.values():  # no other can have been repeated
+        options = DrawOptions(**keeping.draws)
+        draw = draw_name(setting.source, mechanism, options, reading.options(setting.reading))
+    return held.with_release(mechanism, draw=draw, series=keeping.series or None)
 
 
-def _next(held: ledger.Ledger, keeping: Keeping, mechanism: Mechanism) -> ledger.Ledger:
-    return held.drawn(mechanism, keeping.sticky or None, keeping.series or None)
+def _unsettled(held: ledger.Ledger, keeping: Keeping) -> list[str]:
+    """A sentence about releases that wait to be settled, where there are some."""
+    told = held.unsettled(keeping.ledger)
+    return [f"{told[0].upper()}{told[1:]}."] if told else []
+
+
+def _check_there(keeping: Keeping, place: Path) -> None:
+    """Refuse to begin a ledger anew where there was one.
+
+    Raises:
+        InvalidInputError: It is gone.
+    """
+    known = keeping.known or any(place.parent.glob(f"*/{ENTERED}"))
+    if known and not Path(keeping.ledger).exists():
+        raise InvalidInputError(
+            f"the ledger {keeping.ledger!r} is gone, and with it the account of all releases: put it back"
+        )
 
 
 def _check(after: ledger.Ledger, keeping: Keeping) -> None:

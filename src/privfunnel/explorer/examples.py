@@ -78,7 +78,7 @@ EXAMPLES = {
             roles={
                 "private": ["age", "income"],
                 "public": ["age", "sex", "education"],
-                "bins": {"age": {"rule": "width", "number": 5}},
+                "bins": {"age": {"rule": "bins", "number": 5}},
             },
         ),
     )

@@ -17,7 +17,6 @@ from privfunnel.curve import Curve
 from privfunnel.errors import InvalidInputError, MissingExtraError
 from privfunnel.explorer import entering, reading, recipes, release_files
 from privfunnel.explorer.keeping import Keeping
-from privfunnel.explorer.recipes import Grid
 from privfunnel.explorer.workspace import Setting
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
@@ -65,6 +64,9 @@ DOWNLOADS = {
 }
 
 
+#: Files that speak of the chosen form: each form has its own, so that none is fetched in place of another.
+OF_FORM = ("report.html", "release.py")
+
 #: Hears how far a task is: ``done`` of ``total``, 0 where that is not known, and a message.
 Tell = Callable[[int, int, str], None]
 
@@ -74,14 +76,14 @@ def silent(done: int, total: int, message: str) -> None:
 
 
 class Exported(NamedTuple):
-    """What is taken home: a point of a curve, the curve's grid, and what holds for people like those of the table.
+    """What is taken home: a point of a curve, its points' places, and what holds for people like those of the table.
 
     Rows are released in a ``form``, which the report and the script speak of, and are kept account of in ``keeping``.
     """
 
     curve: Curve
     solution: Solution
-    grid: Grid
+    places: tuple[float, ...]
     population: PopulationBand | None = None
     form: str = "records"
     keeping: Keeping = Keeping()
@@ -99,7 +101,7 @@ def offer(
         units: What amounts are told in.
         form: The form that commands and script release; records where it cannot be had.
     """
-    curve, solution, grid = found[:3]
+    curve, solution, places = found[:3]
     absent = {name for name in release_files.DECOY_FILES if name not in held}
     absent |= set() if curve.certificates else {"certificates.npz"}
     forms = list(dict.fromkeys(held.values()))
@@ -115,7 +117,7 @@ def offer(
         "command": recipes.command_line(
             setting, curve, solution, units=units, form=form, keeping=found.keeping
         ),
-        "script": recipes.script(setting, curve, solution, grid, form=form),
+        "script": recipes.script(setting, curve, solution, places, form=form),
     }
 
 
@@ -135,14 +137,15 @@ def write(name: str, folder: Path, setting: Setting, found: Exported, tell: Tell
     """
     if name not in DOWNLOADS:
         raise InvalidInputError(f"there is no export {name!r}: choose one of {', '.join(DOWNLOADS)}")
-    curve, solution, grid, population, form, keeping = found
+    curve, solution, places, population, form, keeping = found
     if form not in FORMS:
         raise InvalidInputError(f"there is no form {form!r}: choose one of {', '.join(FORMS)}")
     mechanism = Mechanism.from_solution(setting.counts, solution)
     place = _place(folder, setting, mechanism)
-    target = place / name
+    target = place / form / name if name in OF_FORM else place / name
+    target.parent.mkdir(exist_ok=True)
     if name == "release.py":
-        write_text(target, recipes.script(setting, curve, solution, grid, form=form))
+        write_text(target, recipes.script(setting, curve, solution, places, form=form))
     elif name == "mechanism.json":
         mechanism.save(target)
     elif name == "codebook.json":
@@ -159,8 +162,10 @@ def write(name: str, folder: Path, setting: Setting, found: Exported, tell: Tell
             Report(
                 source=setting.name,
                 chosen=solution,
+                records=mechanism if form == "records" else None,
                 private=setting.private_axis,
                 public=setting.public_axis,
+                persons=setting.counts.persons,
                 population=population,
                 audit=audit.table(setting.source, mechanism, read=reading.options(setting.reading)),
                 **_for_task(setting, mechanism),
@@ -210,17 +215,22 @@ def _place(folder: Path, setting: Setting, mechanism: Mechanism) -> Path:
 
 def _draw(place: Path, setting: Setting, mechanism: Mechanism, keeping: Keeping, tell: Tell) -> None:
     """Draw a release and enter it in the ledger that is kept, unless that was done before."""
-    with entering.entering(keeping, setting, mechanism, place):
-        if not all((place / file).exists() for file in release_files.FILES):
+    drawn = all((place / file).exists() for file in release_files.FILES)
+    if drawn and not entering.wanted(keeping, place):
+        return
+    held = release_files.files(release_files.lists_of(mechanism))
+    targets = {place / name: form for name, form in held.items()}
+    with entering.entering(keeping, setting, mechanism, list(targets)) as enter:
+        if not all(file.exists() for file in targets):
             read = reading.options(setting.reading)
             rows = setting.counts.n_rows
             tell(0, rows, "Drawing the release")
             release_files.write(
                 setting.source,
                 mechanism,
-                place,
+                targets,
                 read,
-                keeping.draws,
+                {**keeping.draws, "enter": enter},
                 lambda done: tell(done, rows, f"Drawing the release: {done:,} of {rows:,} rows"),
             )
 

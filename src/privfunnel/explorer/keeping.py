@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from privfunnel.errors import InvalidInputError
-from privfunnel.ledger import Ledger
+from privfunnel.ledger import Ledger, place_of
 from privfunnel.quantities import parse
+from privfunnel.release import keys
 from privfunnel.release.options import DrawKeywords, DrawOptions
-from privfunnel.release.sticky import draw_name
 from privfunnel.storage import PRIVATE, check_target, write_whole
 
 #: Under this name it lies in the folder of every session.
@@ -29,6 +29,7 @@ class Keeping(NamedTuple):
         sticky: The key file of draws that repeat themselves, made where there is none.
         series: The name of the releases that repeat each other.
         id: Column that tells the rows apart from release to release.
+        known: Whether the ledger was there when the session began: one that is gone since is not begun anew.
     """
 
     ledger: str = ""
@@ -36,6 +37,7 @@ class Keeping(NamedTuple):
     sticky: str = ""
     series: str = ""
     id: str = ""
+    known: bool = False
 
     @property
     def draws(self) -> DrawKeywords:
@@ -45,7 +47,7 @@ class Keeping(NamedTuple):
     @property
     def arguments(self) -> list[str]:
         """The same as ``privfunnel release`` takes it."""
-        said = self._asdict()
+        said = self._replace(known=False)._asdict()
         return [part for name, value in said.items() if value for part in (f"--{name}", value)]
 
     def checked(self) -> Keeping:
@@ -61,17 +63,16 @@ class Keeping(NamedTuple):
         if self.budget:
             parse(self.budget, ceiling=1.0, whole="I(S;X)", name="--budget")
         DrawOptions(**self.draws)
-        for path in filter(None, (self.ledger, self.sticky)):
+        ledger = str(place_of(self.ledger)) if self.ledger else ""
+        for path in filter(None, (ledger, self.sticky)):
             check_target(Path(path), force=True)
-        if self.ledger and Path(self.ledger).exists():
-            Ledger.load(self.ledger)
-        if self.sticky:
-            draw_name(self.sticky, self.series, "")
-        paths = {
-            name: str(Path(said).resolve()) for name in ("ledger", "sticky") if (said := getattr(self, name))
-        }
-        return self._replace(**paths)
+        if ledger and Path(ledger).exists():
+            Ledger.load(ledger)
+        if self.sticky and Path(self.sticky).exists():
+            keys.load(Path(self.sticky))
+        return self._replace(ledger=ledger, sticky=str(Path(self.sticky).resolve()) if self.sticky else "")
 
     def leave_in(self, folder: Path) -> None:
         """Leave it for the working processes of a session."""
-        write_whole(folder / f"{NAME}.pickle", lambda stream: pickle.dump(self, stream), mode=PRIVATE)
+        left = self._replace(known=bool(self.ledger) and Path(self.ledger).exists())
+        write_whole(folder / f"{NAME}.pickle", lambda stream: pickle.dump(left, stream), mode=PRIVATE)

@@ -9,6 +9,7 @@ from privfunnel.audit.cross_fit import unasked_splits
 from privfunnel.errors import PrivFunnelError
 from privfunnel.explorer import reading
 from privfunnel.explorer.workspace import Setting
+from privfunnel.free import free_disclosure
 from privfunnel.population.views import view_of
 from privfunnel.solvers.base import Listener
 
@@ -35,7 +36,7 @@ def band(setting: Setting, solver: str, seed: int, work: float, progress: Listen
         return None
     if not (splits := unasked_splits(pieces, POINTS * counts.size.seconds, work=work)):
         return None
-    free = min(problem.free_disclosure, problem.disclosure_ceiling)
+    free = min(free_disclosure(problem), problem.disclosure_ceiling)
     at = np.unique([0.0, *np.linspace(free, problem.disclosure_ceiling, POINTS)])
     read = reading.options(setting.reading)
     try:

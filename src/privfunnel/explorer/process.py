@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from privfunnel.errors import PrivFunnelError
+from privfunnel.explorer.events import Event
 from privfunnel.explorer.memory import Member, MemoryPool
 
 _SPAWN = multiprocessing.get_context("spawn")
-
-Event = dict[str, Any]
 
 
 class JobError(PrivFunnelError):

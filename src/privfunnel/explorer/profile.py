@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from privfunnel.engines import Cut, Part, Source
 from privfunnel.engines import bins as binning
+from privfunnel.engines.advice import Odd, odd_texts
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
+from privfunnel.tables import MAX_LEVELS
 
 HISTOGRAM_BARS = 24
 PREVIEW_ROWS = 6
@@ -16,16 +18,22 @@ LONGEST_TEXT = 60
 MOST_YEARS = 20_000
 
 
-def columns(table: Source, tell: Callable[[int, int, str], None]) -> list[dict[str, Any]]:
+def columns(
+    table: Source, tell: Callable[[int, int, str], None], as_text: Collection[str] = ()
+) -> list[dict[str, Any]]:
     """Describe each column: name, type, distinct and missing values, a histogram of numbers, the years of dates.
+
+    Of a column of texts that are numbers but for some it is said what is ``odd``: that is asked about.
 
     Args:
         table: The table.
         tell: Called with the number of columns that are done, with that of all, and with what is being done.
+        as_text: Columns that were asked for as text.
     """
     described: list[dict[str, Any]] = []
     number = len(table.columns)
     tell(0, number, "Counting the values of each column")
+    odd = odd_texts(table, [name for name in table.columns if name not in as_text], MAX_LEVELS)
     for name, (distinct, missing) in table.overview(table.columns).items():
         tell(len(described), number, f"Looking at {clip(name, LONGEST_TEXT)}")
         numeric = table.kinds[name] in {"integer", "number"} and distinct > 2
@@ -37,9 +45,16 @@ def columns(table: Source, tell: Callable[[int, int, str], None]) -> list[dict[s
                 "nulls": missing,
                 "histogram": _histogram(table, name) if numeric else None,
                 "years": _years(table, name) if table.dated(name) else None,
+                "odd": _asked(odd[name]) if name in odd else None,
             }
         )
     return described
+
+
+def _asked(odd: Odd) -> dict[str, Any]:
+    """What the page asks about a column; it writes nulls with commas between them."""
+    nulls = [] if any("," in text for text in odd.nulls) else list(odd.nulls)
+    return {"words": odd.words, "nulls": nulls}
 
 
 def _histogram(table: Source, name: str) -> dict[str, Any] | None:

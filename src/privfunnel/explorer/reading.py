@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privfunnel.engines import ReadOptions, sniff
+from privfunnel.engines.readers import is_workbook
 from privfunnel.engines.reading import SQL_TYPES
 from privfunnel.engines.workbooks import sheets
 from privfunnel.errors import InvalidInputError
@@ -27,6 +28,7 @@ FLAGS = {
     "columns": "--columns",
     "types": "--type",
     "sheet": "--sheet",
+    "skip_rows": "--skip-rows",
 }
 #: What the page writes for a value, by option; an empty field of the page means that nothing was said.
 _WORDS: dict[str, dict[str, Any]] = {
@@ -37,7 +39,7 @@ _WORDS: dict[str, dict[str, Any]] = {
 }
 _LISTS = ("nulls", "columns")
 #: Which options concern a workbook.
-_OF_SHEETS = ("sheet", "columns", "nulls", "types")
+_OF_SHEETS = ("sheet", "skip_rows", "columns", "nulls", "types")
 LONGEST = 2000
 
 
@@ -72,6 +74,10 @@ def checked(asked: Any) -> dict[str, Any]:
             and value not in {"", *_WORDS[name]}
         ):
             raise InvalidInputError(f"the {name} {value!r} is neither yes nor no: choose one of them")
+        elif name == "skip_rows" and value.strip() and not value.strip().isdecimal():
+            raise InvalidInputError(
+                f"{value!r} rows above the header cannot be left out: type a number, 0 for none"
+            )
         elif value.strip():
             found[name] = value
     return found
@@ -83,6 +89,8 @@ def options(asked: Asked) -> ReadOptions:
     for name, value in asked.items():
         if name in _LISTS:
             given[name] = tuple(text.strip() for text in value.split(",") if text.strip())
+        elif name == "skip_rows":
+            given[name] = int(value)
         else:
             given[name] = value if name == "types" else _WORDS.get(name, {}).get(value, value)
     return ReadOptions(**given)
@@ -96,16 +104,24 @@ def found_out(path: str, asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
         asked: What is said already.
 
     Returns:
-        What to ask for: a decimal comma is taken where it is seen, since the page shows that it was; and what the page
-        shows: ``options`` that concern the file, the ``values`` in force, and the ``sheets`` of a workbook.
+        What to ask for: a decimal comma is taken where it is seen, and titles are left out, since the page shows that
+        they were; and what the page shows: ``options`` that concern the file, the ``values`` in force, and the
+        ``sheets`` of a workbook.
 
     Raises:
         InvalidInputError: The file is no table.
     """
-    told = sniff(path, options({name: value for name, value in asked.items() if name != "sheet"}))
-    if told.sheet is not None:
-        values = {"sheet": told.sheet, **asked}
-        return dict(asked), {"options": list(_OF_SHEETS), "values": values, "sheets": sheets(Path(path))}
+    workbook = is_workbook(path)
+    asked = {name: value for name, value in asked.items() if name != "sheet" or workbook}
+    told = sniff(path, options(asked))
+    above = {} if told.skip_rows is None else {"skip_rows": str(told.skip_rows)}
+    if workbook:
+        values = {"sheet": told.sheet, **asked, **above}
+        return {**asked, **above}, {
+            "options": list(_OF_SHEETS),
+            "values": values,
+            "sheets": sheets(Path(path)),
+        }
     if told.delimiter is None:
         return dict(asked), {"options": [], "values": {}, "sheets": []}
     known = {
@@ -116,8 +132,8 @@ def found_out(path: str, asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     words = {value: word for word, value in _WORDS["delimiter"].items()}
     known["delimiter"] = words.get(told.delimiter, told.delimiter)
-    values = {**{name: value for name, value in known.items() if value is not None}, **asked}
-    effective = {name: value for name, value in asked.items() if name != "sheet"}  # it is no workbook
+    values = {**{name: value for name, value in known.items() if value is not None}, **asked, **above}
+    effective = {**asked, **above}
     if told.decimal != ".":
         effective["decimal"] = told.decimal
     return effective, {
@@ -140,7 +156,7 @@ def arguments(asked: Asked) -> list[str]:
         if name == "types":
             texts = [f"{column}={kind}" for column, kind in value.items()]
         else:
-            texts = list(value) if name == "nulls" else [",".join(value) if name == "columns" else value]
+            texts = list(value) if name == "nulls" else [",".join(value) if name == "columns" else str(value)]
         found += [part for text in texts for part in (FLAGS[name], "tab" if text == "\t" else text)]
     return found
 

@@ -13,9 +13,6 @@ from privfunnel.measures import nats_per
 from privfunnel.report import view
 from privfunnel.solution import Solution
 
-#: How many disclosures are evenly spaced from the free limit on, and which ones lie beside them, in nats.
-Grid = tuple[int, tuple[float, ...]]
-
 
 def released_name(setting: Setting) -> str:
     """Return the name of the released file: ``patients.csv`` becomes ``patients.released.csv``."""
@@ -59,7 +56,7 @@ def command_line(
             else _share(curve, solution),
             *guards.arguments(curve),
             "--solver",
-            "auto" if curve.threat is not None or setting.task else curve.solver,
+            "auto" if not curve.guards.plain or setting.task else curve.solver,
             "--seed",
             str(curve.seed),
         ]
@@ -98,33 +95,26 @@ def _wrapped(parts: list[str]) -> str:
     return text
 
 
-def script(setting: Setting, curve: Curve, solution: Solution, grid: Grid, *, form: str = "records") -> str:
+def script(
+    setting: Setting, curve: Curve, solution: Solution, places: tuple[float, ...], *, form: str = "records"
+) -> str:
     """Return a Python script that counts, traces, chooses, releases and reports.
 
     Names come from files that others may have made: they enter the script as literals (``repr``) and nowhere else.
     """
-    points, extra = grid
-    further = "".join(f", {r!r}" for r in extra)
     read = f"\n        read={reading.literal(setting.reading)}," if setting.reading else ""
     rows = "".join(f"\n        {name}={value!r}," for name, value in setting.rows.items())
     again = f", read={reading.literal(setting.reading)}" if setting.reading else ""
-    if setting.task:
-        guarded = "" if curve.threat is None else f", gap={curve.target_gap!r}, throw=False, **guards"
-        given = "" if curve.threat is None else f"guards = {guards.of_curve(curve)!r}\n    "
-        traced = f"""{given}utilities = {list(extra)!r}
-    curve = pf.trace(problem, along="utility", utilities=utilities, seed={curve.seed}{guarded})"""
-    elif curve.threat is not None:
-        traced = f"""guards = {guards.of_curve(curve)!r}
-    disclosures = {list(extra)!r}
-    curve = pf.trace(problem, disclosures=disclosures, gap={curve.target_gap!r}, throw=False, **guards)"""
-    else:
-        traced = f"""even = np.linspace(problem.free_disclosure, problem.disclosure_ceiling, {points})
-    disclosures = [0.0, *even{further}]
-    curve = pf.trace(problem, disclosures=disclosures, solver={curve.solver!r}, seed={curve.seed})"""
-    numpy = "import numpy as np\n\n" if curve.threat is None and not setting.task else ""
+    given = guards.of_curve(curve)
+    more = "" if not given else f", gap={curve.target_gap!r}, throw=False, **guards"
+    named = f", solver={curve.solver!r}" if curve.guards.plain and not setting.task else ""
+    said = f"guards = {given!r}\n    " if given else ""
+    plural = "utilities" if setting.task else "disclosures"
+    traced = f"""{said}{plural} = {list(places)!r}
+    curve = pf.trace(problem, {plural}={plural}{named}, seed={curve.seed}{more})"""
     return f'''"""Release the table at the point chosen in the explorer."""
 
-{numpy}import privfunnel as pf
+import privfunnel as pf
 from privfunnel.mechanism import Mechanism
 from privfunnel.report import Report
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,31 +86,28 @@ def told_by_decoys(mechanism: Mechanism) -> list[str]:
 def write(
     source: str,
     mechanism: Mechanism,
-    folder: Path,
+    targets: Mapping[Path, str],
     read: ReadOptions | None = None,
     draws: DrawKeywords | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Write the files of :func:`files` into a folder: row i is the same release in each of them.
+    """Write the files of a mechanism: row i is the same release in each of them.
 
     Args:
         source: The table.
         mechanism: The mechanism.
-        folder: Where the files go.
+        targets: The files, each with its form: those of :func:`files`, in a folder.
         read: How the table is read.
-        draws: How rows are drawn: key file, series and column of sticky draws.
+        draws: How rows are drawn: key file, series and column of sticky draws, and who enters the release.
         progress: Called with the number of rows that are written.
 
     Raises:
         InvalidInputError: The table does not fit the mechanism, or a file cannot be written; none is left behind.
     """
-    held = files(lists_of(mechanism))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "decoys name combinations", GuaranteeWarning)  # the page says it
-        targets: dict[AnyPath, str] = {folder / name: form for name, form in held.items()}
-        release.write_all(
-            source, mechanism, targets, force=True, read=read, progress=progress, **(draws or {})
-        )
+        named: dict[AnyPath, str] = dict(targets.items())
+        release.write_all(source, mechanism, named, force=True, read=read, progress=progress, **(draws or {}))
 
 
 def audited(

@@ -8,6 +8,7 @@ The page works on private data, so it is closed to everything but the browser th
   file that only this user can open, and that file leads to the address;
 - the ``Host`` header must be one we serve, so that a foreign name rebound to 127.0.0.1 gets nothing;
 - a request that changes something must come from our own origin, and no request may come from another one;
+- who is refused is hung up on, and who sends no request in time as well (:mod:`.connections`);
 - the answer forbids the page to load or send anything anywhere else.
 """
 
@@ -111,9 +112,9 @@ class Gate:
         """Return the answer for a request that goes no further, or None to let it pass."""
         headers = Headers(scope=scope)
         if headers.get("host", "").lower() not in self.hosts:
-            return PlainTextResponse("This host name is not served here.\n", status_code=421)
+            return _refusal("This host name is not served here.\n", 421)
         if not self._same_origin(scope, headers):
-            return PlainTextResponse("Requests from other sites are refused.\n", status_code=403)
+            return _refusal("Requests from other sites are refused.\n", 403)
         offered = None
         if scope["path"] == "/" and scope["method"] == "GET":
             offered = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [None])[0]
@@ -126,7 +127,7 @@ class Gate:
                 return answer
         shown = self._cookie_value(headers)
         if not any(_equal(shown, key) for key in self._keys):
-            return PlainTextResponse(_LOCKED if offered is None else _USED, status_code=403)
+            return _refusal(_LOCKED if offered is None else _USED, 403)
         return None
 
     def _spend(self, offered: str) -> bool:
@@ -150,6 +151,11 @@ class Gate:
 
     def _cookie_value(self, headers: Headers) -> str:
         return cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+
+
+def _refusal(words: str, status: int) -> Response:
+    """An answer after which the connection is closed: who has no key is not waited for, not even for a body."""
+    return PlainTextResponse(words, status_code=status, headers={"connection": "close"})
 
 
 def leading_to(address: str) -> str:

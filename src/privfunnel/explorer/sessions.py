@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.explorer.events import Event
 from privfunnel.explorer.folders import UPLOAD, PrivateFolder
 from privfunnel.explorer.keeping import Keeping
 from privfunnel.explorer.memory import MemoryPool
-from privfunnel.explorer.process import Event, JobError, JobStoppedError, Limits, Worker
+from privfunnel.explorer.process import JobError, JobStoppedError, Limits, Worker
+from privfunnel.locking import tidy
 
 FAREWELL_SECONDS = 0.5  # for an idle process to tidy up before it is ended
 #: Without a sign of life for so long, a page is gone that could not say so: its data does not lie about any longer. An
@@ -183,17 +185,25 @@ class Session:
     def close(self) -> None:
         """End the processes and remove the files; takes some seconds at most."""
         self.farewell()
-        self.remove()
+        self.remove(time.monotonic() + FAREWELL_SECONDS)
+
+    def hang_up(self) -> None:
+        """End what the page still waits for."""
+        if self.stream is not None:
+            self.stream.close()
+        for worker in (self.front, self.tracer):
+            if worker.working:
+                worker.stop()
 
     def farewell(self) -> None:
         """Ask the processes to end."""
         for worker in (self.front, self.tracer):
             worker.close()
 
-    def remove(self) -> None:
-        """See the processes end, and remove the files."""
+    def remove(self, deadline: float) -> None:
+        """See the processes end, by a deadline on the monotonic clock, and remove the files."""
         for worker in (self.front, self.tracer):
-            worker.wait(FAREWELL_SECONDS)
+            worker.wait(max(deadline - time.monotonic(), 0.0))
             worker.leave()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -250,11 +260,19 @@ class Sessions:
             if not session.busy and now - session.seen > SILENT_SECONDS:
                 await self.close(session.id)
 
+    def hang_up(self) -> None:
+        """End what any page still waits for: nothing is answered any more."""
+        for session in self._open.values():
+            session.hang_up()
+
     def shutdown(self) -> None:
         """Close everything and remove the private folder."""
         ending, self._open = list(self._open.values()), {}
         for session in ending:  # all are asked first, so that they end side by side
             session.farewell()
+        deadline = time.monotonic() + FAREWELL_SECONDS
         for session in ending:
-            session.remove()
+            session.remove(deadline)
         self._private.remove()
+        if self._keeping is not None and self._keeping.ledger:
+            tidy(Path(self._keeping.ledger))  # a process that was ended in the middle held its lock

@@ -28,14 +28,14 @@ from privfunnel.explorer import (
     release_files,
     wording,
 )
-from privfunnel.explorer.curves import chosen, curve_of, grid_of, trace
+from privfunnel.explorer.curves import chosen, curve_of, places_of, trace
 from privfunnel.explorer.news import tell
 from privfunnel.explorer.workspace import Setting, Workspace
 from privfunnel.measures import nats_per
 from privfunnel.mechanism import Mechanism
+from privfunnel.question import Quantity
 from privfunnel.report import view
 from privfunnel.tables import Counts, count
-from privfunnel.task_solution import TaskSolution
 
 MOST_KNOWING = 6  # readers who know a column that the page lists
 
@@ -65,7 +65,8 @@ def inspect(
         if rows == 0:
             raise InvalidInputError(f"{name} has no rows: choose a table with data")
         preview = profile.preview(table)
-        columns = profile.columns(table, lambda *news: tell(workspace, *news))
+        as_text = asked.get("types", {})
+        columns = profile.columns(table, lambda *news: tell(workspace, *news), as_text)
     workspace.drop("setting", "found", "curve", "band", "warnings")
     workspace.put("source", (path, name, asked))
     exports.clear(workspace.folder)
@@ -182,7 +183,7 @@ def point(
     public = setting.public_axis
     mechanism = Mechanism.from_solution(setting.counts, solution)
     lists = release_files.lists_of(mechanism)
-    found = exports.Exported(curve, solution, grid_of(workspace), keeping=workspace.keeping)
+    found = exports.Exported(curve, solution, places_of(workspace), keeping=workspace.keeping)
     return {
         **view.point(
             solution,
@@ -228,7 +229,7 @@ def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
     setting = workspace.setting()
     solution = chosen(curve_of(workspace), disclosure, None)
     counts, problem = setting.counts, setting.problem
-    if isinstance(solution, TaskSolution):
+    if solution.question.axis is Quantity.UTILITY:
         others = purpose.instead(solution, counts)
     else:
         # What is compared is what a reader learns who knows nothing, by mutual information.
@@ -260,7 +261,7 @@ def export(workspace: Workspace, name: str, disclosure: float, form: str = "reco
     """Write one of the files of a chosen point into the folder and return its path; rows are released in a form."""
     setting, curve = workspace.setting(), curve_of(workspace)
     solution, band = chosen(curve, disclosure, None), workspace.get("band")
-    found = exports.Exported(curve, solution, grid_of(workspace), band, form, workspace.keeping)
+    found = exports.Exported(curve, solution, places_of(workspace), band, form, workspace.keeping)
     return str(exports.write(name, workspace.folder, setting, found, lambda *news: tell(workspace, *news)))
 
 

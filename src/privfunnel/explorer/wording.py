@@ -6,7 +6,7 @@ import re
 
 from privfunnel.measures import nats_per
 
-_READ = "encoding|delimiter|decimal|dates|null|quote|escape|type|sheet|columns"
+_READ = "encoding|delimiter|decimal|dates|null|quote|escape|type|sheet|columns|skip-rows"
 #: What a message says for the command line, and what the page says instead.
 _INSTEAD = (
     (re.compile(rf"\((?:--(?:{_READ})\b)[^()]*(?:\([^()]*\)[^()]*)*\)"), "(“Change how the file is read”)"),

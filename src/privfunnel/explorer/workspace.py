@@ -9,16 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privfunnel.errors import InvalidInputError
 from privfunnel.explorer import keeping
+from privfunnel.explorer.events import Event
 from privfunnel.explorer.folders import UPLOAD
 from privfunnel.explorer.keeping import Keeping
-from privfunnel.explorer.process import Event
 from privfunnel.problem import Problem
 from privfunnel.report.axes import Axis
-from privfunnel.solution import Answer
 from privfunnel.storage import PRIVATE, write_whole
 from privfunnel.tables import Counts
 
@@ -75,34 +72,6 @@ class Setting:
     def public_axis(self) -> Axis:
         """The public symbols."""
         return Axis.of(self.counts.x_alphabet)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a run has found so far.
-
-    Attributes:
-        answers: The solver's answers.
-        points: Number of evenly spaced disclosures from the free limit on, below which nothing leaks.
-        extra: Further disclosures, in nats.
-        solver: Name of the solver.
-        complete: Whether the answers cover the whole range: so it is once a first run has ended.
-    """
-
-    answers: tuple[Answer, ...]
-    points: int
-    extra: tuple[float, ...]
-    solver: str
-    complete: bool
-
-    def wanted(self, problem: Problem) -> list[float]:
-        """Return the disclosures of the whole curve, in nats."""
-        return sorted({*self.even(problem), *self.extra})
-
-    def even(self, problem: Problem) -> list[float]:
-        """Return 0 and the evenly spaced ones, in nats."""
-        free = min(problem.free_disclosure, problem.disclosure_ceiling)
-        return [0.0, *(float(r) for r in np.linspace(free, problem.disclosure_ceiling, self.points))]
 
 
 class Workspace:

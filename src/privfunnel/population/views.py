@@ -39,6 +39,9 @@ def small_sample(
 ) -> str:
     """What few rows mean, as numbers to act on; an empty text where they are not few.
 
+    Where the plug-in I(S;X) is expected to be all bias, no number of it is told: what is known is that it is at most
+    H(S).
+
     Args:
         rows_s: Rows of each private symbol, shape (K,).
         n_x: M, the number of public symbols.
@@ -54,12 +57,20 @@ def small_sample(
     from privfunnel.population.bounds import guaranteed_outputs  # loads optimisers, which few tables need
 
     # Half of the rows design, half of them judge: what they can guarantee of a release that says nothing about S.
-    outputs = guaranteed_outputs(max(n // 2, 1), 0.5 * information, p_s=rows_s / rows_s.sum())
+    p_s = rows_s / rows_s.sum()
+    most = float(measures.entropy(p_s))
+    unknown = bias >= information
+    outputs = guaranteed_outputs(max(n // 2, 1), 0.5 * (most if unknown else information), p_s=p_s)
     guarantee = f"at most {outputs} outputs" if outputs > 1 else "no release of more than one output"
     whose, more = ("rows", "rows") if pieces is None else (f"{pieces[1]} ({rows} rows)", pieces[1])
-    told, high = (f"{nats / measures.nats_per(unit):.3f} {unit}" for nats in (information, bias))
+    told, high, ceiling = (
+        f"{nats / measures.nats_per(unit):.3f} {unit}" for nats in (information, bias, most)
+    )
+    known = f"I(S;X) = {told} is expected to be about {high} too high"
+    if unknown:
+        known = f"they cannot tell I(S;X), which is at most H(S) = {ceiling}"
     return (
-        f"{n} {whose} for {n_s} × {n_x} cells are few: I(S;X) = {told} is expected to be about {high} too high, and "
+        f"{n} {whose} for {n_s} × {n_x} cells are few: {known}, and "
         f"with half of these {more} to judge what the others design {guarantee} can be guaranteed to leak less than "
         f"half of it in the population; use fewer or coarser categories, or more {more}"
     )

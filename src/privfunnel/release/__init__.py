@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from privfunnel.release.options import BINNED, FORMS, NUMBERS, UNSEEN_RULES
+from privfunnel.release.options import FORMS, NUMBERS, UNSEEN_RULES
 
 if TYPE_CHECKING:
     from privfunnel.release.classwise import by_classes
@@ -25,7 +25,6 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "BINNED",
     "FORMS",
     "NUMBERS",
     "UNSEEN_RULES",

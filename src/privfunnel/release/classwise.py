@@ -38,7 +38,8 @@ def by_classes(
 ) -> Any:
     """Release a Spark frame from its classes; the rows are drawn at once, on the executors, and stay there.
 
-    Only public columns are released, so that rows of one public symbol are alike and drawn from its count.
+    Only public columns are released, so that rows of one public symbol are alike and drawn from its count. Values are
+    written as the table has them, rare ones too: no threshold makes "(other)" of them, as it does in a released file.
 
     Args:
         source: The Spark frame that was counted.

@@ -29,10 +29,11 @@ from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism, symbol_name
 from privfunnel.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
 from privfunnel.release.candidates import PARTS, ROW, WEIGHT
-from privfunnel.release.records import RecordAlphabet
+from privfunnel.release.records import RecordAlphabet, released_names
+from privfunnel.release.writer import neutral
+from privfunnel.storage import heading
 
 SCHEMA = "privfunnel/codebook"
-SCHEMA_VERSION = 3
 #: How decoys are read.
 READING = (
     "lines of one row are its candidates: the row was one of them, each with the probability that is its weight; sums "
@@ -73,12 +74,11 @@ def to_dict(
     records = records or RecordAlphabet.of(mechanism, policy)
     symbols = [] if decoys else _symbols(mechanism, records, policy)
     return {
-        "schema": SCHEMA,
-        "version": SCHEMA_VERSION,
+        **heading(SCHEMA),
         "units": "nats",
         "precision": precision(policy),
         "threshold": policy.threshold,
-        "public": list(mechanism.public_names),
+        "public": list(released_names(mechanism)),
         "private": list(mechanism.private_names),
         "bins": {
             written.column.name: _bins(written) for written in records.written if written.numbers is not None
@@ -96,7 +96,7 @@ def _symbols(mechanism: Mechanism, records: RecordAlphabet, policy: Policy) -> l
     rows = mechanism.behind
     x_labels, x_of = _public_labels(mechanism, records, policy)
     p_s = mechanism.p_s_given_y @ mechanism.p_y
-    s_labels, s_of = _grouped(mechanism.s_labels, policy.listed(p_s, rows))
+    s_labels, s_of = _grouped(mechanism.s_labels, policy.named(mechanism.s_alphabet, p_s, rows))
     step = policy.step(rows)
     listed = _listed(mechanism, policy)
     p_y = mechanism.p_y[listed]
@@ -183,24 +183,19 @@ def _public_labels(
     """Names of the combinations that are written, rare ones together, and which symbols each stands for."""
     if mechanism.sparse:
         return _few_labels(mechanism, records, policy)
-    named = [
-        tuple(
-            f"{written.column.name}={written.texts[code]}" for code in written.codes[mechanism.x_codes[:, j]]
-        )
-        for j, written in enumerate(records.written)
-    ]
-    labels = tuple(", ".join(parts) for parts in zip(*named, strict=True))
-    found, of = _grouped(labels, np.ones(len(labels), dtype=bool))
-    again, others = _grouped(found, policy.listed(of @ mechanism.p_x, mechanism.behind))
-    return again, others @ of
+    shown = sparse.csr_array(
+        (np.ones(len(records.of_x)), (records.of_x, np.arange(len(records.of_x)))),
+        shape=(len(records), len(records.of_x)),
+    )
+    labels, of = _grouped(records.labels, records.named(mechanism, policy))
+    return labels, of @ shown
 
 
 def _few_labels(
     mechanism: Mechanism, alphabet: RecordAlphabet, policy: Policy
 ) -> tuple[tuple[str, ...], Any]:
     """The same for very many combinations, of which few are listed: no others are given names."""
-    shares: Array = np.bincount(alphabet.of_x, mechanism.p_x, len(alphabet)).astype(np.float64)
-    kept = np.flatnonzero(policy.listed(shares, mechanism.behind))
+    kept = np.flatnonzero(alphabet.named(mechanism, policy))
     some = RecordAlphabet(alphabet.columns, alphabet.codes[kept], alphabet.written, kept, alphabet.header)
     names, of = _grouped((*some.labels, OTHER), np.append(np.ones(len(kept), dtype=bool), False))
     place = np.full(len(alphabet), len(kept))
@@ -224,14 +219,19 @@ def to_csv(
     *,
     decoys: bool = False,
     records: RecordAlphabet | None = None,
+    raw_text: bool = False,
 ) -> str:
-    """One line an entry above 0: symbol, p(y), what it is about, label, probability given the symbol, rounding step."""
+    """One line an entry above 0: symbol, p(y), what it is about, label, probability given the symbol, rounding step.
+
+    Labels that a spreadsheet would compute get an apostrophe, unless ``raw_text`` leaves them as they are.
+    """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["symbol", "p_y", "of", "label", "p_given_y", "step"])
     for entry in to_dict(mechanism, policy, decoys=decoys, records=records)["symbols"]:
         for of, key in (("public", "p_x_given_y"), ("private", "p_s_given_y")):
             for label, value in entry[key].items():
+                label = label if raw_text else neutral(label)
                 writer.writerow([entry["symbol"], entry["p_y"], of, label, value, entry[f"{key}_step"]])
     return lines.getvalue()
 
@@ -243,8 +243,9 @@ def render(
     *,
     decoys: bool = False,
     records: RecordAlphabet | None = None,
+    raw_text: bool = False,
 ) -> str:
-    """The text of a codebook file in the format of its suffix; arguments as for :func:`to_dict`.
+    """The text of a codebook file in the format of its suffix; arguments as for :func:`to_dict` and :func:`to_csv`.
 
     Raises:
         InvalidInputError: The suffix is neither .json nor .csv.
@@ -253,7 +254,7 @@ def render(
         found = to_dict(mechanism, policy, decoys=decoys, records=records)
         return indented(found) + "\n"
     if path.suffix.lower() == ".csv":
-        return to_csv(mechanism, policy, decoys=decoys, records=records)
+        return to_csv(mechanism, policy, decoys=decoys, records=records, raw_text=raw_text)
     raise InvalidInputError(
         f"the codebook {str(path)!r} is neither .json nor .csv: the suffix chooses the format"
     )

@@ -13,7 +13,7 @@ from privfunnel.release.candidates import PARTS, ROW, WEIGHT, candidates
 from privfunnel.release.options import DrawOptions
 from privfunnel.release.output import Output
 from privfunnel.release.randomness import Uniforms
-from privfunnel.release.records import RecordAlphabet
+from privfunnel.release.records import RecordAlphabet, released_names
 from privfunnel.release.sampler import Indices
 
 
@@ -38,7 +38,7 @@ class DecoyOutput(Output):
         """Prepare the tables."""
         alphabet = records or RecordAlphabet.of(mechanism, Policy(options.threshold))
         super().__init__(mechanism, "decoys", options, alphabet)
-        self.names = (ROW, *mechanism.public_names, WEIGHT)
+        self.names = (ROW, *released_names(mechanism), WEIGHT)
         self.candidates = candidates(mechanism, alphabet)
 
     @property

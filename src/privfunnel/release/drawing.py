@@ -5,18 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.engines import ReadOptions, Source
+from privfunnel.engines import ReadOptions, Source, open_table
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.release.decoys import DecoyOutput
-from privfunnel.release.options import DrawOptions
+from privfunnel.release.options import DrawOptions, Entered
 from privfunnel.release.output import Output, check_kept
 from privfunnel.release.persons import PersonDraws, PersonSummary
-from privfunnel.release.randomness import Uniforms
+from privfunnel.release.randomness import Uniforms, secure
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Indices, Sampler, Tally
 from privfunnel.release.sticky import StickyDraws
@@ -72,6 +73,9 @@ class Draw:
         self.persons = _persons(mechanism, options)
         self.sticky = self.persons if isinstance(self.persons, StickyDraws) else None
         self.asked = options.person is not None or self.sticky is not None
+        # Rows that are told apart by their place, or by columns that are copied, may be others under the same ids.
+        self.placed = bool(options.keep) or options.keep_order
+        self._entered: tuple[str | None, ...] = ()
 
     def needed(self, table: Source) -> list[str]:
         """The columns to be read; a table without any of the public ones was made for another mechanism.
@@ -120,7 +124,7 @@ class Draw:
 
     def fields(self, form: str, schema: Any) -> list[Any]:
         """Arrow fields of a release; ``schema`` is that of the rows it is drawn for."""
-        return [*self.outputs[form].fields(), *(schema.field(column) for column in self.keep)]
+        return [*self.outputs[form].fields(), *(_plain(schema.field(column)) for column in self.keep)]
 
     def lines(self, form: str, arrays: list[Any], rows: Indices, uniforms: Uniforms) -> list[Any]:
         """What is written of columns that :meth:`columns` gave, after the rows were shuffled.
@@ -141,22 +145,99 @@ class Draw:
         """The release of one Arrow batch, in all forms."""
         before = tally.rows
         x, kept_rows = self.sampler.symbols(batch, tally)
-        names = [*self.keep, *([] if self.persons is None else [self.persons.column])]
-        copied = [batch.column(batch.schema.get_field_index(column)) for column in names]
         rows = np.arange(before, tally.rows)
         if kept_rows is not None:
-            mask = need("pyarrow", "tables").array(kept_rows)
-            copied, rows = [column.filter(mask) for column in copied], rows[kept_rows]
-            batch = batch.filter(mask)
-        if self.persons is not None:
-            uniforms = self.persons.rows(copied.pop(), x, uniforms, tally.persons)
-        y = self.sampler.released(x, uniforms, tally)
+            rows = rows[kept_rows]
+            batch = batch.filter(need("pyarrow", "tables").array(kept_rows))
+        copied = [_decoded(_column(batch, name)) for name in self.keep]
+        y, uniforms = self._released(batch, x, uniforms, tally)
         columns, records = {}, None
         for form, output in self.outputs.items():
             drawn = output.records(y, uniforms)
             columns[form] = [*output.arrays(y, drawn, uniforms), *copied]
             records = drawn if records is None else records
         return Drawn(columns, rows, batch, x, records)
+
+    def enter(self, enter: Entered | None, batches: Iterable[Any]) -> None:
+        """Tell who wants to know it the name of the draw that these batches will be, before anything is written."""
+        if enter is not None:
+            self._entered = (self._announced(batches),)
+            enter(*self._entered)
+
+    def name(self) -> str | None:
+        """The name of the draw that the batches were which :meth:`columns` was given; None where it repeats no other.
+
+        Raises:
+            InvalidInputError: It is another than was told by :meth:`enter`.
+        """
+        name = None if self.sticky is None or self.placed else self.sticky.name()
+        if self._entered not in ((), (name,)):
+            raise InvalidInputError(
+                "the table changed while it was released, and is another draw than was entered: release it again"
+            )
+        return name
+
+    def _announced(self, batches: Iterable[Any]) -> str | None:
+        """The name that :meth:`name` will give once these batches were drawn."""
+        if self.sticky is None or self.placed:
+            return None
+        tally = Tally()
+        for batch in batches:
+            x, kept = self.sampler.symbols(batch, tally)
+            held = batch if kept is None else batch.filter(need("pyarrow", "tables").array(kept))
+            self._released(held, x, secure, tally)
+        return self.sticky.name()
+
+    def _released(self, batch: Any, x: Indices, uniforms: Uniforms, tally: Tally) -> tuple[Indices, Uniforms]:
+        """The symbols of rows whose public ones are known, and the numbers that they go on being drawn by."""
+        if self.persons is None:
+            return self.sampler.released(x, uniforms, tally), uniforms
+        drawn = self.persons.rows(_column(batch, self.persons.column), x, uniforms, tally.persons)
+        y = self.sampler.released(x, drawn, tally)
+        if self.sticky is not None:
+            self.sticky.met(drawn, y)
+        return y, drawn
+
+
+def draw_name(
+    source: Any, mechanism: Mechanism, options: DrawOptions, read: ReadOptions | None = None
+) -> str | None:
+    """The name of the draw that a sticky release of a table is, or was, for a ledger; nothing is written.
+
+    Args:
+        source: A path or a frame, as for :func:`privfunnel.release.write`.
+        mechanism: The mechanism.
+        options: How the rows are drawn: key file, series and column of ids.
+        read: How to read a file, where it differs from the design data.
+
+    Returns:
+        The name; None where the draw is not sticky, or has no key file yet, so that it repeats no other.
+
+    Raises:
+        InvalidInputError: The key file cannot be used, or the table does not fit the mechanism or the ids.
+    """
+    if options.sticky is None or not Path(options.sticky).exists():
+        return None
+    found: list[str | None] = []
+    draw = Draw(mechanism, ["symbols"], options)
+    with open_table(source, draw.read_options(mechanism.read_options(read, public_only=True))) as table:
+        draw.enter(found.append, table.batches(draw.needed(table), options.batch_rows))
+    return found[0]
+
+
+def _column(batch: Any, name: str) -> Any:
+    return batch.column(batch.schema.get_field_index(name))
+
+
+def _decoded(array: Any) -> Any:
+    """A column without a dictionary, in which there may be values that no row has."""
+    return array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
+
+
+def _plain(field: Any) -> Any:
+    """The Arrow field of such a column."""
+    kind = field.type
+    return field.with_type(kind.value_type) if hasattr(kind, "index_type") else field
 
 
 def _output(mechanism: Mechanism, form: str, options: DrawOptions, records: RecordAlphabet | None) -> Output:

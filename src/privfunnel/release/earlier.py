@@ -144,7 +144,13 @@ def _check_target(source: Any, out: Path, table: Any, force: bool) -> None:
         )
     named = isinstance(source, str | Path)
     check_apart([out], {"the table itself": Path(str(source).partition("::")[0]) if named else None})
-    plain = (table.read or ReadOptions()).delimiter in (None, ",")
+    read = table.read or ReadOptions()
+    if file_format(out) == "csv" and read.skip_rows:
+        raise InvalidInputError(
+            f"{str(out)!r} would be written without the {read.skip_rows} rows above the header: write a .parquet file "
+            "instead"
+        )
+    plain = read.delimiter in (None, ",")
     if file_format(out) == "csv" and not plain:
         raise InvalidInputError(
             f"{str(out)!r} would be written with commas, and the table has others: write a .parquet file instead"

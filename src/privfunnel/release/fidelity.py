@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.engines import Column, Cut, ReadOptions, open_table
-from privfunnel.engines.categories import UNSEEN, Codes, canonical, shown
+from privfunnel.engines.categories import Codes, canonical, shown
 from privfunnel.errors import need
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
@@ -202,13 +202,10 @@ def numbers_of(source: Any, names: dict[str, str], read: ReadOptions | None) -> 
     return {name: numbers for name, numbers in found.items() if numbers is not None}
 
 
-def measured(
-    mechanism: Mechanism, alphabet: RecordAlphabet, before: Array, after: Array, same: Array
-) -> Fidelity:
-    """What survives in margins and pairs.
+def measured(alphabet: RecordAlphabet, before: Array, after: Array, same: Array) -> Fidelity:
+    """What survives in margins and pairs of values as they are written, rare ones as one.
 
     Args:
-        mechanism: The mechanism.
         alphabet: The records.
         before: Rows by public symbol, shape (M,); ``after`` by record, shape (records,).
         after: See there.
@@ -221,7 +218,7 @@ def measured(
     narrow = np.min_scalar_type(-most - 1)
     new, old = (
         np.ascontiguousarray(codes.astype(narrow).T)
-        for codes in (alphabet.codes, unwritten(mechanism, alphabet))
+        for codes in (alphabet.codes, alphabet.codes[alphabet.of_x])
     )
     columns = []
     for j, column in enumerate(alphabet.columns):
@@ -293,17 +290,6 @@ def _joined(codes: list[NDArray[Any]], widths: list[int]) -> Index:
     return joined
 
 
-def unwritten(mechanism: Mechanism, alphabet: RecordAlphabet) -> Codes:
-    """The categories of each public symbol in the columns as written, as if nothing were rare, shape (M, columns)."""
-    codes = mechanism.x_codes
-    for j, (own, written) in enumerate(zip(mechanism.public, alphabet.columns, strict=True)):
-        # What is written may have one value more, "(other)", which stands before null.
-        if own.null_code not in {UNSEEN, written.null_code}:
-            codes = codes.copy()
-            codes[mechanism.x_codes[:, j] == own.null_code, j] = written.null_code
-    return codes
-
-
 class Watch:
     """Measures what survives while rows are released.
 
@@ -350,7 +336,7 @@ class Watch:
 
     def found(self) -> Fidelity:
         """What has survived."""
-        told = measured(self.mechanism, self.alphabet, self.before, self.after, self.same)
+        told = measured(self.alphabet, self.before, self.after, self.same)
         columns = []
         for each in told.columns:
             before, after = (one.numbers() for one in self.series.get(each.name, (Series(), Series())))

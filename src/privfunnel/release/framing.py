@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -62,10 +63,16 @@ def frame(
         if "pyspark" in table.engine:
             from privfunnel.release.spark import map_frame
 
+            if chosen.enter is not None:
+                chosen.enter(
+                    None
+                )  # the rows are drawn whenever the cluster likes: nobody can say that it repeats one
             if draw.sticky is not None:
                 draw.sticky.keep()
+            chosen = replace(chosen, enter=None)  # the rest goes to the executors
             return map_frame(source, names, draw, chosen, on_unseen)
         weakening.check_places(table, mechanism, chosen, stacklevel=2)
+        draw.enter(chosen.enter, table.batches(names, chosen.batch_rows))
         tally, parts, rows = Tally(), [], [np.zeros(0, dtype=np.int64)]
         fields = None
         # Frames are in memory anyway, so that nothing goes to the disk.
@@ -85,6 +92,7 @@ def frame(
                 parts.append(draw.lines(form, arrays, numbers, mixing))
                 done += len(positions)
                 rows.append(positions)
+        draw.name()  # the one that was entered
         if draw.sticky is not None:
             draw.sticky.keep()
         if on_unseen is not None and tally.unseen_rows:

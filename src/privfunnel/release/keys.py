@@ -15,10 +15,9 @@ import stat
 from pathlib import Path
 
 from privfunnel.errors import InvalidInputError
-from privfunnel.storage import PRIVATE, check_schema, read_json, write_text
+from privfunnel.storage import PRIVATE, check_schema, heading, read_json, write_text
 
 SCHEMA = "privfunnel/key"
-SCHEMA_VERSION = 1
 KEY_BYTES = 32
 #: Permissions of anybody but the owner.
 OTHERS = 0o077
@@ -36,7 +35,7 @@ def save(path: Path, key: bytes) -> None:
     Raises:
         InvalidInputError: There is a file of that name, or it cannot be written.
     """
-    data = {"schema": SCHEMA, "version": SCHEMA_VERSION, "key": key.hex(), "check": _check(key)}
+    data = {**heading(SCHEMA), "key": key.hex(), "check": _check(key)}
     write_text(path, json.dumps(data) + "\n", force=False, mode=PRIVATE)
 
 
@@ -55,7 +54,7 @@ def load(path: Path) -> bytes:
             "chmod 600 it if nobody has read it, else begin a series with a new one"
         )
     data = read_json(path)
-    check_schema(data, SCHEMA, SCHEMA_VERSION)
+    check_schema(data, SCHEMA)
     digits = data.get("key")
     if not isinstance(digits, str) or not _KEY.fullmatch(digits):
         raise _damaged(path)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from privfunnel.errors import InvalidInputError, RetiredOptionWarning
+from privfunnel.errors import InvalidInputError
 
 #: Records, the public columns with values drawn from p(x|y); decoys, all candidate records of a row with their weights;
 #: or released symbols, one column.
 FORMS = ("records", "decoys", "symbols")
 #: What a record holds for a bin of numbers: its mean, its middle, a number drawn from it, or its name.
 NUMBERS = ("mean", "midpoint", "draw", "interval")
-#: The same by the names of version 0.1.
-BINNED = {"midpoint": "midpoint", "uniform": "draw", "label": "interval"}
 #: What is done with a row whose values were not seen at design time.
 UNSEEN_RULES = ("error", "nearest", "class", "marginal", "drop")
 
@@ -31,6 +28,9 @@ DEFAULT_NUMBERS = "mean"
 DEFAULT_THRESHOLD = 5
 BATCH_ROWS = 131_072
 
+#: Is told the name of a draw before anything is written; None for one that repeats no other. It may refuse it.
+Entered = Callable[[str | None], object]
+
 
 class DrawKeywords(TypedDict, total=False):
     """The fields of :class:`DrawOptions`, as the keywords of the functions that make one of them."""
@@ -40,7 +40,6 @@ class DrawKeywords(TypedDict, total=False):
     seed: int | None
     name: str
     numbers: str
-    binned: str | None
     threshold: int
     keep_order: bool
     raw_text: bool
@@ -49,6 +48,7 @@ class DrawKeywords(TypedDict, total=False):
     sticky: str | os.PathLike[str] | None
     series: str | None
     id: str | None
+    enter: Entered | None
     batch_rows: int
 
 
@@ -64,7 +64,6 @@ class DrawOptions:
         name: Name of the symbol's column.
         numbers: What a record holds for a bin of numbers: its ``"mean"``, its ``"midpoint"``, a number that is drawn
             from the bin (``"draw"``), or its name (``"interval"``).
-        binned: The former name of ``numbers``, with ``"midpoint"``, ``"uniform"`` or ``"label"``.
         threshold: Values that fewer rows have are written as "(other)"; see :class:`~privfunnel.publication.Policy`.
         keep_order: Leave the rows in their order instead of shuffling them; refused where the private columns depend on
             a row's place.
@@ -77,6 +76,8 @@ class DrawOptions:
             none; confidential. See :mod:`privfunnel.release.sticky`.
         series: Name of the releases that are to repeat each other, with ``sticky``.
         id: Column that tells the rows apart, from release to release, with ``sticky``; that of ``person`` by default.
+        enter: Called with the name of the draw before anything is written, so that a ledger has it first, and refuses
+            it where it must (:class:`privfunnel.ledger.Entering`); the name is None for a draw that repeats no other.
         batch_rows: Rows in memory at a time.
 
     Raises:
@@ -88,7 +89,6 @@ class DrawOptions:
     seed: int | None = None
     name: str = DEFAULT_NAME
     numbers: str = DEFAULT_NUMBERS
-    binned: str | None = None
     threshold: int = DEFAULT_THRESHOLD
     keep_order: bool = False
     raw_text: bool = False
@@ -97,20 +97,11 @@ class DrawOptions:
     sticky: str | os.PathLike[str] | None = None
     series: str | None = None
     id: str | None = None
+    enter: Entered | None = None
     batch_rows: int = BATCH_ROWS
 
     def __post_init__(self) -> None:
-        """Check what stands for a bin, understand its former name, and see whether options fit each other."""
-        if self.binned is not None:
-            if self.binned not in BINNED:
-                raise InvalidInputError(
-                    f"binned={self.binned!r} is unknown: use numbers={' or '.join(map(repr, NUMBERS))}"
-                )
-            new = BINNED[self.binned]
-            warnings.warn(
-                f"binned={self.binned!r} is now called numbers={new!r}", RetiredOptionWarning, stacklevel=4
-            )
-            object.__setattr__(self, "numbers", new)
+        """Check what stands for a bin, and see whether options fit each other."""
         if self.numbers not in NUMBERS:
             raise InvalidInputError(f"numbers={self.numbers!r} is unknown: use one of {', '.join(NUMBERS)}")
         if self.dialect not in DIALECTS:

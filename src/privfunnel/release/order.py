@@ -25,13 +25,14 @@ from privfunnel.checks import is_whole
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
 from privfunnel.release.options import DEFAULT_THRESHOLD
-from privfunnel.storage import AnyPath, check_schema
+from privfunnel.storage import AnyPath, check_schema, heading, open_input
 
 SCHEMA = "privfunnel/order"
-SCHEMA_VERSION = 1
 SUFFIX = ".order"
 #: Bytes that the first line may have.
 LONGEST_HEADER = 4096
+#: Bytes of the largest file: a thousand million rows.
+MOST_BYTES = 4 << 30
 TYPES = ("<u4", "<u8")
 
 
@@ -80,8 +81,7 @@ def write_header(stream: BinaryIO, lines: int, original_rows: int, threshold: in
     """Write the first line and return the type of what has to follow it."""
     kind = TYPES[0] if original_rows < 2**32 else TYPES[1]
     header = {
-        "schema": SCHEMA,
-        "version": SCHEMA_VERSION,
+        **heading(SCHEMA),
         "rows": lines,
         "original_rows": original_rows,
         "type": kind,
@@ -99,14 +99,14 @@ def load(path: AnyPath) -> Order:
     """
     wrong = f"{os.fspath(path)!r} is no complete order file: give the one that was written with the release"
     try:
-        with Path(path).open("rb") as stream:
+        with open_input(path, MOST_BYTES) as stream:
             first = stream.readline(LONGEST_HEADER)
             size = os.fstat(stream.fileno()).st_size - len(first)
             try:
                 header = json.loads(first)
             except ValueError as error:
                 raise InvalidInputError(wrong) from error
-            check_schema(header, SCHEMA, SCHEMA_VERSION)
+            check_schema(header, SCHEMA)
             lines, rows, kind, threshold = (
                 header.get(name) for name in ("rows", "original_rows", "type", "threshold")
             )

@@ -13,11 +13,11 @@ from privfunnel.engines import Column, Cut
 from privfunnel.engines.categories import text
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.mechanism import Mechanism
-from privfunnel.publication import Policy, Written, middles, published
+from privfunnel.publication import Policy, Written, middles
 from privfunnel.release.numbers import Density
 from privfunnel.release.options import FORMS, DrawOptions
 from privfunnel.release.randomness import Uniforms
-from privfunnel.release.records import RecordAlphabet
+from privfunnel.release.records import RecordAlphabet, released_names
 from privfunnel.release.sampler import Indices, drawer
 
 #: Names of symbols up to which a batch carries all of them and refers to them.
@@ -46,7 +46,7 @@ class Output:
         if form not in FORMS:
             raise InvalidInputError(f"output as {form!r} is unknown: use one of {', '.join(FORMS)}")
         self.form, self.numbers = form, options.numbers
-        self.names = (options.name,) if form == "symbols" else mechanism.public_names
+        self.names = (options.name,) if form == "symbols" else released_names(mechanism)
         self.labels = mechanism.y_labels if form == "symbols" else ()
         if form == "records":
             record_given_y = mechanism.record_given_y.copy()
@@ -154,11 +154,7 @@ def _chosen(values: Sequence[Any], codes: Indices, kind: Any) -> Any:
 def _density(written: Written) -> Any:
     """What draws the numbers of a cut column; None for others."""
     cut = written.column.bins
-    return (
-        Density(published(cut), written.numbers)
-        if isinstance(cut, Cut) and written.numbers is not None
-        else None
-    )
+    return Density(cut, written.numbers) if isinstance(cut, Cut) and written.numbers is not None else None
 
 
 def arrow_type(column: Column) -> Any:

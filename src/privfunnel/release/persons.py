@@ -27,6 +27,7 @@ IN_BLOCK = 8
 REMEMBERED = 2**20
 
 Hashes = NDArray[np.uint64]
+Bits = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -157,20 +158,26 @@ class RowRandomness:
         )
         self.calls = 0
         self.block: Array = np.zeros((0, draws.in_block))
+        self._hashed: dict[int, Bits] = {}
 
     def __call__(self, size: int) -> Array:
         """One number in [0, 1) for each row."""
         block, part = divmod(self.calls, self.draws.in_block)
         if part == 0:
-            digests = self.draws.block(self.messages, block)
-            bits = np.frombuffer(digests, dtype="<u8").reshape(-1, self.draws.in_block)
-            self.block = np.asarray((bits >> np.uint64(11)) * 2.0**-53)
+            self.block = np.asarray((self.bits(block) >> np.uint64(11)) * 2.0**-53)
         self.calls += 1
         if len(self.named) == size:
             return np.asarray(self.block[self.of_row, part])
         found = self.others(size)
         found[self.named] = self.block[self.of_row, part]
         return found
+
+    def bits(self, number: int) -> Bits:
+        """The hashes of a block as numbers of 64 bits, one row a message; shape (messages, in_block)."""
+        if number not in self._hashed:
+            digests = self.draws.block(self.messages, number)
+            self._hashed = {number: np.frombuffer(digests, dtype="<u8").reshape(-1, self.draws.in_block)}
+        return self._hashed[number]
 
 
 class PersonTally:

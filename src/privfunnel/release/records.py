@@ -8,21 +8,25 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel.engines import Alphabet, Cut
 from privfunnel.engines.alphabet import distinct, joined
 from privfunnel.engines.categories import UNSEEN, Codes
-from privfunnel.errors import need
+from privfunnel.errors import InvalidInputError, need
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel
-from privfunnel.publication import Policy, Written
+from privfunnel.publication import Policy, Written, published_codes, published_name
 from privfunnel.release.writer import original
 
 
 @dataclass(frozen=True, eq=False)
 class RecordAlphabet(Alphabet):
     """The different records of a mechanism's release: combinations of public values as they are written.
+
+    The publishable alphabet: files are written from it and the released symbols, and no value that may not be published
+    is in it. The codes of its columns are those of the published ones.
 
     Attributes:
         written: How each column is written.
@@ -45,11 +49,8 @@ class RecordAlphabet(Alphabet):
     ) -> RecordAlphabet:
         """The records of a mechanism under a policy; ``header`` are the columns' names where they were changed."""
         written = written_columns(mechanism, policy or Policy())
-        codes = mechanism.x_codes
-        if any((w.codes != np.arange(len(w.codes))).any() for w in written):
-            codes = np.stack([w.codes[codes[:, j]] for j, w in enumerate(written)], axis=1)
-        found, of_x = distinct(codes)
-        names = tuple(header or mechanism.public_names)
+        found, of_x = distinct(published_codes(written, mechanism.x_codes))
+        names = tuple(header or released_names(mechanism))
         return cls(tuple(w.column for w in written), found, written, of_x, names)
 
     def encode(self, batch: Any) -> list[Codes]:
@@ -68,11 +69,37 @@ class RecordAlphabet(Alphabet):
         np.add.at(found, self.of_x, mechanism.record_given_y)
         return found.T
 
+    def named(self, mechanism: Mechanism, policy: Policy) -> NDArray[np.bool_]:
+        """Which records enough people have to be named in a codebook, shape (records,)."""
+        people = mechanism.x_alphabet.persons
+        if people is None:
+            shares = np.bincount(self.of_x, mechanism.p_x, len(self)).astype(np.float64)
+            return policy.listed(shares, mechanism.behind)
+        # Symbols that are written alike may be of the same people: as many as the symbol with the most has.
+        most = np.zeros(len(self), dtype=np.int64)
+        np.maximum.at(most, self.of_x, people)
+        return ~policy.rare(most)
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """One text a record, as the codebook names it."""
         parts = [[f"{w.column.name}={text}" for text in w.texts] for w in self.written]
         return joined(parts, self.codes)
+
+
+def released_names(mechanism: Mechanism) -> tuple[str, ...]:
+    """What the public columns of a mechanism are called in a release of records or decoys.
+
+    Raises:
+        InvalidInputError: Two would have one name.
+    """
+    names = tuple(map(published_name, mechanism.public))
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInputError(
+                f"the release would have two columns {name!r}: rename the one in the table"
+            )
+    return names
 
 
 def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]:
@@ -81,18 +108,11 @@ def written_columns(mechanism: Mechanism, policy: Policy) -> tuple[Written, ...]
 
 
 def _encode(written: Written, array: Any) -> Codes:
-    column = written.column.as_released
     if str(array.type) not in {"string", "large_string"}:
-        codes = column.encode(array)
-    elif isinstance(column.bins, Cut):
-        codes = _by_text(written.texts, array)
-    else:
-        codes = column.encode(_as_designed(array))
-    # Some values, and bins of few rows, are written as others; null keeps its place at the end.
-    final = np.arange(column.n_values)
-    kept = len(written.codes) - (column.null_code >= 0)
-    final[:kept] = written.codes[:kept]
-    return np.where(codes >= 0, final[np.maximum(codes, 0)], codes)
+        return written.column.encode(array)
+    if isinstance(written.column.bins, Cut):
+        return _by_text(written.texts, array)
+    return written.column.encode(_as_designed(array))
 
 
 def _by_text(texts: tuple[str, ...], array: Any) -> Codes:

@@ -5,6 +5,10 @@ numbers that a row is drawn by are therefore a keyed function, HMAC-SHA256 with 
 row's id, its public symbol, the series and the mechanism's fingerprint: a row whose public values have not changed gets
 the same symbol and the same record month after month, and a release that repeats itself adds nothing. Without the
 secret the numbers cannot be told from random ones.
+
+Whether a release repeated another is not taken on trust: its draw has a name that is made of the numbers that every row
+was drawn by and the symbol that it got. Other ids, another way to write them, another column of ids, a row that came,
+went or changed its public values: each makes another name, and so another draw for a ledger.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privfunnel.engines import Source
 from privfunnel.errors import InvalidInputError
 from privfunnel.release import keys
-from privfunnel.release.persons import PersonDraws
+from privfunnel.release.persons import Bits, PersonDraws, RowRandomness
+from privfunnel.release.sampler import Indices
 from privfunnel.storage import check_target
 
 
@@ -32,12 +39,14 @@ class StickySummary:
         column: The column whose values the rows go by.
         key: The key file, which is confidential.
         new: Whether it was made for this release, which therefore repeats no other.
+        draw: The name of the draw, the same for releases that repeat each other; None where that cannot be proved.
     """
 
     series: str
     column: str
     key: str
     new: bool
+    draw: str | None
 
     @property
     def line(self) -> str:
@@ -70,11 +79,32 @@ class StickyDraws(PersonDraws):
         self.path, self.series, self.fingerprint, self.several = Path(path), series, fingerprint, several
         self.new = False
         self._secret: bytes | None = None
+        self._met, self._rows = np.zeros(self.in_block, dtype=np.uint64), 0
 
-    @property
-    def summary(self) -> StickySummary:
-        """Which draws are repeated."""
-        return StickySummary(self.series, self.column, str(self.path), self.new)
+    def summary(self, draw: str | None) -> StickySummary:
+        """Which draws are repeated; ``draw`` is the name of this one."""
+        return StickySummary(self.series, self.column, str(self.path), self.new, draw)
+
+    def met(self, drawn: RowRandomness, y: Indices) -> None:
+        """Take the rows of a batch into the draw's name: what each was drawn by, and the symbol that it got.
+
+        The sum over rows modulo 2^64, in four parts of a hash each, does not depend on the order of the rows or on how
+        they come in batches.
+        """
+        symbols = np.zeros(len(drawn.messages), dtype=np.uint64)
+        symbols[drawn.of_row] = y  # rows of one message have one symbol
+        rows = np.bincount(drawn.of_row, minlength=len(symbols)).astype(np.uint64)
+        # An odd factor for each symbol, so that no hash is lost.
+        weights: Bits = rows * (np.uint64(2) * symbols + np.uint64(1))
+        self._met += (drawn.bits(0) * weights[:, None]).sum(axis=0, dtype=np.uint64)
+        self._rows += len(y)
+
+    def name(self) -> str:
+        """What tells the draw of the rows that were :meth:`met` from all others; then none have been met."""
+        held = f"{self._rows}:{self.column}".encode("utf-8", "surrogatepass")
+        found = hashlib.sha256(self.key + self._met.astype("<u8").tobytes() + held).hexdigest()[:16]
+        self._met, self._rows = np.zeros(self.in_block, dtype=np.uint64), 0
+        return found
 
     def open(self, table: Source) -> None:
         """Look at the ids of a table, and read the key file or think of a new key, which :meth:`keep` writes.
@@ -123,17 +153,6 @@ class StickyDraws(PersonDraws):
                 "row its id"
             )
         return names
-
-
-def draw_name(path: str | os.PathLike[str], series: str, fingerprint: str) -> str | None:
-    """What tells the draws of a key, a series and a mechanism from all others, for a ledger; None without a key file.
-
-    Raises:
-        InvalidInputError: The key file cannot be used.
-    """
-    if not Path(path).exists():
-        return None
-    return hashlib.sha256(_derived(keys.load(Path(path)), series.strip(), fingerprint)).hexdigest()[:16]
 
 
 def _derived(secret: bytes, series: str, fingerprint: str) -> bytes:

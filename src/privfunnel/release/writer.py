@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, BinaryIO
 
 from privfunnel.engines import ReadOptions, sniff
@@ -79,11 +81,14 @@ class BatchWriter:
         """Use as a context manager, so that the file is complete at the end."""
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Finish the file, an empty one too."""
-        if self.writer is None:
-            self._open(self.schema)
-        self.writer.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finish the file, an empty one too; after an error it is not needed, and its end need not fit on the disk."""
+        with contextlib.nullcontext() if kind is None else contextlib.suppress(Exception):
+            if self.writer is None:
+                self._open(self.schema)
+            self.writer.close()
 
     def _open(self, schema: Any) -> None:
         if self.parquet:

@@ -64,7 +64,7 @@ def write(
         read: How to read a text file or a workbook, where it differs from the design data.
         progress: Called with the number of rows done.
         **options: ``keep``, ``unseen``, ``seed``, ``name``, ``numbers``, ``threshold``, ``keep_order``, ``raw_text``,
-            ``dialect``, ``person``, ``sticky``, ``series``, ``id``, ``batch_rows``; see
+            ``dialect``, ``person``, ``sticky``, ``series``, ``id``, ``enter``, ``batch_rows``; see
             :class:`~privfunnel.release.options.DrawOptions`.
 
     Returns:
@@ -173,7 +173,9 @@ def _write(
     decoys = "decoys" in files.forms.values()
     records, text = RecordAlphabet.of(mechanism, policy), ""
     if files.book is not None:
-        text = codebooks.render(mechanism, files.book, policy, decoys=decoys, records=records)
+        text = codebooks.render(
+            mechanism, files.book, policy, decoys=decoys, records=records, raw_text=options.raw_text
+        )
     draw, tally = Draw(mechanism, dict.fromkeys(files.forms.values()), options, records), Tally()
     uniforms = chosen_uniforms(options.seed)
     watch = Watch(mechanism, records) if "records" in draw.outputs else None
@@ -187,6 +189,7 @@ def _write(
     ):
         names = draw.needed(table)
         weakening.check_places(table, mechanism, options, stacklevel=3)
+        draw.enter(options.enter, table.batches(names, options.batch_rows))
         private = () if files.order is None else (files.order,)
         with whole_files(files.paths, force=files.force, private=private) as opened:
             streams = dict(zip(files.paths, opened, strict=True))
@@ -195,6 +198,7 @@ def _write(
             batches = table.batches(names, options.batch_rows)
             commas = uses_semicolons(options.dialect, source, table.read or ReadOptions())
             _stream(batches, _Pipe(draw, uniforms, options, tally, files, streams, watch, commas), progress)
+            name = draw.name()
             if draw.sticky is not None:
                 draw.sticky.keep()
     if tally.unseen_rows:
@@ -219,7 +223,7 @@ def _write(
         seconds=time.perf_counter() - started,
         seed=options.seed,
         persons=persons,
-        sticky=None if draw.sticky is None else draw.sticky.summary,
+        sticky=None if draw.sticky is None else draw.sticky.summary(name),
         fidelity=None if watch is None or tally.written == 0 else watch.found(),
     )
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privfunnel.distortion import DistortionSolution, unchanged
+from privfunnel.distortion import unchanged
 from privfunnel.engines import Alphabet
 from privfunnel.mechanism import Mechanism
+from privfunnel.question import Quantity
 from privfunnel.report import parts
 from privfunnel.report.rounding import Rounding
 from privfunnel.solution import Solution
-from privfunnel.task_solution import TaskSolution
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ Aim = TaskAim | RecordsAim
 
 def aim_of_solution(solution: Solution, public: Alphabet) -> Aim | None:
     """What a solution was asked to keep; None for disclosure."""
-    if isinstance(solution, TaskSolution):
+    if solution.question.axis is Quantity.UTILITY:
         tasks = solution.problem.required_tasks()
         return TaskAim(tasks.names, solution.utility, tasks.ceiling)
-    if isinstance(solution, DistortionSolution) and solution.outputs is not None:
+    if solution.outputs is not None:
         kept, columns = unchanged(solution.channel, solution.problem.p_x, solution.outputs, public)
         return RecordsAim(kept, columns, solution.invariant)
     return None

@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from privfunnel.channels import joint
-from privfunnel.engines import Column, Cut, Part, Top
+from privfunnel.engines import Alphabet, Column, Cut, Part, Top
 from privfunnel.engines.categories import Codes
 from privfunnel.guessing import Exposure, exposures
 from privfunnel.measures import Array, guessing_accuracy, mutual_information
 from privfunnel.mechanism import Mechanism
 from privfunnel.problem import Channel, Point
-from privfunnel.publication import Policy
+from privfunnel.publication import Policy, published_codes
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.aims import Aim, TaskAim, aim_of_mechanism, aim_of_solution
 from privfunnel.report.axes import Axis
@@ -75,7 +75,7 @@ class Described:
         private = private or Axis.parse(problem.s_labels, "private")
         public = public or Axis.parse(problem.x_labels, "public")
         meaning = explain(problem, solution.channel, private, public)
-        plain = solution.threat is None
+        plain = solution.guards.plain
         return cls(
             private=private,
             public=public,
@@ -204,9 +204,11 @@ class Described:
 
 
 def published_axis(axis: Axis, p: Array, say: Rounding) -> Axis:
-    """The symbols, of probabilities ``p``, with the texts that may be published: no ends of the data, no rare value."""
+    """The symbols, of probabilities ``p``, as they may be published: no ends of the data, no rare value."""
     written = say.policy.columns(axis.alphabet, p, say.rows or 0.0)
-    return Axis(axis.alphabet, tuple(tuple(w.texts[code] for code in w.codes) for w in written))
+    codes = published_codes(written, axis.alphabet.codes)
+    columns = tuple(w.column for w in written)
+    return Axis(Alphabet(columns, codes), tuple(w.texts for w in written))
 
 
 def how_counted(column: Column) -> str:

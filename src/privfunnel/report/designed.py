@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import CONVEX, WORDS
 from privfunnel.checks import is_number
 from privfunnel.curve import worst_attacker
+from privfunnel.measures import INFORMATION, MEASURES
 from privfunnel.mechanism import Mechanism
 from privfunnel.report.rounding import ZERO, Rounding
 from privfunnel.report.scale import Scale
@@ -45,40 +44,39 @@ class Designed:
     @classmethod
     def of_solution(cls, solution: Solution) -> Designed | None:
         """The question of a solution; None for the plain funnel."""
-        threat = solution.threat
-        if threat is None:
+        guards = solution.guards
+        if guards.plain:
             return None
-        scale = Scale.of(solution.problem, threat)
-        if threat.attributes:
-            budgets = {one.name: one.budget for one in threat.attributes}
-            return cls(replace(threat, attributes=()).conditions, scale, budgets=budgets)
+        scale = Scale.of(solution.problem, guards)
+        if guards.attributes:
+            budgets = {one.name: one.budget for one in guards.attributes}
+            return cls(replace(guards, attributes=()).conditions, scale, budgets=budgets)
         who = worst_attacker(solution) if len(solution.leakages) > 1 else ""
-        return cls(threat.conditions, scale, solution.leakage, solution.lower_bound, who)
+        return cls(guards.conditions, scale, solution.leakage, solution.lower_bound, who)
 
     @classmethod
     def of_mechanism(cls, mechanism: Mechanism) -> Designed | None:
         """The question of a mechanism, as its file tells it; None for the plain funnel."""
         told = mechanism.provenance
-        if not told.get("guarded"):
+        if not told.get("conditions"):
             return None
-        conditions = str(told.get("conditions") or f"against {told['guarded']}")
+        conditions = str(told["conditions"])
         measure = told.get("measure")
-        usual = Scale(DEFAULT_MEASURE, float(mechanism.promise["leakage_ceiling"]), guarded=True)
+        usual = Scale(INFORMATION, float(mechanism.promise["leakage_ceiling"]), guarded=True)
         if "budgets" in told:
-            named = str(measure.get("name")) if isinstance(measure, Mapping) else DEFAULT_MEASURE
-            scale = Scale(named, usual.ceiling, guarded=True) if named in CONVEX else usual
+            named = MEASURES.get(str(measure.get("name"))) if isinstance(measure, Mapping) else INFORMATION
+            scale = usual if named is None else Scale(named, usual.ceiling, guarded=True)
             named_budgets = told["budgets"] if isinstance(told["budgets"], Mapping) else {}
             spent = {str(name): float(budget) for name, budget in named_budgets.items() if is_number(budget)}
-            exact = spending_words(spent, in_nats=CONVEX[scale.measure].in_nats)
+            exact = spending_words(spent, in_nats=scale.measure.in_nats)
             return cls(conditions.replace(f", {exact}", ""), scale, budgets=spent)
         held, scale, lower = told.get("leakages"), usual, told.get("lower_bound")
         if isinstance(measure, Mapping):
             held, lower, ceiling = told.get("measured"), measure.get("lower_bound"), measure.get("ceiling")
-            if measure.get("name") not in CONVEX or ceiling is None or not is_number(ceiling):
+            by = MEASURES.get(str(measure.get("name")))
+            if by is None or ceiling is None or not is_number(ceiling):
                 return cls(conditions, usual)
-            scale = Scale(str(measure["name"]), float(ceiling), guarded=True)
-        elif "measured" in told:  # files of earlier versions do not say what was proved by another measure
-            held = {}
+            scale = Scale(by, float(ceiling), guarded=True)
         leaked = {str(who): float(value) for who, value in (held or {}).items() if is_number(value)}
         if not leaked or lower is None or not is_number(lower):
             return cls(conditions, scale)
@@ -102,11 +100,12 @@ class Designed:
         less = "leaks" if self.scale.usual else "has"
         proved = f"No {rivals} under the same conditions {less} less than {least}: this is proved."
         if not self.scale.usual:
-            name, about = WORDS[self.scale.measure]
+            measure = self.scale.measure
             whose = f" for who learns most, one who knows {self.who}" * bool(self.who)
+            amount = "0" if self.leakage <= ZERO else f"at most {most}"
             said.append(
-                f"Its {name} ({about}) is {'0' if self.leakage <= ZERO else f'at most {most}'}{whose}; the public "
-                f"columns themselves have {whole}."
+                f"Its {measure.title} ({measure.about}) is {amount}{whose}; "
+                f"the public columns themselves have {whole}."
             )
         elif self.leakage <= ZERO:
             said.append(f"None of these attackers, not one who knows {self.who}, learns anything.")

@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
 from privfunnel._version import __version__
 from privfunnel.audit import PopulationBand
-from privfunnel.averages import WORDS
 from privfunnel.curve import Curve, worst_attacker
+from privfunnel.free import free_disclosure
 from privfunnel.measures import to_bits
+from privfunnel.question import Quantity
 from privfunnel.report import large, parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
@@ -31,6 +34,79 @@ _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
 FINEST_GAP = 1e-6
 
 
+class Words(NamedTuple):
+    """What is said of a curve by its axis: how it opens, what is free or that nothing is, what guarantees allow."""
+
+    opening: str
+    free: str
+    nothing: str
+    allowed: str
+
+
+WORDS = {
+    Quantity.DISCLOSURE: Words(
+        "The public data holds {whole}. Released as it is, it leaks {leaked} about the private data.",
+        "Up to {kept} of it can be released without leaking anything.",
+        "No release that leaks nothing was found.",
+        "the public data to be disclosed",
+    ),
+    Quantity.UTILITY: Words(
+        "The public columns tell {whole} about {tasks}. Released as they are, they leak {leaked} about the private "
+        "data.",
+        "A release that leaks nothing keeps {kept} or more of what they tell about {tasks}.",
+        "No point of the curve keeps anything and leaks nothing.",
+        "what the public columns tell about {tasks}",
+    ),
+    Quantity.DISTORTION: Words(
+        "Released as they are, the records leak {leaked} about the private data.",
+        "Changed by {kept} on average, they leak nothing.",
+        "Changed by {kept} on average, they leak {rest} of that at most.",
+        "",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places along a curve in numbers that may be published.
+
+    Attributes:
+        curve: The curve.
+        say: How numbers are told.
+    """
+
+    curve: Curve
+    say: Rounding
+
+    @property
+    def falling(self) -> bool:
+        """Whether less leaks the further one goes along the curve: places are then mean costs."""
+        return self.curve.axis is Quantity.DISTORTION
+
+    def rounded(self, place: float) -> float:
+        """A place in steps of the whole axis.
+
+        A mean cost is rounded up: a release that changes less is one of those that change so much.
+        """
+        whole = self.curve.question.whole
+        share = view.share(place, whole, 0.0)
+        return self.say.share(share, "up") * whole if self.falling else self.say.share(share) * self._wide
+
+    @cached_property
+    def _wide(self) -> float:
+        return self.say.information(self.curve.question.whole)
+
+    def told(self, place: float) -> str:
+        """A place as people read it: a share of the whole, or a mean cost."""
+        if self.falling:
+            return f"{self.rounded(place):.3g}"
+        return self.say.percent(view.share(place, self.curve.question.whole, 1.0))
+
+    def proved(self, place: float, bound: float) -> float:
+        """What is proved at a place as it is told: moved to the right, a bound of a falling curve claims too much."""
+        return min(bound, float(self.curve.proved(self.rounded(place)))) if self.falling else bound
+
+
 def curve_section(
     curve: Curve,
     chosen: Solution | None,
@@ -39,34 +115,68 @@ def curve_section(
     population: PopulationBand | None = None,
 ) -> str:
     """Return the drawing of the curve, and in words what is free, what costs, and what holds for people like these."""
-    problem = curve.problem
-    free = problem.free_disclosure if curve.threat is None else None
-    series = [Series(name, line(other)) for name, other in others.items()]
-    exact = view.picture(curve, free_disclosure=free, chosen=chosen, others=series, population=population)
-    drawn = published(exact, say, Scale.of_curve(curve))
-    lead = (
-        f"The public data holds {say.bits(problem.disclosure_ceiling)}. Released as it is, it leaks "
-        f"{say.bits(problem.leakage_ceiling)} about the private data. "
-    )
-    if free is None:
-        lead += _guarded(curve, say)
-    elif free > 0.0:
-        kept = say.percent(view.share(free, problem.disclosure_ceiling, 1.0))
-        lead += f"Up to {kept} of it can be released without leaking anything."
-    else:
-        lead += "No release that leaks nothing was found."
-    if population is not None:
-        lead += f" {_people(curve, population, say)}"
+    drawn = picture(curve, chosen, say, others, population)
+    lead = [*_lead(curve, say), *([] if population is None else [_people(curve, population, say)])]
     return (
-        f'<section><h2>The trade-off</h2><p class="lead">{escape(lead)}</p>{figure(drawn)}'
+        f'<section><h2>The trade-off</h2><p class="lead">{escape(" ".join(lead))}</p>{figure(drawn)}'
         f'<p class="small quiet">{escape(note(curve))}</p></section>'
     )
+
+
+def picture(
+    curve: Curve,
+    chosen: Solution | None,
+    say: Rounding,
+    others: Mapping[str, Curve | Line] | None = None,
+    population: PopulationBand | None = None,
+) -> Picture:
+    """Return what the chart draws of a curve, with every number rounded: a drawing can be measured."""
+    series = [Series(name, line(other)) for name, other in (others or {}).items()]
+    free = None if curve.axis is Quantity.DISTORTION else _free(curve)
+    drawn = view.picture(curve, free_disclosure=free, chosen=chosen, others=series, population=population)
+    return published(drawn, Places(curve, say), Scale.of_curve(curve))
+
+
+def _free(curve: Curve) -> float | None:
+    """Where the curve is known to leak nothing: the most of its axis, or the least distortion; None for guards."""
+    if curve.axis is Quantity.DISTORTION:
+        return curve.solutions[-1].distortion if curve.solutions[-1].leakage <= ZERO else 0.0
+    return view.free_utility(curve) if curve.axis is Quantity.UTILITY else view.free_of(curve)
+
+
+def _lead(curve: Curve, say: Rounding) -> Iterator[str]:
+    """Say what X itself leaks, what is free, and under guards whose leakage is shown and where guarantees end it."""
+    problem, axis, words = curve.problem, curve.axis, WORDS[curve.axis]
+    told = {"leaked": say.bits(problem.leakage_ceiling), "whole": say.bits(curve.question.whole)}
+    if problem.tasks is not None:
+        told["tasks"] = " and ".join(problem.tasks.names)
+    yield words.opening.format(**told)
+    free = _free(curve)
+    if free is not None:
+        if axis is Quantity.DISTORTION:
+            last = curve.solutions[-1]
+            told["kept"] = Places(curve, say).told(last.distortion)
+            told["rest"] = say.percent(view.share(last.leakage, problem.leakage_ceiling, 0.0), "up")
+        else:
+            down: Towards = "down" if axis is Quantity.UTILITY else "near"
+            told["kept"] = say.percent(view.share(free, curve.question.whole, 1.0), down)
+        yield (words.free if free > 0.0 else words.nothing).format(**told)
+    if curve.guards.plain:
+        return
+    scale = Scale.of_curve(curve)
+    yield f"Shown is the largest leakage, {curve.guards.conditions}.{scale_words(scale, say)}"
+    if curve.guards.published is not None and curve.solutions:
+        shown = say.bits(curve.solutions[0].published_leakage)
+        yield f"What is published tells {shown} by itself, which is not counted."
+    if curve.limit is not None:
+        most = Places(curve, say).told(curve.limit.values.of(axis))
+        yield f"The guarantees allow {most} of {words.allowed.format(**told)}; the curve ends there."
 
 
 def _people(curve: Curve, found: PopulationBand, say: Rounding) -> str:
     """Say what holds for people like those of the table: at the free limit, or at half of what X says."""
     problem = curve.problem
-    at = problem.free_disclosure or 0.5 * problem.disclosure_ceiling
+    at = free_disclosure(problem) or 0.5 * problem.disclosure_ceiling
     kept = say.percent(view.share(at, problem.disclosure_ceiling, 1.0))
     told = (
         f"About people like those of the table an estimated {say.bits(found.at(at)[0])} leaks where {kept} is kept, by "
@@ -79,38 +189,20 @@ def _people(curve: Curve, found: PopulationBand, say: Rounding) -> str:
     return f"{told} The rows are too few to prove a bound."
 
 
-def _guarded(curve: Curve, say: Rounding) -> str:
-    """Say whose leakage a guarded curve shows, and where guarantees end it."""
-    if curve.threat is None:
-        return ""
-    scale = Scale.of_curve(curve)
-    words = f"Shown is the largest leakage, {curve.threat.conditions}.{scale_words(scale, say)}"
-    if curve.threat.published is not None and curve.solutions:
-        told = say.bits(curve.solutions[0].published_leakage)
-        words += f" What is published tells {told} by itself, which is not counted."
-    if curve.limit is not None:
-        most = say.percent(view.share(curve.limit.disclosure, curve.problem.disclosure_ceiling, 1.0))
-        words += f" The guarantees allow {most} of the public data to be disclosed; the curve ends there."
-    return words
-
-
 def scale_words(scale: Scale, say: Rounding) -> str:
     """Say what leakage is measured by, where that is not mutual information, to follow another sentence."""
     if scale.usual:
         return ""
     return (
-        f" Measured by {scale.name} ({WORDS[scale.measure][1]}), the public data themselves leak "
+        f" Measured by {scale.name} ({scale.measure.about}), the public data themselves leak "
         f"{scale.told(scale.ceiling, say)}."
     )
 
 
-def published(drawn: Picture, say: Rounding, scale: Scale) -> Picture:
+def published(drawn: Picture, places: Places, scale: Scale) -> Picture:
     """The picture with every number rounded: a drawing can be measured."""
-    h_x, i_sx = drawn.disclosure_ceiling, drawn.leakage_ceiling
-    wide, high = say.information(h_x), scale.rounded(i_sx, say)
-
-    def x(nats: float) -> float:
-        return say.share(view.share(nats, h_x, 0.0)) * wide
+    say, x, i_sx = places.say, places.rounded, drawn.leakage_ceiling
+    high = scale.rounded(i_sx, say)
 
     def y(nats: float, to: Towards = "near") -> float:
         return say.share(view.share(nats, i_sx, 0.0), to) * high
@@ -120,13 +212,16 @@ def published(drawn: Picture, say: Rounding, scale: Scale) -> Picture:
 
     return replace(
         drawn,
-        disclosure_ceiling=wide,
+        disclosure_ceiling=x(drawn.disclosure_ceiling),
         leakage_ceiling=high,
         h_x_given_s=x(drawn.h_x_given_s),
         marks=tuple(
-            Mark(x(m.disclosure), y(m.leakage), y(m.lower_bound, "down"), m.status) for m in drawn.marks
+            Mark(
+                x(m.disclosure), y(m.leakage), y(places.proved(m.disclosure, m.lower_bound), "down"), m.status
+            )
+            for m in drawn.marks
         ),
-        proved=tuple((x(r), y(v, "down")) for r, v in drawn.proved),
+        proved=tuple(dict.fromkeys((x(r), y(places.proved(r, v), "down")) for r, v in drawn.proved)),
         free_disclosure=None if drawn.free_disclosure is None else x(drawn.free_disclosure),
         chosen=None if drawn.chosen is None else (x(drawn.chosen[0]), y(drawn.chosen[1])),
         others=tuple(Series(series.name, along(series.points)) for series in drawn.others),
@@ -141,8 +236,9 @@ def note(curve: Curve) -> str:
     worst = max((s.gap for s in curve.solutions), default=0.0)
     whole = "" if curve.complete else "The run was stopped: this is what it had found. "
     unit = " bits" if curve.unit else ""
+    changes = f"Distortion: {curve.costs.words}. " if curve.axis is Quantity.DISTORTION else ""
     return (
-        f"{whole}{proved_words(curve.status)}; no point is more than {above(worst)}{unit} "
+        f"{changes}{whole}{proved_words(curve.status)}; no point is more than {above(worst)}{unit} "
         f"above what is proved possible. Solver {curve.solver}. Numbers are rounded, to protect the people "
         "behind them."
     )
@@ -213,7 +309,7 @@ def release_section(release: Described, say: Rounding) -> str:
 def _details(release: Described, say: Rounding) -> str:
     """Return what becomes of rows, the worst case, and the channel."""
     meaning = release.meaning
-    named = not say.rare(float(release.p_sy[meaning.most_telling[0]].sum()))
+    named = bool(say.named(release.private.alphabet, release.p_sy.sum(axis=1))[meaning.most_telling[0]])
     worst = [
         (row["name"], row["value"], row["words"])
         for row in view.worst_case(meaning, release.private, say, named=named, drawn=release.designed is None)
@@ -230,7 +326,7 @@ def _maps(release: Described, say: Rounding) -> str:
     if not release.drawable:
         return large.section(release, say)
     public = published_axis(release.public, release.p_x, say)
-    rows = public.order[[not say.rare(float(release.p_x[i])) for i in public.order]]
+    rows = public.order[say.named(release.public.alphabet, release.p_x)[public.order]]
     hidden = len(public) - len(rows)
     words = [
         f"{hidden} combinations of public values that fewer than {say.threshold} rows have are not listed."
@@ -248,34 +344,43 @@ def _maps(release: Described, say: Rounding) -> str:
 
 def points_section(curve: Curve, say: Rounding, population: PopulationBand | None = None) -> str:
     """Return the table of all points, with what is estimated for people like those of the table."""
-    problem, scale = curve.problem, Scale.of_curve(curve)
+    axis, scale, places = curve.axis, Scale.of_curve(curve), Places(curve, say)
+    besides = axis is not Quantity.DISCLOSURE
 
     def leaked(leakage: float, to: Towards = "near") -> str:
         return say.percent(scale.share(leakage), to)
 
-    rows = [
-        (
-            say.percent(view.share(s.disclosure, problem.disclosure_ceiling, 1.0)),
+    def cells(s: Solution) -> Iterator[str]:
+        place = s.values.of(axis)
+        yield from (
+            places.told(place),
             leaked(s.leakage),
-            leaked(s.lower_bound, "down"),
-            *([] if population is None else [leaked(population.at(s.disclosure)[0])]),
-            view.status_text(s.status),
-            *([] if curve.threat is None else [worst_attacker(s) if s.leakage > ZERO else ""]),
+            leaked(places.proved(place, s.lower_bound), "down"),
         )
-        for s in curve.solutions
-    ]
-    people = () if population is None else ("#people like them, estimated",)
-    heads: tuple[str, ...] = (
-        "#disclosure, of H(X)", f"#leakage, of {scale.whole}", "#proved at least", *people, "status",
-    )  # fmt: skip
-    if curve.threat is not None:
-        heads = (*heads, "to who knows")
+        if population is not None:
+            yield leaked(population.at(s.disclosure)[0])
+        if besides:
+            yield say.percent(view.share(s.disclosure, curve.problem.disclosure_ceiling, 1.0))
+        yield view.status_text(s.status)
+        if not curve.guards.plain:
+            yield worst_attacker(s) if s.leakage > ZERO else ""
+
+    heads = (
+        f"#{axis}, of {axis.whole}".removesuffix(", of "),
+        f"#leakage, of {scale.whole}",
+        "#proved at least",
+        *["#people like them, estimated"] * (population is not None),
+        *["#disclosure, of H(X)"] * besides,
+        "status",
+        *["to who knows"] * (not curve.guards.plain),
+    )
+    rows = [tuple(cells(s)) for s in curve.solutions]
     return f"<section><h2>Points</h2>{parts.table('', heads, rows)}</section>"
 
 
 def line(other: Curve | Line) -> list[tuple[float, float]]:
     """Return another method's points in nats, those that it did not reach left out."""
-    found = ((s.disclosure, s.leakage) for s in other.solutions) if isinstance(other, Curve) else other
+    found = zip(other.place, other.leakage, strict=True) if isinstance(other, Curve) else other
     return sorted((float(r), float(v)) for r, v in found if math.isfinite(r) and math.isfinite(v))
 
 
@@ -283,7 +388,7 @@ def others_section(curve: Curve, others: Mapping[str, Curve | Line], say: Roundi
     """Return how far other methods lie above the curve."""
     rows = []
     for name, other in others.items():
-        inside = [(r, v) for r, v in line(other) if 0.0 < r < curve.problem.disclosure_ceiling]
+        inside = [(r, v) for r, v in line(other) if 0.0 < r < curve.question.whole]
         excess = [v - curve.at(r).leakage for r, v in inside]
         worst = max(excess, default=0.0)
         mean = sum(excess) / len(excess) if excess else 0.0
@@ -291,7 +396,7 @@ def others_section(curve: Curve, others: Mapping[str, Curve | Line], say: Roundi
     heads = ("method", "#points", "#mean excess", "#largest excess")
     return (
         "<section><h2>Other methods</h2>"
-        f"{parts.table('Leakage above the curve of this report at the same disclosure.', heads, rows)}</section>"
+        f"{parts.table(f'Leakage above the curve of this report at the same {curve.axis}.', heads, rows)}</section>"
     )
 
 

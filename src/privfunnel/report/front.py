@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+import numpy as np
+
 from privfunnel.problem import Point
 from privfunnel.report import parts, view
 from privfunnel.report.aims import TaskAim
 from privfunnel.report.axes import Axis
-from privfunnel.report.described import Described, how_counted, published_axis
+from privfunnel.report.described import Described, how_counted
 from privfunnel.report.rounding import ZERO, Rounding
 from privfunnel.task_alternatives import TaskAlternative
 
@@ -162,13 +164,13 @@ def _promise(release: Described, numbers: Rounding) -> str:
 
 def _exposed(release: Described, numbers: Rounding) -> str:
     notable = [each for each in release.exposed if each.notable]
-    told = [each for each in notable if not numbers.rare(each.before)]
+    names = _names(release, numbers)
+    told = [each for each in notable if each.value in names]
     # In the order of what is told: an order by exact numbers would say which of two rounded ones is the larger.
     told.sort(key=lambda each: (-numbers.of(each.share).share(each.after, "down"), each.value))
-    names = _names(release, numbers)
     rows = [
         (
-            names.get(each.value, each.value),
+            names[each.value],
             _people(each.share, numbers),
             numbers.percent(each.before),
             # What the symbols of few people say is told of nobody.
@@ -204,14 +206,15 @@ def _exposed(release: Described, numbers: Rounding) -> str:
 
 
 def _names(release: Described, numbers: Rounding) -> dict[str, str]:
-    """Label of each private category to what is published of it."""
-    axis = release.private
-    shown = published_axis(axis, release.p_sy.sum(axis=1), numbers)
-    return {
-        column.label(code): f"{column.name} = {text}"
-        for column, texts in zip(axis.alphabet.columns, shown.texts, strict=True)
-        for code, text in enumerate(texts)
-    }
+    """Label of each private category that enough people have to what is published of it."""
+    alphabet, policy, rows = release.private.alphabet, numbers.policy, numbers.rows or 0.0
+    tables, named = alphabet.by_column(release.p_sy.sum(axis=1, keepdims=True)), {}
+    for column in alphabet.columns:
+        p = tables[column.name][:, 0]
+        written = policy.column(column, p, rows)
+        for code in np.flatnonzero(~policy.rare(policy.counted(column, p, rows))).tolist():
+            named[column.label(code)] = f"{column.name} = {written.texts[written.codes[code]]}"
+    return named
 
 
 def _people(share: float, numbers: Rounding) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
@@ -13,11 +13,11 @@ from importlib import resources
 from privfunnel._version import __version__
 from privfunnel.audit import Audit, PopulationBand, Usefulness
 from privfunnel.curve import Curve
-from privfunnel.distortion import DistortionCurve
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.views import View
 from privfunnel.publication import THRESHOLD, Policy
-from privfunnel.report import along, detail, front, parts
+from privfunnel.question import Quantity
+from privfunnel.report import detail, front, parts
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
@@ -30,9 +30,6 @@ from privfunnel.report.useful import usefulness_section
 from privfunnel.solution import Solution
 from privfunnel.storage import write_text
 from privfunnel.task_alternatives import TaskAlternative
-from privfunnel.task_curve import TaskCurve
-
-AnyCurve = Curve | DistortionCurve
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -55,8 +52,12 @@ class Report:
         title: Heading.
         source: What was analysed, as a person would name it.
         chosen: The point to be released, described in detail.
+        records: The mechanism of the chosen point, where records are released: what is said of the release is then
+            about records, which are drawn from the mechanism's symbols and keep less.
         private: The private symbols as attributes; read from the labels by default.
         public: The public symbols as attributes; read from the labels by default.
+        persons: How many people the rows of a curve's table are about, where that is known: numbers come in steps worth
+            as many of them.
         others: Other methods' curves by name, drawn for comparison: a curve, or points (disclosure, leakage) in nats.
         population: What holds for people like those of the table, drawn beside the curve.
         view: What the table of a curve is taken as; by default a sample where its rows are few.
@@ -78,8 +79,10 @@ class Report:
     title: str = "Privacy funnel report"
     source: str = ""
     chosen: Solution | None = None
+    records: Mechanism | None = None
     private: Axis | None = None
     public: Axis | None = None
+    persons: int | None = None
     others: Mapping[str, Curve | Line] = field(default_factory=dict)
     population: PopulationBand | None = None
     view: View | None = None
@@ -96,7 +99,7 @@ class Report:
     created: datetime | None = None
 
 
-def render(found: AnyCurve | Mechanism, report: Report | None = None) -> str:
+def render(found: Curve | Mechanism, report: Report | None = None) -> str:
     """Return the report as HTML text, with numbers that may be published.
 
     Args:
@@ -106,7 +109,7 @@ def render(found: AnyCurve | Mechanism, report: Report | None = None) -> str:
     report = report or Report()
     curve = None if isinstance(found, Mechanism) else found
     release = _release(found, report)
-    rows = curve.problem.n if curve is not None else release.rows if release is not None else None
+    rows = _people(curve, report) if curve is not None else release.rows if release is not None else None
     say = Rounding(rows, Policy(report.threshold))
     body = [_first_page(found, release, report, say)]
     if release is not None and (asked := questions_section(release, report.audit, say)) is not None:
@@ -137,19 +140,16 @@ def render(found: AnyCurve | Mechanism, report: Report | None = None) -> str:
     return _page(report.title, body)
 
 
-def _curve_sections(curve: AnyCurve, report: Report, say: Rounding) -> tuple[str, str]:
+def _curve_sections(curve: Curve, report: Report, say: Rounding) -> tuple[str, str]:
     """The drawing of a curve, and its points with what other methods leak beside them."""
-    if isinstance(curve, DistortionCurve):
-        return along.distortion_section(curve, report.chosen, say), along.distortion_points(curve, say)
-    if isinstance(curve, TaskCurve):
-        return along.utility_section(curve, report.chosen, say), along.utility_points(curve, say)
-    people = report.population if say.detailed else None  # of few rows many numbers together tell too much
+    # Of few rows many numbers together tell too much.
+    people = report.population if say.detailed and curve.axis is Quantity.DISCLOSURE else None
     points = detail.points_section(curve, say, people)
     points += detail.others_section(curve, report.others, say) if report.others else ""
     return detail.curve_section(curve, report.chosen, report.others, say, people), points
 
 
-def write(path: str | os.PathLike[str], found: AnyCurve | Mechanism, report: Report | None = None) -> None:
+def write(path: str | os.PathLike[str], found: Curve | Mechanism, report: Report | None = None) -> None:
     """Write the report of a curve or a mechanism to a file, in one piece.
 
     Raises:
@@ -158,7 +158,7 @@ def write(path: str | os.PathLike[str], found: AnyCurve | Mechanism, report: Rep
     write_text(path, render(found, report))
 
 
-def _release(found: AnyCurve | Mechanism, report: Report) -> Described | None:
+def _release(found: Curve | Mechanism, report: Report) -> Described | None:
     """The release that the report is about, or None where no point has been chosen."""
     if isinstance(found, Mechanism):
         if (
@@ -168,7 +168,15 @@ def _release(found: AnyCurve | Mechanism, report: Report) -> Described | None:
         return Described.of_mechanism(found)
     if report.chosen is None:
         return None
-    return Described.of_solution(report.chosen, report.private, report.public)
+    if report.records is not None:
+        return Described.of_records(report.records, Policy(report.threshold))
+    described = Described.of_solution(report.chosen, report.private, report.public)
+    return replace(described, rows=_people(found, report))
+
+
+def _people(curve: Curve, report: Report) -> float | None:
+    """The rows of a curve's table, or the people that they are about, where these are known."""
+    return curve.problem.n if report.persons is None else float(report.persons)
 
 
 def _page(title: str, body: Sequence[str]) -> str:
@@ -190,12 +198,12 @@ def _asset(name: str) -> str:
     return resources.files("privfunnel.report").joinpath("assets", name).read_text("utf-8")
 
 
-def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: Report, say: Rounding) -> str:
+def _first_page(found: Curve | Mechanism, release: Described | None, report: Report, say: Rounding) -> str:
     """What a board reads and signs; without a chosen point, what the report is about."""
     what = f"{escape(report.source)}: " if report.source else ""
     head = (
         f'<header class="front"><h1>{escape(report.title)}</h1>'
-        f'<p class="quiet">{what}{escape(_sizes(found, say))}.</p></header>'
+        f'<p class="quiet">{what}{escape(_sizes(found, report, say))}.</p></header>'
     )
     seen = report.population is not None and say.detailed
     if release is not None:
@@ -226,28 +234,28 @@ def _first_page(found: AnyCurve | Mechanism, release: Described | None, report: 
     return f'<section class="board">{head}{page}</section>'
 
 
-def _sizes(found: AnyCurve | Mechanism, say: Rounding) -> str:
-    n_s, n_x = (
-        (len(found.s_alphabet), len(found.x_alphabet))
-        if isinstance(found, Mechanism)
-        else (found.problem.n_s, found.problem.n_x)
-    )
-    rows = "" if say.rows is None else f", {say.count(say.rows)} rows"
-    if isinstance(found, Mechanism) and found.persons is not None:
-        rows = f", {say.count(found.rows)} rows of {say.count(found.persons)} persons"
-    return f"{n_s} private × {n_x} public symbols{rows}"
-
-
-def _provenance(found: AnyCurve | Mechanism, report: Report, say: Rounding) -> str:
-    created = (report.created or datetime.now(UTC)).astimezone(UTC)
+def _sizes(found: Curve | Mechanism, report: Report, say: Rounding) -> str:
     if isinstance(found, Mechanism):
-        solver = str(found.provenance.get("solver", "not known"))
+        n_s, n_x, rows, people = (
+            len(found.s_alphabet),
+            len(found.x_alphabet),
+            found.rows or None,
+            found.persons,
+        )
     else:
-        solver = found.solver if isinstance(found, Curve) else "distortion"
+        n_s, n_x, rows, people = found.problem.n_s, found.problem.n_x, found.problem.n, report.persons
+    told = "" if rows is None else f", {say.count(rows)} rows"
+    told += "" if rows is None or people is None else f" of {say.count(people)} persons"
+    return f"{n_s} private × {n_x} public symbols{told}"
+
+
+def _provenance(found: Curve | Mechanism, report: Report, say: Rounding) -> str:
+    created = (report.created or datetime.now(UTC)).astimezone(UTC)
+    by = found.provenance.get("solver", "not known") if isinstance(found, Mechanism) else found.solver
     facts = [
         ("Source", report.source or "not named"),
-        ("Table", _sizes(found, say)),
-        ("Solver", solver),
+        ("Table", _sizes(found, report, say)),
+        ("Solver", str(by)),
         (
             "Numbers",
             f"rounded for publication, threshold {say.threshold} rows: shares in steps of {100 * say.step:g} %",

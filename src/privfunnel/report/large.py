@@ -42,7 +42,7 @@ class Listed(NamedTuple):
 
 def listed(release: Described, say: Rounding) -> Listed:
     """Find what may be listed; what is written alike is one, and the order is that of rounded shares."""
-    told = np.flatnonzero(say.policy.listed(release.p_x, say.rows or 0.0))
+    told = np.flatnonzero(say.named(release.public.alphabet, release.p_x))
     texts = published_axis(release.public, release.p_x, say).take(told.tolist()).values
     share: dict[tuple[str, ...], float] = {}
     for text, p in zip(texts, release.p_x[told].tolist(), strict=True):

@@ -13,9 +13,10 @@ from typing import Literal
 
 import numpy as np
 
+from privfunnel.engines import Alphabet
 from privfunnel.engines.cutting import nice_above
-from privfunnel.measures import nats_per, to_bits
-from privfunnel.publication import STEPS, Policy
+from privfunnel.measures import Array, nats_per, to_bits
+from privfunnel.publication import STEPS, Mask, Policy
 
 #: The step of shares where the number of rows is not known.
 UNKNOWN = 0.01
@@ -125,6 +126,10 @@ class Rounding:
     def count(self, rows: float) -> str:
         """A number of people or rows: ``about 300``, ``fewer than 5``."""
         return f"fewer than {self.threshold}" if rows < self.threshold else self.policy.about(rows)
+
+    def named(self, alphabet: Alphabet, p: Array) -> Mask:
+        """Which symbols of an alphabet, of probabilities ``p``, enough people have to be named."""
+        return self.policy.named(alphabet, p, self.rows or 0.0)
 
     def rare(self, share: float) -> bool:
         """Whether fewer rows than the threshold are behind a share; never where the number of rows is not known."""

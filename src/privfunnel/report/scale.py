@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privfunnel import channels
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.averages import CONVEX, WORDS
 from privfunnel.curve import Curve
 from privfunnel.engines.cutting import nice_above
+from privfunnel.measures import INFORMATION, Measure
 from privfunnel.problem import Problem
 from privfunnel.report.rounding import ZERO, Exact, Numbers, Rounding, Towards
 from privfunnel.threats import Threat
@@ -19,42 +18,42 @@ class Scale:
     """How leakage is told.
 
     Attributes:
-        measure: What it is measured by, one of :data:`privfunnel.measures.LEAKAGES`.
+        measure: What it is measured by.
         ceiling: What X itself leaks, to who learns most: I(S;X) in nats, or in the measure's own numbers.
         guarded: Whether leakage is the largest of several attackers', or guarantees hold.
     """
 
-    measure: str
+    measure: Measure
     ceiling: float
     guarded: bool = False
 
     @classmethod
-    def of(cls, problem: Problem, threat: Threat | None) -> Scale:
-        """The scale of releases of a problem that are guarded against a threat, or against nothing."""
-        if threat is None or threat.measure == DEFAULT_MEASURE:
-            return cls(DEFAULT_MEASURE, problem.leakage_ceiling, threat is not None)
-        leakages = threat.leakages(problem, channels.identity(problem.n_x))
-        return cls(threat.measure, max(leakages.values()), guarded=True)
+    def of(cls, problem: Problem, guards: Threat) -> Scale:
+        """The scale of releases of a problem that are guarded against these."""
+        if guards.measure.is_information:
+            return cls(INFORMATION, problem.leakage_ceiling, not guards.plain)
+        leakages = guards.leakages(problem, channels.identity(problem.n_x))
+        return cls(guards.measure, max(leakages.values()), guarded=True)
 
     @classmethod
     def of_curve(cls, curve: Curve) -> Scale:
         """The scale of a curve."""
-        return cls.of(curve.problem, curve.threat)
+        return cls.of(curve.problem, curve.guards)
 
     @property
     def usual(self) -> bool:
         """Whether it is mutual information."""
-        return self.measure == DEFAULT_MEASURE
+        return self.measure.is_information
 
     @property
     def information(self) -> bool:
         """Whether leakage is an amount of information, in nats; otherwise it is a probability or a number."""
-        return CONVEX[self.measure].in_nats
+        return self.measure.in_nats
 
     @property
     def name(self) -> str:
         """The measure in the words of people."""
-        return WORDS[self.measure][0]
+        return self.measure.title
 
     @property
     def unusual(self) -> str:

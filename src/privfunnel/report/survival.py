@@ -28,11 +28,11 @@ def examples(release: Described, say: Rounding) -> str:
     if not release.drawable:
         return ""
     public = published_axis(release.public, release.p_x, say)
-    listed = np.array([not say.rare(float(p)) for p in release.p_x])
+    listed = say.named(release.public.alphabet, release.p_x)
     shown = [
         ", ".join(f"{n} = {v}" for n, v in zip(public.names, values, strict=True)) for values in public.values
     ]
-    names = list(dict.fromkeys(text for text, ok in zip(shown, listed, strict=True) if ok))
+    names = sorted({text for text, ok in zip(shown, listed, strict=True) if ok})
     place = {name: i for i, name in enumerate(names)}
     # Column by column of "after"; combinations of few rows are one of them, without a name.
     of = np.array([place[text] if ok else len(names) for text, ok in zip(shown, listed, strict=True)])

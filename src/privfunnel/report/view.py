@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from privfunnel.audit import PopulationBand
 from privfunnel.curve import Curve
 from privfunnel.ends import closed_form
-from privfunnel.free import free_words
+from privfunnel.free import free_disclosure, free_words
 from privfunnel.guessing import Guess
 from privfunnel.measures import Array, nats_per
 from privfunnel.mechanism import symbol_names
+from privfunnel.question import Quantity
 from privfunnel.report import heat
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
@@ -27,7 +28,6 @@ from privfunnel.report.meaning import Meaning, explain
 from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
 from privfunnel.report.scale import Scale
 from privfunnel.solution import FEASIBILITY, Solution, Status
-from privfunnel.task_curve import TaskCurve
 
 GRID = 120  # intervals of the drawn lower bound
 EXACT = Exact()
@@ -58,7 +58,7 @@ def picture(
         chosen=None if chosen is None else (place(curve, chosen), chosen.leakage),
         others=others,
         units=units,
-        guarded=curve.threat is not None,
+        guarded=not curve.guards.plain,
         along=curve.along[0],
         leakage=scale.axis,
         information=scale.information,
@@ -69,19 +69,25 @@ def picture(
 
 def place(curve: Curve, solution: Solution) -> float:
     """Return where a solution lies along a curve, its disclosure or its utility, in nats."""
-    return float(getattr(solution, curve.along[0]))
+    return solution.values.of(curve.axis)
 
 
 def ceiling(curve: Curve) -> float:
-    """Return the end of the axis that a curve goes along, H(X) or I(U;X), in nats."""
-    problem = curve.problem
-    return problem.utility_ceiling if isinstance(curve, TaskCurve) else problem.disclosure_ceiling
+    """Return the end of the axis that a curve goes along: H(X) or I(U;X), in nats, or its largest distortion."""
+    return curve.most if curve.axis is Quantity.DISTORTION else curve.question.whole
 
 
-def free_utility(curve: TaskCurve) -> float:
+def free_utility(curve: Curve) -> float:
     """Return the most utility of the curve's points that leak nothing, in nats."""
     told = zip(curve.utility, curve.leakage, strict=True)
     return max((float(kept) for kept, leaked in told if leaked <= ZERO), default=0.0)
+
+
+def free_of(curve: Curve) -> float | None:
+    """Return the most of a curve's axis without leakage, in nats; None with guards, where it is not drawn."""
+    if not curve.guards.plain:
+        return None
+    return free_utility(curve) if curve.axis is Quantity.UTILITY else free_disclosure(curve.problem)
 
 
 def people_lines(found: PopulationBand, leakage_ceiling: float) -> dict[str, Any]:
@@ -104,16 +110,20 @@ def people_lines(found: PopulationBand, leakage_ceiling: float) -> dict[str, Any
 def proved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
     """Return the proved lower bound over the whole range, as a polyline in nats; empty where the closed form is all."""
     problem = curve.problem
-    at = np.union1d(np.linspace(0.0, curve.most, GRID + 1), [place(curve, s) for s in curve.solutions])
+    low = curve.place.min() if curve.axis is Quantity.DISTORTION else 0.0
+    at = np.union1d(np.linspace(low, curve.most, GRID + 1), curve.place)
     bound = curve.proved(at)
-    if curve.along[0] == "disclosure" and not (bound > closed_form(problem, curve.threat, at) + ZERO).any():
+    if (
+        curve.axis is Quantity.DISCLOSURE
+        and not (bound > closed_form(problem, curve.guards, at) + ZERO).any()
+    ):
         return ()
     return tuple((float(r), float(b)) for r, b in zip(at, bound, strict=True))
 
 
 def achieved_line(curve: Curve) -> tuple[tuple[float, float], ...]:
     """Return what the points achieve by time sharing, as a polyline, where lines between them are not straight."""
-    if curve.threat is None or not curve.threat.convex.worst_value or not curve.solutions:
+    if curve.guards.plain or not curve.guards.measure.worst_value or not curve.solutions:
         return ()
     own = [place(curve, s) for s in curve.solutions]
     at = np.union1d(np.linspace(0.0, max(own), GRID + 1), own)
@@ -155,9 +165,9 @@ def curve_summary(
 ) -> dict[str, Any]:
     """Return the finished curve for the explorer's page, with people like those of its table where they are known."""
     problem = curve.problem
-    guarded = curve.threat is not None
-    plain = 0.0 if guarded or isinstance(curve, TaskCurve) else problem.free_disclosure
-    free = free_utility(curve) if isinstance(curve, TaskCurve) else plain
+    guarded = not curve.guards.plain
+    for_task = curve.axis is Quantity.UTILITY
+    free = free_utility(curve) if for_task else 0.0 if guarded else free_disclosure(problem)
     end = ceiling(curve)
     drawn = picture(curve, free_disclosure=None if guarded else free, population=population, units=units)
     groups = public.levels(0) if len(public.names) > 1 and len(public) > 24 else ()
@@ -192,7 +202,7 @@ def point(
     kept = share(solution.disclosure, problem.disclosure_ceiling, 1.0)
     # Sentences are about a reader who knows nothing, and about mutual information.
     leaked = share(meaning.leakage, problem.leakage_ceiling, 0.0)
-    scale = Scale.of(problem, solution.threat)
+    scale = Scale.of(problem, solution.guards)
     said = free_words(solution), in_words(kept, leaked, meaning, numbers), column_words(kept, meaning)
     return {
         "disclosure": solution.disclosure,
@@ -211,7 +221,7 @@ def point(
         "words": " ".join(filter(None, said)),
         "guesses": [vars(g) for g in meaning.guesses],
         "kept": [{**vars(k), "share": k.share} for k in meaning.kept],
-        "worst": worst_case(meaning, private, numbers, drawn=solution.threat is None),
+        "worst": worst_case(meaning, private, numbers, drawn=solution.guards.plain),
         "heat": heat_maps(solution, public, width=width, group=group) if width else "",
     }
 

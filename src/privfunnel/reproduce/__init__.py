@@ -20,12 +20,11 @@ from privfunnel import plot
 from privfunnel.reproduce.figures import FIGURES, draw
 from privfunnel.reproduce.page import document
 from privfunnel.reproduce.panels import PANELS, Panel, PanelResult, Plan, compute
-from privfunnel.storage import check_schema, output_folder, read_json, write_json
+from privfunnel.storage import check_schema, heading, output_folder, read_json, write_json, write_text
 
 __all__ = ["PANELS", "Panel", "PanelResult", "Plan", "compute", "run"]
 
 SCHEMA = "privfunnel/panel"
-SCHEMA_VERSION = 1
 
 
 def run(
@@ -59,8 +58,8 @@ def run(
         for name, keys in FIGURES.items():
             figure = draw([result for result in results if result.panel.key in keys])
             plot.save(figure, folder / f"{name}.png", folder / f"{name}.svg")
-        (folder / "points.csv").write_text(points_csv(results), encoding="utf-8")
-        (folder / "reproduction.md").write_text(document(results, plan), encoding="utf-8")
+        write_text(folder / "points.csv", points_csv(results))
+        write_text(folder / "reproduction.md", document(results, plan))
     return results
 
 
@@ -72,7 +71,7 @@ def _panel(
     settings = plan.settings(panel)
     if file.exists() and not fresh:
         data = read_json(file)
-        check_schema(data, SCHEMA, SCHEMA_VERSION)
+        check_schema(data, SCHEMA)
         if data.get("settings") == settings:
             tell(f"{panel.title}: finished before, kept")
             return PanelResult.from_dict(panel, data["result"])
@@ -80,7 +79,7 @@ def _panel(
         result = compute(panel, plan, tell=tell)
     write_json(
         file,
-        {"schema": SCHEMA, "version": SCHEMA_VERSION, "settings": settings, "result": result.to_dict()},
+        {**heading(SCHEMA), "settings": settings, "result": result.to_dict()},
     )
     return result
 

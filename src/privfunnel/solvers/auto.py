@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from privfunnel import channels
 from privfunnel.problem import Problem
@@ -18,10 +18,18 @@ from privfunnel.solvers.global_ import NODE_LIMIT, Global
 
 #: Tables with two private symbols and more public ones than this go to :class:`Binary`.
 FEW = 64
-#: Share of a point's time that goes into a chain of binary funnels where the global solver does not end.
-CHAIN_SHARE = 0.15
 #: How the global solver says that its limits came first.
 CUT_SHORT = (Status.TIME_LIMIT, Status.NODE_LIMIT)
+
+
+class Plan(NamedTuple):
+    """Shares of the time limit."""
+
+    #: For a chain of binary funnels where the global solver does not end, which has the rest: a chain only bounds.
+    chain: float = 0.15
+
+
+PLAN = Plan()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +41,7 @@ class Auto(TimeLimited):
     :class:`Chain` of binary funnels may give the better bound.
 
     Attributes:
-        gap: Stop when leakage and proved bound are within this, in nats.
+        gap: Stop when leakage, or within a budget disclosure, and proved bound are within this, in nats.
         time_limit: Seconds a point may take; the best value and bound until then are returned, which depend on the
             machine and its load.
         node_limit: Boxes that Global may open a point. With ``time_limit=math.inf`` it gives the same answer under any
@@ -70,7 +78,7 @@ class Auto(TimeLimited):
 
     @cached_property
     def _global(self) -> Global:
-        searching = (1.0 - CHAIN_SHARE) * self.time_limit
+        searching = (1.0 - PLAN.chain) * self.time_limit
         return Global(gap=self.gap, time_limit=searching, node_limit=self.node_limit)
 
     def trace(
@@ -101,7 +109,7 @@ class Auto(TimeLimited):
     ) -> Answer:
         """Most disclosure within ``leakage`` nats."""
         answer = self._prover(problem).solve_leakage(problem, leakage, seed=seed, progress=progress)
-        if answer.status in CUT_SHORT and problem.n_s == Binary.n_s:
+        if answer.status is not Status.OPTIMAL and problem.n_s == Binary.n_s:
             return self._binary.solve_leakage(problem, leakage, seed=seed)
         return self._bounded(answer, problem.evaluate(answer.channel).disclosure, Chain(problem))
 
@@ -109,7 +117,7 @@ class Auto(TimeLimited):
         """An answer with the better of its own bound and a chain's, where limits kept it from being proved."""
         if answer.status not in CUT_SHORT:
             return answer
-        line = chain.line(disclosure, Deadline(CHAIN_SHARE * self.time_limit))
+        line = chain.line(disclosure, Deadline(PLAN.chain * self.time_limit))
         own = answer.certificate
         if line is None or (own is not None and own.lower_bound(disclosure) >= line.lower_bound(disclosure)):
             return answer

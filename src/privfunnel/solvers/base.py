@@ -11,7 +11,6 @@ from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, Answer
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.leakage_budget import most_disclosure
-from privfunnel.solvers.retired import Configured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ def counted(progress: Listener | None, done: int, total: int) -> Listener | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solver(metaclass=Configured):
+class Solver:
     """A funnel solver: options as fields, no state.
 
     A solver returns channels and says how the run ended; the front door (``privfunnel.solve``, ``privfunnel.trace``)
@@ -66,13 +65,6 @@ class Solver(metaclass=Configured):
     by_columns: ClassVar[bool] = False
     #: How many private symbols a table must have for it; None for any. Other tables it answers with Status.FAILED.
     n_s: ClassVar[int | None] = None
-
-    # What :mod:`.retired` reads. Former name of an option → today's; of one that is gone → what to do instead; options
-    # for which None once stood for the default, or for no limit; former value of ``variant`` → its class of today.
-    renamed: ClassVar[dict[str, str]] = {}
-    dropped: ClassVar[dict[str, str]] = {}
-    formerly_none: ClassVar[tuple[str, ...]] = ()
-    variants: ClassVar[dict[str, type[Solver]]] = {}
 
     @property
     def target_gap(self) -> float:

@@ -14,11 +14,11 @@ from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts
 from privfunnel.solvers.options import check_seconds, check_whole
-from privfunnel.solvers.pool import Pool, evaluate_batch
+from privfunnel.solvers.pool import ENTRY_SECONDS, Pool, evaluate_batch
 from privfunnel.solvers.sweep import Sweep
 
-#: Entries of the maps that are evaluated at one time, and seconds that this takes for each, about.
-_BATCH_ENTRIES, _ENTRY_SECONDS = 500_000, 2e-7
+#: Entries of the maps that are evaluated at one time.
+_BATCH_ENTRIES = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,6 @@ class RandomMaps(Sweep):
 
     name: ClassVar[str] = "control-maps"
     iterative: ClassVar[bool] = False
-    renamed: ClassVar[dict[str, str]] = {"runs": "restarts"}
 
     restarts: int = 4800
 
@@ -45,7 +44,7 @@ class RandomMaps(Sweep):
         rng = np.random.default_rng(seed)
         pool = Pool(problem.p_sx, iterative=self.iterative)
         block = max(1, _BATCH_ENTRIES // problem.n_x**2)
-        seconds = block * problem.n_x**2 * _ENTRY_SECONDS
+        seconds = block * problem.n_x**2 * ENTRY_SECONDS
         for first in range(0, self.restarts, block):
             if deadline.left() <= seconds:
                 pool.cut = True
@@ -72,7 +71,6 @@ class RandomStarts(Solver):
     """
 
     name: ClassVar[str] = "control-starts"
-    renamed: ClassVar[dict[str, str]] = {"runs": "restarts"}
 
     restarts: int = 30
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from privfunnel.checks import is_number, is_whole
 from privfunnel.errors import InvalidInputError
@@ -15,26 +15,34 @@ if TYPE_CHECKING:
 
     from privfunnel.solvers.base import Solver
 
+    class Named(DataclassInstance, Protocol):
+        """A solver of any funnel: a dataclass with a name."""
+
+        name: ClassVar[str]
+
+
 #: The solvers of the plain funnel that stand for another funnel's where it is asked for.
 SAME_SOLVER = ("auto", "global")
 
-Other = TypeVar("Other", bound="DataclassInstance")
+Number = TypeVar("Number", bound=float)
+Other = TypeVar("Other", bound="Named")
 
 
-def check_positive(solver: str, **values: float | None) -> None:
-    """Raise unless every given value is a finite number above 0 (None stands for a default)."""
+def check_positive(solver: str, **values: float) -> None:
+    """Raise unless every value is a finite number above 0."""
     for name, value in values.items():
-        if value is None:
-            continue
         if not is_number(value) or not 0.0 < value < math.inf:
             raise InvalidInputError(f"{solver}: {name}={value!r} is not usable: give a number above 0")
 
 
-def check_whole(solver: str, least: int, **values: int | None) -> None:
-    """Raise unless every given value is a whole number of at least ``least`` (None stands for a default)."""
+def without_none(**values: Number | None) -> dict[str, Number]:
+    """The options that are not None, where None stands for a default that depends on the table or the machine."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def check_whole(solver: str, least: int, **values: int) -> None:
+    """Raise unless every value is a whole number of at least ``least``."""
     for name, value in values.items():
-        if value is None:
-            continue
         if not is_whole(value) or value < least:
             raise InvalidInputError(
                 f"{solver}: {name}={value!r} is not usable: give a whole number ≥ {least}"
@@ -69,18 +77,20 @@ def check_some(solver: str, name: str, values: tuple[float, ...]) -> None:
         raise InvalidInputError(f"{solver}: {name} is empty: give at least one value, or leave it out")
 
 
-def taken_over(kind: type[Other], chosen: Solver, named: Collection[str], where: str) -> Other:
+def taken_over(kind: type[Other], chosen: Solver | Other, named: Collection[str], where: str) -> Other:
     """Another funnel's solver with the gap and the limits that ``chosen``, a solver of the plain funnel, was given.
 
     Args:
         kind: The other funnel's solver.
-        chosen: The solver.
+        chosen: The solver; one of that kind is taken as it is.
         named: Options that were named, which count even where they say what the plain funnel's solver has anyway.
         where: Where the other funnel is asked for, for the error.
 
     Raises:
         InvalidInputError: ``chosen`` knows the plain funnel only.
     """
+    if isinstance(chosen, kind):
+        return chosen
     if chosen.name not in SAME_SOLVER:
         raise InvalidInputError(f"solver {chosen.name!r} solves the plain funnel: leave it out where {where}")
     known = {field.name for field in dataclasses.fields(kind)}

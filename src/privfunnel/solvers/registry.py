@@ -9,7 +9,6 @@ from typing import Any
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.solvers.base import Solver
-from privfunnel.solvers.retired import modernise
 
 #: name → (module, class). The class is also an attribute of the package: ``privfunnel.AEM``.
 SOLVERS: dict[str, tuple[str, str]] = {
@@ -33,6 +32,12 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "control-maps": ("privfunnel.solvers.controls", "RandomMaps"),
     "control-starts": ("privfunnel.solvers.controls", "RandomStarts"),
 }
+#: What :func:`privfunnel.solve` and :func:`privfunnel.trace` take besides: what a wrong option may mean.
+PARAMETERS = (
+    "problem", "disclosure", "leakage", "utility", "distortion", "costs", "invariant", "points", "disclosures",
+    "refine", "along", "utilities", "distortions", "also",
+    "known", "published", "guarantees", "measure", "solver", "seed", "throw", "progress", "lump",
+)  # fmt: skip
 
 
 def names() -> tuple[str, ...]:
@@ -54,28 +59,22 @@ def load(name: str) -> type[Solver]:
 def get(solver: str | Solver, **options: Any) -> Solver:
     """The solver of that name with these options, or the given solver with these options replaced."""
     if isinstance(solver, Solver):
-        cls, options = modernise(type(solver), options)
-        if cls is not type(solver):
-            raise InvalidInputError(
-                f"a configured {solver.name!r} cannot become {cls.name!r}: give that solver"
-            )
-        _check_options(cls, options)
+        _check_options(type(solver), options)
         return dataclasses.replace(solver, **options)
     if not isinstance(solver, str):
         raise InvalidInputError(
             f"solver={solver!r} is neither a name nor a solver: choose one of {', '.join(SOLVERS)}"
         )
-    cls, options = modernise(load(solver), options)
+    cls = load(solver)
     _check_options(cls, options)
-    made: Solver = cls(**options)
-    return made
+    return cls(**options)
 
 
 def _check_options(cls: type[Solver], options: dict[str, Any]) -> None:
     known = {field.name for field in dataclasses.fields(cls)}
     for option in options:
         if option not in known:
-            close = difflib.get_close_matches(option, known, n=1)
+            close = difflib.get_close_matches(option, {*known, *PARAMETERS} - {option}, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             listed = ", ".join(sorted(known)) or "none"
             raise InvalidInputError(

@@ -12,7 +12,7 @@ says how to fill the pool; the classes here do the rest:
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
@@ -34,14 +34,12 @@ ROUND_SEED = 7919
 BATCH_ENTRIES = 60_000
 #: Entries of the channels that are in memory at one time, if a single channel has no more.
 PART_ENTRIES = 1 << 22
-#: Seconds, about, for each product of an entry with p(s|x) in one step.
-PRODUCT_SECONDS = 3e-9
 #: A sweep goes over all N at least this many times, with a part of the restarts each: a time limit thins it evenly.
 ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(TimeLimited):
+class Sweep(TimeLimited, ABC):
     """A method whose points lie where they lie.
 
     Attributes:
@@ -192,14 +190,14 @@ class RestartedSweep(MultiplierSweep):
         max_steps: Cap on the iterations of a run.
     """
 
-    renamed: ClassVar[dict[str, str]] = {"runs": "restarts"}
-    formerly_none: ClassVar[tuple[str, ...]] = ("betas", "restarts", "tolerance", "max_steps", "time_limit")
     #: Which form of the method this is: ``"published"`` or ``"repaired"``.
     variant: ClassVar[str] = ""
     #: The least β that means something to the method.
     least_beta: ClassVar[float] = 1.0
     #: Seconds, about, that what cannot be interrupted takes for each entry of a channel (:meth:`_seconds`).
     entry_seconds: ClassVar[float] = 1e-6
+    #: Seconds, about, for each product of an entry with p(s|x) in one step, whatever the method.
+    product_seconds: ClassVar[float] = 3e-9
 
     betas: tuple[float, ...]
     outputs: tuple[int, ...] | None = None
@@ -272,7 +270,7 @@ class RestartedSweep(MultiplierSweep):
 
     def _seconds(self, problem: Problem, n_y: NDArray[np.int64]) -> Array:
         """Seconds that a run with N outputs takes, about, from one look at the clock to the next."""
-        return np.asarray(problem.n_x * n_y * (self.entry_seconds + problem.n_s * PRODUCT_SECONDS))
+        return np.asarray(problem.n_x * n_y * (self.entry_seconds + problem.n_s * self.product_seconds))
 
     def _jobs(self, problem: Problem, n_betas: int, seed: int) -> NDArray[np.int64]:
         """The batches of a sweep as rows (N, first restart, restarts).

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from privfunnel.certificate import Certificate, ThinProof, thinned, thinning_prices
+from privfunnel.certificate import Certificate, PlainBody, ThinProof, thinned, thinning_prices
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import NEVER, Deadline
 
-#: The least share ε that is tried: with less, the line is the closed form.
-LEAST_SHARE = 1e-4
+#: The least ε that is tried: with less, the line is the closed form.
+LEAST_EPSILON = 1e-4
 #: Halvings of the interval of ε, and turns of q and π after each, which go on from the π before.
 HALVINGS, TURNS = 16, 60
 #: Turns at the ε that is taken.
@@ -45,7 +45,7 @@ def thinning_line(problem: Problem, disclosure: float, deadline: Deadline = NEVE
     room = problem.disclosure_ceiling - disclosure
     measure = np.maximum(problem.p_s, LEAST_MEASURE)
     measure /= measure.sum()
-    low, high = LEAST_SHARE, 1.0
+    low, high = LEAST_EPSILON, 1.0
     best = 0.5
     for _ in range(HALVINGS):
         best = 0.5 * (low + high)
@@ -105,7 +105,7 @@ def _certificate(problem: Problem, share: float, measure: Array) -> Certificate 
     kept, _ = thinned(problem.p_s_given_x, 1.0 - slope, measure)
     prices = thinning_prices(problem.p_s_given_x, kept, 1.0 - slope, measure)
     for margin in MARGINS:
-        made = Certificate.build(problem, prices, slope, [ThinProof(claim=-margin, measure=measure)])
+        made = PlainBody.build(problem, prices, slope, [ThinProof(claim=-margin, measure=measure)])
         try:
             made.verify(problem)
         except CertificateError:

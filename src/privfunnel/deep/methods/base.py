@@ -81,6 +81,8 @@ class Method(ABC):
     #: What a member's strength is, and what is used where none is given.
     strength_words: ClassVar[str]
     default_strength: ClassVar[float] = 1.0
+    #: What is used instead, in turn, where none is given and a release has collapsed: ever more is told.
+    looser_strengths: ClassVar[tuple[float, ...]] = ()
 
     variables: Variables
     code: Code = field(default_factory=GaussianCode)

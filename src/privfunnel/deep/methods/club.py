@@ -50,6 +50,7 @@ class ComplexityLeakageUtility(Method):
     name: ClassVar[str] = "club"
     strength_words: ClassVar[str] = "α, the weight of the leakage"
     default_strength: ClassVar[float] = 4.0
+    looser_strengths: ClassVar[tuple[float, ...]] = (1.0, 0.3, 0.1)
 
     form: str = "P1"
     complexity: float | None = None

@@ -39,6 +39,7 @@ class DeepVariationalFunnel(Method):
     name: ClassVar[str] = "dvpf"
     strength_words: ClassVar[str] = "α, the weight of the leakage"
     default_strength: ClassVar[float] = 4.0
+    looser_strengths: ClassVar[tuple[float, ...]] = (1.0, 0.3, 0.1)
 
     bound: str = "upper"
     complexity: float | None = None

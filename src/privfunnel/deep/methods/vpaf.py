@@ -29,6 +29,7 @@ class ConditionalFunnel(Method):
     name: ClassVar[str] = "vpaf"
     strength_words: ClassVar[str] = "γ, the weight of what is told"
     default_strength: ClassVar[float] = 1.3
+    looser_strengths: ClassVar[tuple[float, ...]] = (2.0, 4.0, 8.0)
 
     def networks(self) -> dict[str, Widths]:
         """Encoder and a decoder that is given s."""

@@ -3,12 +3,12 @@ import { $, el, svg } from "./dom.js";
 
 const EACH = ["none", "each value"];
 const RULES = {
-  number: [EACH, ["width", "equal width"], ["quantiles", "quantiles"], ["edges", "edges"]],
+  number: [EACH, ["bins", "bins of equal width"], ["width", "bins this wide"], ["quantiles", "quantiles"], ["edges", "edges"]],
   date: [EACH, ["year", "by year"], ["quarter", "by quarter"], ["month", "by month"], ["weekday", "by weekday"],
     ["years", "groups of years"], ["ages", "age groups"]],
   text: [EACH, ["top", "most frequent"]],
 };
-const COUNTED = ["width", "quantiles", "top", "years", "ages"];
+const COUNTED = ["bins", "width", "quantiles", "top", "years", "ages"];
 const FEW = 3; // values of a text that need no grouping
 
 function rulesOf(column) {
@@ -23,8 +23,8 @@ export function controls(column, i, suggested, onChange) {
   const start = suggested || { rule: "none" };
   const rule = el("select", { id: `rule-${i}`, "aria-label": `Bins of ${column.name}`, onchange: onChange },
     ...rules.map(([value, text]) => el("option", { value, selected: value === start.rule }, text)));
-  const number = el("input", { type: "number", id: `number-${i}`, min: 2, max: 50, value: start.number || (rules === RULES.text ? 10 : 4),
-    "aria-label": `Number of bins of ${column.name}`, oninput: onChange });
+  const number = el("input", { type: "number", id: `number-${i}`, min: 0, step: "any", value: start.number || (rules === RULES.text ? 10 : 4),
+    oninput: onChange });
   const edges = el("input", { type: "text", id: `edges-${i}`, placeholder: "e.g. 30, 45, 60", value: (start.edges || []).join(", "),
     "aria-label": `Edges of the bins of ${column.name}`, oninput: onChange });
   const at = el("label", { id: `at-${i}` }, "on ", el("input", { type: "date", value: new Date().toISOString().slice(0, 10),
@@ -38,6 +38,7 @@ export function chosen(column, i, used) {
   const rule = $(`rule-${i}`).value;
   $(`rule-${i}`).hidden = !used;
   $(`number-${i}`).hidden = !used || !COUNTED.includes(rule);
+  $(`number-${i}`).setAttribute("aria-label", `${rule === "width" ? "Width of the" : "Number of"} bins of ${column.name}`);
   $(`edges-${i}`).hidden = !used || rule !== "edges";
   $(`at-${i}`).hidden = !used || rule !== "ages";
   if (!used || rule === "none") return null;

@@ -16,6 +16,10 @@ export function forget() {
   $("reading").hidden = false;
 }
 
+// Another sheet has titles of its own.
+const sheets = document.querySelector('[data-read="sheet"]');
+sheets.addEventListener("change", () => { document.querySelector('[data-read="skip_rows"]').value = ""; });
+
 // Of an example, which is read as it was made.
 export const NOTHING = { options: [], values: {}, sheets: [] };
 
@@ -30,6 +34,16 @@ export function asked() {
   const told = types().filter((select) => select.value).map((select) => [select.dataset.type, select.value]);
   if (told.length) read.types = Object.fromEntries(told);
   return read;
+}
+
+// Texts that mean missing, besides those that are said to already.
+export function alsoMissing(texts) {
+  const field = document.querySelector('[data-read="nulls"]');
+  field.value = [...new Set([...field.value.split(",").map((text) => text.trim()).filter(Boolean), ...texts])].join(", ");
+}
+
+export function readAs(column, kind) {
+  types().find((select) => select.dataset.type === column).value = kind;
 }
 
 export function show(found, columns) {
@@ -59,5 +73,6 @@ function words(values) {
     values.delimiter && `separated by ${SEPARATORS[values.delimiter] || values.delimiter}`,
     values.decimal === "," && "decimal commas",
     values.dates && `dates ${ORDERS[values.dates]}`,
+    Number(values.skip_rows) > 0 && `${values.skip_rows} ${values.skip_rows === "1" ? "row" : "rows"} above the header left out`,
   ].filter(Boolean).join(" · ");
 }

@@ -62,10 +62,12 @@ function upload(file) {
 }
 
 let again = null; // reads the same file once more
+let kept = null; // roles that outlive that
 
 // Load a file that can be read in several ways, and offer them.
 function readable(request) {
   again = request;
+  kept = null;
   reading.forget();
   request();
 }
@@ -119,6 +121,9 @@ function show(table) {
   onReset();
   lock("curve", "point", "meaning", "export");
   columns = table.columns;
+  const roles = { ...table.roles, ...kept, bins: table.roles.bins };
+  const said = kept || {};
+  kept = null;
   const rows = table.rows.toLocaleString("en");
   $("table-summary").replaceChildren(el("b", {}, table.name), ` · ${rows} rows · ${columns.length} columns`);
   $("preview").replaceChildren(
@@ -127,12 +132,12 @@ function show(table) {
     el("tbody", {}, ...table.preview.map((row) => el("tr", {}, ...row.map((value) =>
       value === null ? el("td", { class: "null" }, "missing") : el("td", {}, value))))));
   $("table-loaded").hidden = false;
-  $("columns").replaceChildren(...columns.map((column, i) => roleRow(column, i, table.roles)));
+  $("columns").replaceChildren(...columns.map((column, i) => roleRow(column, i, roles)));
   $("person").replaceChildren(new Option("somebody else in every row", ""), ...columns.map((column) => new Option(`the person in ${column.name}`, column.name)));
   $("cluster").replaceChildren(new Option("every row alone", ""), ...columns.map((column) => new Option(`rows with the same ${column.name}`, column.name)));
   $("weights").replaceChildren(new Option("one person", ""), ...columns.filter((column) => ["integer", "number"].includes(column.type)).map((column) => new Option(`as many people as ${column.name} says`, column.name)));
-  $("missing").value = "";
   $("task").replaceChildren(new Option("anything: it tells as much as it can", ""), ...columns.map((column) => new Option(`predicting ${column.name}`, column.name)));
+  ROWS.forEach((name) => { $(name).value = said[name] || ""; });
   reading.show(again ? table.reading : reading.NOTHING, columns);
   unlock("roles");
   say(`${table.name} loaded: ${rows} rows, ${columns.length} columns.`);
@@ -151,7 +156,19 @@ function roleRow(column, i, roles) {
     el("div", { class: "name" }, el("b", {}, column.name),
       el("small", {}, `${column.type} · ${column.distinct.toLocaleString("en")} distinct${nulls}`)),
     el("fieldset", { class: "roles" }, el("legend", { class: "visually-hidden" }, `Role of ${column.name}`), ...buttons),
-    bins.controls(column, i, roles.bins[column.name], check));
+    bins.controls(column, i, roles.bins[column.name], check),
+    column.odd && again ? question(column) : null);
+}
+
+// A column of numbers with a few texts: nothing is taken for granted, it is asked.
+function question(column) {
+  const { words, nulls } = column.odd;
+  const answer = (change) => () => { change(); kept = readRoles(); again(); };
+  const means = nulls.join(", ");
+  return el("p", { class: "question small" }, `${column.name} is text now: it holds ${words}. `,
+    nulls.length ? el("button", { type: "button", onclick: answer(() => reading.alsoMissing(nulls)) }, `${means} means missing`) : null,
+    nulls.length ? " " : "Is the header further down? Say so under “Change how the file is read”. ",
+    el("button", { type: "button", onclick: answer(() => reading.readAs(column.name, "text")) }, "It is text"));
 }
 
 function readRoles() {

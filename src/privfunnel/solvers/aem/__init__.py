@@ -19,19 +19,15 @@ from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Answer, Status, kkt_residual
-from privfunnel.solvers.aem.backends import make_backend
+from privfunnel.solvers.aem.devices import make_backend
+from privfunnel.solvers.aem.plan import PLAN
 from privfunnel.solvers.aem.record import record_run
 from privfunnel.solvers.aem.runs import FIRST_SLOPE, Run, Work, best_runs
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, log_of
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.options import check_seconds, check_whole
-
-#: Seconds, about, that an answer takes after the time is up for each entry of its channel and each product with p(s|x),
-LATE_SECONDS, LATE_PRODUCT_SECONDS = 6e-7, 2e-9
-#: and how long it may: this share of the time limit, and these seconds.
-LATE_SHARE, LATE_MOST = 0.2, 1.0
+from privfunnel.solvers.options import check_seconds, check_whole, without_none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +52,6 @@ class AEM(TimeLimited):
     """
 
     name: ClassVar[str] = "aem"
-    renamed: ClassVar[dict[str, str]] = {"n_y": "outputs"}
     #: Number of the first restart.
     first: ClassVar[int] = 0
 
@@ -72,11 +67,8 @@ class AEM(TimeLimited):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        check_whole(self.name, 1, restarts=self.restarts, max_steps=self.max_steps, outputs=self.outputs,
-                    threads=self.threads, memory=self.memory)  # fmt: skip
-        for option in ("restarts", "max_steps"):
-            if getattr(self, option) is None:
-                raise InvalidInputError(f"{self.name}: {option}=None is not usable: give a whole number ≥ 1")
+        check_whole(self.name, 1, restarts=self.restarts, max_steps=self.max_steps,
+                    **without_none(outputs=self.outputs, threads=self.threads, memory=self.memory))  # fmt: skip
         check_seconds(self.name, self.time_limit)
         if not is_number(self.tolerance) or not 0.0 <= self.tolerance < math.inf:
             raise InvalidInputError(
@@ -122,8 +114,8 @@ class AEM(TimeLimited):
         self, problem: Problem, disclosures: list[float], seed: int, progress: Listener | None
     ) -> Iterator[Answer]:
         n_y = problem.n_x + 1 if self.outputs is None else self.outputs
-        late = problem.n_x * n_y * (LATE_SECONDS + LATE_PRODUCT_SECONDS * problem.n_s)
-        if n_y > problem.n_x and late > LATE_SHARE * self.time_limit + LATE_MOST:
+        late = problem.n_x * n_y * (PLAN.late_entry_seconds + PLAN.late_product_seconds * problem.n_s)
+        if n_y > problem.n_x and late > PLAN.late * self.time_limit + PLAN.late_seconds:
             yield from (too_large(problem, value) for value in disclosures)
             return
         tables = Tables.of(problem.p_sx)

@@ -1,4 +1,4 @@
-"""What advances AEM runs: a protocol, and the choice between NumPy, compiled code on the CPU's cores, and PyTorch.
+"""What advances AEM runs: the protocol of its backends.
 
 All backends take the same state and make the same step; they differ in speed and in the last digits. A backend's
 answer for a run never depends on the other runs of the batch, nor on the number of threads.
@@ -6,17 +6,13 @@ answer for a run never depends on the other runs of the batch, nor on the number
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
 from privfunnel.solvers.aem.arrays import AcceleratedState
-from privfunnel.solvers.aem.state import Tables
 
 #: Bytes that the runs in work may take on a CPU unless the caller says otherwise.
 CPU_MEMORY = 1 << 29
@@ -114,48 +110,3 @@ class Backend(Protocol):
         self, now: Array, before: Array, state: StepState, target: Array, steps: int, tolerance: float
     ) -> Progressed:
         """The same with accelerated iterations; ``now`` and ``before`` are the last two points, in place."""
-
-
-def available_threads() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def make_backend(tables: Tables, device: str, threads: int | None) -> Backend:
-    """The backend for a device.
-
-    Args:
-        tables: The problem's tables.
-        device: ``"cpu"`` (compiled if numba is installed, else NumPy), ``"numba"``, ``"numpy"``, ``"torch"``
-            (PyTorch on the CPU), ``"cuda"`` or ``"cuda:1"``, or ``"auto"`` (a GPU if PyTorch sees one, else
-            ``"cpu"``).
-        threads: Threads of the compiled backend; None means all cores this process may use.
-
-    Raises:
-        InvalidInputError: The device is unknown or not there.
-        MissingExtraError: The device needs a package that is not installed.
-    """
-    if device == "auto":
-        device = "cuda" if _torch_sees_cuda() else "cpu"
-    if device == "cpu":
-        device = "numba" if importlib.util.find_spec("numba") else "numpy"
-    if device == "numpy":
-        from privfunnel.solvers.aem.numpy_backend import NumpyBackend  # it needs this module
-
-        return NumpyBackend(tables)
-    if device == "numba":
-        need("numba", extra="fast")
-        from privfunnel.solvers.aem.numba_backend import NumbaBackend
-
-        return NumbaBackend(tables, threads or available_threads())
-    if device in ("torch", "cuda") or device.startswith("cuda:"):
-        from privfunnel.solvers.aem.torch_backend import make_torch_backend
-
-        return make_torch_backend(tables, "cpu" if device == "torch" else device)
-    raise InvalidInputError(f"unknown device {device!r}: use cpu, auto, numpy, numba, torch or cuda")
-
-
-def _torch_sees_cuda() -> bool:
-    if importlib.util.find_spec("torch") is None:
-        return False
-    return bool(need("torch", extra="gpu").cuda.is_available())

@@ -41,9 +41,9 @@ RAMP = (0.9, 0.95, 0.975)
 DIRECT = 2
 #: Share of the random start that is mixed in between two levels.
 REVIVAL = 0.1
-#: Iterations at a level: at most this, and at most this share of ``max_steps``.
+#: Iterations at a level: at most this, and at most ``max_steps`` over this.
 LEVEL_STEPS = 25
-LEVEL_SHARE = 8
+LEVEL_DIVISOR = 8
 #: Of n restarts, n over this go on to R, and n over this to the end; never fewer than LEAST_KEPT.
 KEPT_AT_R = 3
 KEPT_TO_THE_END = 10
@@ -52,7 +52,7 @@ LEAST_KEPT = 2
 
 def level_steps(max_steps: int) -> int:
     """Iterations a run spends at each level of the ramp."""
-    return max(1, min(LEVEL_STEPS, max_steps // LEVEL_SHARE))
+    return max(1, min(LEVEL_STEPS, max_steps // LEVEL_DIVISOR))
 
 
 def kept(restarts: int, divisor: int) -> int:

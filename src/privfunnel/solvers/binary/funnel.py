@@ -68,7 +68,7 @@ class Support:
         return self.point.leakage + self.slope * (disclosure - self.point.disclosure)
 
 
-class SlopedCurve(Protocol):
+class SlopeOracle(Protocol):
     """A convex curve that is known by its tangents."""
 
     def free(self) -> Support:
@@ -81,7 +81,7 @@ class SlopedCurve(Protocol):
         """Slope 0 < μ < 1."""
 
 
-class ClassCurve:
+class ClassOracle:
     """The curve of the classes of a binary table, by slopes."""
 
     def __init__(self, table: BinaryTable) -> None:
@@ -159,7 +159,7 @@ class Bracket(NamedTuple):
 
 
 def bracket(
-    curve: SlopedCurve,
+    curve: SlopeOracle,
     target: Target,
     gap: float,
     known: list[Support] | None = None,
@@ -208,7 +208,7 @@ def bracket(
     return Bracket(low, high, share, best, tried)
 
 
-def proved_line(curve: ClassCurve, support: Support, disclosure: float) -> tuple[float, Array]:
+def proved_line(curve: ClassOracle, support: Support, disclosure: float) -> tuple[float, Array]:
     """The support's line at ``disclosure`` nats of the classes, as far as it is proved, and the proved prices (n,)."""
     prices = None if support.slope <= 0.0 else prove(curve.classes, support.prices, support.slope)
     if prices is None:
@@ -243,7 +243,7 @@ def solve_binary(p_sx: ArrayLike, disclosure: float, *, gap: float = 1e-12) -> B
     """
     p_sx = check_table(p_sx)
     table = binary_table(p_sx)
-    curve = ClassCurve(table)
+    curve = ClassOracle(table)
     h_x = float(measures.entropy(table.p_x))
     if not disclosure <= h_x + FEASIBILITY:
         raise InvalidInputError(

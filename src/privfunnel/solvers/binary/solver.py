@@ -5,22 +5,21 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from privfunnel import channels
-from privfunnel.certificate import Certificate
+from privfunnel.certificate import Certificate, PlainBody
 from privfunnel.errors import CertificateError
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import DEFAULT_GAP, Answer, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
-from privfunnel.solvers.binary.funnel import Bracket, ClassCurve, Support, Target, bracket, mixed
+from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket, mixed
 from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove
 from privfunnel.solvers.binary.table import binary_table
-from privfunnel.solvers.binary.transport import proved_pairs
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.options import check_positive, check_seconds
 
@@ -46,7 +45,7 @@ class Run:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.table = binary_table(problem.p_sx)
-        self.curve = ClassCurve(self.table)
+        self.curve = ClassOracle(self.table)
         self.within = max(problem.disclosure_ceiling - self.curve.h_t, 0.0)  # H(X|class) costs nothing
         self.known: list[Support] = []
         self.proved: dict[float, Certificate | None] = {}
@@ -73,9 +72,7 @@ class Run:
         def ceiling(support: Support) -> float:
             return support.point.disclosure + (leakage - support.point.leakage) / support.slope
 
-        answer = self._answer(found, min(rising, key=ceiling), started, deadline)
-        # Lines next to R0 have next to no slope: what is free is bounded by the pairs themselves.
-        return replace(answer, most_free=proved_pairs(self.problem)[1]) if leakage == 0.0 else answer
+        return self._answer(found, min(rising, key=ceiling), started, deadline)
 
     def certificate(self, support: Support, *, crossings: bool) -> Certificate | None:
         """The proof of a support's tangent, or None where rounding keeps the checker from confirming it."""
@@ -92,7 +89,7 @@ class Run:
         cells = None if n == self.problem.n_x else members.astype(np.int32)
         for claim in CLAIMS:
             proof = pairs_proof(classes, prices, support.slope, claim, crossings=crossings)
-            made = Certificate.build(self.problem, prices[members], support.slope, [proof], cells=cells)
+            made = PlainBody.build(self.problem, prices[members], support.slope, [proof], cells=cells)
             try:
                 made.verify(self.problem)
             except CertificateError:
@@ -131,8 +128,8 @@ class Binary(TimeLimited):
     points, and a leakage budget is spent exactly. Nothing is random. Other tables are refused.
 
     Attributes:
-        gap: Leakage and proved bound are to be within this, in nats; they end within some 1e-12, more from 10⁵ classes
-            on, where the rounding of a sum counts.
+        gap: Leakage, or within a budget disclosure, and proved bound are to be within this, in nats; leakages end
+            within some 1e-12, more from 10⁵ classes on, where the rounding of a sum counts.
         time_limit: Seconds for one answer; it is needed without numba, where some thousand classes take minutes.
     """
 

@@ -10,56 +10,36 @@ so that the largest free disclosure R0 = H(X) − Σ f c(u, v) is a transport pr
 p_x u_x below and p_x v_x above. By the sign of the mixed derivative its north-west-corner plan, largest u with
 smallest v first, is optimal.
 
-**The proof that goes with a plan.** Prices φ_b, ψ_a with φ_b + ψ_a ≤ c(u_b, v_a) for all pairs prove that no plan costs
-less than Σ p_b u_b φ_b + Σ p_a v_a ψ_a. Let S = c − φ − ψ, rows in descending u, columns in ascending v. For i < i' and
-j < j', integrating the mixed derivative gives S(i, j') − S(i, j) ≥ S(i', j') − S(i', j). A staircase of cells from the
-first row and column to the last ones crosses from every column j to the next in one row k(j). For a cell (i, j') right
-of the staircase, let (i, j) be the last cell of it in row i; then
-
-    S(i, j') ≥ S(i, j) + Σ_{l=j}^{j'−1} [S(k(l), l+1) − S(k(l), l)],       all k(l) ≥ i,
-
-and the same holds with rows and columns exchanged below it. So S is nowhere less than its least value on the staircase
-less the sum of the changes along it: O(M) numbers, all 0 up to rounding, bound all M²/4 pairs. A violation
-S(b, a) = −ε is worth ε u v/(u+v) nats in a posterior, which is what the bound on R0 is raised by.
+The proof that goes with a plan are prices φ_b, ψ_a with φ_b + ψ_a ≤ c(u_b, v_a) for all pairs, which hold on the plan's
+staircase alone already: see :mod:`privfunnel.certificate.private_stairs`. A violation −ε of them is worth ε u v/(u+v)
+nats in a posterior, which is what the bound on R0 is raised by.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import measures
+from privfunnel.certificate.private_stairs import (
+    AT,
+    EPS,
+    Sides,
+    Staircase,
+    north_west,
+    unit_cost,
+    worst_violation,
+)
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solvers.binary.pairing import PairRelease
 from privfunnel.solvers.binary.table import Index, check_table
 
-EPS = float(np.finfo(np.float64).eps)
-#: Symbols whose p(s=1|x) is this close to p(s=1) are taken to be at it.
-AT = 8.0 * EPS
 #: Roundings that a distance between p(s|x) and p(s) went through.
 ROUNDINGS = 2.0
-
-
-class Sides(NamedTuple):
-    """Symbols below and above p(s=1), as the plan takes them: largest u first, smallest v first."""
-
-    below: Index
-    above: Index
-    u: Array
-    v: Array
-
-
-class Staircase(NamedTuple):
-    """Cells (row, column) of the north-west-corner plan; from one to the next either row or column grows by 1."""
-
-    row: Index
-    column: Index
-    moment: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,11 +63,6 @@ class FreePairs:
     slack: float
 
 
-def unit_cost(u: Array, v: Array) -> Array:
-    """c(u, v) in nats for each unit of moment; both arguments positive."""
-    return np.asarray(np.log1p(v / u) / v + np.log1p(u / v) / u)
-
-
 def split(p_sx: Array) -> Sides:
     """The symbols below and above p(s=1), each sorted as the plan takes them."""
     p_x = p_sx.sum(axis=0)
@@ -98,25 +73,6 @@ def split(p_sx: Array) -> Sides:
     below = below[np.argsort(distance[below], kind="stable")]
     above = above[np.argsort(distance[above], kind="stable")]
     return Sides(below, above, -distance[below], distance[above])
-
-
-def north_west(rows: Array, columns: Array) -> Staircase:
-    """Fill a transport plan from its first corner: ``rows`` and ``columns`` are amounts with equal sums.
-
-    The cuts of both cumulative sums, merged, are the ends of the plan's cells; no loop.
-    """
-    up = np.cumsum(rows, dtype=np.longdouble)
-    down = np.cumsum(columns, dtype=np.longdouble)
-    down *= up[-1] / down[-1]
-    cuts = np.concatenate([up[:-1], down[:-1]])
-    order = np.argsort(cuts, kind="stable")
-    is_row = order < rows.size - 1
-    ends = np.concatenate([[0.0], cuts[order], up[-1:]])
-    return Staircase(
-        np.concatenate([[0], np.cumsum(is_row)]),
-        np.concatenate([[0], np.cumsum(~is_row)]),
-        np.maximum(np.diff(ends), 0.0).astype(np.float64),
-    )
 
 
 def _exhaust(cells: Index, masses: Array, wanted: Array) -> tuple[Array, Array]:
@@ -151,24 +107,6 @@ def potentials(sides: Sides, stairs: Staircase) -> tuple[Array, Array]:
     phi = 0.5 * cost[0] + np.concatenate([[0.0], np.cumsum(change[is_row])])
     psi = 0.5 * cost[0] + np.concatenate([[0.0], np.cumsum(change[~is_row])])
     return phi, psi
-
-
-def worst_violation(sides: Sides, stairs: Staircase, phi: Array, psi: Array) -> float:
-    """Proved: φ_b + ψ_a − c(u_b, v_a) exceeds this, in nats of a posterior, for no pair; O(M), see the module.
-
-    Any staircase and any potentials will do: the changes along it say how well they fit each other. The rounding of
-    every term is added, so that the bound holds for the doubles u and v as they are.
-    """
-    row, column = stairs.row, stairs.column
-    cost = unit_cost(sides.u[row], sides.v[column])
-    slack = cost - phi[row] - psi[column]
-    rounding = 4.0 * EPS * (cost + np.abs(phi[row]) + np.abs(psi[column]))
-    changes = np.abs(np.diff(slack)) + rounding[1:] + rounding[:-1]
-    violation = float(np.sum(changes)) * (1.0 + EPS * changes.size) + max(
-        float(np.max(rounding - slack)), 0.0
-    )
-    largest = 1.0 / (1.0 / sides.u[0] + 1.0 / sides.v[-1])
-    return float(violation * largest * (1.0 + 8.0 * EPS))
 
 
 def free_pairs(p_sx: ArrayLike) -> FreePairs:

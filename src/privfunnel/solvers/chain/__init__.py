@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.certificate import Certificate, ChainProof, Step, chain_prices, flat_prices
+from privfunnel.certificate import Certificate, ChainProof, PlainBody, Step, chain_prices, flat_prices
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -94,7 +94,7 @@ class Chain:
             return None
         for margin in MARGINS:
             proof = ChainProof(claim=value - margin, shares=np.array(self.problem.p_s), steps=tuple(steps))
-            made = Certificate.build(self.problem, prices, slope, [proof])
+            made = PlainBody.build(self.problem, prices, slope, [proof])
             try:
                 made.verify(self.problem)
             except CertificateError:

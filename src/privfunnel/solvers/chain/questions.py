@@ -15,7 +15,7 @@ from privfunnel.certificate import PairsProof, cell_columns, check_pairs, halves
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.binary.funnel import ClassCurve, Support
+from privfunnel.solvers.binary.funnel import ClassOracle, Support
 from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove
 from privfunnel.solvers.binary.table import BinaryTable, binary_table
 
@@ -48,12 +48,12 @@ class Question:
     table: BinaryTable
     within: float
     share: float
-    curve: ClassCurve = field(init=False)
+    curve: ClassOracle = field(init=False)
     _supports: dict[float, Support] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Prepare the curve."""
-        self.curve = ClassCurve(self.table)
+        self.curve = ClassOracle(self.table)
 
     @property
     def cells(self) -> NDArray[np.int32]:

@@ -153,8 +153,6 @@ class DCA(DifferenceOfConvex):
     variant: ClassVar[str] = "published"
     least_beta: ClassVar[float] = 0.0
     entry_seconds: ClassVar[float] = 4e-7
-    formerly_none: ClassVar[tuple[str, ...]] = (*DifferenceOfConvex.formerly_none, "alphas")
-    dropped: ClassVar[dict[str, str]] = {"inner_steps": "only the repaired method has it"}
 
     penalty: str = "ridge"
     betas: tuple[float, ...] = tuple(np.geomspace(0.01, 10.0, 20).tolist())
@@ -221,9 +219,6 @@ class RepairedDCA(DifferenceOfConvex):
     least_beta: ClassVar[float] = 0.0
     entry_seconds: ClassVar[float] = 6e-7
     met: ClassVar[Status] = Status.CONVERGED
-    dropped: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("penalty", "alphas"), "only the published method has it"
-    )
 
     betas: tuple[float, ...] = tuple(np.geomspace(1.0, 1000.0, 30).tolist())
     restarts: int = 8
@@ -257,9 +252,6 @@ class RepairedDCA(DifferenceOfConvex):
 
     def _kind(self) -> str:
         return self.variant
-
-
-DifferenceOfConvex.variants = {"published": DCA, "repaired": RepairedDCA}
 
 
 def _objective(problem: Problem, channel: Array, beta: Array) -> Array:

@@ -33,7 +33,6 @@ _STATUS = {
     FROZEN: Status.FEASIBLE,
     TIMEOUT: Status.TIME_LIMIT,
 }
-_PUBLISHED_ONLY = "only the published iteration has it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +43,6 @@ class DouglasRachford(RestartedSweep):
         restarts: Starts of each of the two kinds, for each β and N.
         penalty: Penalty ``c`` on the distance of the two copies of the channel.
     """
-
-    formerly_none: ClassVar[tuple[str, ...]] = (*RestartedSweep.formerly_none, "penalty")
-    dropped: ClassVar[dict[str, str]] = {
-        "clock": "count CPU time inside `with privfunnel.solvers.deadline.cpu_clock():`"
-    }
 
     penalty: float
 
@@ -178,9 +172,6 @@ class RepairedDRS(DouglasRachford):
     name: ClassVar[str] = "drs-repaired"
     variant: ClassVar[str] = "repaired"
     entry_seconds: ClassVar[float] = 1e-6
-    dropped: ClassVar[dict[str, str]] = DouglasRachford.dropped | dict.fromkeys(
-        ("relaxation", "step", "shrink"), _PUBLISHED_ONLY
-    )
 
     betas: tuple[float, ...] = tuple(np.geomspace(1.0, 1000.0, 30).tolist())
     restarts: int = 4
@@ -202,9 +193,6 @@ class RepairedDRS(DouglasRachford):
         kept = batch.steps > 0
         statuses = [_STATUS[int(code)] for code in batch.code[kept]]
         pool.add(batch.channel[kept], statuses, batch.steps[kept], 1.0 / beta[kept])
-
-
-DouglasRachford.variants = {"published": DRS, "repaired": RepairedDRS}
 
 
 class Starts:

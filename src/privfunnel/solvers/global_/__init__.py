@@ -27,7 +27,7 @@ class Global(TimeLimited):
     Each answer carries a certificate of its lower bound. A trace shares posteriors and lines among its points.
 
     Attributes:
-        gap: Stop when leakage and proved bound are within this, in nats.
+        gap: Stop when leakage, or within a budget disclosure, and proved bound are within this, in nats.
         time_limit: Seconds a point may take, from the call on. The last fifth is for coarser proofs where the search
             does not end, the last quarter with more than five private symbols and 300 public ones or more, unless one
             run of AEM takes it all. What is found by then depends on the machine and its load. Where the channel of a

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate import SHRINK
-from privfunnel.jit import compiled, compiled_inner
+from privfunnel.jit import compiled, compiled_inner, left, spend
 from privfunnel.measures import Array
 from privfunnel.solvers.deadline import NEVER, Deadline, Pace
 from privfunnel.solvers.global_.clique_boxes import Cliques, new_cliques
 from privfunnel.solvers.global_.descents import Pricing, descend
 from privfunnel.solvers.global_.frontier import Frontier, bring_up, least_index, load, new_frontier, push
+from privfunnel.solvers.global_.plan import PLAN
 from privfunnel.solvers.global_.relaxation import Workspace, new_workspace
 from privfunnel.solvers.global_.steps import bound_box, make_smaller, part_box, split_box, width_of
 from privfunnel.solvers.global_.trees import Tree, grown, kept, new_tree
@@ -100,7 +101,7 @@ def open_children(
     return children
 
 
-@compiled
+@compiled(later=True)
 def is_known(known: Array, point: Array) -> bool:
     """Whether a posterior (M,) is among some ``known`` ones (n, M)."""
     for j in range(known.shape[0]):
@@ -112,7 +113,7 @@ def is_known(known: Array, point: Array) -> bool:
     return False
 
 
-@compiled
+@compiled(later=True)
 def begin(pricing: Pricing, node_limit: int) -> State:
     """A search that has opened nothing yet."""
     n_x, n_s = pricing.columns.shape
@@ -122,7 +123,7 @@ def begin(pricing: Pricing, node_limit: int) -> State:
     return State(tree, frontier, new_workspace(n_x, n_s), found, 0, 1, 1, 0, node_limit, np.inf)
 
 
-@compiled
+@compiled(later=True)
 def advance(
     pricing: Pricing,
     rivals: NDArray[np.uint8] | None,
@@ -247,10 +248,12 @@ def search_boxes(
     """Search with one kind of boxes; the ``limits`` are ``cutoff``, ``node_limit``, ``patience`` and ``tightness``."""
     cutoff, node_limit, patience, tightness = limits
     state = begin(pricing, node_limit)
-    pace = Pace(FIRST_WORK // pricing.columns.size)
+    pace, each = Pace(FIRST_WORK // pricing.columns.size), PLAN.plain_entry_seconds * pricing.columns.size
     while state.height > 0 and state.opened < state.last and pace.goes_on(deadline):
-        made = advance(pricing, rivals, cliques, state, cutoff, patience, tightness, pace.size)
+        boxes, before = min(pace.size, 1.0 + left() // each), state.opened
+        made = advance(pricing, rivals, cliques, state, cutoff, patience, tightness, int(boxes))
         state = State(Tree(*made[0]), state.frontier, state.work, state.found, *made[1:])
+        spend(each * (state.opened - before))
     return explored(state)
 
 

@@ -13,8 +13,6 @@ from privfunnel.solvers.global_.master import Master
 
 #: Public symbols from which cliques are searched: boxes of single symbols are as good for fewer.
 MANY = 100
-#: Share of the time and of the boxes that are left which one attempt at a proof may take.
-ATTEMPT = 0.5
 #: Once the attempt at all that is asked for has failed, the next one leaves this part of what is missing, and later
 #: ones, once they fail, so many times as much, up to the largest part: the less is proved, the fewer boxes it takes.
 FIRST_PART, PART_FACTOR, LARGEST_PART = 0.25, 2.0, 0.9

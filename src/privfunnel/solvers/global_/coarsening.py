@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privfunnel.certificate import Certificate
+from privfunnel.certificate import Certificate, PlainBody
 from privfunnel.lumping import lumping_of
 from privfunnel.measures import Array, mutual_information
 from privfunnel.problem import Problem
@@ -95,8 +95,9 @@ def coarse_lines(
         _, line = search.bound(inner)
         if line is not None:
             cells = None if lumping.trivial else lumping.cells
-            prices = line.prices if cells is None else line.prices[cells]
-            lines.append(Certificate.build(problem, prices, line.slope, line.proofs, groups, cells))
+            body = line.body_of(PlainBody)
+            prices = body.prices if cells is None else body.prices[cells]
+            lines.append(PlainBody.build(problem, prices, line.slope, body.proofs, groups, cells))
     return lines
 
 

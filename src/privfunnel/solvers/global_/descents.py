@@ -16,7 +16,7 @@ from privfunnel.solvers.posteriors.boxes import copy, plogp
 VANISHED = 1e-14
 #: A descent ends with a step that gains less than this share of |F| and this many nats: branch and bound needs many
 #: cheap descents, and what is left of the way Newton's method goes faster.
-GAIN_SHARE, GAIN_NATS = 1e-3, 1e-9
+RELATIVE_GAIN, GAIN_NATS = 1e-3, 1e-9
 #: Steps after which a descent from a random start has to be among the best to go on.
 TRIAL = 12
 #: One in so many of the random starts goes on after that.
@@ -43,7 +43,7 @@ class Exchanges(NamedTuple):
     entering: NDArray[np.int64]
 
 
-@compiled
+@compiled(later=True)
 def pricing_value(pricing: Pricing, point: Array, image: Array) -> float:
     """``F(w)`` of a posterior (M,), in nats; ``image`` (K,) is scratch and leaves as ``Pw``."""
     columns, prices, slope = pricing
@@ -60,7 +60,7 @@ def pricing_value(pricing: Pricing, point: Array, image: Array) -> float:
     return value
 
 
-@compiled
+@compiled(later=True)
 def descend(pricing: Pricing, point: Array, image: Array, steps: int) -> float:
     """Local descent of F on the support of ``point``, in place; return F there.
 
@@ -89,14 +89,14 @@ def descend(pricing: Pricing, point: Array, image: Array, steps: int) -> float:
         for i in range(point.size):
             point[i] /= total
         new = pricing_value(pricing, point, image)
-        if new > value - GAIN_SHARE * abs(value) - GAIN_NATS:
+        if new > value - RELATIVE_GAIN * abs(value) - GAIN_NATS:
             value = min(new, value)
             break
         value = new
     return value
 
 
-@compiled
+@compiled(later=True)
 def descend_rows(pricing: Pricing, starts: Array, steps: int) -> Array:
     """Descend F from every row of ``starts`` (n, M), in place; return the values (n,)."""
     values = np.empty(starts.shape[0])
@@ -138,7 +138,7 @@ def exchanges(pricing: Pricing, active: Array, most: int, deadline: Deadline = N
     return np.concatenate(found) if found else np.zeros((0, active.shape[1]))
 
 
-@compiled
+@compiled(later=True)
 def exchange_rows(pricing: Pricing, active: Array, most: int) -> Array:
     """:func:`exchanges` for some rows."""
     n, n_x = active.shape
@@ -157,7 +157,7 @@ def exchange_rows(pricing: Pricing, active: Array, most: int) -> Array:
     return starts[:size]
 
 
-@compiled
+@compiled(later=True)
 def find_exchanges(pricing: Pricing, w: Array, image: Array, best: Exchanges) -> None:
     """Fill ``best`` with the exchanges of least F for a posterior (M,); unused places have the value inf."""
     columns, prices, slope = pricing

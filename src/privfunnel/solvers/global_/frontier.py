@@ -25,7 +25,7 @@ class Frontier(NamedTuple):
     point: Array
 
 
-@compiled
+@compiled(later=True)
 def new_frontier(depth: int, n_x: int) -> Frontier:
     """Room for ``depth`` boxes, the first of which is the whole simplex and belongs to the root."""
     frontier = Frontier(
@@ -41,7 +41,7 @@ def new_frontier(depth: int, n_x: int) -> Frontier:
     return frontier
 
 
-@compiled
+@compiled(later=True)
 def least_index(values: Array) -> int:
     """Where the least of some values (n,) is; the last such place."""
     best = values.size - 1
@@ -51,7 +51,7 @@ def least_index(values: Array) -> int:
     return best
 
 
-@compiled
+@compiled(later=True)
 def bring_up(j: int, top: int, frontier: Frontier) -> None:
     """Exchange open box ``j`` with the one on top, in place."""
     if j != top:
@@ -64,7 +64,7 @@ def bring_up(j: int, top: int, frontier: Frontier) -> None:
             point[j, i], point[top, i] = point[top, i], point[j, i]
 
 
-@compiled
+@compiled(later=True)
 def load(frontier: Frontier, height: int, box: Box, point: Array) -> int:
     """Copy the box at ``height`` and its point (M,) out; return the node that it belongs to."""
     copy(box.lower, frontier.lower[height])
@@ -73,7 +73,7 @@ def load(frontier: Frontier, height: int, box: Box, point: Array) -> int:
     return int(frontier.node[height])
 
 
-@compiled
+@compiled(later=True)
 def push(frontier: Frontier, height: int, node: int, bound: float, box: Box, point: Array) -> None:
     """Put the box of a node on top of the open ones, with its parent's bound and point (M,)."""
     frontier.node[height] = node

@@ -9,21 +9,14 @@ from privfunnel.certificate import Certificate
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.deadline import Deadline
+from privfunnel.solvers.global_.plan import PLAN
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down
 from privfunnel.solvers.thinning import ceiling_lines, thinning_line
-
-#: Seconds that building and judging a channel takes, about, for each of its entries and for each of their products with
-#: p(s|x).
-ENTRY_SECONDS, PRODUCT_SECONDS = 2e-7, 1.5e-9
-#: Share of the time of all points that perfect privacy may take where there is no search.
-HURRIED_SHARE = 0.7
-#: Share of a point's time that a bound by thinning may take.
-THINNING_SHARE = 0.2
 
 
 def channel_seconds(problem: Problem) -> float:
     """Seconds that building and judging a channel of the search takes, about."""
-    return problem.n_x * problem.n_x * (ENTRY_SECONDS + problem.n_s * PRODUCT_SECONDS)
+    return problem.n_x * problem.n_x * (PLAN.entry_seconds + problem.n_s * PLAN.product_seconds)
 
 
 class Hurried:
@@ -39,7 +32,7 @@ class Hurried:
     def __init__(self, problem: Problem, seed: int, seconds: float, points: int = 1) -> None:
         self.problem, self.seconds = problem, seconds
         self.free: FreeDisclosure = free_disclosure(
-            problem, seed=seed, seconds=HURRIED_SHARE * seconds * points, nodes=0
+            problem, seed=seed, seconds=PLAN.hurried_free * seconds * points, nodes=0
         )
 
     def answer(self, disclosure: float) -> Answer:
@@ -59,7 +52,7 @@ class Hurried:
         return self._shared(budget / self.problem.leakage_ceiling, lowest)
 
     def _deadline(self) -> Deadline:
-        return Deadline(THINNING_SHARE * self.seconds)
+        return Deadline(PLAN.hurried_thinning * self.seconds)
 
     def _shared(self, share: float, line: Certificate | None) -> Answer:
         started = time.perf_counter()
@@ -74,5 +67,4 @@ class Hurried:
             bound_source="certificate" if line is None else "thinning",
             seconds=time.perf_counter() - started,
             message="the table is too large for a search in this time",
-            most_free=self.free.upper,
         )

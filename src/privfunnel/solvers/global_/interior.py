@@ -37,7 +37,7 @@ ENTERS = -1e-6
 #: Share of a round's prices in those that are descended with; the rest are the prices before, which calms them.
 NEWS = 0.5
 #: After a round that lowers the value by less than this share of it there is none.
-IDLE_SHARE = 1e-3
+IDLE = 1e-3
 #: A round is begun where so many times what the last one took is left.
 KEPT = 1.6
 #: Decimals to which a random projection of two posteriors agrees where they count as one.
@@ -97,7 +97,7 @@ def approach(
         lenders = np.argsort(-weights, kind="stable")[: min(int(np.sum(weights > IN_USE)), MOST_LENDERS)]
         used = pool.posteriors[weights > IN_USE]
         gained, value = value - duals.value, duals.value
-        if gained < IDLE_SHARE * value:
+        if gained < IDLE * value:
             break
         calm = duals if calm is None else _between(calm, duals)
         near = _neighbours(problem, calm, pool.posteriors[lenders], rng, deadline)

@@ -28,7 +28,7 @@ RIDGE = 1e-10
 #: Bisections of a line search at most.
 MOST_BISECTIONS = 30
 #: A length is good enough when it is known to this share of itself,
-LENGTH_SHARE = 0.05
+LENGTH_ERROR = 0.05
 #: or when some descent is sure after this many bisections.
 SURE_AFTER = 6
 
@@ -54,7 +54,7 @@ class Mixture(NamedTuple):
     rhs: Array
 
 
-@compiled
+@compiled(later=True)
 def new_mixture(capacity: int, n_x: int, n_s: int) -> Mixture:
     """Room for ``capacity`` atoms."""
     return Mixture(
@@ -72,7 +72,7 @@ def new_mixture(capacity: int, n_x: int, n_s: int) -> Mixture:
     )
 
 
-@compiled
+@compiled(later=True)
 def add_atom(mixture: Mixture, n: int, columns: Array, linear: Array, point: Array) -> None:
     """Write ``point`` (M,) in the n-th place, with weight 0; ``columns`` (M, K) is Pᵀ, ``linear`` (M,) is g."""
     image = mixture.images[n]
@@ -89,7 +89,7 @@ def add_atom(mixture: Mixture, n: int, columns: Array, linear: Array, point: Arr
     mixture.values[n] = value
 
 
-@compiled(forceinline=True)
+@compiled(forceinline=True, later=True)
 def move_atom(mixture: Mixture, target: int, source: int) -> None:
     """Overwrite one atom with another."""
     for i in range(mixture.atoms.shape[1]):
@@ -100,7 +100,7 @@ def move_atom(mixture: Mixture, target: int, source: int) -> None:
     mixture.weights[target] = mixture.weights[source]
 
 
-@compiled
+@compiled(later=True)
 def drop_lightest(mixture: Mixture, n: int) -> bool:
     """Remove the lightest of ``n`` atoms, scaling up the others; False where it is all there is."""
     lightest = 0
@@ -116,7 +116,7 @@ def drop_lightest(mixture: Mixture, n: int) -> bool:
     return True
 
 
-@compiled
+@compiled(later=True)
 def drop_unused(mixture: Mixture, n: int) -> int:
     """Remove the atoms of weight 0 from the first ``n``; return how many are left."""
     kept = 0
@@ -128,7 +128,7 @@ def drop_unused(mixture: Mixture, n: int) -> int:
     return kept
 
 
-@compiled
+@compiled(later=True)
 def blend(mixture: Mixture, n: int, point: Array) -> None:
     """Write the mixture of the first ``n`` atoms into ``point`` (M,)."""
     atoms, weights = mixture.atoms, mixture.weights
@@ -139,7 +139,7 @@ def blend(mixture: Mixture, n: int, point: Array) -> None:
         point[i] = total
 
 
-@compiled
+@compiled(later=True)
 def mix_atoms(mixture: Mixture, n: int, tolerance: float) -> float:
     """Minimise over the weights of the first ``n`` atoms, in place, to ``tolerance`` nats; return the value.
 
@@ -175,7 +175,7 @@ def mix_atoms(mixture: Mixture, n: int, tolerance: float) -> float:
     return value
 
 
-@compiled(forceinline=True)
+@compiled(forceinline=True, later=True)
 def fill_gradient(
     images: Array, values: Array, weights: Array, n: int, image: Array, log_image: Array, gradient: Array
 ) -> tuple[int, float]:
@@ -203,7 +203,7 @@ def fill_gradient(
     return best, mean
 
 
-@compiled(forceinline=True)
+@compiled(forceinline=True, later=True)
 def direction_towards(
     images: Array, values: Array, weights: Array, n: int, entering: int, image: Array, change: Array
 ) -> float:
@@ -216,7 +216,7 @@ def direction_towards(
     return slope
 
 
-@compiled(forceinline=True)
+@compiled(forceinline=True, later=True)
 def fill_newton_system(
     images: Array,
     weights: Array,
@@ -249,7 +249,7 @@ def fill_newton_system(
     return size
 
 
-@compiled(forceinline=True)
+@compiled(forceinline=True, later=True)
 def newton_direction(
     images: Array,
     values: Array,
@@ -288,7 +288,7 @@ def newton_direction(
     return slope, longest, leaving
 
 
-@compiled(forceinline=True)
+@compiled(forceinline=True, later=True)
 def add_moves(weights: Array, support: NDArray[np.int64], rhs: Array, size: int, step: float) -> None:
     """Move the weights in use by ``step`` times their moves; none turns negative by rounding."""
     for x in range(size):
@@ -296,7 +296,7 @@ def add_moves(weights: Array, support: NDArray[np.int64], rhs: Array, size: int,
         weights[j] = max(weights[j] + step * rhs[0, x], 0.0)
 
 
-@compiled
+@compiled(later=True)
 def solve_newton_system(matrix: Array, rhs: Array, size: int) -> bool:
     """Solve for both right sides in place, by Cholesky; False when the matrix is not positive definite."""
     if not factor(matrix, size):
@@ -306,7 +306,7 @@ def solve_newton_system(matrix: Array, rhs: Array, size: int) -> bool:
     return True
 
 
-@compiled
+@compiled(later=True)
 def line_search(image: Array, change: Array, linear: float, longest: float) -> float:
     """Length in (0, longest] along which ``Σ t log t + linear`` decreases; t moves from ``image`` by ``change``."""
     low = 0.0
@@ -321,7 +321,7 @@ def line_search(image: Array, change: Array, linear: float, longest: float) -> f
             if trial == 0:
                 return step
             low = step
-            if high - low < LENGTH_SHARE * high:
+            if high - low < LENGTH_ERROR * high:
                 break
         else:
             high = step

@@ -55,7 +55,7 @@ class Refined:
     used: list[Used]
 
 
-@compiled
+@compiled(later=True)
 def invert(matrix: Array, n: int) -> bool:
     """Replace ``matrix[:n, :n]`` by its inverse (Gauss and Jordan, pivots by rows); False when it is singular."""
     order = np.empty(n, np.int64)
@@ -149,7 +149,7 @@ class System(NamedTuple):
         )
 
 
-@compiled
+@compiled(later=True)
 def conditions(pricing: Pricing, p_x: Array, room: float, blocks: Blocks, system: System) -> float:
     """Write the system for the multipliers of ``pricing`` and return the largest violation of the conditions.
 
@@ -180,7 +180,7 @@ def conditions(pricing: Pricing, p_x: Array, room: float, blocks: Blocks, system
     return worst
 
 
-@compiled
+@compiled(later=True)
 def fill_image(columns: Array, blocks: Blocks, j: int, image: Array, log_image: Array) -> None:
     """``t = P w_j`` and its logarithm, (K,); 0 where t is, because the products with it are 0."""
     start, symbol, w, _ = blocks
@@ -191,7 +191,7 @@ def fill_image(columns: Array, blocks: Blocks, j: int, image: Array, log_image: 
         log_image[s] = np.log(image[s]) if image[s] > 0.0 else 0.0
 
 
-@compiled
+@compiled(later=True)
 def write_block(
     pricing: Pricing, blocks: Blocks, j: int, log_image: Array, system: System, worst: float
 ) -> float:
@@ -226,7 +226,7 @@ def write_block(
     return worst
 
 
-@compiled
+@compiled(later=True)
 def fill_curvature(pricing: Pricing, blocks: Blocks, j: int, image: Array, curvature: Array) -> None:
     """∂²F at posterior j, (k, k), bordered by the row and column of ones that keep Σ δw = 0."""
     columns, _, slope = pricing
@@ -246,7 +246,7 @@ def fill_curvature(pricing: Pricing, blocks: Blocks, j: int, image: Array, curva
     curvature[size, size] = 0.0
 
 
-@compiled
+@compiled(later=True)
 def eliminate(blocks: Blocks, j: int, n_x: int, system: System) -> None:
     """Put δw_j = C_j (δa − δμ ∂H − ∂F) into the constraints: a block of C_j in (a, μ), and its right side."""
     start, symbol, _, r = blocks
@@ -267,7 +267,7 @@ def eliminate(blocks: Blocks, j: int, n_x: int, system: System) -> None:
             rhs[n_x] -= c * surprisal[low + i] * gradient[low + k]
 
 
-@compiled
+@compiled(later=True)
 def moves(blocks: Blocks, system: System, change: Array, n_x: int) -> Array:
     """The δw (n,) that go with a solution ``change`` of the system of :func:`conditions`."""
     start, symbol, _, _ = blocks

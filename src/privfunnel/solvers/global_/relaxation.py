@@ -55,7 +55,7 @@ class Workspace(NamedTuple):
     mixture: Mixture
 
 
-@compiled
+@compiled(later=True)
 def new_workspace(n_x: int, n_s: int) -> Workspace:
     """Room for boxes of a component with M = ``n_x`` public and K = ``n_s`` private symbols."""
     return Workspace(
@@ -69,7 +69,7 @@ def new_workspace(n_x: int, n_s: int) -> Workspace:
     )
 
 
-@compiled
+@compiled(later=True)
 def knapsack(cost: Array, box: Box, point: Array) -> tuple[float, float]:
     """Minimise ``cost·w`` over the box cut with the simplex; write the vertex into ``point``; return (value, price).
 
@@ -111,7 +111,7 @@ def knapsack(cost: Array, box: Box, point: Array) -> tuple[float, float]:
     return value, price
 
 
-@compiled
+@compiled(later=True)
 def repair(point: Array, box: Box) -> None:
     """Move ``point`` into the box and onto the simplex, keeping it near; all arrays (M,)."""
     lower, upper = box
@@ -131,7 +131,7 @@ def repair(point: Array, box: Box) -> None:
                 point[i] -= share * (point[i] - lower[i])
 
 
-@compiled
+@compiled(later=True)
 def fill_linear(pricing: Pricing, alpha: Array, beta: Array, linear: Array) -> float:
     """Write the g (M,) of φ that goes with the chords ``alpha + beta·w`` of −w log w; return φ's constant."""
     _, prices, slope = pricing
@@ -142,7 +142,7 @@ def fill_linear(pricing: Pricing, alpha: Array, beta: Array, linear: Array) -> f
     return const
 
 
-@compiled
+@compiled(later=True)
 def fill_costs(columns: Array, linear: Array, q: Array, cost: Array) -> None:
     """``cost = Pᵀq + linear``, (M,): what the knapsack minimises for these multipliers (K,)."""
     for i in range(cost.size):
@@ -152,7 +152,7 @@ def fill_costs(columns: Array, linear: Array, q: Array, cost: Array) -> None:
         cost[i] = total
 
 
-@compiled
+@compiled(later=True)
 def fill_multipliers(image: Array, q: Array) -> None:
     """``q = log t``, (K,), normalised to ``Σ exp q = 1``: the tangent of ``Σ t log t`` at ``image``."""
     norm = 0.0
@@ -189,7 +189,7 @@ def propose(mixture: Mixture, n: int, tolerance: float, q: Array) -> tuple[int, 
     return n, value
 
 
-@compiled
+@compiled(later=True)
 def relax(
     pricing: Pricing, box: Box, point: Array, q: Array, aims: tuple[float, float], work: Workspace
 ) -> float:

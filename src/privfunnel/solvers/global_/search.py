@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.certificate import Certificate, CliqueProof, Proof, SupportsProof, cliques_of, rivalry, rivals
+from privfunnel.certificate import (
+    Certificate,
+    CliqueProof,
+    PlainBody,
+    Proof,
+    SupportsProof,
+    cliques_of,
+    rivalry,
+    rivals,
+)
 from privfunnel.certificate.exclusion import MOST_SYMBOLS
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -19,6 +28,7 @@ from privfunnel.solvers.global_ import branching, cliqued, interior, seeding, su
 from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
 from privfunnel.solvers.global_.master import Master, Prices
 from privfunnel.solvers.global_.newton import refine
+from privfunnel.solvers.global_.plan import PLAN
 from privfunnel.solvers.global_.seeding import Seed
 from privfunnel.solvers.global_.supported import Sight
 from privfunnel.solvers.global_.trees import root_alone
@@ -40,10 +50,6 @@ CHUNK = 100_000
 LAST_BOXES = 20_000
 #: The coarse proof leaves so many times the target, each time more, until it succeeds or says less than nothing.
 COARSER, COARSEST = 4.0, 100.0
-#: Share of a point's time after which its search ends: the rest is for what can still be proved.
-SEARCHED = 0.8
-#: Share of the search's time that may go into finding rivals, and the seconds after which that is foreseen.
-RIVALS_SHARE, FORESEEN = 0.4, 0.1
 #: Nodes that branch and bound goes on for after its first find, and how well it solves its relaxations.
 PATIENCE, TIGHTNESS = 50, 0.2
 #: Posteriors worth less than this share of the gap to be proved are left to the proof: chasing them takes many rounds.
@@ -115,7 +121,7 @@ class Search:
     def improve(self, disclosure: float, rounds: int, threshold: float) -> None:
         """A few rounds of local pricing at ``disclosure``: posteriors, no proof."""
         for _ in range(rounds):
-            if self.limits.passed(SEARCHED):
+            if self.limits.passed(PLAN.searched):
                 break
             duals = self.master.solve(disclosure)
             if not self._price_locally(duals, self.master.weights(), threshold):
@@ -124,7 +130,7 @@ class Search:
     def seed(self, disclosure: float) -> None:
         """Begin with the posteriors of AEM, where the table is of one component."""
         if len(self.master.parts) == 1 and 0.0 < disclosure < self.problem.disclosure_ceiling:
-            seconds, number = seeding.SHARE * self.limits.left(), int(self.rng.integers(2**31))
+            seconds, number = PLAN.seed * self.limits.left(), int(self.rng.integers(2**31))
             found = seeding.run(self.problem, disclosure, seconds, number)
             self._keep(disclosure, [] if found is None else [found])
             if found is not None and found.ended:
@@ -147,7 +153,7 @@ class Search:
         )  # no single symbols
         near = seeding.near(self.problem, self._kept_leakage(disclosure))
         hopeless = near or seeding.beyond_proofs(self.problem)
-        share = seeding.APPROACH_SHARE if hopeless else seeding.PROVED_SHARE
+        share = PLAN.prices if hopeless else PLAN.prices_before_proof
         own = Deadline(share * self.limits.left(), self.limits.clock)
         used, value = interior.approach(self.problem, disclosure, start, self.rng, own)
         if np.isfinite(value):
@@ -293,11 +299,11 @@ class Search:
     def _worth(self, value: float, target: float) -> float:
         """What a round of local pricing has to lower the value by, in nats: less is left to exact pricing."""
         fits = supported.fits(self.master) and np.isfinite(value)
-        return max(IDLE * target, supported.IDLE_SHARE * value) if fits else IDLE * target
+        return max(IDLE * target, supported.IDLE * value) if fits else IDLE * target
 
     def _late(self) -> bool:
         """Whether what is left of the time is for what can still be proved."""
-        return self.limits.passed(SEARCHED) or self.limits.left() < supported.KEPT * self._longest
+        return self.limits.passed(PLAN.searched) or self.limits.left() < supported.KEPT * self._longest
 
     def _price_exactly(self, duals: Prices, target: float, allowed: int, disclosure: float) -> None:
         """Prove that no posterior of any component has F below −target, or add some that have.
@@ -305,7 +311,7 @@ class Search:
         An attempt that runs out of boxes doubles what the next one may open.
         """
         if supported.applies(self.master, duals.slope):
-            own = Deadline(self.limits.left(SEARCHED), self.limits.clock)
+            own = Deadline(self.limits.left(PLAN.searched), self.limits.clock)
             if self._look(disclosure, duals, -target, allowed - self.nodes, own) is not Sight.STUCK:
                 return
         if cliqued.fits(self.master):
@@ -319,9 +325,9 @@ class Search:
     def _climb(self, duals: Prices, target: float, boxes: int, disclosure: float) -> bool:
         """One attempt by cliques at what is asked for, or at some of it once that has failed; whether it was proved."""
         missing = min(duals.value, duals.value - self.bound(disclosure)[0])
-        share = 1.0 if self._ladder.part else SEARCHED
-        own = Deadline(cliqued.ATTEMPT * self.limits.left(share), self.limits.clock)
-        boxes = math.ceil(cliqued.ATTEMPT * boxes)
+        share = 1.0 if self._ladder.part else PLAN.searched
+        own = Deadline(PLAN.attempt * self.limits.left(share), self.limits.clock)
+        boxes = math.ceil(PLAN.attempt * boxes)
         proved, limited = self._prove(duals, self._ladder.cutoff(target, missing), boxes, own)
         if limited:
             self._ladder.failed()
@@ -337,7 +343,7 @@ class Search:
         self._longest = max(self._longest, deadline.elapsed() - began)
         if seen.proved:
             proof = SupportsProof(claim=cutoff - MARGIN)
-            self.lines.append(Certificate.build(self.problem, duals.prices, duals.slope, [proof]))
+            self.lines.append(PlainBody.build(self.problem, duals.prices, duals.slope, [proof]))
             return Sight.PROVED
         if seen.whole:
             self._looks.append(supported.Look(disclosure, duals, seen.least, deadline.elapsed() - began))
@@ -376,7 +382,7 @@ class Search:
         cutoff = -COARSER * target
         while cutoff > -COARSEST and self._find_rivals() and not self.limits.passed():
             # The next attempts are to have as much time as this one.
-            own = Deadline(self.limits.left() / 2.0, self.limits.clock)
+            own = Deadline(PLAN.coarser * self.limits.left(), self.limits.clock)
             if self._prove(duals, cutoff, LAST_BOXES, own)[0]:
                 return
             cutoff *= COARSER
@@ -401,7 +407,7 @@ class Search:
             tree = branching.branch_and_bound(pricing, nobody, 0.0, 1, PATIENCE, TIGHTNESS).tree
             root = root_alone(tree)
             proofs.append(Proof(claim=branching.root_bound(pricing, root) - MARGIN, **root._asdict()))
-        self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
+        self.lines.append(PlainBody.build(self.problem, prices, duals.slope, proofs))
 
     def _find_rivals(self) -> bool:
         """Work out which symbols exclude each other, M² K work for every component; False where there is no time.
@@ -411,14 +417,14 @@ class Search:
         if self._rivalry is None:
             if max(part.x.size for part in self.master.parts) > MOST_SYMBOLS:
                 return False
-            watch = Deadline(RIVALS_SHARE * self.limits.left(SEARCHED), self.limits.clock)
+            watch = Deadline(PLAN.rivals * self.limits.left(PLAN.searched), self.limits.clock)
             sizes = [part.x.size * part.columns.size for part in self.master.parts]
             found: list[Array] = []
 
             def stop(share: float) -> bool:
                 """Whether the time is up, or will be before the work is done."""
                 done = (sum(sizes[: len(found)]) + share * sizes[len(found)]) / sum(sizes)
-                return watch.elapsed() > FORESEEN and watch.elapsed() > done * watch.seconds
+                return watch.elapsed() > PLAN.rivals_foreseen and watch.elapsed() > done * watch.seconds
 
             try:
                 for part in self.master.parts:
@@ -435,7 +441,7 @@ class Search:
         proofs, limited = explore(duals, prices, cutoff, boxes, deadline)
         proved = len(proofs) == len(self.master.parts)
         if proved:
-            self.lines.append(Certificate.build(self.problem, prices, duals.slope, proofs))
+            self.lines.append(PlainBody.build(self.problem, prices, duals.slope, proofs))
         return proved, limited
 
     def _explore(

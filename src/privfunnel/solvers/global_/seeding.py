@@ -19,6 +19,7 @@ from privfunnel.solvers.aem import AEM, Ramped
 from privfunnel.solvers.base import SHORTEST_LIMIT
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_.master import Prices
+from privfunnel.solvers.global_.plan import PLAN
 from privfunnel.solvers.posteriors.points import tidy
 
 #: Public symbols from which the search of a table begins with AEM, and from which one with more private symbols than
@@ -26,31 +27,23 @@ from privfunnel.solvers.posteriors.points import tidy
 MANY, UNPROVED = 100, 300
 #: Steps of AEM's one run: more of them gain little, and what is left descents find sooner.
 STEPS = 100
-#: Share of the time of a point that it may take.
-SHARE = 0.2
 #: Where one of the fewest steps leaks more than this share of I(S;X), so many of these are enough: prices gain more.
 NEAR, FAR_RUNS = 0.03, 2
-#: Where prices from the interior go on from it: short runs, how many of them come before a long one, the steps of the
-#: long one, and the share of the time of them all.
-RUNS, BEFORE_LONG, LONG_STEPS, RUNS_SHARE = 4, 2, 300, 0.6
+#: Where prices from the interior go on from it: short runs, how many of them come before a long one, its steps.
+RUNS, BEFORE_LONG, LONG_STEPS = 4, 2, 300
 #: The long run is begun where there is time for this share of it, a short one after it where so many times what the
 #: others took is left: the rest is better spent on prices.
 LONG_TIMES, MORE_TIMES = 0.6, 3.0
 #: Where it ends below this share of the short ones' least leakage, or where posteriors still have many symbols, there
-#: may be nothing that has to leak, and prices have nothing to begin with: the best run goes on for so many steps, with
-#: this share of the time that is left.
-FALLING, LAST_STEPS, LAST_SHARE = 0.1, 3000, 0.8
-#: Share of the time after them for prices from the interior, and where so much leaks that a proof may be in reach.
-APPROACH_SHARE, PROVED_SHARE = 0.75, 0.35
+#: may be nothing that has to leak, and prices have nothing to begin with: the best run goes on for so many steps.
+FALLING, LAST_STEPS = 0.1, 3000
 #: Where fewer short runs than this have time, by what a step takes, prices from the interior lead nowhere: one run has
-#: this share of the time, with as many steps as it has time for, fewer where it would not arrive at R.
-FEWEST_RUNS, ONLY_SHARE, ONLY_STEPS, ARRIVING_STEPS = 2.0, 0.9, 3000, 65
+#: as many steps as it has time for, fewer where it would not arrive at R.
+FEWEST_RUNS, ONLY_STEPS, ARRIVING_STEPS = 2.0, 3000, 65
 #: Steps of a run at least.
 FEWEST_STEPS = 40
 #: Symbols of a posterior, on average, beyond which it is not near its end, and linear programs take long for it.
 MOST_SYMBOLS = 30.0
-#: Seconds that a step of AEM takes, about, for each entry of its channel.
-ENTRY_SECONDS = 1.2e-8
 #: Outputs less likely than this are left out.
 LEAST_OUTPUT = 1e-12
 
@@ -92,7 +85,7 @@ def load_kernels() -> None:
 
 def _step_seconds(problem: Problem) -> float:
     """Seconds that a step of AEM takes, about: logarithms of its entries take longer than products with p(s|x)."""
-    return ENTRY_SECONDS * problem.n_x**2
+    return PLAN.aem_entry_seconds * problem.n_x**2
 
 
 def near(problem: Problem, leakage: float) -> bool:
@@ -102,7 +95,7 @@ def near(problem: Problem, leakage: float) -> bool:
 
 def hurries(problem: Problem, seconds: float) -> bool:
     """Whether so little time for a point is well spent on a single run of AEM alone."""
-    return RUNS_SHARE * seconds < FEWEST_RUNS * STEPS * _step_seconds(problem)
+    return PLAN.runs * seconds < FEWEST_RUNS * STEPS * _step_seconds(problem)
 
 
 def run(
@@ -124,7 +117,7 @@ def run(
 
 def only_run(problem: Problem, disclosure: float, seed: int, deadline: Deadline) -> Seed | None:
     """The run that has all the time: of AEM's restarts with the same ``seed`` the first that ramps up."""
-    seconds = ONLY_SHARE * deadline.left()
+    seconds = PLAN.only_run * deadline.left()
     steps = int(min(seconds / _step_seconds(problem), ONLY_STEPS))
     steps = ONLY_STEPS if steps >= ARRIVING_STEPS else max(steps, FEWEST_STEPS)
     return run(problem, disclosure, seconds, seed, steps, Ramped)
@@ -135,7 +128,7 @@ def runs(problem: Problem, disclosure: float, rng: Generator, deadline: Deadline
 
     Where little has to leak, a run that starts at R itself ends at twice the leakage of one that ramps up.
     """
-    own = Deadline(RUNS_SHARE * deadline.left(), deadline.clock)
+    own = Deadline(PLAN.runs * deadline.left(), deadline.clock)
     numbers = rng.integers(2**31, size=RUNS + FAR_RUNS).tolist()
     first = run(problem, disclosure, own.left(), numbers.pop(), FEWEST_STEPS, Ramped)
     if first is None:
@@ -186,7 +179,7 @@ def _go_on(
         longer = _one_or_none(run(problem, disclosure, own.left(), numbers[best], LONG_STEPS, Ramped))
         if all(seed.ended and seed.leakage > FALLING * least for seed in longer):
             return longer
-    seconds = LAST_SHARE * whole.left()
+    seconds = PLAN.last_run * whole.left()
     return longer + _one_or_none(run(problem, disclosure, seconds, numbers[best], LAST_STEPS, Ramped))
 
 

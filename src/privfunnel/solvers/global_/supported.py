@@ -25,11 +25,9 @@ DESCENT_STEPS = 60
 #: Posteriors that one look adds at most, and one round of local descents.
 MOST_ADDED, MOST_LOCAL = 300, 200
 #: Rounds of local descents that lower the value by less than this share of it are idle: a look finds more.
-IDLE_SHARE = 3e-4
-#: So many times its time limit a point of a curve may take of what the points before it left.
-BORROWED = 10.0
+IDLE = 3e-4
 #: A proof of what a look left is tried this share below the least F that it found, and no less than this, in nats.
-BELOW_SHARE, BELOW_LEAST = 0.02, 1e-9
+BELOW, BELOW_LEAST = 0.02, 1e-9
 #: Where no look was finished, the first proof leaves so many times the least F that the last one met, or this share of
 #: the value.
 DEEPER, COARSE = 2.0, 0.1
@@ -63,7 +61,7 @@ class Look(NamedTuple):
     @property
     def cutoff(self) -> float:
         """What F can be proved to be above, most likely."""
-        return self.least - max(BELOW_SHARE * abs(self.least), BELOW_LEAST)
+        return self.least - max(BELOW * abs(self.least), BELOW_LEAST)
 
     @property
     def bound(self) -> float:

@@ -23,7 +23,7 @@ class Tree(NamedTuple):
     first: NDArray[np.int32]
 
 
-@compiled
+@compiled(later=True)
 def new_tree(size: int, n_s: int) -> Tree:
     """A tree with room for ``size`` nodes, all leaves; the root's multipliers are those of the uniform p(s)."""
     q = np.zeros((size, n_s))
@@ -52,7 +52,7 @@ def doubled_index(values: NDArray[np.int32], rest: int) -> NDArray[np.int32]:
     return larger
 
 
-@compiled
+@compiled(later=True)
 def grown(tree: Tree) -> Tree:
     """The tree with room for twice as many nodes."""
     return Tree(
@@ -64,7 +64,7 @@ def grown(tree: Tree) -> Tree:
     )
 
 
-@compiled
+@compiled(later=True)
 def kept(tree: Tree, n: int) -> Tree:
     """The tree without the room beyond its ``n`` nodes."""
     return Tree(tree.q[:n], tree.nu[:n], tree.variable[:n], tree.split[:n], tree.first[:n])

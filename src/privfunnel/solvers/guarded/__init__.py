@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.certificate.guarded import GuardedCertificate
+from privfunnel.certificate import Certificate
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -20,6 +19,7 @@ from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded.kernels import load_kernels
 from privfunnel.solvers.guarded.master import Master
+from privfunnel.solvers.guarded.plan import PLAN
 from privfunnel.solvers.guarded.search import Search
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
 from privfunnel.threats import Threat
@@ -28,12 +28,12 @@ from privfunnel.threats import Threat
 AIM = 5e-10
 #: Where a closed form bounds the value, this share of the gap above it is good enough: rounding needs the rest.
 ENOUGH = 0.8
-#: Budgets below this begin with what is free, where next to nothing is hard to tell from nothing; the share of the time
-#: limit that this may take, and how near the most of it is good enough, in nats.
-SMALL, FREE_SHARE, FREE_GAP = 1e-4, 0.2, 1e-4
+#: Budgets below this begin with what is free, where next to nothing is hard to tell from nothing, and how near the most
+#: of it is good enough, in nats.
+SMALL, FREE_GAP = 1e-4, 1e-4
 
 
-GuardedAnswer = ProvedAnswer[GuardedCertificate]
+GuardedAnswer = ProvedAnswer[Certificate]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,22 +76,29 @@ class Guarded:
 
         Raises:
             InfeasibleError: The guarantees do not allow that much disclosure.
-            SolverError: The limits came before a release that discloses so much was found.
+            SolverError: The limits came before a release that discloses so much was found, or any
+                (:class:`~privfunnel.solvers.guarded.master.TooLateError`).
         """
         budgets = [leakage] if leakage is not None else [one.budget for one in threat.attributes]
-        zero = threat.convex.faithful and any(each <= 0.0 for each in budgets)
-        if threat.convex.kind == "entropy" and not (threat.guarantees or zero):
+        zero = threat.measure.faithful and any(each <= 0.0 for each in budgets)
+        if threat.measure.is_information and not (threat.guarantees or zero):
             load_kernels()
         started = time.perf_counter()
         limits = Limits(self.time_limit, nodes=self.node_limit)
         rng = np.random.default_rng(seed)
-        if disclosure is None and threat.convex.smooth and not zero and any(each < SMALL for each in budgets):
+        if (
+            disclosure is None
+            and threat.measure.smooth
+            and not zero
+            and any(each < SMALL for each in budgets)
+        ):
             pool = self._free(problem, threat, rng, pool)
         search = Search(problem, threat, zero=zero, rng=rng, limits=limits, pool=pool)
         aim = None if disclosure is None else min(disclosure + AIM, problem.disclosure_ceiling)
         averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(leakage))
         limited = aim is None and bool(np.isfinite(averages).any())
         master = Master(problem, threat, disclosure=aim, limits=averages if limited else None)
+        master.impatient = True
         if aim is not None and threat.guarantees:
             self._make_room(search, master, aim)
         enough = max(_closed(problem, threat, aim, leakage), least) + ENOUGH * self.gap
@@ -109,7 +116,7 @@ class Guarded:
 
     def _free(self, problem: Problem, threat: Threat, rng: Generator, pool: Array | None) -> Array:
         """The posteriors of ``pool`` and those of the release that discloses most of all that tell nothing, (n, M)."""
-        limits = Limits(FREE_SHARE * self.time_limit, nodes=self.node_limit)
+        limits = Limits(PLAN.free * self.time_limit, nodes=self.node_limit)
         search = Search(problem, threat, zero=True, rng=rng, limits=limits, pool=pool)
         master = Master(problem, threat, disclosure=None, limits=None)
         search.close(master, FREE_GAP, prove=False)
@@ -139,7 +146,7 @@ def _closed(problem: Problem, threat: Threat, disclosure: float | None, leakage:
 
     Who knows nothing is among the attackers, unless columns are published: I(S;Y) ≥ I(X;Y) − H(X|S).
     """
-    usual = threat.measure == DEFAULT_MEASURE and threat.published is None and not threat.attributes
+    usual = threat.measure.is_information and threat.published is None and not threat.attributes
     if not usual or (disclosure is None and leakage is None):
         return -math.inf
     if disclosure is not None:

@@ -39,7 +39,7 @@ LEAST_SPREAD = 1e-3
 #: Steps of the bisection for a touch.
 TOUCH_STEPS = 10
 #: What D is multiplied by until A + κ11' − D is definite, where another box's or centre's A was larger.
-SHARES = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3, 0.0)
+FACTORS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3, 0.0)
 #: How much of the middle of the box is mixed into the centre to begin with, and the first products, in nats.
 MIXED, FIRST_PRODUCT = 0.05, 3e-6
 #: A second derivative in D is at least this.
@@ -114,7 +114,7 @@ def prepare(box: Box, curvature: Array, room: Room) -> int:
             curvature[i] = 0.0
     lowered = LOWERED * (largest + KAPPA) + LEAST_LOWERED
     compact = np.zeros((n, n))
-    for share in SHARES:
+    for share in FACTORS:
         for a in range(n):
             for b in range(n):
                 compact[a, b] = matrix[free[a], free[b]] + KAPPA

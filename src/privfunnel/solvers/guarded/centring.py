@@ -28,7 +28,7 @@ from privfunnel.solvers.posteriors.cholesky import factor
 #: How each of Newton's steps to the centre makes the products of distances from the ends fall.
 CENTRE_FALLS = 0.3
 #: Shares of the downward curvature that Newton's matrix has: the first that leaves it definite.
-SHARES = (0.95, 0.5, 0.0)
+DOWNWARD = (0.95, 0.5, 0.0)
 #: Steps of Newton's for where an envelope leaves its chord.
 TOUCH_STEPS = 6
 
@@ -120,7 +120,7 @@ def centre_step(pricing: Pricing, box: Box, point: Array, curvature: Array, work
     fill_rise(pricing, box, point, curvature, work, room)
     product = CENTRE_FALLS * mean_product(box, point, work)
     matrix = work.matrix
-    for share in SHARES:
+    for share in DOWNWARD:
         fill_system(pricing, box, point, product, work)
         for i in range(point.size):
             if box.upper[i] - box.lower[i] > NARROW:

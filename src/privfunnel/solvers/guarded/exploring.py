@@ -42,6 +42,7 @@ from privfunnel.solvers.guarded.frontier import Frontier, larger, new_frontier, 
 from privfunnel.solvers.guarded.images import Images, fill_image, fill_multipliers, images_of
 from privfunnel.solvers.guarded.interior import Pricing, Work, new_work, relax, try_multipliers
 from privfunnel.solvers.guarded.landing import Landing
+from privfunnel.solvers.guarded.plan import PLAN
 from privfunnel.solvers.guarded.relaxation import Relaxation
 from privfunnel.solvers.posteriors.boxes import (
     Box,
@@ -68,12 +69,8 @@ LEFT, RIGHT = 0.3, 0.5
 CURVED_LEFT, CURVED_RIGHT = 0.25, 0.7
 #: How well each relaxation is solved, a share of the missing height.
 TIGHTNESS = 0.5
-#: Ways down that say how many boxes are left visit this share of those that were opened.
-WAYS_SHARE = 0.05
 #: Entries of the curvature that are worked on before the first look at the clock.
 FIRST_WORK = 50_000
-#: Seconds that a box of M symbols takes, about, over M³: its Newton steps decompose matrices of M².
-BOX_SECONDS = 1.5e-9
 
 
 class State(NamedTuple):
@@ -354,7 +351,7 @@ def boxes_left(pricing: Pricing, total: float, state: State, cutoff: float) -> f
     """
     rng, waiting = np.random.default_rng(state.opened), state.frontier.order[: state.height]
     counted, visited = [0.0], 0
-    while visited < WAYS_SHARE * state.opened:
+    while visited < PLAN.ways * state.opened:
         way = _way_down(pricing, total, state, int(rng.choice(waiting)), cutoff, rng)
         counted.append(way[0])
         visited += way[1]
@@ -401,7 +398,7 @@ def explore_compiled(
     n_x, size = images.columns.shape
     nodes = min(nodes, MOST_NUMBERS // (min(size, n_x) + (7 if n_x <= CURVED_UP_TO else 3) * n_x))
     if (
-        BOX_SECONDS * n_x**3 > deadline.left()
+        PLAN.box_seconds * n_x**3 > deadline.left()
     ):  # not one box can be bounded: the time is for better posteriors
         none = CompiledTree(new_tree(1, size), new_curves(1, n_x))
         return Explored(none, -math.inf, np.zeros((0, n_x)), 0, False, True)
@@ -414,7 +411,7 @@ def explore_compiled(
 def is_for(relaxation: Relaxation, bracket: Bracket) -> bool:
     """Whether the compiled search can be used, and is compiled: for mutual information and all posteriors."""
     usable = hasattr(advance, "py_func") and relaxation.free and bracket.task is None
-    return usable and relaxation.convex.kind == "entropy" and bool(bracket.weights.any())
+    return usable and relaxation.measure.is_information and bool(bracket.weights.any())
 
 
 class CompiledTree(NamedTuple):

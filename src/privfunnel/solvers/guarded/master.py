@@ -1,7 +1,7 @@
 """The linear program over allowed posteriors, on one live model that only gains columns.
 
-With weights r on posteriors w of W, f_a(w) = −H(S|A_a)_w, or what :mod:`privfunnel.averages` says of another measure,
-and nats,
+With weights r on posteriors w of W, f_a(w) = −H(S|A_a)_w, or what :mod:`privfunnel.measures.leakages` says of another
+measure, and nats,
 
     least leakage:    min z        s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ z,  Σ r H(w) ≤ H(X) − R,  r ≥ 0;
     most disclosure:  min Σ r H(w) s.t.  Σ r w = p_x,  H(S|A_a) + Σ r f_a(w) ≤ c_a,  r ≥ 0.
@@ -23,6 +23,7 @@ from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy, xlogx
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import NEVER, Deadline
+from privfunnel.solvers.guarded.plan import PLAN
 from privfunnel.solvers.posteriors.exactly import DENSE_SYMBOLS, corrected
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
 from privfunnel.threats import Stratum, Threat
@@ -34,6 +35,10 @@ SAME_DECIMALS = 11
 IN_USE = 1e-12
 #: Weights that solve the equations of the program are taken where none is below minus this.
 EXACT = 1e-12
+
+
+class TooLateError(SolverError):
+    """The time was up before there was a release."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +71,7 @@ def averaged(problem: Problem, threat: Threat, posteriors: Array) -> Array:
     made = np.zeros((len(posteriors), len(threat.averages)))
     start = np.zeros(1, dtype=np.intp)
     for image in threat.images(Stratum(np.arange(problem.n_x), problem, 1.0)):
-        made[:, image.owner] += threat.convex.value(
+        made[:, image.owner] += threat.measure.value(
             posteriors[:, image.x] @ image.columns, start, image.prior
         )[:, 0]
     return made
@@ -104,6 +109,8 @@ class Master:
         self._duals: Duals | None = None
         #: Whether the program could not be solved any more: what it found before is what there is.
         self.stalled = False
+        #: Whether the first solution, without which there is no release, is given up when the time is up.
+        self.impatient = False
         self._lp = new_model(primal=True)
         self._lp.addCol(1.0 if self.least else 0.0, -INFINITY if self.least else 0.0,
                         INFINITY if self.least else 0.0, 0, NO_ROWS, NO_VALUES)  # fmt: skip
@@ -149,7 +156,14 @@ class Master:
 
     def solve(self, deadline: Deadline = NEVER) -> Duals:
         """The duals for the posteriors there are; those of the last time where the deadline or rounding comes first."""
-        if not run_robustly(self._lp, NEVER if self._duals is None else deadline):
+        if self._duals is None:
+            own = max(deadline.left(), PLAN.first * deadline.seconds, PLAN.first_seconds)
+            deadline = Deadline(own, deadline.clock) if self.impatient else NEVER
+        if not run_robustly(self._lp, deadline):
+            if self._duals is None and deadline.passed():
+                raise TooLateError(
+                    "the time was up before the linear program over posteriors was solved once"
+                )
             if self._duals is not None:
                 self.stalled = not deadline.passed()
                 return self._duals

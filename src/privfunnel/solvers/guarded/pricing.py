@@ -100,7 +100,7 @@ def candidates(
     random = sparse_starts(rng, max(STARTS, n_x // 3), n_x, support)
     lenders = active[rng.permutation(len(active))[:MOST_LENDERS]]
     near = (1.0 - SPREAD) * lenders + SPREAD / n_x
-    if relaxation.free and bracket.weights.any() and relaxation.convex.kind == "entropy":
+    if relaxation.free and bracket.weights.any() and relaxation.measure.is_information:
         return descend(relaxation, bracket, np.concatenate([active, near, random]))
     if bracket.weights.any():  # each step is a program with tangents, and there are many of them
         near, random = near[:FEW_STARTS], random[:FEW_STARTS]

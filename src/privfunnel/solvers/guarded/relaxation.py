@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privfunnel.averages import KINDS, Negentropy
 from privfunnel.certificate.stacking import Block, Stack
 from privfunnel.certificate.tree import LARGEST
-from privfunnel.measures import TINY, Array, entropy
+from privfunnel.measures import INFORMATION, TINY, Array, entropy
+from privfunnel.measures.leakages import KINDS
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.boxes import Box
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model, run_until
@@ -75,7 +75,7 @@ class Relaxation:
         # A descent keeps to no caps, such as those of k.
         self.free = not self.constrained and not bool((images.caps[: self.n_x] < 1.0).any())
         heads = [block for block in images.blocks if block.leaks]
-        self.convex = KINDS[heads[0].kind] if heads else Negentropy()
+        self.measure = KINDS[heads[0].kind] if heads else INFORMATION
         self._priors = np.concatenate(
             [np.zeros(0), *(block.prior for block in heads if block.prior is not None)]
         )
@@ -184,7 +184,7 @@ class Relaxation:
         """The multipliers q of the tangent at an image t of a block."""
         if block.prior is not None:
             return KINDS[block.kind].cut(image, block.prior)
-        return Negentropy().cut(image[:-1], image[:-1])  # of a diversity, which is about the entropy
+        return INFORMATION.cut(image[:-1], image[:-1])  # of a diversity, which is about the entropy
 
     def add_tangent(self, j: int, q: Array) -> None:
         """Add the tangent with multipliers q of block j."""
@@ -284,7 +284,7 @@ class Relaxation:
             # The mean of tangents' q is a tangent's q or better; a block of weight 0 has nothing to say.
             block = self.images.blocks[j]
             total = weights.get(j, 0.0)
-            idle = self.convex.idle(block.stop - block.start)
+            idle = self.measure.idle(block.stop - block.start)
             z[block.places] = z[block.places] / total if total > 0.0 else idle
         return np.clip(z, -0.5 * LARGEST, 0.5 * LARGEST)
 
@@ -310,7 +310,7 @@ class Relaxation:
         if not self._starts.size:
             return np.zeros(0)
         image = point @ self.images.columns[:, : self._stop]
-        return self.convex.value(image, self._starts, self._priors)
+        return self.measure.value(image, self._starts, self._priors)
 
     @cached_property
     def sums(self) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.certificate.guarded import GuardedCertificate
+from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import Array
@@ -19,6 +19,7 @@ from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.guarded.branching import MARGIN, AnyTree, Bracket, Explored, explore, value
 from privfunnel.solvers.guarded.exploring import explore_compiled, is_for
 from privfunnel.solvers.guarded.master import Duals, Master
+from privfunnel.solvers.guarded.plan import PLAN
 from privfunnel.solvers.guarded.pool import PRIVATE, first_posteriors
 from privfunnel.solvers.guarded.pricing import candidates
 from privfunnel.solvers.guarded.relaxation import Relaxation
@@ -37,16 +38,13 @@ IDLE, IDLE_ROUNDS = 0.5, 3
 #: Posteriors that one round adds at most.
 MOST_ADDED = 60
 #: Boxes of the first attempt at a proof: where they do not end it, posteriors are looked for everywhere before the
-#: next. They are in this share of the time limit only: the rest is for the proof.
-TRIAL_BOXES, EVERYWHERE_SHARE = 8000, 0.15
+#: next.
+TRIAL_BOXES = 8000
 #: Looks everywhere that have to find nothing before the next attempt, which what it comes upon makes begin again, and
 #: descents of each; and those before a proof of more than so many boxes.
 SHORT_LOOKS, LONG_LOOKS, LONG_PROOF = (1, 25), (2, 100), 60_000.0
-#: When the limits came first, so many boxes prove what they can, in this share of the time limit or so many seconds.
+#: When the limits came first, so many boxes prove what they can.
 LAST_BOXES = 300
-LAST_SHARE, LAST_SECONDS = 0.1, 0.5
-#: The first posteriors take at most this share of the time limit, or so many seconds: they are what there is at least.
-START_SHARE, START_SECONDS = 0.25, 0.8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +52,7 @@ class Outcome:
     """A channel (M, N), the certificate that was proved, how it ended, and boxes opened."""
 
     channel: Channel
-    certificate: GuardedCertificate | None
+    certificate: Certificate | None
     status: Status
     duals: Duals
     opened: int
@@ -96,11 +94,11 @@ class Search:
         self.opened, self.exhausted, self.hurried = 0, False, False
         #: Whether a proof takes more boxes than a trial, and about how many more.
         self.hard, self.left = False, 0.0
-        self.partial: GuardedCertificate | None = None
+        self.partial: Certificate | None = None
 
     def starts(self) -> Array:
         """Allowed posteriors to begin with, of which p(x) is a mixture, (n, M)."""
-        deadline = Deadline(max(START_SHARE * self.limits.seconds, START_SECONDS))
+        deadline = Deadline(max(PLAN.start * self.limits.seconds, PLAN.start_seconds))
         made = [
             self._lift(number, first_posteriors(stratum, relaxation, self.threat, self.zero, deadline))
             for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True))
@@ -131,10 +129,10 @@ class Search:
         asks for what can still be proved.
         """
         target = TARGET * gap
-        least = self.threat.convex.average(0.0)
+        least = self.threat.measure.average(0.0)
         master.add(self.starts())
         best, idle = math.inf, 0
-        certificate: GuardedCertificate | None = None
+        certificate: Certificate | None = None
         status = Status.OPTIMAL
         while True:
             duals = self._tidy(master.solve(self.limits))
@@ -204,9 +202,9 @@ class Search:
         looks, descents = LONG_LOOKS if self.left > LONG_PROOF else SHORT_LOOKS
         for _ in range(looks):
             added = 0
-            if self.limits.passed(EVERYWHERE_SHARE):
+            if self.limits.passed(PLAN.everywhere):
                 break
-            deadline = Deadline(self.limits.left(EVERYWHERE_SHARE))
+            deadline = Deadline(self.limits.left(PLAN.everywhere))
             for number, (stratum, relaxation) in enumerate(zip(self.strata, self.relaxations, strict=True)):
                 bracket = self._bracket(duals, number)
                 if is_for(relaxation, bracket):
@@ -265,7 +263,7 @@ class Search:
             self.partial = self._certify(duals, [each.tree for each in every], least)
         return None
 
-    def _certify(self, duals: Duals, trees: list[AnyTree], cutoff: float) -> GuardedCertificate | None:
+    def _certify(self, duals: Duals, trees: list[AnyTree], cutoff: float) -> Certificate | None:
         """The certificate of some trees; None for duals too large for one, those of a budget of next to nothing."""
         if max(float(np.abs(duals.prices).max()), float(duals.weights.max(initial=0.0))) > LARGEST:
             return None
@@ -275,12 +273,12 @@ class Search:
         ]
         both = (duals.weights, duals.slope)
         slope = None if self.tasks is None else duals.task_slope or 0.0
-        return GuardedCertificate.build(self.problem, self.threat, duals.prices, both, proofs, zero=self.zero,
+        return GuardedBody.build(self.problem, self.threat, duals.prices, both, proofs, zero=self.zero,
                                         task_slope=slope)  # fmt: skip
 
-    def _prove_something(self, duals: Duals, target: float) -> GuardedCertificate | None:
+    def _prove_something(self, duals: Duals, target: float) -> Certificate | None:
         """When the limits came first: the line that a few boxes prove."""
-        patient = Limits(max(LAST_SHARE * self.limits.seconds, LAST_SECONDS), nodes=LAST_BOXES)
+        patient = Limits(max(PLAN.last * self.limits.seconds, PLAN.last_seconds), nodes=LAST_BOXES)
         every = [self._search(number, duals, -target, patient) for number in range(len(self.strata))]
         least = min(each.least for each in every)
         return self._certify(duals, [each.tree for each in every], least) if math.isfinite(least) else None

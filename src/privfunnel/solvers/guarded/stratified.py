@@ -7,6 +7,7 @@ number of public symbols (docs/math-binary.md). Without leakage the closed form 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel import channels, measures
-from privfunnel.attackers import DEFAULT_MEASURE
-from privfunnel.certificate import GuardedCertificate, PairsProof, least_of_private_pairs
+from privfunnel.certificate import Certificate, GuardedBody, PairsProof, least_of_private_pairs
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
+from privfunnel.question import Question
 from privfunnel.solution import ProvedAnswer, Status
 from privfunnel.solvers.binary.expansion import expand
-from privfunnel.solvers.binary.funnel import Bracket, ClassCurve, Support, Target, bracket
+from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket
 from privfunnel.solvers.binary.pairing import PairRelease, join
 from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove
 from privfunnel.solvers.binary.solver import FIRST_SLOPE, SEARCH_GAP
@@ -42,14 +43,12 @@ FLAT_SLOPES = (FIRST_SLOPE, 1e-1 * FIRST_SLOPE, 1e-2 * FIRST_SLOPE)
 SEARCHED_WITHOUT_COUNTS = 128
 
 
-def is_for(problem: Problem, threat: Threat, asked: tuple[float | None, float | None]) -> bool:
-    """Whether columns are published, nothing else is guarded against, and two private symbols are left.
-
-    ``asked`` is the least disclosure, and what may leak, in nats; None for what was not asked for.
-    """
+def is_for(question: Question) -> bool:
+    """Whether columns are published, nothing else is guarded against, and two private symbols are left."""
+    problem, threat = question.problem, question.guards
     alone = len(threat.attackers) == 1 and threat.published is not None
-    plain = not threat.guarantees and not threat.attributes and threat.measure == DEFAULT_MEASURE
-    free = asked[1] is not None and asked[1] <= 0.0
+    plain = not threat.guarantees and not threat.attributes and threat.measure.is_information
+    free = question.budget <= 0.0
     by_search = free and problem.counts is None and problem.n_x <= SEARCHED_WITHOUT_COUNTS
     return alone and plain and problem.n_s == 2 and not by_search
 
@@ -59,7 +58,7 @@ class _Part(NamedTuple):
 
     stratum: Stratum
     table: BinaryTable
-    curve: ClassCurve
+    curve: ClassOracle
     within: float
 
     @classmethod
@@ -68,7 +67,7 @@ class _Part(NamedTuple):
         if len(p_sx) == 1:  # S is known in this stratum
             p_sx = np.concatenate([p_sx, np.zeros_like(p_sx)])
         table = binary_table(p_sx)
-        curve = ClassCurve(table)
+        curve = ClassOracle(table)
         within = max(stratum.problem.disclosure_ceiling - curve.h_t, 0.0)
         return cls(stratum, table, curve, within)
 
@@ -86,7 +85,7 @@ class _Part(NamedTuple):
         return self.curve.free() if slope <= 0.0 else self.curve.at(slope, deadline)
 
 
-class StratifiedCurve:
+class StrataOracle:
     """The curve I(S;Y|A) of a problem and what is published, by slopes; its releases and prices are of all symbols."""
 
     def __init__(self, problem: Problem, threat: Threat) -> None:
@@ -160,19 +159,18 @@ def _side_by_side(parts: Sequence[_Part], supports: Sequence[Support]) -> PairRe
     )
 
 
-def solve_strata(
-    problem: Problem, threat: Threat, asked: tuple[float | None, float | None], seconds: float
-) -> ProvedAnswer[GuardedCertificate]:
+def solve_strata(question: Question, seconds: float) -> ProvedAnswer[Certificate]:
     """Least leakage at a disclosure, or most disclosure within a leakage, and its proof.
 
     Args:
-        problem: A problem with two private symbols.
-        threat: What is published: see :func:`is_for`.
-        asked: Least disclosure, and what may leak, in nats; one of them is None.
+        question: A question about two private symbols and published columns: see :func:`is_for`.
         seconds: The time limit.
     """
     started, deadline = time.perf_counter(), Deadline(seconds)
-    curve, (disclosure, leakage) = StratifiedCurve(problem, threat), asked
+    problem, threat = question.problem, question.guards
+    curve = StrataOracle(problem, threat)
+    disclosure = question.disclosure if question.names_place else None
+    leakage = question.budget if question.budget < math.inf else None
     known: list[Support] = []
     found = bracket(curve, Target(disclosure=disclosure, leakage=leakage), SEARCH_GAP, known, deadline)
     certificate = None
@@ -192,7 +190,7 @@ def solve_strata(
     )
 
 
-def _ceiling(curve: StratifiedCurve, known: list[Support], leakage: float, deadline: Deadline) -> Support:
+def _ceiling(curve: StrataOracle, known: list[Support], leakage: float, deadline: Deadline) -> Support:
     """The support whose line allows least disclosure within a leakage, in nats."""
     if not any(0.0 < each.slope < 1.0 for each in known) and not deadline.passed():
         known.append(curve.at(FIRST_SLOPE))
@@ -206,27 +204,23 @@ def _mixed(found: Bracket) -> PairRelease:
     return join([(share, release) for share, release in ends if share > 0.0])
 
 
-def _private(problem: Problem, threat: Threat, curve: StratifiedCurve) -> GuardedCertificate | None:
+def _private(problem: Problem, threat: Threat, curve: StrataOracle) -> Certificate | None:
     """The proof of what no release without leakage exceeds, or None where the table has no counts, or too many."""
     try:
         prices, proofs = curve.private_proofs()
     except CertificateError:
         return None
-    return GuardedCertificate.build(problem, threat, prices, (np.zeros(1), 1.0), proofs, zero=True)
+    return GuardedBody.build(problem, threat, prices, (np.zeros(1), 1.0), proofs, zero=True)
 
 
-def _flat(
-    problem: Problem, threat: Threat, curve: StratifiedCurve, deadline: Deadline
-) -> GuardedCertificate | None:
+def _flat(problem: Problem, threat: Threat, curve: StrataOracle, deadline: Deadline) -> Certificate | None:
     """The line of those with small slopes that allows least disclosure without leakage."""
     lines = [each for each in (curve.at(slope, deadline) for slope in FLAT_SLOPES) if not deadline.passed()]
     proved = [each for line in lines if (each := _certificate(problem, threat, curve, line)) is not None]
     return min(proved, key=lambda one: one.most_disclosure(0.0), default=None)
 
 
-def _certificate(
-    problem: Problem, threat: Threat, curve: StratifiedCurve, line: Support
-) -> GuardedCertificate | None:
+def _certificate(problem: Problem, threat: Threat, curve: StrataOracle, line: Support) -> Certificate | None:
     """The proof of a line, or None where rounding keeps the checker from confirming it."""
     for claim in CLAIMS:
         made = curve.proofs(line, claim)
@@ -234,7 +228,7 @@ def _certificate(
             return None
         prices, proofs = made
         duals = (np.ones(1), line.slope)
-        proved = GuardedCertificate.build(problem, threat, prices, duals, proofs, zero=False)
+        proved = GuardedBody.build(problem, threat, prices, duals, proofs, zero=False)
         try:
             proved.verify(problem)
         except CertificateError:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privfunnel.certificate.guarded import GuardedCertificate
+from privfunnel.certificate import Certificate
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.question import Question
 from privfunnel.solution import FEASIBILITY, ProvedAnswer, Status
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded.master import Master, Purpose
 from privfunnel.solvers.guarded.search import Search
-from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
     from privfunnel.solvers.guarded import Guarded
@@ -31,38 +30,20 @@ AIM = 5e-10
 ENOUGH = 0.8
 
 
-class Asked(NamedTuple):
-    """What is asked of a release for a task, in nats; None for what is not.
-
-    Attributes:
-        utility: Least utility; None for the most.
-        leakage: What may leak to any attacker; None with a utility, or for what guarantees and attributes allow.
-        disclosure: Least disclosure besides.
-    """
-
-    utility: float | None = None
-    leakage: float | None = None
-    disclosure: float | None = None
-
-
 def answer_task(
     solver: Guarded,
-    problem: Problem,
-    threat: Threat,
-    asked: Asked,
+    question: Question,
     *,
     seed: int = 0,
     progress: Listener | None = None,
     pool: Array | None = None,
     least: float = -math.inf,
-) -> ProvedAnswer[GuardedCertificate]:
+) -> ProvedAnswer[Certificate]:
     """One point of a guarded task funnel.
 
     Args:
         solver: Gap and limits.
-        problem: The problem, with a task.
-        threat: Attackers, published columns and guarantees; the plain one for a disclosure besides.
-        asked: What is asked for.
+        question: A question about a task; against who knows nothing for a disclosure besides.
         seed: Fixes all randomness.
         progress: Called with news.
         pool: Allowed posteriors to begin with, (n, M).
@@ -72,17 +53,19 @@ def answer_task(
         InfeasibleError: The guarantees do not allow that much.
         SolverError: The limits came before a release that keeps so much was found.
     """
-    started, tasks = time.perf_counter(), problem.required_tasks()
-    budgets = [one.budget for one in threat.attributes] if asked.leakage is None else [asked.leakage]
-    zero = threat.convex.faithful and any(each <= 0.0 for each in budgets)
+    problem, threat, started = question.problem, question.guards, time.perf_counter()
+    tasks = problem.required_tasks()
+    budgets = [question.budget, *(one.budget for one in threat.attributes)]
+    zero = threat.measure.faithful and any(each <= 0.0 for each in budgets)
     search = Search(
         problem, threat, zero=zero, rng=np.random.default_rng(seed),
         limits=Limits(solver.time_limit, nodes=solver.node_limit), pool=pool, tasks=tasks,
     )  # fmt: skip
     ahead = AIM * min(float(tasks.weights.max()), 1.0)  # a nat of a task that hardly counts is dear
-    aim = None if asked.utility is None else min(asked.utility + ahead, tasks.ceiling)
-    wide = None if asked.disclosure is None else min(asked.disclosure + AIM, problem.disclosure_ceiling)
-    averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(asked.leakage))
+    aim = min(question.utility + ahead, tasks.ceiling) if question.names_place else None
+    wide = min(question.disclosure + AIM, problem.disclosure_ceiling) if question.disclosure > 0.0 else None
+    leaks = question.budget if question.budget < math.inf else None
+    averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(leaks))
     limits = averages if aim is None and bool(np.isfinite(averages).any()) else None
     master = Master(problem, threat, disclosure=wide, limits=limits, purpose=Purpose(tasks, aim))
     _make_room(search, master, (aim, wide), solver.gap)

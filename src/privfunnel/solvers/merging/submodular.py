@@ -26,7 +26,7 @@ from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.merging.partitions import channel_of, phi
 from privfunnel.solvers.options import check_numbers, check_whole
-from privfunnel.solvers.pool import Pool
+from privfunnel.solvers.pool import ENTRY_SECONDS, Pool
 from privfunnel.solvers.sweep import MultiplierSweep
 
 Mask = NDArray[np.bool_]
@@ -35,9 +35,6 @@ Mask = NDArray[np.bool_]
 _GAIN = 1e-12
 #: Entries of the arrays that are looked at between two looks at the clock.
 _BLOCK_ENTRIES = 1 << 20
-#: Seconds that making and judging a channel takes for each entry, about, and the share of the time limit that this may
-#: take when the limit is over.
-_ENTRY_SECONDS, _LATE_SHARE = 2e-7, 0.1
 #: Outputs whose subsets can be listed: 65 536 of them.
 _MOST_ENUMERATED = 16
 
@@ -56,8 +53,6 @@ class Submodular(MultiplierSweep):
 
     name: ClassVar[str] = "submodular"
     resolution: ClassVar[float] = _GAIN
-    renamed: ClassVar[dict[str, str]] = {"starts": "restarts"}
-    formerly_none: ClassVar[tuple[str, ...]] = ("slopes", "time_limit")
 
     slopes: tuple[float, ...] = tuple(np.geomspace(1e-3, 0.97, 30).tolist())
     restarts: int = 12
@@ -103,9 +98,9 @@ class Submodular(MultiplierSweep):
             labels, merges = agglomerate(
                 problem.p_sx, float(slope), rng, self.restarts, self.exact_outputs, deadline
             )
-            # What the time limit cut is kept where the channel costs little: the pool has X itself already.
-            seconds = labels.size * (int(labels.max()) + 1) * _ENTRY_SECONDS
-            if deadline.passed() and seconds > _LATE_SHARE * deadline.seconds:
+            # What the time limit cut is kept where the channel takes a tenth of it at most: the pool has X itself.
+            seconds = labels.size * (int(labels.max()) + 1) * ENTRY_SECONDS
+            if deadline.passed() and seconds > 0.1 * deadline.seconds:
                 pool.cut = True
                 return
             pool.runs += 1

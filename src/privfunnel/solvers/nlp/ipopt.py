@@ -14,7 +14,7 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.program import LocalProgram, Program, Run
-from privfunnel.solvers.options import check_positive
+from privfunnel.solvers.options import check_positive, without_none
 
 _SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 #: How far a start is pushed away from the bounds where a small barrier is to keep it where it is.
@@ -45,7 +45,7 @@ class IPOPT(LocalProgram):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        check_positive(self.name, barrier=self.barrier)
+        check_positive(self.name, **without_none(barrier=self.barrier))
 
     def warm_up(self) -> None:
         """Load casadi."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from privfunnel.solution import Answer, Record, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts, lift
-from privfunnel.solvers.options import check_positive, check_seconds, check_whole
+from privfunnel.solvers.options import check_positive, check_seconds, check_whole, without_none
 
 
 class Run(NamedTuple):
@@ -36,7 +36,7 @@ class Program(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalProgram(TimeLimited):
+class LocalProgram(TimeLimited, ABC):
     """A general-purpose method on the entries of p(y|x), best of several random starts.
 
     Attributes:
@@ -47,8 +47,6 @@ class LocalProgram(TimeLimited):
         max_variables: Channels with more entries are refused.
         time_limit: Seconds for one answer; infinite for no limit.
     """
-
-    formerly_none: ClassVar[tuple[str, ...]] = ("time_limit",)
 
     restarts: int = 30
     outputs: int | None = None
@@ -62,7 +60,7 @@ class LocalProgram(TimeLimited):
         check_whole(
             self.name, 1, restarts=self.restarts, max_steps=self.max_steps, max_variables=self.max_variables
         )
-        check_whole(self.name, 2, outputs=self.outputs)
+        check_whole(self.name, 2, **without_none(outputs=self.outputs))
         check_positive(self.name, tolerance=self.tolerance)
         check_seconds(self.name, self.time_limit)
 

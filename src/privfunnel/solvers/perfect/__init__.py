@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from privfunnel import channels
+from privfunnel.certificate import Certificate, FreeBody, FreeProof, FreeTree, Proof, components
+from privfunnel.certificate.private_equations import Whole, whole_table
+from privfunnel.errors import CertificateError
+from privfunnel.measures import Array
 from privfunnel.problem import Channel, Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
@@ -15,6 +19,7 @@ from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.options import check_seconds
 from privfunnel.solvers.perfect.equations import PrivateEquations
 from privfunnel.solvers.perfect.large import LISTED_PAIRS, MOST_SEARCHED, Found, by_pairs, by_split, most_free
+from privfunnel.solvers.perfect.plan import PLAN
 from privfunnel.solvers.perfect.polytope import PrivateMixture, best_private_mixture
 from privfunnel.solvers.posteriors.assembly import align, channel_of_posteriors
 from privfunnel.solvers.posteriors.components import Part, split_problem
@@ -23,8 +28,6 @@ from privfunnel.solvers.posteriors.components import Part, split_problem
 PROVED = 1e-6
 #: Requests up to this much beyond R0 count as R0, in nats.
 ROUNDING = 1e-9
-#: Seconds that each component has at least, however long those before it took.
-LEAST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,16 +41,20 @@ class FreeDisclosure:
             large where S and X are nearly independent.
         mixtures: The perfectly private posteriors of each component that it is made of; none where
             no posteriors were listed or searched.
+        prices: What a proof starts from, shape (M,); None where there is none.
+        trees: A tree of boxes for each component that one was grown for; none where none was.
     """
 
     disclosure: float
     channel: Channel
     upper: float
     mixtures: tuple[PrivateMixture, ...]
+    prices: Array | None = None
+    trees: tuple[Proof | None, ...] = ()
 
     @property
     def proved(self) -> bool:
-        """Whether R0 is proved largest, to a millionth of a nat."""
+        """Whether the search says that R0 is the largest, to a millionth of a nat: :func:`prove` proves it."""
         return self.upper - self.disclosure <= PROVED
 
 
@@ -81,7 +88,7 @@ def free_disclosure(
     mixtures = []
     for part in parts:
         p_x = problem.p_x[part.x] / part.mass
-        limits = Limits(max(deadline.left(), LEAST_SECONDS), nodes=nodes)
+        limits = Limits(max(deadline.left(), PLAN.least_seconds), nodes=nodes)
         mixtures.append(best_private_mixture(part.p_s_given_x, p_x, rng, limits, part.p_sx))
     used = [(part.mass * m.weights, m.posteriors) for part, m in zip(parts, mixtures, strict=True)]
     weights, posteriors = align(parts, used, 0.0)
@@ -89,7 +96,57 @@ def free_disclosure(
     disclosure = problem.evaluate(channel).disclosure
     slack = sum(part.mass * m.slack for part, m in zip(parts, mixtures, strict=True))
     upper = min(disclosure + slack + problem.rounding, max(most_free(problem), disclosure))
-    return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, mixtures=tuple(mixtures))
+    prices = _prices(problem, parts, mixtures)
+    return FreeDisclosure(disclosure=disclosure, channel=channel, upper=upper, mixtures=tuple(mixtures), prices=prices,
+                          trees=tuple(mixture.tree for mixture in mixtures))  # fmt: skip
+
+
+def _prices(problem: Problem, parts: list[Part], mixtures: list[PrivateMixture]) -> Array | None:
+    """The prices of all components, (M,); None where one has none."""
+    prices = np.zeros(problem.n_x)
+    for part, mixture in zip(parts, mixtures, strict=True):
+        if mixture.prices is None:
+            return None
+        prices[part.x] = mixture.prices
+    return prices
+
+
+def prove(problem: Problem, free: FreeDisclosure) -> Certificate | None:
+    """The certificate that no release without leakage discloses more; None where there is none that verifies.
+
+    Vertices are gone through where they are few enough, whatever found the prices; otherwise a tree of boxes proves it,
+    where the search has grown one.
+    """
+    if free.prices is None:
+        return None
+    parts, whole = split_problem(problem), whole_table(problem)
+    trees = free.trees or (None,) * len(parts)
+    proofs = []
+    try:
+        for (s, x), part, tree in zip(components(problem.p_s_given_x), parts, trees, strict=True):
+            p_x = problem.p_x[x] / part.mass
+            equations = PrivateEquations.of(part.p_s_given_x, p_x, part.p_sx)
+            own = whole[np.ix_(s, x)], equations.combinations, free.prices[x]
+            proofs.append(_proof(*own, tree))
+        made = FreeBody.build(problem, free.prices, proofs)
+        made.verify(problem)
+    except CertificateError:
+        return None
+    return made
+
+
+def _proof(whole: Whole, combinations: Array, prices: Array, tree: Proof | None) -> FreeProof:
+    """The proof of one component, by its vertices or by its tree.
+
+    Raises:
+        CertificateError: The vertices cannot be gone through, and there is no tree.
+    """
+    try:
+        return FreeProof.build(whole, combinations, prices)
+    except CertificateError:
+        if tree is None:
+            raise
+        return FreeTree(claim=tree.claim, combinations=combinations, tree=tree)
 
 
 def _without_search(problem: Problem, deadline: Deadline) -> Found | None:
@@ -117,7 +174,8 @@ def _free(problem: Problem, found: Found) -> FreeDisclosure:
         entropy = problem.disclosure_ceiling - disclosure
         mixtures = [PrivateMixture(weights=weights, posteriors=posteriors, entropy=entropy, slack=upper - disclosure,
                         vertices=posteriors)]  # fmt: skip
-    return FreeDisclosure(disclosure=disclosure, channel=found.channel, upper=upper, mixtures=tuple(mixtures))
+    return FreeDisclosure(disclosure=disclosure, channel=found.channel, upper=upper, mixtures=tuple(mixtures),
+                          prices=found.prices)  # fmt: skip
 
 
 def share_down(problem: Problem, channel: Channel, disclosure: float) -> Channel:
@@ -158,7 +216,7 @@ class Perfect(TimeLimited):
     ) -> Answer:
         """The most disclosure at zero leakage, whatever the budget."""
         free = free_disclosure(problem, seed=seed, seconds=self.time_limit)
-        return self._answer(problem, free, free.disclosure)
+        return replace(self._answer(problem, free, free.disclosure), certificate=prove(problem, free))
 
     def _answer(self, problem: Problem, free: FreeDisclosure, disclosure: float) -> Answer:
         largest = "proved largest"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privfunnel.certificate.private_equations import combined as combinations_of
+from privfunnel.certificate.private_equations import whole_numbers
 from privfunnel.measures import Array
 
 #: Supports that are looked at together.
@@ -26,8 +26,6 @@ SAME_DECIMALS = 9
 FAINT = 1e-2
 #: unless that takes more multiplications.
 MOST_EXACT = 1_000_000
-#: Binary digits to which the combinations of rows are taken: any combination is an equation.
-DIGITS = 52
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -45,11 +43,13 @@ class PrivateEquations:
         rows: Shape (rank(P), M).
         goal: Shape (rank(P),).
         errors: What the entries of each row are off by at most, shape (rank(P),).
+        combinations: Which combinations of rows of P − t the rows are, but for the last, shape (K, rank(P) − 1).
     """
 
     rows: Array
     goal: Array
     errors: Array
+    combinations: Array
 
     @classmethod
     def of(cls, p_s_given_x: Array, p_x: Array, p_sx: Array | None = None) -> PrivateEquations:
@@ -73,7 +73,8 @@ class PrivateEquations:
         # p_x solves them exactly: what rounding makes of it, large where P − t is tiny, is taken out of every row.
         basis = basis - np.outer(basis @ p_x / (p_x @ p_x), p_x)
         rows = np.vstack([basis, np.ones((1, n_x))])
-        return cls(rows, np.concatenate([np.zeros(rank), np.ones(1)]), np.append(errors, n_x * _EPS))
+        goal, errors = np.append(np.zeros(rank), 1.0), np.append(errors, n_x * _EPS)
+        return cls(rows, goal, errors, combinations[:, :rank])
 
     @property
     def n_supports(self) -> int:
@@ -138,22 +139,10 @@ def exact_rows(p_sx: Array, combinations: Array) -> Array:
     Returns:
         Shape (n, M).
     """
-    counts = _whole(p_sx)
-    n_x, n_s, n = counts.sum(axis=0), counts.sum(axis=1), counts.sum()
-    deviation = counts * n - np.outer(n_s, n_x)
-    factors = np.rint(np.ldexp(combinations, DIGITS)).astype(np.int64).astype(object)
-    combined = factors.T @ deviation
+    whole = whole_numbers(p_sx)
+    n_x, n, combined = whole.sum(axis=0), whole.sum(), combinations_of(whole, combinations)
     most = max((abs(value) for value in combined.flat), default=0) or 1  # a common factor, against underflow
     rows = np.array(
         [[int(row[x]) * int(n) / (int(n_x[x]) * most) for x in range(n_x.size)] for row in combined]
     )
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-
-
-def _whole(table: Array) -> NDArray[Any]:
-    """Whole numbers in the same proportions as the floating-point numbers of a table, exactly."""
-    ratios = [float(value).as_integer_ratio() for value in table.flat]
-    common = max(below for _, below in ratios)  # powers of two
-    whole = np.empty(table.size, dtype=object)
-    whole[:] = [above * (common // below) for above, below in ratios]
-    return whole.reshape(table.shape)

@@ -21,10 +21,14 @@ MOST_SEARCHED = 2000
 
 
 class Found(NamedTuple):
-    """A channel without leakage, dense (M, N) up to ten million entries, and the most that any discloses, in nats."""
+    """A channel without leakage, dense (M, N) up to ten million entries, and the most that any discloses, in nats.
+
+    ``prices`` (M,) say so by pairs; None where a closed form does.
+    """
 
     channel: Channel
     upper: float
+    prices: Array | None = None
 
 
 def most_free(problem: Problem) -> float:
@@ -39,7 +43,7 @@ def most_free(problem: Problem) -> float:
 def by_pairs(problem: Problem) -> Found:
     """The largest disclosure without leakage of a binary private symbol, proved: see :mod:`..binary.transport`."""
     found, upper = proved_pairs(problem)
-    return Found(as_held(found.release.channel(problem.n_x)), upper)
+    return Found(as_held(found.release.channel(problem.n_x)), upper, found.prices)
 
 
 def by_split(problem: Problem, rows: Array, goal: Array, deadline: Deadline = NEVER) -> Found:

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy
+from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.posteriors.exactly import DENSE_SYMBOLS, corrected
-from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
+from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model, run_until
 
 #: Entries and weights within this of 0 are 0, and a solution is exact where it errs by less.
 ZERO = 1e-12
@@ -26,6 +27,7 @@ class MixtureProgram:
     def _begin(self) -> None:
         self.pool = np.zeros((0, self.p_x.size))
         self._keys: set[bytes] = set()
+        self._solved: tuple[float, Array, Array] | None = None
         self._lp = new_model(primal=True)
         for p in self.p_x:
             self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
@@ -50,19 +52,27 @@ class MixtureProgram:
         self._begin()
         self.add(kept)
 
-    def solve(self) -> tuple[float, Array, Array]:
-        """Value, weights (n,) and prices (M,)."""
-        self._lp.run()
+    def solve(self, deadline: Deadline = NEVER) -> tuple[float, Array, Array]:
+        """Value, weights (n,) and prices (M,); those of the last time where the deadline comes first.
+
+        Raises:
+            SolverError: There is no last time, or the program cannot be solved.
+        """
+        run_until(self._lp, deadline)
         if not is_optimal(self._lp):
+            if self._solved is not None and deadline.passed():
+                value, weights, prices = self._solved
+                return value, np.append(weights, np.zeros(len(self.pool) - weights.size)), prices
             raise SolverError(
                 "the linear program over perfectly private posteriors could not be solved: report the table"
             )
         solution = self._lp.getSolution()
-        return (
+        self._solved = (
             float(self._lp.getObjectiveValue()),
             np.maximum(np.array(solution.col_value), 0.0),
             np.array(solution.row_dual),
         )
+        return self._solved
 
     def exact_weights(self, weights: Array) -> tuple[Array, Array]:
         """Weights and posteriors in use, with Σ r w = p_x to rounding instead of the solver's tolerance."""

@@ -1,19 +1,9 @@
 r"""R₀ with three private symbols: every perfectly private posterior is a triangle around p(s), and all are looked at.
 
-Where P − p(s) has rank 2, let q_x be its columns in the plane. P w = p(s) says that Σ w_x q_x = 0, so that a vertex is
-a symbol at 0, two opposite ones, or a triangle around 0. With r_x the length of q_x and unit vectors u_x,
-
-    w_i : w_j : w_k = sin(j,k)/r_i : sin(k,i)/r_j : sin(i,j)/r_k,       sin(i,j) = u_i × u_j.
-
-For any prices a no mixture has less entropy than a·p_x + min (H(w) − a·w) over the vertices, M³/24 of them or so: a
-second of compiled work for a thousand symbols. :func:`least` goes through all of them, with what rounding may do to
-each; :func:`generate` finds the prices by column generation, at prices smoothed towards the best so far, since those of
-the program swing.
-
-**Rounding.** The q_x are right to the last digits (:func:`.equations.exact_rows`), so that the three weights are off by
-NOISE/r before they are scaled to sum to 1. Triangles of which all sines are below FLAT are flat: two symbols lie on one
-side of 0, and one on the other. Σ w q = 0 holds for projections on the line of that one, too, where H(w) − a·w is
-concave, so that one of its two pairs is no better: pairs opposite to each other within 2·FLAT are looked at instead.
+Where P − p(s) has rank 2 vertices are triangles in a plane: :mod:`privfunnel.certificate.private_triangles` says how,
+and goes through all of them for a proof. For any prices a no mixture has less entropy than a·p_x + min (H(w) − a·w)
+over the vertices. :func:`generate` finds the prices by column generation, at prices smoothed towards the best so far,
+since those of the program swing.
 """
 
 from __future__ import annotations
@@ -24,26 +14,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.private_triangles import (
+    FLAT,
+    MOST_SYMBOLS,
+    Plane,
+    least_of_lines,
+    plane_at,
+)
+from privfunnel.certificate.private_triangles import least as least_of_plane
 from privfunnel.jit import compiled
-from privfunnel.measures import TINY, Array, entropy, xlogx
+from privfunnel.measures import Array, entropy
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.perfect.equations import exact_rows
 from privfunnel.solvers.perfect.program import MixtureProgram
 
-#: Up to so many symbols: M³/24 triangles, and M² sines and logarithms.
-MOST_SYMBOLS = 1500
 #: Symbols whose p(s|x) are this close to p(s) are taken to be at it: the table's own rounding.
 AT = 8.0 * float(np.finfo(np.float64).eps)
-#: What a sine of two directions is off by at most, with room: each number in it was rounded three times.
-NOISE = 8.0 * float(np.finfo(np.float64).eps)
-#: −w log w rises up to here, and changes by no more than −e log e where w changes by e.
-LARGEST_LOSS = math.exp(-1.0)
-#: Triangles with sines no larger than this are flat; angles that are compared may be off by so much.
-FLAT, ASTRAY = 1e-6, 1e-13
-#: What the weights of a pair that is opposite within 2·FLAT may be off by, and what sums of a few terms may be.
-PAIRED, SUMMED = 1e-11, 1e-12
-#: Weights off by less than this share are looked at closely only where the triangle is within so many nats.
-SURE, CLOSE = 1e-10, 1e-6
 #: Of the triangles one in so many is looked at while value and bound are further apart than this, in nats.
 SOME, FAR = 4, 0.05
 #: How much of the best prices so far there is in those looked at, and the gaps in nats below which it is halved, or 0.
@@ -60,34 +46,11 @@ FIRST_LINES = 4
 Index = NDArray[np.int64]
 
 
-class Plane(NamedTuple):
-    """The symbols that are not at 0, by angle: their numbers (n,), |sin| and its log (n, n), 1/r and its log (n,).
-
-    ``first`` and ``last`` (n,) say which symbols are at least, and at most, half a turn further than each.
-    """
-
-    order: Index
-    sines: Array
-    logs: Array
-    inverse: Array
-    log_inverse: Array
-    first: Index
-    last: Index
-    angles: Array
-
-
 def plane_of(p_s_given_x: Array, p_x: Array, p_sx: Array) -> Plane:
     """The plane of P − p(s), (K, M) of rank 2, in whole numbers until the last step."""
     deviation = p_s_given_x - (p_s_given_x @ p_x)[:, None]
     q = exact_rows(p_sx, np.linalg.svd(deviation, full_matrices=False)[0][:, :2])
-    radius, angle = np.hypot(q[0], q[1]), np.arctan2(q[1], q[0])
-    off = np.flatnonzero((radius > 0.0) & (np.abs(deviation).max(axis=0) > AT))
-    order = off[np.argsort(angle[off], kind="stable")]
-    u, angle, inverse = q[:, order] / radius[order], angle[order], 1.0 / radius[order]
-    sines = np.abs(np.outer(u[0], u[1]) - np.outer(u[1], u[0]))
-    first = np.searchsorted(angle, angle + (math.pi - ASTRAY))
-    last = np.searchsorted(angle, angle + (math.pi + ASTRAY), side="right")
-    return Plane(order, sines, np.log(np.maximum(sines, TINY)), inverse, np.log(inverse), first, last, angle)
+    return plane_at(q, np.abs(deviation).max(axis=0) > AT)
 
 
 @compiled
@@ -117,41 +80,6 @@ def sweep(plane: Plane, prices: Array, lines: Index, least: Array, others: Index
                     least[k], others[k, 0], others[k, 1] = value, i, j
 
 
-@compiled
-def least_of(plane: Plane, prices: Array, begin: int, end: int, least: float) -> float:
-    """The least of ``least`` and of H(w) − a·w over triangles that are not flat, in nats, rounding allowed for."""
-    sines, inverse, first, last = plane.sines, plane.inverse, plane.first, plane.last
-    for i in range(begin, end):
-        for j in range(i + 1, last[i]):
-            for k in range(max(first[i], j + 1), last[j]):
-                if max(sines[j, k], sines[i, k], sines[i, j]) <= FLAT:
-                    continue
-                b_i, b_j, b_k = sines[j, k] * inverse[i], sines[i, k] * inverse[j], sines[i, j] * inverse[k]
-                total = b_i + b_j + b_k
-                value = np.log(total)
-                for b, x in ((b_i, i), (b_j, j), (b_k, k)):
-                    if b > 0.0:
-                        value -= b * (np.log(b) + prices[x]) / total
-                spread = NOISE * (inverse[i] + inverse[j] + inverse[k]) / total
-                size = abs(prices[i]) + abs(prices[j]) + abs(prices[k])
-                if spread > SURE or value < least + CLOSE * (1.0 + size):
-                    value -= SUMMED * (1.0 + size)
-                    for b, x in ((b_i, i), (b_j, j), (b_k, k)):
-                        off = 2.0 * (NOISE * inverse[x] + b * spread) / total
-                        share = min(off, LARGEST_LOSS)
-                        value -= off * abs(prices[x]) - share * np.log(share)
-                    least = min(least, value)
-    return least
-
-
-def pairs_of(plane: Plane) -> tuple[Index, Index, Array]:
-    """Pairs on opposite sides of 0, within 2·FLAT: their two symbols, and the weight of the first, each (n,)."""
-    turns = plane.angles[None, :] - plane.angles[:, None]
-    i, j = np.nonzero(np.abs(turns - math.pi) <= 2.0 * FLAT)
-    near, far = plane.inverse[i], plane.inverse[j]
-    return plane.order[i], plane.order[j], near / (near + far)
-
-
 def least(plane: Plane, prices: Array, limits: Limits) -> float:
     """What H(w) − a·w is at least for every perfectly private w, in nats, no more than 0; −∞ where there is no time.
 
@@ -160,17 +88,7 @@ def least(plane: Plane, prices: Array, limits: Limits) -> float:
         prices: a, shape (M,).
         limits: When to stop.
     """
-    alone = np.setdiff1d(np.arange(prices.size), plane.order)
-    i, j, share = pairs_of(plane)
-    size = np.abs(prices[i]) + np.abs(prices[j])
-    paired = -xlogx(share) - xlogx(1.0 - share) - share * prices[i] - (1.0 - share) * prices[j]
-    paired -= PAIRED * size - 2.0 * PAIRED * math.log(PAIRED) + SUMMED * (1.0 + size)
-    bound = min(float(np.min(-prices[alone], initial=0.0)), float(np.min(paired, initial=0.0)))
-    own, n, done = np.ascontiguousarray(prices[plane.order]), plane.order.size, 0
-    for part in limits.slices(n, FIRST_LINES):
-        bound = least_of(plane, own, part.start, part.stop, bound)
-        done = part.stop
-    return bound if done == n else -math.inf
+    return min(least_of_plane(plane, prices, limits.slices(plane.order.size, FIRST_LINES)), 0.0)
 
 
 def posteriors_of(plane: Plane, symbols: Index, n_x: int) -> Array:
@@ -202,17 +120,21 @@ class Prices(NamedTuple):
     bound: float
 
 
-def generate(program: MixtureProgram, plane: Plane, limits: Limits) -> float:
-    """Add vertices until none improves by 1e-7 nats or the limits stop it; return what is left to gain at most."""
+def generate(program: MixtureProgram, plane: Plane, limits: Limits) -> tuple[float, Array]:
+    """Add vertices until none improves by 1e-7 nats or the limits stop it.
+
+    Returns:
+        What is left to gain at most, in nats, and the prices (M,) that say so.
+    """
     p_x, n_x = program.p_x, program.p_x.size
     program.add(np.eye(n_x)[np.setdiff1d(np.arange(n_x), plane.order)])
     best: Prices | None = None
     # Compiled, or read from the cache, before it is timed.
     _best_triangles(plane, p_x, (plane.order.size, 1), limits)
-    least_of(plane, p_x, 0, 0, 0.0)
+    least_of_lines(plane, p_x, 0, 0, 0.0)
     smooth, some, turn, taken = SMOOTH, SOME, 0, 0.0
     while True:
-        value, _, prices = program.solve()
+        value, _, prices = program.solve(limits)
         asked = prices if best is None or smooth == 0.0 else smooth * best.prices + (1.0 - smooth) * prices
         whole, started = some == 1, limits.elapsed()
         gains, found = _best_triangles(plane, asked, (turn % some, some), limits)
@@ -235,8 +157,8 @@ def generate(program: MixtureProgram, plane: Plane, limits: Limits) -> float:
         elif len(program.pool) > MANY * n_x:
             costs = entropy(program.pool) - program.pool @ prices
             program.keep(np.argsort(costs, kind="stable")[: FEW * n_x])
-    value, _, _ = program.solve()
-    return max(value - float(best.prices @ p_x) - least(plane, best.prices, limits), 0.0)
+    value, _, _ = program.solve(limits)
+    return max(value - float(best.prices @ p_x) - least(plane, best.prices, limits), 0.0), best.prices
 
 
 def _best_triangles(

@@ -27,7 +27,7 @@ class Box(NamedTuple):
     upper: Array
 
 
-@compiled
+@compiled(later=True)
 def plogp(p: float) -> float:
     """``p log p`` of a scalar, 0 at 0."""
     if p > 0.0:
@@ -35,14 +35,14 @@ def plogp(p: float) -> float:
     return 0.0
 
 
-@compiled
+@compiled(later=True)
 def copy(target: Array, source: Array) -> None:
     """``target[:] = source`` for vectors; a loop compiles in a fraction of the time that a slice takes."""
     for i in range(source.size):
         target[i] = source[i]
 
 
-@compiled
+@compiled(later=True)
 def fill_chords(box: Box, alpha: Array, beta: Array) -> None:
     """Chords ``alpha_i + beta_i w`` of ``-w log w`` on ``[lower_i, upper_i]``; all arrays (M,)."""
     lower, upper = box
@@ -58,7 +58,7 @@ def fill_chords(box: Box, alpha: Array, beta: Array) -> None:
             alpha[i] = min(low, high)
 
 
-@compiled
+@compiled(later=True)
 def shrink(rates: Array, slope: float, excess: float, box: Box) -> None:
     """Cut off, in place, the ends of ``[lower_i, upper_i]`` where ``e_i`` alone lifts the bound by ``excess``.
 
@@ -88,7 +88,7 @@ def shrink(rates: Array, slope: float, excess: float, box: Box) -> None:
             lower[i] = high - width
 
 
-@compiled
+@compiled(later=True)
 def exclude(rivals: NDArray[np.uint8], box: Box, before: Array) -> None:
     """Use in place that rivals are not used together: see :func:`privfunnel.certificate.rivals`.
 
@@ -113,7 +113,7 @@ def exclude(rivals: NDArray[np.uint8], box: Box, before: Array) -> None:
                 upper[i] = 0.0
 
 
-@compiled
+@compiled(later=True)
 def propagate(box: Box) -> bool:
     """Use ``Σ w = 1`` on the box, in place; False when the box misses the simplex."""
     lower, upper = box
@@ -136,7 +136,7 @@ def propagate(box: Box) -> bool:
     return True
 
 
-@compiled
+@compiled(later=True)
 def split_hole(
     rate: float, slope: float, excess: float, low: float, high: float, middle: float
 ) -> tuple[float, float]:
@@ -166,7 +166,7 @@ def split_hole(
     return left, right
 
 
-@compiled
+@compiled(later=True)
 def total_width(box: Box) -> float:
     """``Σ_i (u_i − l_i)``."""
     lower, upper = box
@@ -176,7 +176,7 @@ def total_width(box: Box) -> float:
     return width
 
 
-@compiled
+@compiled(later=True)
 def sum_of_ends(slope: float, box: Box, price: float, rates: Array, beta: Array) -> float:
     """The bound ``ν + Σ_i min(e_i(l_i), e_i(u_i))`` as the checker computes it: a knapsack's value in another order.
 
@@ -207,7 +207,7 @@ def loosest_symbol(point: Array, box: Box, alpha: Array, beta: Array) -> int:
     return chosen
 
 
-@compiled
+@compiled(later=True)
 def choose_split(
     box: Box,
     point: Array,
@@ -229,7 +229,7 @@ def choose_split(
     return symbol, left, right
 
 
-@compiled
+@compiled(later=True)
 def split_near(
     w: float, low: float, high: float, slope: float, excess: float, rate: float, sides: tuple[float, float]
 ) -> tuple[float, float]:

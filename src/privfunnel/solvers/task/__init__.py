@@ -3,7 +3,7 @@
 Only −μ I(U;Y) is not convex, and it depends on p(u|y) alone. Outputs are labelled by a value of p(u|y); with −v log v
 replaced by its tangent there the problem is convex and solved by an interior-point method (:mod:`.barrier`), on cells
 of public symbols (:mod:`.cells`). What is found is feasible, and with enough labels optimal; its multipliers, as a
-function of p(u|y), prove a bound over the whole table (:mod:`privfunnel.certificate.task`).
+function of p(u|y), prove a bound over the whole table (:mod:`privfunnel.certificate.kinds.task`).
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from privfunnel.certificate.task import TaskCertificate
+from privfunnel.certificate import Certificate
 from privfunnel.problem import Problem
 from privfunnel.solution import ProvedAnswer, Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
+from privfunnel.solvers.task.plan import PLAN
 from privfunnel.solvers.task.rare import without_rare
 from privfunnel.solvers.task.search import AIM, Work
 
 #: Newton steps towards a leakage budget along proved lines; each squares the error.
 MOST_ROUNDS = 12
-#: A point of a curve may take so many times the time that is left for each.
-FAIR_SHARES = 3.0
+#: Near a budget points are proved to this share of the gap at their slope, but to no less than so many nats.
+FINER, FINEST = 0.4, 1e-8
 
 
-TaskAnswer = ProvedAnswer[TaskCertificate]
+TaskAnswer = ProvedAnswer[Certificate]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +67,7 @@ class TaskFunnel:
         whole = work.deadline
         for i, utility in enumerate(utilities):
             started, before = time.perf_counter(), work.steps
-            # A point that is hard to prove leaves time for those after it.
-            work.deadline = Deadline(whole.left() * min(1.0, FAIR_SHARES / (len(utilities) - i)))
+            work.deadline = Deadline(whole.left() * min(1.0, PLAN.fair / (len(utilities) - i)))
             work.reach(utility)
             gap = work.value(utility) - work.bound(utility)
             yield TaskAnswer(
@@ -103,6 +103,7 @@ class TaskFunnel:
         """Most utility within a leakage budget in nats, 0 < leakage.
 
         A proved line meets the budget at a utility that none exceeds; near there another line is proved, and so on.
+        Where the curve is flat leakage has to be proved to less than the gap, which is of utility.
         """
         started = time.perf_counter()
         work = self._work(problem, progress)
@@ -110,9 +111,10 @@ class TaskFunnel:
         _ = work.freely  # the curve begins there
         for _ in range(MOST_ROUNDS):
             reached = work.within(leakage)
-            # A line of slope μ turns missing utility into leakage.
-            if (most - reached) * slope <= self.gap or work.deadline.passed():
+            if most - reached <= self.gap * work.unit or work.deadline.passed():
                 break
+            if proof is not None:  # a line of slope μ turns leakage that is not proved into utility
+                work.gap = min(self.gap, max(FINER * self.gap * work.unit * slope, FINEST))
             work.at(work.meeting(leakage, most) if proof is None else (reached + 3.0 * most) / 4.0)
             for line in work.lines:
                 if line.most_utility(leakage) < most:
@@ -120,7 +122,7 @@ class TaskFunnel:
         reached = work.within(leakage)
         return TaskAnswer(
             channel=without_rare(work.tasks, work.channel(reached), reached - AIM),
-            status=self._status(work, (most - reached) * slope),
+            status=self._status(work, (most - reached) / work.unit),
             slope=work.slope(reached),
             certificate=proof,
             steps=work.steps,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.certificate.task import Partition, chords, empty, least_tilted
+from privfunnel.certificate.kinds.task import Partition, chords, empty, least_tilted
 from privfunnel.measures import Array
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task.cells import Cells

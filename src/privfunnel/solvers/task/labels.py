@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.certificate.task import Partition, chords, empty
+from privfunnel.certificate.kinds.task import Partition, chords, empty
 from privfunnel.measures import Array
 from privfunnel.solvers.task.barrier import Outcome
 from privfunnel.solvers.task.cells import Cells

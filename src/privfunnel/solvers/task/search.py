@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel import channels, measures
-from privfunnel.certificate.task import TaskCertificate
+from privfunnel.certificate import Certificate, TaskBody
 from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
@@ -29,6 +29,7 @@ from privfunnel.solvers.task.labels import (
     on_a_line,
     starts,
 )
+from privfunnel.solvers.task.plan import PLAN
 from privfunnel.solvers.task.shaping import shaped
 
 #: Labels of the first program, and how many times more each further one has.
@@ -122,10 +123,10 @@ class Work:
         self.tasks = self.problem.required_tasks()
         self.cells = cells_of(self.problem, FIRST_CELLS)
         self.pool: list[Found] = []
-        self.lines: list[TaskCertificate] = []
+        self.lines: list[Certificate] = []
         self.steps, self.cell_loss, self.elastic = 0, 0.0, ELASTIC
         self.used = self.cells.kept[:0]
-        self.proved: TaskCertificate | None = None
+        self.proved: Certificate | None = None
         # Utility is compared in units of the largest weight, as if that were 1.
         self.unit = float(self.tasks.weights.max())
         if self.problem.n_x > LARGE:  # a channel has an entry for each symbol and output
@@ -137,7 +138,7 @@ class Work:
         return all_utility(self.problem)
 
     @cached_property
-    def free(self) -> tuple[Found, TaskCertificate]:
+    def free(self) -> tuple[Found, Certificate]:
         """The most utility that is found without leakage, and the proof that there is hardly any more."""
         best, proof = Found(self.cells, np.ones((self.cells.n, 1)), 0.0, 0.0), None
         fullest = best
@@ -181,14 +182,14 @@ class Work:
             if value - bound <= self.gap or self.deadline.passed(self._begun):
                 return
 
-    def _rounds(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
+    def _rounds(self, utility: float | None) -> Iterator[tuple[Found, Certificate | None]]:
         """Better and better channels and proofs at a utility in nats, None for the most without leakage."""
         if on_a_line(self.tasks) and self.cells.n > FEW_ON_A_LINE:
             yield from self._by_levels(utility)
         if self.problem.n_x <= LARGE or not on_a_line(self.tasks):
             yield from self._by_places(utility)
 
-    def _by_levels(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
+    def _by_levels(self, utility: float | None) -> Iterator[tuple[Found, Certificate | None]]:
         """With labels all over, more and more of them."""
         excess = 0.0
         for labels in self._levels():
@@ -199,7 +200,7 @@ class Work:
             # The tangents promise less than is kept, and four times as many do so by a sixteenth.
             excess = 0.0 if aim is None else max(found.utility - aim, 0.0) / MORE_LABELS**2
 
-    def _by_places(self, utility: float | None) -> Iterator[tuple[Found, TaskCertificate | None]]:
+    def _by_places(self, utility: float | None) -> Iterator[tuple[Found, Certificate | None]]:
         """With labels where they are found to be of use: where posteriors beat the prices of the last program."""
         zero = utility is None
         wide = min(max(self.cells.n // FEW_CELLS, 1), MOST_WIDE)  # many cells take many outputs
@@ -211,7 +212,7 @@ class Work:
             found, line = self._channel(outcome), None
             cover = Cover(self.cells, *self._prices(labels, outcome, zero=zero), zero=zero)
             tips = cover.local(starts(self.cells, self.used, turn))
-            late = self.deadline.passed(0.4)
+            late = self.deadline.passed(PLAN.placed)
             if tips.brackets.min() > -self.gap / 4.0 or late or turn % TESTED_EVERY == TESTED_EVERY - 1:
                 cover.close(0.45 * self.gap, self.deadline, patient=late)
                 line = self._covered(cover)
@@ -242,12 +243,12 @@ class Work:
         costs = outcome.last_slope * table + cells.told @ q.T
         return np.asarray((mass * costs).sum(axis=1) / mass.sum(axis=1)), outcome.last_slope
 
-    def _covered(self, cover: Cover) -> TaskCertificate:
+    def _covered(self, cover: Cover) -> Certificate:
         """The certificate of boxes that were closed."""
         (tree, q, tilts), slope = cover.proof(), cover.slope
         unit = self.unit if cover.zero else 1.0
         q, tilts = unit * q, unit * tilts
-        made = TaskCertificate.build(
+        made = TaskBody.build(
             self.problem, tree, q, 1.0 if cover.zero else slope, tilts=tilts, zero=cover.zero
         )
         self.proved = made
@@ -264,8 +265,8 @@ class Work:
     def _shape(self) -> None:
         """Make other cells by the last proof where it is cells that it loses by."""
         if self.proved is not None and not self.cells.exact and self.cell_loss > self.gap / 4.0:
-            functions = self.proved.functions(self.problem)
-            target = self.gap / 20.0 * (self.unit if self.proved.zero else 1.0)
+            functions = self.proved.body_of(TaskBody).functions(self.problem, self.proved.claim)
+            target = self.gap / 20.0 * (self.unit if self.proved.claim.scope.zero else 1.0)
             self.cells = shaped(self.problem, functions, target, MOST_CELLS)
 
     @property
@@ -277,7 +278,7 @@ class Work:
         """The best proved bound on the leakage at a utility in nats."""
         return max([0.0, *(line.lower_bound(utility) for line in self.lines)])
 
-    def line(self, utility: float) -> TaskCertificate | None:
+    def line(self, utility: float) -> Certificate | None:
         """The certificate that proves most at a utility in nats, or None where leakage ≥ 0 is all that is proved."""
         best = max(self.lines, key=lambda line: line.lower_bound(utility), default=None)
         return best if best is not None and best.lower_bound(utility) > 0.0 else None
@@ -390,13 +391,13 @@ class Work:
         self.used = ((cells.kept * cells.p[:, None]).T @ share / r).T[r > OCCURS]
         return Found(cells, share, cells.utility(share), cells.leakage(share))
 
-    def _proof(self, labels: Array, outcome: Outcome, *, zero: bool) -> TaskCertificate:
+    def _proof(self, labels: Array, outcome: Outcome, *, zero: bool) -> Certificate:
         """A certificate of the program's multipliers, with as many boxes as are of use."""
         boxes = Boxes(self.cells, Multipliers(labels, outcome, zero=zero), outcome.slope)
         unit = self.unit if zero else 1.0
         boxes.refine(self.gap * unit / 10.0, MOST_BOXES)
         tree, q = boxes.proof()
-        made = TaskCertificate.build(self.problem, tree, q, outcome.slope, zero=zero)
+        made = TaskBody.build(self.problem, tree, q, outcome.slope, zero=zero)
         self.proved = made
         h_s = 0.0 if zero else self.problem.h_s
         self.cell_loss = (h_s + boxes.bound - outcome.slope * self.tasks.h_u - made.intercept) / unit

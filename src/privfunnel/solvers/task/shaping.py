@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.certificate.task import Functions
+from privfunnel.certificate.kinds.task import Functions
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.solvers.task.cells import Cells

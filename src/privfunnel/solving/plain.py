@@ -1,0 +1,134 @@
+"""The plain funnel: one attacker who knows nothing, asked of classes of public symbols by any of the plain solvers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from privfunnel import channels
+from privfunnel.ends import end_of_curve
+from privfunnel.errors import InvalidInputError
+from privfunnel.free import FREE, carried, free_certificate, is_whole, within_classes, without_silence
+from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping
+from privfunnel.problem import Channel, Problem
+from privfunnel.question import FEASIBILITY, Quantity, Question
+from privfunnel.solution import Answer, ProvedAnswer, Status
+from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solving.way import Asking, Found, Way
+
+#: An answer that misses what was asked for by less than this, in nats, is repaired.
+REPAIRABLE = 1e-4
+#: Public symbols up to which what is free is searched for the proof of a release that leaks nothing.
+SMALL = 64
+
+
+@dataclass(frozen=True)
+class PlainWay(Way):
+    """A plain solver, for the least leakage at a disclosure or the most disclosure within a budget."""
+
+    solver: Solver
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The solver's."""
+        return self.solver.name
+
+    @property
+    def gap(self) -> float:
+        """The solver's."""
+        return self.solver.target_gap
+
+    def classes(self, problem: Problem, lump: bool | None) -> Lumping:
+        """The classes that the solver gets; each symbol its own where they are trivial."""
+        return chosen_lumping(problem, False if self.solver.by_columns else lump)
+
+    def answer(self, question: Question, how: Asking) -> Found:
+        """The solver's answer for the classes, repaired where rounding kept it from what was asked, for the members."""
+        classes = self.classes(question.problem, how.lump)
+        inner = replace(question, problem=classes.lumped, disclosure=classes.inner(question.disclosure))
+        whole = question.names_place and is_whole(question.problem, self.solver)
+        free = within_classes(classes, question.disclosure, self.solver, how.seed) if whole else None
+        answer = free or self._solved(inner, how.seed, how.progress)
+        if not self.solver.free_only and answer.status is not Status.FAILED:
+            with contextlib.suppress(InvalidInputError):  # of what is no channel the judge says what is wrong
+                answer = repaired(inner, answer)
+                answer = without_silence(inner.problem, answer) if whole else answer
+        return Found(with_free(question, on_members(classes, answer, question, whole=whole)))
+
+    def _solved(self, inner: Question, seed: int, progress: Listener | None) -> Answer:
+        """What the solver says of the classes, unless it is an end of the curve."""
+        problem = inner.problem
+        if inner.goal is Quantity.LEAKAGE:
+            end = end_of_curve(problem, inner.disclosure)
+            return end or self.solver.solve(problem, inner.disclosure, seed=seed, progress=progress)
+        if inner.budget < problem.leakage_ceiling:
+            return self.solver.solve_leakage(problem, inner.budget, seed=seed, progress=progress)
+        return Answer(channel=channels.identity(problem.n_x), status=Status.OPTIMAL)
+
+    def trace(self, question: Question, places: Sequence[float], how: Asking) -> Iterator[Found]:
+        """The solver's own trace over the classes; what it finds, whatever the place was."""
+        classes = self.classes(question.problem, how.lump)
+        problem = classes.lumped
+        inner = sorted({classes.inner(place) for place in places}) if not classes.trivial else list(places)
+        inner = [place for place in inner if end_of_curve(problem, place) is None]
+        found = self.solver.trace(problem, inner, seed=how.seed, progress=how.progress) if inner else iter(())
+        for answer in found:
+            yield Found(on_members(classes, answer, None))
+
+
+def repaired(question: Question, answer: Answer) -> Answer:
+    """The answer, time-shared with X itself where it discloses too little, or with nothing where it leaks too much.
+
+    What can be asked for can be had: that rounding kept a solver from it is no reason to refuse it. A channel that
+    misses it by more than rounding can explain is left as it is, and judged.
+    """
+    problem, point = question.problem, question.problem.evaluate(answer.channel)
+    other: Channel
+    if FEASIBILITY < question.disclosure - point.disclosure < REPAIRABLE:
+        more = (question.disclosure - point.disclosure) / (problem.disclosure_ceiling - point.disclosure)
+        other = channels.identity(problem.n_x)
+    elif FEASIBILITY < point.leakage - question.budget < REPAIRABLE:
+        more, other = 1.0 - question.budget / point.leakage, channels.constant(problem.n_x)
+    else:
+        return answer
+    more = min(more, 1.0)
+    return replace(answer, channel=channels.time_share([answer.channel, other], [1.0 - more, more]))
+
+
+def on_members(
+    classes: Lumping, answer: Answer, question: Question | None, *, whole: bool = False
+) -> ProvedAnswer:  # type: ignore[type-arg]
+    """An answer for the classes as one for their members: H(X|T) more disclosure at the same leakage.
+
+    Args:
+        classes: The classes.
+        answer: An answer for ``classes.lumped``.
+        question: What was asked of the members; None for a point of a sweep, which answers no single question.
+        whole: Whether members are released always, also where less was asked for than they disclose, unless nothing.
+    """
+    if classes.trivial:
+        return answer
+    # Below H(X|T) the members alone disclose more than was asked for: release them only some of the time.
+    most = min(FEASIBILITY, classes.h_within) if whole else classes.h_within
+    below = question is not None and question.names_place and question.disclosure < most
+    share = question.disclosure / classes.h_within if below and question is not None else 1.0
+    lifted = carried(classes, answer.certificate)
+    return replace(answer, channel=ClassChannel(classes, answer.channel, share), certificate=lifted)
+
+
+def with_free(question: Question, answer: ProvedAnswer[Any]) -> ProvedAnswer[Any]:
+    """Where nothing may leak, the answer with the proof of what is free, unless its own says no less of it.
+
+    It is searched for on small tables, and where it is known.
+    """
+    problem, own = question.problem, answer.certificate
+    if question.budget > 0.0 or (own is not None and own.claim.scope.zero):
+        return answer
+    if problem.n_x > SMALL and problem.n_s > 2 and FREE not in vars(problem):
+        return answer
+    free = free_certificate(problem)
+    if free is None or (own is not None and own.most_disclosure(0.0) < free.most_disclosure(0.0)):
+        return answer
+    return replace(answer, certificate=free)
