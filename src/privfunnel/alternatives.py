@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from privfunnel.engines import Alphabet, Column
 from privfunnel.engines.categories import NULL, Codes
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
+from privfunnel.storage import Document
 from privfunnel.tables import Counts
 from privfunnel.utility import Utility
 
@@ -79,7 +80,7 @@ class Alternative:
         much = f"{100 * self.share:.1f} % of H(X)"
         return f"By {self.method} one would keep {much} {best}, at no more leakage I(S;Y) ({how})."
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, in nats."""
         return {
             "method": self.method,

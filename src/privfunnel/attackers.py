@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privfunnel import measures
 from privfunnel.checks import with_comma
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import INFORMATION, Array, Measure
+from privfunnel.measures import INFORMATION, Array, Channel, Measure
 
 #: What the attacker who knows nothing is called.
 NOTHING = "nothing"
@@ -49,7 +49,7 @@ class Attacker:
         order = np.argsort(self.values, kind="stable")
         yield from np.split(order, np.flatnonzero(np.diff(self.values[order])) + 1)
 
-    def leakage(self, p_sx: Array, channel: Any, measure: Measure = INFORMATION) -> float:
+    def leakage(self, p_sx: Array, channel: Channel, measure: Measure = INFORMATION) -> float:
         """What a channel p(y|x), (M, N), tells this attacker about S: averaged over A, or of its worst value."""
         total = 0.0
         rows = channel if isinstance(channel, np.ndarray) else channel.tocsr()

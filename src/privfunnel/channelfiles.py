@@ -13,8 +13,8 @@ from privfunnel.channels import entries_of, from_stored, is_sparse, to_stored
 from privfunnel.coupling import Index, couple
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
-from privfunnel.problem import Channel
+from privfunnel.measures import Array, Channel
+from privfunnel.storage import Document
 
 #: Rows of a stored channel sum to 1 within this.
 NORMALISED = 1e-9
@@ -45,7 +45,7 @@ class Read(NamedTuple):
     classes: Classes | None
 
 
-def stored_channel(channel: Channel, p_s_given_y: Array, classes: Classes | None) -> dict[str, Any]:
+def stored_channel(channel: Channel, p_s_given_y: Array, classes: Classes | None) -> Document:
     """Entries of a mechanism's file, JSON-ready."""
     if classes is not None:
         outputs, first = np.unique(classes.outputs, return_index=True)
@@ -121,7 +121,7 @@ def _coupled(data: Mapping[str, Any], p_x: Array, n_x: int) -> tuple[Channel, Cl
     """The channel of a file that holds classes, and the classes."""
     of_x, share = codes(data["classes"]).astype(np.intp), data["share"]
     stored = from_stored(data["class_channel"])
-    channel: Any = stored if is_sparse(stored) else np.asarray(stored, dtype=np.float64)
+    channel: Channel = stored if is_sparse(stored) else np.asarray(stored, dtype=np.float64)
     numbered = of_x.ndim == 1 and of_x.size and np.array_equal(np.unique(of_x), np.arange(of_x.max() + 1))
     wrong = {
         "classes": not numbered or of_x.size != n_x or channel.ndim != 2,

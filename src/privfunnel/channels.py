@@ -14,7 +14,7 @@ from scipy import sparse
 
 from privfunnel.checks import SUM_TOLERANCE, as_sparse, as_table
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 
 #: A channel of more entries than this, M·N, is held as a sparse array.
 DENSE_ENTRIES = 10_000_000
@@ -29,24 +29,24 @@ def identity(n_x: int) -> Any:
     return np.eye(n_x) if n_x * n_x <= DENSE_ENTRIES else sparse.csc_array(sparse.eye_array(n_x))
 
 
-def is_sparse(channel: Any) -> bool:
+def is_sparse(channel: Channel) -> bool:
     """Whether a table is a SciPy sparse one."""
     return bool(sparse.issparse(channel))
 
 
-def entries_of(channel: Any) -> Array:
+def entries_of(channel: Channel) -> Array:
     """The values that a table holds, in any order: all of an array, those that are stored of a sparse one."""
     return np.asarray(channel.data if sparse.issparse(channel) else channel)  # type: ignore[attr-defined]
 
 
-def joint(p_x: Array, channel: Any) -> Any:
+def joint(p_x: Array, channel: Channel) -> Any:
     """p(x, y), shape (M, N), as dense as the channel."""
     if sparse.issparse(channel):
         return sparse.csr_array(channel.multiply(p_x[:, None]))  # type: ignore[attr-defined]
     return np.asarray(channel * p_x[:, None])
 
 
-def as_held(channel: Any) -> Any:
+def as_held(channel: Channel) -> Any:
     """A sparse channel as it is held and handed on: an array up to :data:`DENSE_ENTRIES` entries."""
     small = channel.shape[0] * channel.shape[1] <= DENSE_ENTRIES
     return np.asarray(channel.toarray()) if small else sparse.csc_array(channel)
@@ -93,7 +93,7 @@ def paired(first: Any, second: Any) -> Any:
     return merge_outputs(held) if isinstance(held, np.ndarray) else _merge_sparse(held)
 
 
-def _merge_sparse(channel: Any) -> Any:
+def _merge_sparse(channel: Channel) -> Any:
     """:func:`merge_outputs` for a sparse array (M, N): those outputs are merged that tell the same one symbol."""
     channel.eliminate_zeros()
     entries = np.diff(channel.indptr)
@@ -156,7 +156,7 @@ def from_posteriors(p_y: Array, p_x_given_y: Array, p_x: Array) -> Array:
     return np.asarray(channel / channel.sum(axis=1, keepdims=True))
 
 
-def to_stored(channel: Any) -> Any:
+def to_stored(channel: Channel) -> Any:
     """A channel as files hold it: its rows, or shape, rows, columns and values of the entries of a sparse one."""
     if isinstance(channel, np.ndarray):
         return channel.tolist()
@@ -177,7 +177,7 @@ def from_stored(stored: Any) -> Any:
     return sparse.csc_array((stored["values"], places), shape=tuple(stored["shape"]))
 
 
-def checked(channel: Any, kept_x: NDArray[np.bool_]) -> Any:
+def checked(channel: Channel, kept_x: NDArray[np.bool_]) -> Any:
     """A channel p(y|x) with the rows of dropped symbols left out and rows that sum to 1 exactly; shape (M, N).
 
     Args:
@@ -206,7 +206,7 @@ def checked(channel: Any, kept_x: NDArray[np.bool_]) -> Any:
     return channel.multiply(1.0 / sums[:, None]).tocsc()
 
 
-def restored(channel: Any, p_x: Array, kept_x: NDArray[np.bool_]) -> Any:
+def restored(channel: Channel, p_x: Array, kept_x: NDArray[np.bool_]) -> Any:
     """A channel (M, N) with rows for dropped symbols, which release Y drawn from p(y)."""
     if kept_x.all():
         return channel

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.measures import Channel
 
 #: A table of probabilities may miss 1 by this much; it is then normalised.
 SUM_TOLERANCE = 1e-6
@@ -126,7 +127,7 @@ def as_columns(columns: Mapping[str, Sequence[object]], size: int, whose: str) -
     return made
 
 
-def as_sparse(channel: Any) -> Any:
+def as_sparse(channel: Channel) -> Any:
     """A sparse channel as float64 columns, or InvalidInputError where an entry is no probability."""
     columns = sparse.csc_array(channel, dtype=np.float64)
     if columns.shape[0] * columns.shape[1] == 0:

@@ -10,6 +10,7 @@ import numpy as np
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
+from privfunnel.storage import Document
 
 #: Costs beyond this are no longer apart from those that forbid a change.
 LARGEST = 1e6
@@ -45,7 +46,7 @@ class Costs:
         finite = np.where(np.isfinite(self.matrix), self.matrix, 0.0)
         return float(p_x @ (channel * finite).sum(axis=1))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready; null stands for infinity."""
         rows = [[None if math.isinf(d) else d for d in row] for row in self.matrix.tolist()]
         return {"words": self.words, "matrix": rows}

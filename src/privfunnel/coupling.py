@@ -15,13 +15,13 @@ that they can be released as.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 
 Index = NDArray[np.intp]
 
@@ -41,7 +41,7 @@ class Coupled(NamedTuple):
     outputs: Index
 
 
-def couple(classes: Index, p_x: Array, channel: Any, share: float = 1.0) -> Coupled:
+def couple(classes: Index, p_x: Array, channel: Channel, share: float = 1.0) -> Coupled:
     """The channel of the members for a channel of their classes.
 
     Args:
@@ -96,7 +96,7 @@ def _members(classes: Index, p_x: Array) -> _Members:
     return _Members(order, start, _ends(width, start), width, classes)
 
 
-def pieces_of(channel: Any) -> Pieces:
+def pieces_of(channel: Channel) -> Pieces:
     """How the outputs of a channel p(y|t), (C, N_T), divide the intervals of the classes."""
     rows = sparse.csr_array(channel)
     rows.eliminate_zeros()

@@ -18,8 +18,8 @@ from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InfeasibleError, need
 from privfunnel.judging import Line, Run, applies, judge, least_leakage, meet, slack_of
 from privfunnel.lumping import Lumping, lumping_in
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Point, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Point, Problem
 from privfunnel.question import FEASIBILITY, Quantity, Question, Values
 from privfunnel.request import check_distortion
 from privfunnel.solution import (
@@ -33,7 +33,7 @@ from privfunnel.solution import (
     Status,
 )
 from privfunnel.solving.plain import on_members
-from privfunnel.storage import Stored
+from privfunnel.storage import Document, Stored
 from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
@@ -355,10 +355,10 @@ class Curve(Stored):
         """One dictionary a point: what the CSV file and the frame hold, in nats."""
         return [self._row(s) for s in self.solutions]
 
-    def _row(self, s: Solution) -> dict[str, Any]:
+    def _row(self, s: Solution) -> Document:
         axis, whole, ceiling = self.axis, self.question.whole, self.leakage_ceiling
         place = s.values.of(axis)
-        row: dict[str, Any] = {
+        row: Document = {
             axis.value: place,
             f"{axis.value}_share": place / whole if whole > 0.0 else 1.0,
             "leakage": s.leakage,
@@ -376,7 +376,7 @@ class Curve(Stored):
         row |= {"slope": s.slope, "status": s.status.value, "outputs": s.n_outputs}
         return row if self.guards.plain else row | {"worst_attacker": worst_attacker(s)}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """A JSON-ready form with every channel; certificates live in files of their own."""
         lumpings = (lumping_in(s.mapping) for s in self._held)
         classes = next((each.classes for each in lumpings if each is not None), None)
@@ -422,7 +422,7 @@ class Curve(Stored):
             )
 
 
-def _stored_point(solution: Solution) -> dict[str, Any]:
+def _stored_point(solution: Solution) -> Document:
     """A point as a curve's file holds it: without problem and classes, which the file holds once."""
     stored = {name: value for name, value in solution.stored_channel().items() if name != "classes"}
     return {"asked": solution.question.asked(), **solution.summary(), **stored}

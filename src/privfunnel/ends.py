@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import channels
-from privfunnel.measures import INFORMATION, Array, Measure
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import INFORMATION, Array, Channel, Measure
+from privfunnel.problem import Problem
 from privfunnel.question import Quantity, Question
 from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Status
 from privfunnel.solvers.task.search import all_utility

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.channels import time_share
-from privfunnel.measures import Array
-from privfunnel.problem import Channel
+from privfunnel.measures import Array, Channel
 from privfunnel.solution import FEASIBILITY, ROUNDING
 
 #: Shorter chords prove nothing worth having and would magnify the rounding of their ends, in nats.

@@ -21,6 +21,7 @@ from privfunnel.release.randomness import Uniforms, secure, seeded
 from privfunnel.release.records import released_names
 from privfunnel.release.sampler import Sampler, Tally
 from privfunnel.solving import solve
+from privfunnel.storage import Document
 
 need("sklearn", "sklearn")  # told before the imports below would fail without advice
 
@@ -252,7 +253,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         whole = isinstance(self.random_state, np.integer)
         return seeded(int(self.random_state) if whole else self.random_state)
 
-    def _columns(self, X: NDArray[Any]) -> dict[str, Any]:
+    def _columns(self, X: NDArray[Any]) -> Document:
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j}" for j in range(X.shape[1])]
@@ -276,7 +277,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError(f"the {role} column {each!r} is not in X: it has {have}")
         return found
 
-    def _bins(self, columns: dict[str, Any], used: set[str]) -> dict[str, Any]:
+    def _bins(self, columns: dict[str, Any], used: set[str]) -> Document:
         if isinstance(self.bins, dict):
             return dict(self.bins)
         pa = need("pyarrow", "tables")
@@ -288,7 +289,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         many = sorted(name for name in numbers if len(columns[name].unique()) > self.max_levels)
         return {name: binning.parse(name, self.bins) for name in many} if self.bins is not None else {}
 
-    def _guards(self, names: Sequence[str]) -> dict[str, Any]:
+    def _guards(self, names: Sequence[str]) -> Document:
         """Attackers, published columns, guarantees and measure, as :func:`privfunnel.solve` takes them."""
 
         def named(chosen: Any, role: str) -> list[str]:
@@ -306,7 +307,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
         return {name: value for name, value in given.items() if value}
 
-    def _task(self, y: Any, taken: Mapping[str, Any]) -> dict[str, Any]:
+    def _task(self, y: Any, taken: Mapping[str, Any]) -> Document:
         """The target as a column."""
         if y is None:
             raise InvalidInputError(f"utility={self.utility!r} is of a task: pass y to fit")
@@ -317,7 +318,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             name += "_"
         return {name: _as_column(np.asarray(y).reshape(-1))}
 
-    def _asked(self) -> dict[str, Any]:
+    def _asked(self) -> Document:
         if self.utility is not None:
             if self.leakage is not None:
                 raise InvalidInputError("give utility or leakage, not both")
@@ -333,7 +334,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {"disclosure": asked}
 
 
-def _named_columns(given: Any, taken: Sequence[str]) -> dict[str, Any]:
+def _named_columns(given: Any, taken: Sequence[str]) -> Document:
     """Sensitive features as columns, with their own names where they have any that X does not have."""
     table = np.asarray(given)
     if table.ndim not in (1, 2) or 0 in table.shape:
@@ -343,7 +344,7 @@ def _named_columns(given: Any, taken: Sequence[str]) -> dict[str, Any]:
     table = table.reshape(len(table), -1)
     known = getattr(given, "columns", [getattr(given, "name", None)])
     labels = [each if isinstance(each, str) else "" for each in known]
-    found: dict[str, Any] = {}
+    found: Document = {}
     for j in range(table.shape[1]):
         name = (
             labels[j] if j < len(labels) and labels[j] else f"{PRIVATE}{j}" if table.shape[1] > 1 else PRIVATE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.score_classes import ScoreClasses
+from privfunnel.storage import Document
 
 
 class Evidence:
@@ -70,7 +70,7 @@ class Evidence:
         return self.n_rows / self.n_effective
 
     @property
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Document:
         """What the rows are, JSON-ready, for the files of what is made of them; what is not known is left out."""
         return {
             "rows": self.n,

@@ -19,8 +19,8 @@ from privfunnel.certificate import Certificate
 from privfunnel.ends import Dominated
 from privfunnel.free import carried
 from privfunnel.lumping import LUMPED_BEYOND, ClassChannel, chosen_lumping
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Problem
 from privfunnel.question import Question
 from privfunnel.solution import FAILURES
 from privfunnel.solvers.auto import Auto

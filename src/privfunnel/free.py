@@ -16,7 +16,8 @@ from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.errors import CertificateError
 from privfunnel.lumping import LUMPED_BEYOND, Lumping, lumping_of
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.question import Quantity
 from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
 from privfunnel.solvers import perfect

@@ -22,7 +22,7 @@ from privfunnel import measures
 from privfunnel.channels import is_sparse
 from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.problem import Problem
 
 #: Posteriors that miss a row by no more than this share of its terms meet it: far above rounding, far below any effect.
@@ -106,7 +106,7 @@ class Guarantee(ABC):
         return None
 
     @abstractmethod
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The value that a channel p(y|x), (M, N), has, to be compared with :attr:`value`."""
 
     def excess(self, problem: Problem, posterior: Any) -> float:
@@ -153,7 +153,7 @@ def _share(values: Array, sizes: Array) -> float:
     return float(np.max(values / np.maximum(sizes, measures.TINY), initial=-1.0))
 
 
-def _lift(problem: Problem, channel: Any) -> Array:
+def _lift(problem: Problem, channel: Channel) -> Array:
     """Lifts p(s|y)/p(s) of the outputs that occur, (K, N)."""
     p_sy = np.asarray(problem.p_sx @ problem.check_channel(channel))
     return measures.lift(p_sy[:, p_sy.sum(axis=0) > 0.0])
@@ -175,7 +175,7 @@ class Lift(Guarantee):
     def _log_lift(self) -> float:
         return self.value
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The largest log-lift in nats."""
         return float(np.log(_lift(problem, channel).max()))
 
@@ -191,7 +191,7 @@ class BetaLikeness(Lift):
     def _log_lift(self) -> float:
         return math.log1p(self.value)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The largest relative increase of a private value's chance."""
         return float(_lift(problem, channel).max()) - 1.0
 
@@ -210,7 +210,7 @@ class LocalInformationPrivacy(Guarantee):
         both = (Rows.difference(problem.p_s_given_x, high), Rows.difference(low, problem.p_s_given_x))
         return Rows.stacked(both, problem.n_x)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The largest absolute log-lift in nats; infinite where an output rules a private value out."""
         lift = _lift(problem, channel)
         return math.inf if lift.min() <= 0.0 else float(np.abs(np.log(lift)).max())
@@ -238,7 +238,7 @@ class LocalDifferentialPrivacy(Guarantee):
         listed = [Rows.difference(likely[[k]], math.exp(self.value) * likely[[j]]) for k, j in pairs]
         return Rows.stacked(listed, problem.n_x)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The largest log p(y|s)/p(y|s') in nats; infinite where an output rules a private value out."""
         lift = _lift(problem, channel)
         return math.inf if lift.min() <= 0.0 else float(np.log(lift.max(axis=0) / lift.min(axis=0)).max())
@@ -256,7 +256,7 @@ class TCloseness(Guarantee):
         p = problem.p_s[:, None]
         return (Ball(problem.p_s_given_x - p, problem.p_s_given_x + p, 2.0 * self.value),)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The largest total variation of p(s|y) from p(s)."""
         t = _lift(problem, channel) * problem.p_s[:, None]
         return float(0.5 * np.abs(t - problem.p_s[:, None]).sum(axis=0).max())
@@ -274,7 +274,7 @@ class OrderedTCloseness(Guarantee):
         up, p = np.cumsum(problem.p_s_given_x, axis=0)[:-1], np.cumsum(problem.p_s)[:-1, None]
         return (Ball(up - p, up + p, self.value * max(problem.n_s - 1, 1)),)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The largest ordered distance of p(s|y) from p(s)."""
         t = _lift(problem, channel) * problem.p_s[:, None]
         moved = np.abs(np.cumsum(t - problem.p_s[:, None], axis=0)[:-1]).sum(axis=0)
@@ -294,7 +294,7 @@ class EntropyDiversity(Guarantee):
         """The entropy of l equally likely values, log l."""
         return math.log(self.value)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The least exp H(S|Y=y)."""
         t = _lift(problem, channel) * problem.p_s[:, None]
         return float(np.exp(measures.entropy(t, axis=0).min()))
@@ -344,7 +344,7 @@ class RecursiveDiversity(Guarantee):
         ]
         return Rows.stacked(listed, problem.n_x)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """The largest t_(1) / (t_(l) + … + t_(K))."""
         t = np.sort(_lift(problem, channel) * problem.p_s[:, None], axis=0)
         rest = t[: problem.n_s - self.rank + 1].sum(axis=0)
@@ -368,7 +368,7 @@ class Crowd(Guarantee):
             raise InvalidInputError(f"the guarantee {self} counts rows: give a table of counts, or n=")
         return np.asarray(problem.p_x * problem.n)
 
-    def reached(self, problem: Problem, channel: Any) -> float:
+    def reached(self, problem: Problem, channel: Channel) -> float:
         """1 over the largest chance of any row."""
         p_xy = problem.check_channel(channel)
         p_xy = (p_xy if isinstance(p_xy, np.ndarray) else p_xy.toarray()) * problem.p_x[:, None]

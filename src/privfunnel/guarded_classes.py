@@ -20,8 +20,8 @@ from privfunnel.attackers import Attacker
 from privfunnel.coupling import Index
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import Lumping, classes_of, lumping_of, numbered, singletons
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Problem
 from privfunnel.threats import Threat
 
 #: Public symbols beyond which probabilities that are not counted are equal where they are within rounding.

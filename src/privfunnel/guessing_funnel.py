@@ -36,7 +36,7 @@ from privfunnel.checks import is_number, is_whole
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.storage import Stored
+from privfunnel.storage import Document, Stored
 
 #: Public symbols beyond this make a program of M² unknowns that takes minutes.
 MOST_SYMBOLS = 400
@@ -118,7 +118,7 @@ class GuessingCurve(Stored):
             for p in self.points
         ]  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """A JSON-ready form with channels and multipliers; numbers are computed again when it is read."""
         points = [
             {"requested": p.requested, "channel": channels.to_stored(p.channel), "slope": p.certificate.slope,

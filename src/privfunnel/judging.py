@@ -18,8 +18,7 @@ from privfunnel.certificate import claim as claims
 from privfunnel.ends import Dominated, all_of_task, itself, whole_task
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
 from privfunnel.lumping import ClassChannel, as_table, checked, evaluated, of_classes
-from privfunnel.measures import TINY
-from privfunnel.problem import Channel
+from privfunnel.measures import TINY, Channel
 from privfunnel.question import FEASIBILITY, Quantity, Question, Values
 from privfunnel.solution import (
     DEFAULT_GAP,
@@ -31,6 +30,7 @@ from privfunnel.solution import (
     stationarity,
 )
 from privfunnel.solvers.perfect.large import most_free
+from privfunnel.storage import Document
 from privfunnel.threats import Threat
 
 #: Channels that tell nothing, or keep guarantees or budgets, do so up to rounding: they may be better by so many nats.
@@ -132,7 +132,7 @@ def judge(
     )
 
 
-def failed(question: Question, channel: Any, error: Exception, run: Run) -> Solution:
+def failed(question: Question, channel: Channel, error: Exception, run: Run) -> Solution:
     """What is left of an answer that cannot be believed: its channel and what that has, and no bound on anything.
 
     Args:
@@ -354,7 +354,7 @@ def _places(question: Question, values: Values) -> Values:
     asked = values._replace(disclosure=question.disclosure, utility=question.utility, distortion=changed)
     if question.goal is Quantity.LEAKAGE:
         return asked
-    own: dict[str, Any] = {question.axis.value: values.of(question.axis)}
+    own: Document = {question.axis.value: values.of(question.axis)}
     return asked._replace(**own)
 
 

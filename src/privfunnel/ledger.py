@@ -30,12 +30,13 @@ from privfunnel.audit.board import LedgerEntry, Together
 from privfunnel.engines import Alphabet, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.locking import locked
+from privfunnel.measures import Channel
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel, Problem
+from privfunnel.problem import Problem
 from privfunnel.quantities import in_both, parse, told
 from privfunnel.repeated import joint_channel, joint_leakage
 from privfunnel.sequels import Sequel, sequel
-from privfunnel.storage import PRIVATE, AnyPath, Stored, check_target, sync_names, write_whole
+from privfunnel.storage import PRIVATE, AnyPath, Document, Stored, check_target, sync_names, write_whole
 from privfunnel.tables import Counts
 
 #: Nats by which a budget may be exceeded: rounding.
@@ -67,7 +68,7 @@ class Entry:
     files: tuple[str, ...] = ()
     state: str = CONFIRMED
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         return vars(self) | {"files": list(self.files)}
 
@@ -377,7 +378,7 @@ class Ledger(Stored):
         np.add.at(made, x, shares[x, y][:, None] * mechanism.channel)
         return self.problem.check_channel(made)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         return {
             **self.heading(),

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from privfunnel.channels import as_held, from_stored, to_stored
 from privfunnel.coupling import Coupled, Index, couple
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Point, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Point, Problem
+from privfunnel.storage import Document
 
 #: Probabilities p(s|x) whose logarithms agree to this are equal: far above their rounding, far below any effect.
 EQUAL = 1e-12
@@ -248,7 +249,7 @@ class ClassChannel:
         disclosure = min(inner.disclosure + self.lumping.h_within, problem.disclosure_ceiling)
         return Point(self.share * disclosure, self.share * inner.leakage)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         return {
             "classes": self.lumping.classes.tolist(),
@@ -257,7 +258,7 @@ class ClassChannel:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], problem: Problem) -> ClassChannel:
+    def from_dict(cls, data: Document, problem: Problem) -> ClassChannel:
         """Read back what :meth:`to_dict` wrote for this problem.
 
         Raises:

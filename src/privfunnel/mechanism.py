@@ -28,12 +28,11 @@ from privfunnel.engines.categories import Codes, people
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import Guess, best_guesses
 from privfunnel.lumping import held_by_classes
-from privfunnel.measures import INFORMATION, Array
-from privfunnel.problem import Channel
+from privfunnel.measures import INFORMATION, Array, Channel
 from privfunnel.provenance import Provenance
 from privfunnel.score_classes import ScoreClasses
 from privfunnel.solution import Solution
-from privfunnel.storage import Stored
+from privfunnel.storage import Document, Stored
 from privfunnel.tables import Counts
 from privfunnel.task_tables import described
 
@@ -283,7 +282,7 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
             f"{', '.join(self.private_names)}: disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} nats)"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready; the channel as its nonzero entries, or by its classes.
 
         Raises:
@@ -310,16 +309,16 @@ class Mechanism(TwoAlphabets, Provenance, Stored):
         }
 
     @property
-    def _stored_people(self) -> dict[str, Any]:
+    def _stored_people(self) -> Document:
         people = {"s_persons": self.s_alphabet.persons, "x_persons": self.x_alphabet.persons}
         return {name: n.tolist() for name, n in people.items() if n is not None}
 
     @property
-    def _stored_outputs(self) -> dict[str, Any]:
+    def _stored_outputs(self) -> Document:
         return {} if self.outputs is None else {"records": self.outputs.tolist()}
 
     @property
-    def _stored_scores(self) -> dict[str, Any]:
+    def _stored_scores(self) -> Document:
         return {} if self.scores is None else {"scores": self.scores.to_dict()}
 
     @classmethod
@@ -392,7 +391,7 @@ def _guess(attribute: str, before: float, after: float, original: float) -> Gues
     return Guess(attribute, before, after, original)
 
 
-def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]:
+def guarded_promise(solution: Solution) -> tuple[Document, Document]:
     """What a mechanism of a guarded solution was designed for, and what its promise says instead of the solution's.
 
     The promise is about who knows nothing, and can be recomputed from the mechanism's file; what else was designed for
@@ -401,7 +400,7 @@ def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]
     guards = solution.guards
     if guards.plain:
         return {}, {}
-    designed: dict[str, Any] = {
+    designed: Document = {
         "guarded": guards.words,
         "conditions": guards.conditions,
         "leakages": solution.leakages,
@@ -410,7 +409,7 @@ def guarded_promise(solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]
         **({} if guards.published is None else {"published": guards.published.name}),
     }
     plain = solution.problem.evaluate(solution.channel).leakage
-    promised: dict[str, Any] = {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
+    promised: Document = {"leakage": plain, "lower_bound": 0.0, "bound_source": "zero"}
     if not guards.measure.is_information or guards.attributes:
         # What is promised and audited is I(S;Y|A); what the design was about stands beside it.
         informed = replace(guards, measure=INFORMATION, attributes=())

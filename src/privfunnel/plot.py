@@ -20,7 +20,7 @@ from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Problem
 from privfunnel.question import Quantity
 from privfunnel.solution import FEASIBILITY
-from privfunnel.storage import write_whole
+from privfunnel.storage import Document, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -200,7 +200,7 @@ def save(figure: Figure, *paths: str | os.PathLike[str]) -> None:
     matplotlib = need("matplotlib", extra="plots")
     with matplotlib.rc_context(STYLE):
         for path in map(Path, paths):
-            metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
+            metadata: Document = {"Date": None} if path.suffix == ".svg" else {}
             kind = path.suffix.removeprefix(".")
             try:
                 write_whole(path, partial(figure.savefig, format=kind, metadata=metadata))

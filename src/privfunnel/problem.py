@@ -24,13 +24,11 @@ from privfunnel.checks import (
     summed,
 )
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import INFORMATION, Array, Measure, measure_of
-from privfunnel.storage import Stored
+from privfunnel.measures import INFORMATION, Array, Channel, Measure, measure_of
+from privfunnel.storage import Document, Stored
 from privfunnel.utility import Utility, as_utility, read_tasks, stored_tasks
 
 Mask = NDArray[np.bool_]
-#: p(y|x) as it is given and returned: a dense array, or a SciPy sparse one where it would not fit.
-Channel = Any
 AnyArray = TypeVar("AnyArray", bound=np.ndarray[Any, Any])
 
 
@@ -412,7 +410,7 @@ class Problem(Stored):
             facts.append((f"I(U;X), U = {', '.join(self._tasks.names)}", f"{self._tasks.ceiling:.6g} nats"))
         return cards.card("Privacy-funnel problem", facts)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """A JSON-ready form that :meth:`from_dict` reads back exactly."""
         full = np.zeros((len(self._all_s_labels), len(self._all_x_labels)))
         full[np.ix_(self._kept_s, self._kept_x)] = self._p_sx if self._counts is None else self._counts

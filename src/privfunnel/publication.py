@@ -27,6 +27,7 @@ from privfunnel.engines.categories import Codes
 from privfunnel.engines.cutting import FEW, nice_above, rounded
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
+from privfunnel.storage import Document
 
 Mask = NDArray[np.bool_]
 
@@ -136,7 +137,7 @@ class Policy:
             multiple = math.ceil(nats / step) if towards > 0 else math.floor(nats / step)
         return rounded(multiple * step, step)
 
-    def promise(self, promise: Mapping[str, Any], rows: float) -> dict[str, Any]:
+    def promise(self, promise: Mapping[str, Any], rows: float) -> Document:
         """A mechanism's promise: leakage rounded up, disclosure and proved bounds down."""
         return {
             name: self.information(float(value), rows, PROMISED[name])
@@ -145,7 +146,7 @@ class Policy:
             for name, value in promise.items()
         }
 
-    def provenance(self, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    def provenance(self, provenance: Mapping[str, Any]) -> Document:
         """Where something comes from, without what a guessed table could be checked against."""
         told = {name: provenance[name] for name in ("privfunnel", "epsilon") if name in provenance}
         for name in ("rows", "persons"):

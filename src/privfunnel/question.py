@@ -19,7 +19,9 @@ import numpy as np
 from privfunnel.costs import Costs
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import ClassChannel, as_table, evaluated
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
+from privfunnel.storage import Document
 from privfunnel.threats import Threat
 
 #: What was asked for is met where it is missed by no more than this, in nats.
@@ -200,7 +202,7 @@ class Question:
         of = "" if self.axis is Quantity.DISTORTION else " nats"
         return f"{self.axis} {sign}{self.place:.6g}{of}"
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Document:
         """The goal and the numbers that were asked for, JSON-ready; what is neutral is left out."""
         numbers = {name: getattr(self, name) for name in NEUTRAL}
         return {"goal": self.goal.value} | {name: n for name, n in numbers.items() if n != NEUTRAL[name]}
@@ -219,7 +221,7 @@ class Question:
         except ValueError as error:
             raise InvalidInputError(f"{error}: the file was changed") from None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, without the problem; what is neutral is left out."""
         return {
             **self.asked(),

@@ -15,8 +15,8 @@ from scipy import sparse
 
 from privfunnel import channels
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import INFORMATION, Measure
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import INFORMATION, Channel, Measure
+from privfunnel.problem import Problem
 
 #: A joint channel may have so many entries that are not 0.
 MOST_ENTRIES = 30_000_000

@@ -20,6 +20,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.measures import INFORMATION, Measure, measure_of
 from privfunnel.problem import Problem
 from privfunnel.question import Quantity, Question
+from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 from privfunnel.threats import Threat
 
@@ -52,7 +53,7 @@ class Request:
     guarantees: Any = None
     measure: Measure | str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """What was asked for, JSON-ready; what was not is left out."""
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         neutral = {field.name: field.default for field in dataclasses.fields(self)}

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, entropy, mutual_information
 from privfunnel.quantities import in_asked
 from privfunnel.score_model import Cells, Trees, fitted
+from privfunnel.storage import Document
 
 #: Parts of the public symbols, each scored by a model of the others.
 FOLDS = 5
@@ -143,14 +143,14 @@ class ScoreClasses:
         of_x = self.of_alphabet(alphabet, known, known.places(alphabet))
         return replace(self, of_x=of_x, table=_by_class(table, of_x, self.n_classes))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         arrays = {name: getattr(self, name).tolist() for name in ("of_x", "table", "edges", "centres")}
         plain = {name: getattr(self, name) for name in ("asked", "seed", "log_loss", "h_s")}
         return plain | arrays | {"models": [model.to_dict() for model in self.models]}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], alphabet: Alphabet, n_s: int) -> ScoreClasses:
+    def from_dict(cls, data: Document, alphabet: Alphabet, n_s: int) -> ScoreClasses:
         """Read back what :meth:`to_dict` wrote for the symbols of this alphabet.
 
         Raises:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privfunnel.engines.categories import ABOVE, BELOW, Codes, Column
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
+from privfunnel.storage import Document
 
 #: Levels of questions in a tree, and what a tree adds of its fit.
 DEPTH, RATE = 4, 0.15
@@ -115,14 +116,14 @@ class Trees:
         cut: dict[str, Any] = {name: each[: self.root[trees]] for name, each in self.nodes._asdict().items()}
         return Trees(self.ranks, self.prior, self.of[:trees], self.root[:trees], Nodes(**cut))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         plain = {name: getattr(self, name).tolist() for name in ("prior", "of", "root")}
         nodes = {name: each.tolist() for name, each in self.nodes._asdict().items()}
         return {"ranks": [ranks.tolist() for ranks in self.ranks], **plain, **nodes}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], columns: Sequence[Column], n_s: int) -> Trees:
+    def from_dict(cls, data: Document, columns: Sequence[Column], n_s: int) -> Trees:
         """Read back what :meth:`to_dict` wrote.
 
         Raises:

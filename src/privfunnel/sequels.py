@@ -24,13 +24,14 @@ from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.engines import Alphabet, Column, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.guessing import best_guesses
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import PROMISES, Mechanism, guarded_promise, symbol_names
-from privfunnel.problem import Channel, Point, Problem
+from privfunnel.problem import Point, Problem
 from privfunnel.quantities import in_both
 from privfunnel.repeated import joint_channel
 from privfunnel.solution import FEASIBILITY, Solution, Status
 from privfunnel.solving import solve
+from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 
 #: Name of the column that holds the earlier releases' symbol.
@@ -212,7 +213,7 @@ def sequel(
         )
     over = _pair_problem(problem, told, pairs)
     shift = float(measures.entropy(problem.p_x @ told)) - before.disclosure
-    asked: dict[str, Any] = {}
+    asked: Document = {}
     if disclosure is not None:
         wanted = check_disclosure(problem, disclosure)
         asked["disclosure"] = float(np.clip(wanted + shift, 0.0, over.disclosure_ceiling))

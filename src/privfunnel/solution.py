@@ -19,11 +19,11 @@ from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputErr
 from privfunnel.kkt import kkt_residual as kkt_residual
 from privfunnel.kkt import stationarity as stationarity
 from privfunnel.lumping import ClassChannel, as_table, held_by_classes, of_classes
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY as FEASIBILITY
 from privfunnel.question import Quantity, Question, Values
-from privfunnel.storage import Stored
+from privfunnel.storage import Document, Stored
 from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
@@ -417,7 +417,7 @@ class Solution(Stored):
         ]
         return cards.card("Solution", facts)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """A JSON-ready form; certificates and records live in files of their own."""
         return {
             **self.heading(),
@@ -428,12 +428,12 @@ class Solution(Stored):
             "problem": self.problem.to_dict(),
         }
 
-    def stored_channel(self) -> dict[str, Any]:
+    def stored_channel(self) -> Document:
         """The channel as files hold it: its rows, or classes and the channel of the classes."""
         held = held_by_classes(self.mapping)
         return {"channel": to_stored(as_table(self.mapping))} if held is None else held.to_dict()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Document:
         """The numbers without channel and problem, JSON-ready, in nats."""
         axis, made = self.question.axis, {
             "disclosure": self.disclosure,

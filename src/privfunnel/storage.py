@@ -19,6 +19,8 @@ from privfunnel.errors import InvalidInputError, PrivFunnelError
 from privfunnel.signals import cleaning_up, raise_requested
 
 AnyPath = str | os.PathLike[str]
+#: What one object of a JSON file holds: texts, numbers, lists and further objects, by name.
+Document = dict[str, Any]
 
 #: The mode of a file that anyone may read, as far as the user's umask allows.
 SHARED = 0o666
@@ -328,7 +330,7 @@ def _unwritable(target: Path, error: OSError) -> InvalidInputError:
 VERSION = 1
 
 
-def heading(schema: str) -> dict[str, Any]:
+def heading(schema: str) -> Document:
     """The entries by which a file of this schema is known."""
     return {"schema": schema, "version": VERSION}
 
@@ -376,7 +378,7 @@ class Stored(ABC):
     schema: ClassVar[str]
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
 
     @classmethod
@@ -385,7 +387,7 @@ class Stored(ABC):
         """Read back what :meth:`to_dict` wrote."""
 
     @classmethod
-    def heading(cls) -> dict[str, Any]:
+    def heading(cls) -> Document:
         """The entries by which a file of this kind is known."""
         return heading(cls.schema)
 

@@ -7,12 +7,12 @@ leaks least; :mod:`privfunnel.alternatives` has the ladders of coarser and coars
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from privfunnel.alternatives import COARSENING, DROPPING, Lattice, alphabet_of, merged
 from privfunnel.engines import Alphabet
 from privfunnel.measures import entropy, nats_per
 from privfunnel.problem import Problem
+from privfunnel.storage import Document
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class TaskAlternative:
             f"{' and '.join(self.tasks)} ({how})."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, in nats."""
         shares = {"utility_share": self.utility_share, "leakage_share": self.leakage_share}
         return asdict(self) | {"tasks": list(self.tasks), **shares, "words": self.words()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from privfunnel.engines.alphabet import distinct
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
+from privfunnel.storage import Document
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def task_counts(
     return tuple(made)
 
 
-def described(tasks: Sequence[TaskCounts]) -> dict[str, Any]:
+def described(tasks: Sequence[TaskCounts]) -> Document:
     """What it takes to count the tasks again: weights where they are not all 1, and bins where there are any."""
     weights = {task.name: task.weight for task in tasks}
     bins = {name: cut.to_dict() for task in tasks for name, cut in task.alphabet.bins.items()}
@@ -87,7 +87,7 @@ def described(tasks: Sequence[TaskCounts]) -> dict[str, Any]:
     )
 
 
-def as_tasks(tasks: Sequence[TaskCounts]) -> dict[str, Any]:
+def as_tasks(tasks: Sequence[TaskCounts]) -> Document:
     """The tasks as arguments of :class:`privfunnel.Problem`; none where there are none."""
     if not tasks:
         return {}

@@ -21,8 +21,9 @@ from privfunnel.attackers import NOTHING, Attacker, distinct, knowing
 from privfunnel.channels import is_sparse
 from privfunnel.errors import InvalidInputError
 from privfunnel.guarantees import MET, Guarantee, parse
-from privfunnel.measures import INFORMATION, MEASURES, Array, Measure, measure_of
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import INFORMATION, MEASURES, Array, Channel, Measure, measure_of
+from privfunnel.problem import Problem
+from privfunnel.storage import Document
 
 #: Posteriors that belong to one stratum: the symbols with one value of the published columns.
 Index = NDArray[np.intp]
@@ -255,7 +256,7 @@ class Threat:
         """Whether a channel meets the guarantees, but for rounding."""
         return not self.guarantees or self.excess(problem, channel) <= MET
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, names and values alike, so that it can be read without the problem's columns."""
         return {
             "attackers": {each.name: each.values.tolist() for each in self.attackers},
@@ -391,7 +392,7 @@ def _both(one: Attacker, other: Attacker) -> Attacker:
     return Attacker(", ".join(names), np.unique(pairs, return_inverse=True)[1].reshape(-1))
 
 
-def _posteriors(channel: Any, p_x: Array) -> Iterator[Any]:
+def _posteriors(channel: Channel, p_x: Array) -> Iterator[Any]:
     """p(x|y) of the outputs that occur: one (M,) at a time, or of a sparse channel some, sparse, (M, n), at a time."""
     if not is_sparse(channel):
         p_xy = np.asarray(channel * p_x[:, None])

@@ -24,7 +24,7 @@ from privfunnel.errors import (
 from privfunnel.guarantees import Guarantee
 from privfunnel.judging import Line, Run, failed, judge
 from privfunnel.lumping import Lumping, checked, of_classes
-from privfunnel.measures import Measure
+from privfunnel.measures import Channel, Measure
 from privfunnel.problem import Point, Problem
 from privfunnel.quantities import in_asked
 from privfunnel.question import FEASIBILITY, Quantity, Question
@@ -363,7 +363,7 @@ class PartialCurve:
                 raise
             return failed(asked, answer.channel, error, run)
 
-    def _beyond(self, channel: Any) -> bool:
+    def _beyond(self, channel: Channel) -> bool:
         """Whether a place was not come to: its release is mixed of others."""
         _, held = of_classes(channel, self.problem)
         own = (of_classes(each.answer.channel, self.problem)[1] for each in self.usable)

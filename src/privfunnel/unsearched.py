@@ -12,7 +12,8 @@ from scipy import sparse
 from privfunnel import channels
 from privfunnel.errors import SolverError
 from privfunnel.lumping import ClassChannel, lumping_of
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.question import Question
 from privfunnel.solution import Status
 from privfunnel.solvers import perfect

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from privfunnel import measures
 from privfunnel.checks import SUM_TOLERANCE, as_labels, as_table, frame_labels, is_number, summed
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
+from privfunnel.storage import Document
 
 #: What a task is called where it was given no name.
 UNNAMED = "task"
@@ -53,7 +54,7 @@ class Task:
         """p(u), shape (U,)."""
         return np.asarray(self.p_u_given_x @ p_x)
 
-    def information(self, p_x: Array, channel: Any) -> float:
+    def information(self, p_x: Array, channel: Channel) -> float:
         """I(U;Y) of a channel p(y|x), (M, N), without its weight, in nats."""
         return float(measures.mutual_information((self.p_u_given_x * p_x) @ channel))
 
@@ -117,7 +118,7 @@ class Utility:
         )
         return Utility(tuple(some), p_x, self.counted)
 
-    def of(self, channel: Any) -> float:
+    def of(self, channel: Channel) -> float:
         """Σ_j ω_j I(U_j;Y) of a channel p(y|x), (M, N), in nats."""
         kept = sum(task.weight * task.information(self.p_x, channel) for task in self.tasks)
         return min(float(kept), self.ceiling)
@@ -216,7 +217,7 @@ def _task(
     return Task(name, some, kept, conditional, float(weight)), is_count
 
 
-def stored_tasks(utility: Utility, kept_x: NDArray[np.bool_]) -> dict[str, Any]:
+def stored_tasks(utility: Utility, kept_x: NDArray[np.bool_]) -> Document:
     """The tasks as the file of a problem holds them: tables with a column for each public symbol that was given."""
     stored = []
     for task in utility.tasks:
@@ -228,7 +229,7 @@ def stored_tasks(utility: Utility, kept_x: NDArray[np.bool_]) -> dict[str, Any]:
     return {"tasks": stored}
 
 
-def read_tasks(stored: Any) -> dict[str, Any]:
+def read_tasks(stored: Any) -> Document:
     """What :func:`stored_tasks` wrote, as arguments of :class:`privfunnel.Problem`."""
     return {
         "p_ux": {str(task["name"]): task["table"] for task in stored},

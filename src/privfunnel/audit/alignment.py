@@ -16,9 +16,8 @@ from privfunnel.audit.persons import ALONE, PersonRows, Together, counted, gathe
 from privfunnel.engines import Alphabet, Column, ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning, need
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel
 from privfunnel.publication import Policy
 from privfunnel.release.candidates import ROW, WEIGHT
 from privfunnel.release.decoy_alphabet import DecoyAlphabet, read_decoys

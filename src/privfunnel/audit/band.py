@@ -16,6 +16,7 @@ from privfunnel.population.intervals import checked_confidence
 from privfunnel.problem import Problem
 from privfunnel.solution import Solution
 from privfunnel.solvers.base import Solver
+from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 from privfunnel.tracing import sound, trace
 
@@ -53,7 +54,7 @@ class PopulationBand:
         )
         return leakage, upper
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, in nats."""
         return {
             "confidence": self.confidence,

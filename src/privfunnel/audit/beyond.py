@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from privfunnel.audit.informed import InformedBound, Triples, columns_of, inform
 from privfunnel.audit.pairs import Pairs
 from privfunnel.audit.persons import PersonRows
 from privfunnel.channels import is_sparse
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.population.bounds import (
     guaranteed_outputs,
     population_bound,
@@ -26,10 +26,10 @@ from privfunnel.population.bounds import (
     population_lift,
     population_lower_bound,
 )
-from privfunnel.problem import Channel
 from privfunnel.quantities import amount, spoken_unit, told
 from privfunnel.release.sampler import Cumulative
 from privfunnel.score_classes import ScoreClasses
+from privfunnel.storage import Document
 from privfunnel.tables import Counts
 
 #: Entries of the table (x, y) up to which a lower bound of the disclosure is computed.
@@ -108,7 +108,7 @@ class Population:
         """The bounds as sentences."""
         return words(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, in nats; infinite numbers as the text ``"inf"``."""
         return {"units": "nats", "words": self.words(), **plain(dataclasses.asdict(self))}
 

@@ -19,17 +19,18 @@ from privfunnel.audit.promise import channel_for, telling
 from privfunnel.channels import is_sparse, restored
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import chosen_lumping
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.bounds import population_worst_case
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.robust import population_worst_lift
 from privfunnel.population.views import View, view_of
-from privfunnel.problem import Channel, Problem
+from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
 from privfunnel.solving import solve
+from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 
 #: Parts of the rows. Two leave most rows to judge a design, and make it from fewer than the real one, which is prudent.
@@ -126,7 +127,7 @@ def cross_fitted(
     Raises:
         InvalidInputError: The number of rows is not known, there are too few, or an argument cannot be used.
     """
-    asked: dict[str, Any] = {
+    asked: Document = {
         "disclosure": disclosure,
         "leakage": leakage,
         "solver": solver,
@@ -230,7 +231,7 @@ def _as_near_as_rows_tell(design: Problem, solver: str | Solver = "auto", **aske
 
 
 def _in_classes(
-    counts: Problem | Counts, classes: str, asked: dict[str, Any], confidence: float, folds: int
+    counts: Problem | Counts, classes: str, asked: Document, confidence: float, folds: int
 ) -> Population:
     """:func:`cross_fitted` with score classes, which every design makes of its own rows."""
     miss, seed = checked_confidence(confidence), asked["seed"]
@@ -359,12 +360,12 @@ def of_design(
         return None
     splits = max(affordable_splits(seconds), 1)
     budget, requested = designed.promise.get("budget"), designed.promise.get("requested")
-    wanted: dict[str, Any] = (
+    wanted: Document = (
         {"leakage": budget}
         if budget is not None
         else {"disclosure": designed.disclosure if requested is None else requested}
     )
-    made: dict[str, Any] = {"solver": designed.provenance["solver"], "splits": splits, "seed": asked.seed}
+    made: Document = {"solver": designed.provenance["solver"], "splits": splits, "seed": asked.seed}
     if designed.scores is not None:
         made["classes"] = designed.scores.rule
     found = cross_fitted(counts, **wanted, **made, confidence=asked.confidence)

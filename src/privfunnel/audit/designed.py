@@ -25,11 +25,10 @@ from privfunnel.audit.voting import persons_of
 from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
 from privfunnel.guessing import exposures
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import Mechanism, symbol_names
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.views import View
-from privfunnel.problem import Channel
 from privfunnel.tables import Counts
 
 

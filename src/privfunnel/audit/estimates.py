@@ -13,8 +13,7 @@ from scipy import sparse, special
 
 from privfunnel import measures
 from privfunnel.channels import entries_of, is_sparse
-from privfunnel.measures import Array, Measure
-from privfunnel.problem import Channel
+from privfunnel.measures import Array, Channel, Measure
 
 LEVEL = 0.95
 TAIL = (1.0 - LEVEL) / 2.0

@@ -25,9 +25,8 @@ from privfunnel.audit.result import Attribute, Preserved, Symbol
 from privfunnel.engines import Alphabet
 from privfunnel.engines.categories import Codes
 from privfunnel.guessing import blind_accuracy
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel
 from privfunnel.release.fidelity import Fidelity, measured
 from privfunnel.release.records import RecordAlphabet
 

@@ -11,9 +11,9 @@ from privfunnel.checks import is_number
 from privfunnel.claims import AGREEMENT
 from privfunnel.errors import PrivFunnelError
 from privfunnel.guarantees import MET
-from privfunnel.measures import INFORMATION, MEASURES, Measure
+from privfunnel.measures import INFORMATION, MEASURES, Channel, Measure
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel, Problem
+from privfunnel.problem import Problem
 from privfunnel.quantities import told
 from privfunnel.tables import Counts
 from privfunnel.threats import Threat

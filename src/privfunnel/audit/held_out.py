@@ -18,6 +18,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.solution import Solution
 from privfunnel.solving import solve
+from privfunnel.storage import Document
 from privfunnel.tables import Counts
 
 
@@ -58,7 +59,7 @@ def holdout(
     Raises:
         InvalidInputError: As :func:`guaranteed`.
     """
-    asked: dict[str, Any] = {"disclosure": disclosure, "leakage": leakage, "solver": solver, **options}
+    asked: Document = {"disclosure": disclosure, "leakage": leakage, "solver": solver, **options}
     return guaranteed(counts, share=share, confidence=confidence, seed=seed, people=people, **asked).holdout
 
 

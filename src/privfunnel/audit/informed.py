@@ -17,9 +17,8 @@ from privfunnel import measures
 from privfunnel.attackers import Attacker, Columns, few_columns
 from privfunnel.engines import Alphabet
 from privfunnel.engines.categories import Codes
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.population.bounds import population_bound
-from privfunnel.problem import Channel
 from privfunnel.quantities import amount, told
 
 #: Entries of the channel, times attackers, up to which those who know two columns are looked at; beyond, those who know

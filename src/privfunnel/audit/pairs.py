@@ -7,7 +7,7 @@ from scipy import sparse
 
 from privfunnel.channels import DENSE_ENTRIES
 from privfunnel.engines.categories import Codes
-from privfunnel.problem import Channel
+from privfunnel.measures import Channel
 
 #: Pairs that wait until they are counted together.
 WAITING = 2**22

@@ -25,8 +25,7 @@ from privfunnel.channels import DENSE_ENTRIES
 from privfunnel.engines import ReadOptions, Source, open_table
 from privfunnel.engines.categories import Codes
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.measures import Array
-from privfunnel.problem import Channel
+from privfunnel.measures import Array, Channel
 from privfunnel.release.sampler import drawer
 from privfunnel.tables import Counts
 

@@ -17,9 +17,8 @@ from privfunnel.audit.guards import Guards, count_again
 from privfunnel.audit.persons import PersonRows
 from privfunnel.channels import is_sparse, joint
 from privfunnel.claims import AGREEMENT
-from privfunnel.measures import INFORMATION, Array, Measure
+from privfunnel.measures import INFORMATION, Array, Channel, Measure
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Alias, Cumulative

@@ -16,7 +16,7 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.channels import is_sparse, merge_outputs
 from privfunnel.judging import Run, judge
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.population.bounds import expected_bound
 from privfunnel.problem import Problem
 from privfunnel.question import Quantity
@@ -61,7 +61,7 @@ def provable(problem: Problem, disclosure: float, rows: int, confidence: float, 
     return judge(question, answer, Run(name, int(asked.get("seed", 0))))
 
 
-def merged(problem: Problem, channel: Any, disclosure: float) -> Iterator[Any]:
+def merged(problem: Problem, channel: Channel, disclosure: float) -> Iterator[Any]:
     """The channel, and what merging its outputs two by two makes of it, down to a disclosure in nats.
 
     Each time the two outputs are merged whose merging loses the least of X that is not about S.

@@ -31,10 +31,10 @@ from privfunnel.channels import joint
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import exposures
+from privfunnel.measures import Channel
 from privfunnel.mechanism import Mechanism, symbol_names
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.views import View
-from privfunnel.problem import Channel
 from privfunnel.release import order as orders
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.fidelity import Fidelity, numbers_of, numeric_columns
@@ -42,7 +42,7 @@ from privfunnel.release.options import DEFAULT_THRESHOLD
 from privfunnel.release.order import Order
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.writer import is_ours_with_semicolons
-from privfunnel.storage import AnyPath
+from privfunnel.storage import AnyPath, Document
 from privfunnel.tables import Counts
 
 Names = str | Iterable[str] | None
@@ -150,7 +150,7 @@ def _form(sample: Sample) -> str:
     return "records" if isinstance(sample.y_alphabet, RecordAlphabet) else "symbols"
 
 
-def _known(mechanism: Mechanism | None, found: _Estimates, sample: Sample) -> dict[str, Any]:
+def _known(mechanism: Mechanism | None, found: _Estimates, sample: Sample) -> Document:
     """What the mechanism itself tells of the rows: attackers with knowledge, a review board's questions, the form."""
     counts = sample.counts
     return {

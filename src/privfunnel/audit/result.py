@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
 
 from privfunnel import cards
 from privfunnel.alternatives import Alternative
@@ -23,7 +22,7 @@ from privfunnel.guessing import Exposure
 from privfunnel.population.views import View
 from privfunnel.release.fidelity import Fidelity
 from privfunnel.release.options import DEFAULT_THRESHOLD
-from privfunnel.storage import heading
+from privfunnel.storage import Document, heading
 
 SCHEMA = "privfunnel/audit"
 
@@ -157,7 +156,7 @@ class Holdout:
         """The findings as sentences."""
         return words.holdout(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, in nats; infinite numbers as the text ``"inf"``."""
         return {
             "units": "nats",
@@ -278,7 +277,7 @@ class Audit:
         people = "" if self.persons is None else f" of {self.persons.persons:,} persons"
         return cards.listed(f"Audit of {self.rows:,} rows{people}: {verdict}", [*self.words(), *self.limits])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready; infinite numbers as the text ``"inf"``."""
         return {
             **heading(SCHEMA),

@@ -23,8 +23,9 @@ from privfunnel.audit.ranking import auc_words, below_chance
 from privfunnel.audit.result import Audit
 from privfunnel.engines import ReadOptions
 from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import Mechanism
+from privfunnel.storage import Document
 from privfunnel.task_alternatives import TaskAlternative, instead_for_task
 
 
@@ -60,7 +61,7 @@ class Usefulness:
             f"frequent value for {100 * self.prior:.1f} %."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         return asdict(self)
 
@@ -85,7 +86,7 @@ class TaskFindings:
         models = [*(each.words for each in every), *below_chance(each.auc for each in every)]
         return [*models, *(f"Instead: {each.words(units)}" for each in self.instead)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready, in nats."""
         return {
             "tasks": [each.to_dict() for each in self.tasks],
@@ -194,7 +195,7 @@ def _counted(
 
 
 def _models(
-    name: str, by_x: Array, counts: tables.Counts, channel: Any, rows: int, rng: np.random.Generator
+    name: str, by_x: Array, counts: tables.Counts, channel: Channel, rows: int, rng: np.random.Generator
 ) -> Usefulness:
     """Models of a column from drawn symbols and from the public columns; ``by_x`` are its rows by (u, x)."""
     by_y = _drawn(by_x, channel, rng)
@@ -210,7 +211,7 @@ def _models(
     )
 
 
-def _drawn(by_x: Array, channel: Any, rng: np.random.Generator) -> Array:
+def _drawn(by_x: Array, channel: Channel, rng: np.random.Generator) -> Array:
     """Rows by (u, y), drawn from rows by (u, x)."""
     table = np.zeros((by_x.shape[0], int(channel.shape[1])))
     held = channel if isinstance(channel, np.ndarray) else sparse.csr_array(channel)

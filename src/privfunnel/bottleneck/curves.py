@@ -19,7 +19,7 @@ from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Point, Problem
 from privfunnel.question import Quantity, Question
 from privfunnel.solution import Solution, Status
-from privfunnel.storage import Stored
+from privfunnel.storage import Document, Stored
 from privfunnel.threats import Threat
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class BottleneckCurve(Stored):
         ax.legend(loc="lower right", fontsize=8, frameon=False)
         return figure
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """A JSON-ready form with every channel, in nats."""
         return {
             **self.heading(),

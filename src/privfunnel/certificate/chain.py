@@ -16,7 +16,7 @@ m H(w^i) ≥ 0 with prices 0, or the slope is 0, where Gibbs' inequality bounds 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Roundings of one step besides one for each private symbol: its products, its entropy and their sum.
@@ -81,10 +81,10 @@ class ChainProof(Part):
     def __post_init__(self) -> None:
         self.shares.setflags(write=False)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored but for the claim, by name."""
         numbers = [(step.slope, step.rest, step.proof.claim) for step in self.steps]
-        made: dict[str, NDArray[Any]] = {
+        made: Arrays = {
             "steps": np.array(numbers, dtype=np.float64).reshape(-1, 3),
             "shares": self.shares,
         }

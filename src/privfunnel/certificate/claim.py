@@ -19,14 +19,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel import channels, measures
 from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Arrays, Channel
+from privfunnel.problem import Problem
+from privfunnel.storage import Document
 from privfunnel.threats import Average, Threat
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -104,16 +104,16 @@ class Scope:
             )
         return Values(averages, point.disclosure, float(point.utility or 0.0), distortion)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name; of what is as in the plain funnel nothing is."""
-        said: dict[str, Any] = {
+        said: Document = {
             "zero": self.zero,
             "tasks": self.tasks,
             "invariant": self.invariant,
             "quantity": self.quantity.value,
             "guards": None if self.guards is None else self.guards.to_dict(),
         }
-        stored: dict[str, NDArray[Any]] = {} if self.costs is None else {"costs": self.costs}
+        stored: Arrays = {} if self.costs is None else {"costs": self.costs}
         return stored if said == _PLAIN else stored | {"said": np.array(json.dumps(said))}
 
     @classmethod
@@ -277,7 +277,7 @@ class Claim:
 
     # --- what a file holds --------------------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name; weights only where they are not one 1."""
         numbers = np.array([self.constant, self.disclosure, self.utility, self.distortion])
         scope = {f"scope.{name}": array for name, array in self.scope.arrays().items()}

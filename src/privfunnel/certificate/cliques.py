@@ -21,7 +21,7 @@ have ten dimensions where those of :mod:`.checker` have a hundred. A :class:`.bl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from privfunnel.certificate.exclusion import check_size, rivalry, rivals
 from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import Index, Proof, check_form
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array, xlogx
+from privfunnel.measures import Array, Arrays, xlogx
 from privfunnel.measures.leakages import gibbs
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -57,7 +57,7 @@ class CliqueProof(Part):
     def __post_init__(self) -> None:
         self.cliques.setflags(write=False)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored but for the claim, by name."""
         return {"cliques": self.cliques, **self.tree.arrays()}
 

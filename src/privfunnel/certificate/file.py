@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from privfunnel.certificate import kinds
 from privfunnel.certificate.archive import certificate_file
 from privfunnel.certificate.proof import Certificate
 from privfunnel.errors import CertificateError
-from privfunnel.storage import PRIVATE, VERSION, heading, write_whole
+from privfunnel.storage import PRIVATE, VERSION, Document, heading, write_whole
 
 SCHEMA = "privfunnel/certificate"
 
@@ -27,7 +26,7 @@ def save_bundle(path: str | os.PathLike[str], certificates: Iterable[Certificate
     """
     every = [certificate.arrays() for certificate in certificates]
     head = {**heading(SCHEMA), "count": len(every)}
-    data: dict[str, Any] = {name: np.array(value) for name, value in head.items()}
+    data: Document = {name: np.array(value) for name, value in head.items()}
     data |= {f"{c}.{name}": array for c, arrays in enumerate(every) for name, array in arrays.items()}
     write_whole(path, lambda stream: np.savez_compressed(stream, **data), mode=PRIVATE)
 

@@ -14,7 +14,7 @@ O(n) pairs are enough (theorem 1 of docs/math-binary.md, which holds for any pri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array, xlogx
+from privfunnel.measures import Array, Arrays, xlogx
 
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -61,7 +61,7 @@ class PairsProof(Part):
         for array in self.arrays().values():
             array.setflags(write=False)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored but for the claim, by name."""
         return {"outer": self.outer, "inner": self.inner}
 

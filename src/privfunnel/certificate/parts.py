@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel.certificate.archive import Archive
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 
 #: The kinds of parts by their name in files.
 PARTS: dict[str, type[Part]] = {}
@@ -47,7 +46,7 @@ class Part(ABC):
         """Number of boxes."""
 
     @abstractmethod
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored but for the claim, by name."""
 
     @classmethod
@@ -67,9 +66,9 @@ class Part(ABC):
         raise CertificateError("the certificate mixes trees and other proofs: it is damaged")
 
 
-def packed(parts: Sequence[Part]) -> dict[str, NDArray[Any]]:
+def packed(parts: Sequence[Part]) -> Arrays:
     """All that is stored of some parts, by name."""
-    made: dict[str, NDArray[Any]] = {
+    made: Arrays = {
         "kinds": np.array([part.kind for part in parts], dtype=np.str_),
         "claims": np.array([part.claim for part in parts], dtype=np.float64),
     }

@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from privfunnel.certificate.claim import Claim, Quantity
 from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.words import told
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 from privfunnel.threats import Threat
 
@@ -58,7 +58,7 @@ class Body(ABC):
         """How much there is to look at: boxes, as a rule."""
 
     @abstractmethod
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name; names of parts have dots in them."""
 
     @classmethod
@@ -212,7 +212,7 @@ class Certificate:
             self._members[place] = known
         return known
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that it consists of, by name: what a file holds, and what its digest is of."""
         return {
             "fingerprint": np.array(self.fingerprint),

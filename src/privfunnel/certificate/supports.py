@@ -13,10 +13,9 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.exclusion import rivalry, rivals
@@ -27,7 +26,7 @@ from privfunnel.certificate.support_lists import Lists, empty_lists, look
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError, need
 from privfunnel.jit import compiled, compiled_inner
-from privfunnel.measures import Array, xlogx
+from privfunnel.measures import Array, Arrays, xlogx
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Private symbols from and up to which supports are looked at: fewer have proofs by pairs, more have too many boxes.
@@ -97,7 +96,7 @@ class SupportsProof(Part):
         """Number of boxes stored: none."""
         return 0
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored but for the claim: nothing."""
         return {}
 

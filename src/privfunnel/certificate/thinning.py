@@ -17,16 +17,15 @@ The best q_x is min(λ π, p(·|x)/ε), with the λ that makes it sum to 1. π i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.parts import Part
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array, xlogx
+from privfunnel.measures import Array, Arrays, xlogx
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Roundings of one symbol besides one for each private symbol: logarithms, products and their sum.
@@ -50,7 +49,7 @@ class ThinProof(Part):
     def __post_init__(self) -> None:
         self.measure.setflags(write=False)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored but for the claim, by name."""
         return {"measure": self.measure}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from privfunnel.certificate.exclusion import check_size, rivalry, rivals
 from privfunnel.certificate.parts import Part
 from privfunnel.certificate.stacking import Stack
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 
 Index = NDArray[np.intp]
 
@@ -58,9 +58,9 @@ class Proof(Part):
         for array in self.arrays().values():
             array.setflags(write=False)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored but for the claim, by name."""
-        made: dict[str, NDArray[Any]] = {
+        made: Arrays = {
             "q": self.q, "nu": self.nu, "variable": self.variable, "split": self.split, "first": self.first,
         }  # fmt: skip
         if self.curved is not None:

@@ -16,6 +16,7 @@ import click
 from privfunnel.cli._screen import console, say
 from privfunnel.cli._source import NamedProblem, load_source, open_source, read_options
 from privfunnel.errors import InfeasibleError, InvalidInputError, MissingExtraError, need
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,7 +210,7 @@ def parse_guards(
     published: Sequence[str],
     guarantees: Sequence[str],
     measure: str | None = None,
-) -> dict[str, Any]:
+) -> Document:
     """The options of :func:`guard_options` as :func:`privfunnel.solve` takes them; none where none was given."""
     given = {
         "known": list(known),
@@ -334,7 +335,7 @@ def _types(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 
 def parse_options(options: Sequence[str], restarts: int | None = None) -> dict[str, Any]:
     """``NAME=VALUE`` pairs as keyword arguments of a solver; values are read as Python literals, else as text."""
-    parsed: dict[str, Any] = {}
+    parsed: Document = {}
     if restarts is not None:
         parsed["restarts"] = restarts
     for option in options:

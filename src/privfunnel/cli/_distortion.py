@@ -14,6 +14,7 @@ import click
 
 from privfunnel.cli._common import Function, unquoted
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.costs import Costs
@@ -39,7 +40,7 @@ def cost_options(function: Function) -> Function:
     return function
 
 
-def _costs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any] | None:
+def _costs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> Document | None:
     """``COLUMN=RULE`` pairs; the rules are read by the distortion room, files of costs here."""
     rules: dict[str, Any] = {}
     for value in values:

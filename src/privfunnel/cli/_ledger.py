@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,7 +68,7 @@ def show_entered(book: Entering | None) -> None:
         say(f"Ledger: {book.path}{' (new)' if book.new else ''}, {book.ledger.words}")
 
 
-def entered(book: Entering | None) -> dict[str, Any]:
+def entered(book: Entering | None) -> Document:
     """The same, JSON-ready."""
     if book is None or book.ledger is None:
         return {}
@@ -173,7 +174,7 @@ def releases_table(found: Audit) -> Table | None:
     return table
 
 
-def to_json(ledger: Ledger) -> dict[str, Any]:
+def to_json(ledger: Ledger) -> Document:
     """A ledger in short, JSON-ready; nats."""
     return {
         "releases": [entry.to_dict() | {"leakage": ledger.alone(entry)} for entry in ledger.entries],

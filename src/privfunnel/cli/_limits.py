@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.solvers.base import Solver
@@ -50,7 +51,7 @@ def limited(name: str, options: dict[str, Any], seconds: float | None, answers: 
     )
 
 
-def time_limited(options: dict[str, Any], seconds: float | None) -> tuple[dict[str, Any], float | None]:
+def time_limited(options: dict[str, Any], seconds: float | None) -> tuple[Document, float | None]:
     """The solver's options but its time limit, and the limit: ``--option time_limit=N`` means ``--time-limit N``.
 
     Where both are given the shorter holds.
@@ -65,7 +66,7 @@ def time_limited(options: dict[str, Any], seconds: float | None) -> tuple[dict[s
     return rest, float(own) if seconds is None else min(seconds, float(own))
 
 
-def chosen(name: str, options: dict[str, Any], seconds: float | None, *, guarded: bool) -> dict[str, Any]:
+def chosen(name: str, options: dict[str, Any], seconds: float | None, *, guarded: bool) -> Document:
     """The solver as :func:`privfunnel.solve` is told of it: one with a limit, or its name with all that was given.
 
     Args:

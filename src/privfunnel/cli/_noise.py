@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privfunnel.cli._screen import say
 from privfunnel.cli._source import NamedProblem
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.solution import Solution
@@ -55,7 +56,7 @@ def _merge(column: str, rule: str) -> bool:
     return isinstance(asked, Rule) and asked.kind == "edges" and merged(asked.edges) != asked.edges
 
 
-def tell_noise(counts: Counts, solution: Solution, exact: Counts, asked: dict[str, Any]) -> None:
+def tell_noise(counts: Counts, solution: Solution, exact: Counts, asked: Document) -> None:
     """Say what the noise cost: what the design does to the real rows, beside a design made for them."""
     from privfunnel import solve
     from privfunnel.audit.promise import channel_for

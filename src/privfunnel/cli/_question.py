@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privfunnel.cli._common import READING, Units, parse_guards, parse_quantity, unquoted
 from privfunnel.cli._funnels import options_besides
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.cli._source import NamedProblem
@@ -76,7 +77,7 @@ def check_one(axis: str, given: Mapping[str, Any]) -> None:
         )
 
 
-def guards_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def guards_of(given: Mapping[str, Any]) -> Document:
     """What releases are guarded against, as :func:`privfunnel.solve` takes it."""
     return parse_guards(given["known"], given["published"], given["guarantees"], given["measure"])
 
@@ -97,7 +98,7 @@ def read_place(problem: Problem, axis: str, text: str, units: Units, option: str
     return parse_quantity(text, ceiling=ceiling, whole=Quantity(axis).whole, option=option, units=units)
 
 
-def records_of(opened: NamedProblem, given: Mapping[str, Any]) -> dict[str, Any]:
+def records_of(opened: NamedProblem, given: Mapping[str, Any]) -> Document:
     """What changes of records cost, and whether they keep their distribution; nothing for other questions."""
     from privfunnel.distortion import costs_of
 
@@ -106,7 +107,7 @@ def records_of(opened: NamedProblem, given: Mapping[str, Any]) -> dict[str, Any]
     return {"costs": costs_of(opened.given, given["costs"]), "invariant": given["invariant"]}
 
 
-def asked_of(opened: NamedProblem, given: Mapping[str, Any]) -> dict[str, Any]:
+def asked_of(opened: NamedProblem, given: Mapping[str, Any]) -> Document:
     """What the options of ``solve`` ask for, as :func:`privfunnel.solve` takes it, amounts in nats."""
     problem, units = opened.problem, given["units"]
     budget = read_budgets(given["leakage"], units, given["measure"])

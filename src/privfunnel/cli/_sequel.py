@@ -21,6 +21,7 @@ from privfunnel.cli._limits import chosen, memory_limited, time_limited
 from privfunnel.cli._question import asked_of
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.sequels import Sequel
@@ -34,7 +35,7 @@ OTHERWISE = (
 )  # fmt: skip
 
 
-def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
+def design_next(given: dict[str, Any], reading: Document) -> None:
     """Design the release after those of a ledger, and show it.
 
     Args:
@@ -86,7 +87,7 @@ def design_next(given: dict[str, Any], reading: dict[str, Any]) -> None:
     tell_files(out, OWNED, [made.solution])
 
 
-def to_json(made: Sequel) -> dict[str, Any]:
+def to_json(made: Sequel) -> Document:
     """The design in short, JSON-ready; nats."""
     names = ("disclosure", "leakage", "lower_bound", "disclosure_upper_bound", "gap")
     return {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.engines import ReadOptions
@@ -37,7 +38,7 @@ class NamedProblem:
         return None if self.counts is None else self.counts.pieces
 
     @property
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Document:
         """What a report is told of the table besides the problem: its columns, and how many people it is about."""
         from privfunnel.report import Axis
 
@@ -139,7 +140,7 @@ def open_source(
     return NamedProblem(_load_problem(path) if path.suffix.lower() == ".json" else read_joint(path))
 
 
-def _counted(source: str, asked: dict[str, Any], text: dict[str, Any], units: str) -> NamedProblem:
+def _counted(source: str, asked: Document, text: Document, units: str) -> NamedProblem:
     """The problem of a table of records.
 
     Args:
@@ -240,7 +241,7 @@ def packaged(source: str) -> Problem:
 
     name, _, added = source.partition("+")
     name, _, bands = name.partition(":")
-    asked: dict[str, Any] = {"bands": _bands(bands)} if ":" in source else {}
+    asked: Document = {"bands": _bands(bands)} if ":" in source else {}
     if "+" in source:
         kind = "counts" if added.endswith("rows") else "probabilities"
         try:

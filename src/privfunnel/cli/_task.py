@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privfunnel.cli._screen import say
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.audit import Audit, TaskFindings
@@ -76,7 +77,7 @@ def audited_task(
     return findings if not trained else replace(findings, private=trained)
 
 
-def of_task(found: TaskFindings | None) -> dict[str, Any]:
+def of_task(found: TaskFindings | None) -> Document:
     """The findings as fields of :class:`privfunnel.report.Report`."""
     if found is None:
         return {}

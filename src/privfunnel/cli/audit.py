@@ -29,6 +29,7 @@ from privfunnel.cli._screen import say
 from privfunnel.cli._source import tell_rows
 from privfunnel.cli._task import audited_task, of_task
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -145,7 +146,7 @@ def command(
     _check_out(out, can_report=mechanism is not None)
     checked_threshold(threshold)
     read = read_options(**reading)
-    roles: dict[str, Any] = {"private": private, "public": public, "bins": bins}
+    roles: Document = {"private": private, "public": public, "bins": bins}
     sure = parse_confidence(confidence)
     if holdout is not None:
         if len(tables) != 1 or mechanism is not None:
@@ -171,7 +172,7 @@ def command(
         "bootstrap": bootstrap, "seed": seed, "confidence": sure, "view": view, "person": person, "cluster": cluster
     }  # fmt: skip
     if len(tables) == 2:
-        effort: dict[str, Any] = {**basic, "permutations": permutations, "attacker_rows": attacker_rows}
+        effort: Document = {**basic, "permutations": permutations, "attacker_rows": attacker_rows}
         matching = {"on": on, "order": _order_file(order, path, tables) if on is None else None}
         found = _with_release(tables, mechanism, matching, roles, read, effort)
     else:
@@ -207,7 +208,7 @@ def _check_rows(missing: str | None, weights: str | None, holdout: float | None)
         )
 
 
-def _write_report(out: Path, mechanism: Mechanism, details: dict[str, Any]) -> None:
+def _write_report(out: Path, mechanism: Mechanism, details: Document) -> None:
     """Write the report for a review board."""
     from privfunnel import report
 
@@ -229,7 +230,7 @@ def _check_out(out: Path | None, *, can_report: bool) -> None:
 
 
 def _tell(
-    document: dict[str, Any], show: Callable[[], None], units: str | None, *, as_json: bool, out: Path | None
+    document: Document, show: Callable[[], None], units: str | None, *, as_json: bool, out: Path | None
 ) -> None:
     """Write and show what was found; the exit code says whether the promise is kept."""
     from privfunnel.quantities import spoken_in
@@ -249,10 +250,10 @@ def _tell(
 def _with_release(
     tables: tuple[str, ...],
     mechanism: Mechanism | None,
-    matching: dict[str, Any],
-    roles: dict[str, Any],
+    matching: Document,
+    roles: Document,
     read: ReadOptions,
-    effort: dict[str, Any],
+    effort: Document,
 ) -> Audit:
     from privfunnel import audit
 
@@ -272,7 +273,7 @@ def _order_file(order: Path | None, mechanism: Path | None, tables: tuple[str, .
 
 
 def _without_release(
-    tables: tuple[str, ...], mechanism: Mechanism | None, read: ReadOptions, effort: dict[str, Any]
+    tables: tuple[str, ...], mechanism: Mechanism | None, read: ReadOptions, effort: Document
 ) -> Audit:
     from privfunnel import audit
 
@@ -287,12 +288,12 @@ def _without_release(
 
 def _held_out(
     source: str,
-    roles: dict[str, Any],
+    roles: Document,
     read: ReadOptions,
     share: float,
     asked: dict[str, str | None],
-    solving: dict[str, Any],
-) -> tuple[dict[str, Any], Callable[[], None]]:
+    solving: Document,
+) -> tuple[Document, Callable[[], None]]:
     """Hold a share of the rows out and design on the others: the findings, and what shows them."""
     from privfunnel import audit, tables
     from privfunnel.quantities import spoken_in
@@ -310,7 +311,7 @@ def _held_out(
         "leakage": (problem.leakage_ceiling, "I(S;X)"),
     }
     units = Units(solving.pop("units") or "nats")
-    wanted: dict[str, Any] = {
+    wanted: Document = {
         name: parse_quantity(
             text, ceiling=ceilings[name][0], whole=ceilings[name][1], option=f"--{name}", units=units
         )

@@ -43,6 +43,7 @@ from privfunnel.cli._screen import say
 from privfunnel.cli._task import as_good
 from privfunnel.errors import InvalidInputError
 from privfunnel.release.options import DEFAULT_THRESHOLD
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.audit import PopulationBand
@@ -191,7 +192,7 @@ def _check_together(axis: str, given: Mapping[str, Any]) -> None:
     checked_threshold(given["threshold"])
 
 
-def _places(axis: str, problem: Problem, given: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
+def _places(axis: str, problem: Problem, given: Mapping[str, Any]) -> tuple[float | None, Document]:
     """The place that the report describes, and the places of the curve where they are given, for its tracer."""
     units = given["units"]
     at = None
@@ -214,7 +215,7 @@ def _answers(axis: str, given: Mapping[str, Any]) -> int:
 
 def _solver(
     axis: str, given: Mapping[str, Any], options: dict[str, Any], seconds: float | None, answers: int
-) -> dict[str, Any]:
+) -> Document:
     """Guards and solver as :func:`privfunnel.trace` is told of them; the time is for all points."""
     guards, name, seed = guards_of(given), given["solver"], {"seed": given["seed"]}
     if axis == "disclosure" and not guards:
@@ -229,9 +230,7 @@ def _knows_free(solver: Solver | str) -> bool:
     return not isinstance(solver, str) and (solver.proves or solver.free_only)
 
 
-def _traced(
-    opened: NamedProblem, given: Mapping[str, Any], how: dict[str, Any], places: dict[str, Any]
-) -> Curve:
+def _traced(opened: NamedProblem, given: Mapping[str, Any], how: Document, places: Document) -> Curve:
     """The curve along the axis that the options are about."""
     from privfunnel import distortion, trace
 
@@ -243,8 +242,8 @@ def _traced(
 
 
 def _details(
-    opened: NamedProblem, given: Mapping[str, Any], curve: Curve, at: float | None, how: dict[str, Any]
-) -> dict[str, Any]:
+    opened: NamedProblem, given: Mapping[str, Any], curve: Curve, at: float | None, how: Document
+) -> Document:
     """What the report says besides the curve: of the table, and of the point at a place that was asked for."""
     from privfunnel import solve
     from privfunnel.solution import FEASIBILITY
@@ -261,7 +260,7 @@ def _details(
         point = next(held, None) or curve.at(at)
         others = as_good(opened.problem, point.utility, opened.counts)
         return told | {"chosen": point, "task_alternatives": others}
-    asked: dict[str, Any] = {axis: at, **records_of(opened, given), **how}
+    asked: Document = {axis: at, **records_of(opened, given), **how}
     return told | {"chosen": better(curve, solve(opened.problem, throw=axis == "distortion", **asked), at)}
 
 
@@ -392,7 +391,7 @@ def _heads(curve: Curve) -> list[str]:
     return [*place, leaked, shares, "proved ≥", "gap", *ENDING[axis]]
 
 
-def _cells(curve: Curve, row: dict[str, Any], units: Units) -> Iterator[str]:
+def _cells(curve: Curve, row: Document, units: Units) -> Iterator[str]:
     """A row of the table."""
     from privfunnel.solution import FEASIBILITY
 

@@ -22,6 +22,7 @@ from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.cli._source import read_options
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.gaussian import GaussianMechanism, GaussianProblem
@@ -109,7 +110,7 @@ def _document(
     resolution: float,
     points: int,
     mechanism: GaussianMechanism | None,
-) -> dict[str, Any]:
+) -> Document:
     """Everything as JSON, in nats."""
     import numpy as np
 
@@ -142,7 +143,7 @@ def _document(
     }
 
 
-def _show(found: dict[str, Any], units: Units, title: str) -> None:
+def _show(found: Document, units: Units, title: str) -> None:
     from rich import box
     from rich.table import Table
 

@@ -15,6 +15,7 @@ from privfunnel.cli._ledger import entering, load, say_unsettled, say_waiting, s
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.release.options import DEFAULT_NAME, UNSEEN_RULES, DrawOptions
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.ledger import Ledger
@@ -205,7 +206,7 @@ def earlier(
     mechanism, standing = Mechanism.load(path), load(ledger).standing
     draws = [draw for draw, used in standing.items() if used == mechanism.fingerprint]
     read = read_options(**reading)
-    again: dict[str, Any] = {"read": read, "force": force}
+    again: Document = {"read": read, "force": force}
     if (
         sticky is not None
         and series is not None

@@ -26,6 +26,7 @@ from privfunnel.release.options import (
     NUMBERS,
     UNSEEN_RULES,
 )
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.mechanism import Mechanism
@@ -208,7 +209,7 @@ def _rows_on_terminal(title: str, *, quiet: bool) -> Iterator[Callable[[int], No
         yield lambda rows: bar.update(task, completed=rows)
 
 
-def to_json(summary: ReleaseSummary) -> dict[str, Any]:
+def to_json(summary: ReleaseSummary) -> Document:
     """What was done, JSON-ready."""
     told = dataclasses.asdict(summary)
     del told["files"]

@@ -37,6 +37,7 @@ from privfunnel.cli._screen import say
 from privfunnel.cli._sequel import design_next
 from privfunnel.cli._task import as_good
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.audit import Holdout, Population
@@ -233,7 +234,7 @@ def _check_beyond(*, guarded: bool, rows: bool) -> None:
 
 
 def _designed(
-    rows: Rows, given: Mapping[str, Any], asked: dict[str, Any], same: Solving, *, plain: bool
+    rows: Rows, given: Mapping[str, Any], asked: Document, same: Solving, *, plain: bool
 ) -> Designed:
     """Design on all rows, and then on parts of them, or on those that are not held out.
 
@@ -265,9 +266,9 @@ def _write(folder: Path, found: Designed) -> None:
         write_json(folder / "population.json", found.beyond.to_dict(), mode=PRIVATE)
 
 
-def _to_json(found: Designed, rows: Rows, given: Mapping[str, Any]) -> dict[str, Any]:
+def _to_json(found: Designed, rows: Rows, given: Mapping[str, Any]) -> Document:
     """The solution, and of the usual funnel what the table is taken as and what holds for the population."""
-    told: dict[str, Any] = found.solution.to_dict()
+    told: Document = found.solution.to_dict()
     if found.solution.question.axis == "disclosure":
         told["view"] = rows.taken
     if found.beyond is not None:
@@ -285,7 +286,7 @@ def _tell_beyond(found: Holdout | Population | None, units: Units, remark: str) 
         say(f"• {line}")
 
 
-def _held_out(given: Mapping[str, Any], counts: Counts, confidence: float, asked: dict[str, Any]) -> Designed:
+def _held_out(given: Mapping[str, Any], counts: Counts, confidence: float, asked: Document) -> Designed:
     """Design without a share of the rows: the rows of the design, the solution, and what the others prove."""
     from privfunnel import audit
 
@@ -297,7 +298,7 @@ def _held_out(given: Mapping[str, Any], counts: Counts, confidence: float, asked
 def _people(
     rows: Rows,
     confidence: float,
-    asked: dict[str, Any],
+    asked: Document,
     solver: Solving,
     left_out: str,
 ) -> tuple[Population | None, str]:

@@ -22,6 +22,7 @@ from privfunnel.cli._distortion import cost_options, costs_in
 from privfunnel.cli._paths import PathName
 from privfunnel.cli._screen import say
 from privfunnel.errors import CertificateError
+from privfunnel.storage import Document
 
 if TYPE_CHECKING:
     from privfunnel.certificate import Certificate, Claim
@@ -45,7 +46,7 @@ def command(
     source: str,
     disclosure: str | None,
     distortion: float | None,
-    costs: dict[str, Any] | None,
+    costs: Document | None,
     invariant: bool,
     units: Units,
     as_json: bool,
@@ -146,10 +147,10 @@ def _place(line: Certificate, at: float | None, distortion: float | None) -> flo
     return at if line.claim.scope.costs is None else distortion
 
 
-def _summary(line: Certificate, at: float | None) -> dict[str, Any]:
+def _summary(line: Certificate, at: float | None) -> Document:
     """One proved line as JSON, in nats."""
     claim, scope = line.claim, line.claim.scope
-    summary: dict[str, Any] = {
+    summary: Document = {
         "verified": True,
         "units": "nats",
         "proves": line.words,

@@ -10,10 +10,11 @@ from privfunnel.comparison.neighbours import METHODS, Neighbour
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
+from privfunnel.storage import Document
 
 #: Methods that are shown as their authors ship them and repaired: what their published settings are called. The
 #: repaired variants have names of their own in the registry.
-PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
+PUBLISHED: dict[str, dict[str, Document]] = {
     "drs": {"drs-published": {}},
     "dca": {"dca-published": {}, "dca-sparse": {"penalty": "sparse"}},
 }
@@ -32,7 +33,7 @@ def labels() -> dict[str, tuple[str, dict[str, Any]]]:
     That is every registered solver but a second prover, and the methods for the funnel's neighbours
     (:mod:`.neighbours`). Where an option is not named a method keeps its defaults, which are its authors' settings.
     """
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    found: dict[str, tuple[str, Document]] = {}
     for name in registry.names():
         if name in PUBLISHED:
             found |= {label: (name, options) for label, options in PUBLISHED[name].items()}

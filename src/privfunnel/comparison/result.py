@@ -13,7 +13,7 @@ import numpy as np
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.storage import PRIVATE, AnyPath, Stored, write_text
+from privfunnel.storage import PRIVATE, AnyPath, Document, Stored, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ class Comparison(Stored):
         filled = np.where(np.isfinite(table), table, np.inf).min(axis=0)
         return np.where(np.isfinite(filled), filled, np.nan)
 
-    def summary(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[Document]:
         """One row a solver: excess over the proved bound, share of R where it is best, time, convergence rate."""
         best, positive = self.best, self.lower_bound > POSITIVE
         rows = []
@@ -177,7 +177,7 @@ class Comparison(Stored):
         writer.writerows(rows)
         return file.getvalue()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """A JSON-ready form that :meth:`from_dict` reads back; channels are not kept."""
         return {
             **self.heading(),
@@ -235,7 +235,7 @@ class Comparison(Stored):
             raise InvalidInputError(f"cannot write {str(path)!r}: use a name that ends in .json or .csv")
 
 
-def _entry(item: dict[str, Any]) -> Entry:
+def _entry(item: Document) -> Entry:
     return Entry(
         label=str(item["label"]),
         name=str(item["name"]),

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from privfunnel.deep.tensors import Tensor
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.storage import PRIVATE, AnyPath, check_schema, heading, open_input, write_whole
+from privfunnel.storage import PRIVATE, AnyPath, Document, check_schema, heading, open_input, write_whole
 
 SCHEMA = "privfunnel/deep"
 
 
-def save_tensors(path: AnyPath, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+def save_tensors(path: AnyPath, tensors: dict[str, Tensor], about: Document) -> None:
     """Write tensors and JSON about them to one file, for the user alone: weights remember rows.
 
     Args:
@@ -28,7 +27,7 @@ def save_tensors(path: AnyPath, tensors: dict[str, Tensor], about: dict[str, Any
     write_whole(path, lambda stream: stream.write(data), mode=PRIVATE)
 
 
-def load_tensors(path: AnyPath) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(path: AnyPath) -> tuple[dict[str, Tensor], Document]:
     """Read what :func:`save_tensors` wrote.
 
     Raises:
@@ -52,7 +51,7 @@ def load_tensors(path: AnyPath) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, header
 
 
-def write(path: Path, setting: dict[str, Any], state: dict[str, Any]) -> None:
+def write(path: Path, setting: Document, state: Document) -> None:
     """Write the state of a run of some setting."""
     tensors: dict[str, Tensor] = {f"params/{name}": value for name, value in state["params"].items()}
     tensors |= {f"best_params/{name}": value for name, value in state["best_params"].items()}
@@ -63,7 +62,7 @@ def write(path: Path, setting: dict[str, Any], state: dict[str, Any]) -> None:
     save_tensors(path, tensors, {"setting": setting, "turns": state["turns"], "epoch": state["epoch"]})
 
 
-def read(path: Path, setting: dict[str, Any], device: str) -> dict[str, Any]:
+def read(path: Path, setting: Document, device: str) -> Document:
     """The state of a run of this very setting.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from privfunnel.checks import is_number, is_whole
 from privfunnel.deep.layers import Widths
@@ -17,6 +17,7 @@ from privfunnel.deep.layout import Layout, normal, straight_through
 from privfunnel.deep.randomness import CODE, PRIOR, Noise
 from privfunnel.deep.tensors import Params, Tensor, torch
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 #: Log deviations of a Gaussian or Laplace code lie in ± this.
 _WIDEST = 6.0
@@ -84,7 +85,7 @@ class Code(ABC):
     def log_density(self, output: Tensor, y: Tensor) -> Tensor:
         """``log q(y|x)`` of codes (…, size) for outputs (…, outputs): of a density, or of a probability."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         return {"kind": self.kind, **asdict(self)}
 
@@ -261,7 +262,7 @@ class RecordCode(Code):
         """Log density of a record."""
         return self.layout.log_likelihood(y, output)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         layout = {"numbers": self.layout.numbers, "groups": list(self.layout.groups)}
         return {"kind": self.kind, "size": self.size, "layout": layout}
@@ -272,7 +273,7 @@ CODES: dict[str, type[Code]] = {
 }
 
 
-def code_from(data: dict[str, Any]) -> Code:
+def code_from(data: Document) -> Code:
     """The code that :meth:`Code.to_dict` described."""
     given = dict(data)
     made = CODES[given.pop("kind")]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from privfunnel.deep.layout import Layout
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
+from privfunnel.storage import Document
 
 #: A private or useful number with more values than this is a number, not a category.
 MOST_CLASSES = 20
@@ -102,9 +103,9 @@ class Columns:
                 parts.append(_one_hot(column, _texts(values)))
         return np.concatenate(parts, axis=1).astype(np.float32)
 
-    def table(self, matrix: Array) -> dict[str, NDArray[Any]]:
+    def table(self, matrix: Array) -> Arrays:
         """Columns by name from a matrix: numbers in their own units, and the likeliest value of each category."""
-        made: dict[str, NDArray[Any]] = {}
+        made: Arrays = {}
         at = 0
         for column in self.columns:
             if column.values is None:
@@ -117,7 +118,7 @@ class Columns:
                 at += len(column.values)
         return made
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[Document]:
         """JSON-ready."""
         return [
             {
@@ -128,7 +129,7 @@ class Columns:
         ]  # fmt: skip
 
     @classmethod
-    def from_dict(cls, data: Sequence[dict[str, Any]]) -> Columns:
+    def from_dict(cls, data: Sequence[Document]) -> Columns:
         """Read back what :meth:`to_dict` wrote."""
         return cls(
             tuple(
@@ -157,7 +158,7 @@ def classes_of(table: Any) -> NDArray[np.int64]:
     return np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _named(table: Any) -> dict[str, NDArray[Any]]:
+def _named(table: Any) -> Arrays:
     """The columns of a frame by their names, of anything else as x0, x1, …; each (rows,)."""
     names = getattr(table, "columns", None)
     if names is not None and not callable(names):

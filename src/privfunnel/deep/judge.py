@@ -21,6 +21,7 @@ from privfunnel.checks import check_seed
 from privfunnel.deep.columns import classes_of
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array
+from privfunnel.storage import Document
 
 #: Fewer rows than this of each half say nothing.
 LEAST_ROWS = 50
@@ -80,7 +81,7 @@ class Judgement:
         )
 
 
-def attackers(seed: int) -> dict[str, Any]:
+def attackers(seed: int) -> Document:
     """Untrained attackers by name."""
     pipeline = need("sklearn.pipeline", "deep").make_pipeline
     scale = need("sklearn.preprocessing", "deep").StandardScaler

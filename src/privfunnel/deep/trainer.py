@@ -22,6 +22,7 @@ from privfunnel.deep.methods.base import Batch, Method
 from privfunnel.deep.randomness import ORDER, Noise, uniform
 from privfunnel.deep.tensors import Params, Tensor, choose_device, torch
 from privfunnel.errors import InvalidInputError, SolverError
+from privfunnel.storage import Document
 
 #: Steps of different players, and those of the held-out rows, draw from different steps of a stream: this far apart.
 _TURNS = 64
@@ -271,7 +272,7 @@ class _Run:
     def _placed(self, rows: Rows) -> Rows:
         variables = self.method.variables
         wanted = {"x": variables.x, "s": variables.s, "u": variables.u}
-        made: dict[str, Any] = {"weight": None}
+        made: Document = {"weight": None}
         for name, layout in wanted.items():
             values = getattr(rows, name)
             if (values is None) != (layout is None):

@@ -19,6 +19,7 @@ from scipy import sparse
 from privfunnel.channels import is_sparse
 from privfunnel.engines.bins import Bins
 from privfunnel.engines.categories import Codes, Column, Value
+from privfunnel.storage import Document
 
 #: Entries up to which a recogniser keeps a table that is indexed directly, and as many for each prefix.
 DENSE, DENSE_PER_PREFIX = 2**22, 8
@@ -105,7 +106,7 @@ class Alphabet:
 
     # --- joint tables -----------------------------------------------------------------------------------------
 
-    def by_column(self, joint: Any) -> dict[str, Any]:
+    def by_column(self, joint: Any) -> Document:
         """What a joint table says about each column alone.
 
         Args:
@@ -129,7 +130,7 @@ class Alphabet:
             tables[column.name] = table
         return tables
 
-    def collapse(self, joint: Any, *, together: str | None = None) -> dict[str, Any]:
+    def collapse(self, joint: Any, *, together: str | None = None) -> Document:
         """:meth:`by_column` and, of several columns, their combination last.
 
         Args:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privfunnel.engines import calendar
 from privfunnel.engines.calendar import Part
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 OTHER = "(other)"
 FORMS = (
@@ -135,7 +136,7 @@ class Cut:
         # The middle of the edges as they are written is 5 for [0, 10), not the float before it.
         return min(max(low / 2.0 + high / 2.0, least), most)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready; infinite edges are written as text because JSON has no infinity."""
         edges = [edge if math.isfinite(edge) else str(edge) for edge in self.edges]
         of = {"part": self.part} if self.part else {}
@@ -150,7 +151,7 @@ class Top:
     rule: str
     kept: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         return {"form": self.form, "rule": self.rule, "kept": list(self.kept)}
 
@@ -158,7 +159,7 @@ class Top:
 Bins = Cut | Top | Part
 
 
-def from_dict(data: dict[str, Any]) -> Bins:
+def from_dict(data: Document) -> Bins:
     """Read back what ``to_dict`` wrote.
 
     Raises:

@@ -21,6 +21,7 @@ import numpy as np
 
 from privfunnel.engines.texts import first_line
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.storage import Document
 
 PARTS = ("year", "quarter", "month", "weekday")
 AGE = "age@"
@@ -82,7 +83,7 @@ class Part:
             return f"{number // 12:04d}-{number % 12 + 1:02d}"
         return f"{number // 4:04d}-Q{number % 4 + 1}" if self.rule == "quarter" else number
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         return {"form": self.form, "rule": self.rule}
 

@@ -19,6 +19,7 @@ from privfunnel.engines.bins import Bins, Cut, Top
 from privfunnel.engines.calendar import Part, as_floats
 from privfunnel.engines.texts import first_line
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.storage import Document
 
 Value = None | bool | int | float | str | datetime.date | datetime.datetime
 Codes = NDArray[np.int64]
@@ -219,7 +220,7 @@ class Column:
             codes[array.is_null().to_numpy(zero_copy_only=False)] = self.null_code
         return np.asarray(codes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         values = [value.isoformat() if isinstance(value, datetime.date) else value for value in self.values]
         bins = None if self.bins is None else self.bins.to_dict()
@@ -228,7 +229,7 @@ class Column:
         return {"name": self.name, "kind": self.kind, "values": values, "bins": bins, **means, **persons}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Column:
+    def from_dict(cls, data: Document) -> Column:
         """Read back what :meth:`to_dict` wrote.
 
         Raises:

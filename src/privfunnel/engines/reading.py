@@ -9,6 +9,7 @@ from typing import Any
 
 from privfunnel.checks import is_whole
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 #: Types that a column of a text file may be read as, and what the embedded engine calls them.
 SQL_TYPES = {
@@ -109,9 +110,9 @@ class ReadOptions:
         """These options, with those of ``base`` where nothing was said."""
         return replace(base, **{name: getattr(self, name) for name in self.to_dict()})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready: what differs from the defaults."""
-        told: dict[str, Any] = {}
+        told: Document = {}
         for each in fields(self):
             value = getattr(self, each.name)
             plain = list(value) if isinstance(value, tuple) else value

@@ -31,7 +31,7 @@ from privfunnel.explorer.sessions import Session, Sessions
 from privfunnel.explorer.workspace import ROWS
 from privfunnel.measures import MEASURES
 from privfunnel.solvers import registry
-from privfunnel.storage import PRIVATE
+from privfunnel.storage import PRIVATE, Document
 
 WATCH_SECONDS = 60.0
 LONGEST_SEARCH = 1000  # characters
@@ -252,7 +252,7 @@ async def _upload(request: Request, session: Session) -> Response:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _reading(request: Request) -> dict[str, Any]:
+def _reading(request: Request) -> Document:
     """Return how the file is to be read."""
     try:
         asked = json.loads(request.query_params.get("read", "{}"))

@@ -11,12 +11,13 @@ from starlette.requests import Request
 from privfunnel.checks import is_number
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import INFORMATION
+from privfunnel.storage import Document
 
 MAX_JSON = 1 << 20
 MAX_DEPTH = 8  # the page's own requests have four
 
 
-async def body(request: Request) -> dict[str, Any]:
+async def body(request: Request) -> Document:
     """Return what a request holds, a JSON object of limited size and depth."""
     raw = bytearray()
     async for chunk in request.stream():
@@ -51,7 +52,7 @@ def _depth(data: Any) -> int:
     return depth
 
 
-def texts(data: dict[str, Any], name: str) -> list[str]:
+def texts(data: Document, name: str) -> list[str]:
     """Return a list of texts in a request."""
     value = data.get(name, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -73,18 +74,18 @@ def number(request: Request, name: str) -> float | None:
     return value
 
 
-def guarded(data: dict[str, Any]) -> dict[str, Any]:
+def guarded(data: Document) -> Document:
     """The attackers, published columns, guarantees and the measure that the page asks for, those that say something."""
     asked = data.get("guarded", {})
     if not isinstance(asked, dict) or not isinstance(asked.get("known", []), list):
         raise InvalidInputError("what to guard against cannot be read: reload the page and try again")
-    found: dict[str, Any] = {name: texts(asked, name) for name in ("published", "guarantees")}
+    found: Document = {name: texts(asked, name) for name in ("published", "guarantees")}
     found["known"] = [texts({"known": columns}, "known") for columns in asked.get("known", [])]
     found["measure"] = "" if asked.get("measure") in (None, INFORMATION.name) else str(asked["measure"])
     return {name: said for name, said in found.items() if said}
 
 
-def traced(data: dict[str, Any]) -> dict[str, Any]:
+def traced(data: Document) -> Document:
     """Return how many points a curve is to have, and by which solver."""
     return {"points": data.get("points", 20), "solver": str(data.get("solver", "auto"))}
 

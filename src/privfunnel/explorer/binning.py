@@ -8,6 +8,7 @@ from typing import Any
 
 from privfunnel.checks import is_number
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 MANY_VALUES = 12  # a number or date with more different values gets bins suggested
 MANY_TEXTS = 32  # a text with more gets its frequent values suggested
@@ -17,7 +18,7 @@ PARTS = ("year", "quarter", "month", "weekday")
 _COUNTED = {"bins": "bins", "quantiles": "quantiles", "top": "top", "years": "year:quantiles"}
 
 
-def suggested(column: dict[str, Any]) -> dict[str, Any] | None:
+def suggested(column: Document) -> Document | None:
     """Return the rule to begin with for a column as :mod:`.profile` describes it; None for each value by itself."""
     if column["type"] in {"date", "datetime"} and column["distinct"] > MANY_VALUES:
         return {"rule": "year"} if column["years"] <= MANY_VALUES else {"rule": "years", "number": 4}
@@ -30,7 +31,7 @@ def suggested(column: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def rule(column: str, asked: dict[str, Any]) -> str:
+def rule(column: str, asked: Document) -> str:
     """Return a rule such as ``"width:5"`` or ``"age@2020-01-01:quantiles:4"``.
 
     Args:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from privfunnel.explorer.security import Gate
 from privfunnel.explorer.sessions import Sessions
+from privfunnel.storage import Document
 
 #: Seconds for the headers of a request.
 HEADER_SECONDS = 10.0
@@ -101,7 +101,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _told(loop: asyncio.AbstractEventLoop, context: Document) -> None:
     """Report what went wrong in the event loop, unless it is about a connection: anybody can make that go wrong."""
     if not _OF_CONNECTIONS & context.keys():
         loop.default_exception_handler(context)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from privfunnel.solvers import registry
 from privfunnel.solving import answered
 from privfunnel.solving.dispatch import way_of
 from privfunnel.solving.way import Asking, Way
+from privfunnel.storage import Document
 from privfunnel.tracing import Grid, PartialCurve, following, further
 
 SEED = 0
@@ -43,8 +43,8 @@ def trace(
     solver: str,
     refine: bool = False,
     at: float | None = None,
-    guarded: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    guarded: Document | None = None,
+) -> Document:
     """Trace the curve, or add points to it, reporting each point as it is found.
 
     Args:
@@ -83,7 +83,7 @@ def trace(
     return {}
 
 
-def _begun(setting: Setting, solver: str, guarded: dict[str, Any], listener: Listener) -> PartialCurve:
+def _begun(setting: Setting, solver: str, guarded: Document, listener: Listener) -> PartialCurve:
     """What a new curve begins with: of a task, what is free."""
     axis = Quantity.UTILITY if setting.task else Quantity.DISCLOSURE
     question, chosen = Request(**guarded).open(setting.problem, axis), registry.get(solver)

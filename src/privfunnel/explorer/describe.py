@@ -14,11 +14,13 @@ from privfunnel.engines import Alphabet
 from privfunnel.explorer.release_files import Lists
 from privfunnel.guessing import exposures
 from privfunnel.lumping import lumping_of
+from privfunnel.measures import Channel
 from privfunnel.mechanism import Mechanism, symbol_names
 from privfunnel.population.views import NOTHING_CLAIMED, view_of
 from privfunnel.report import view
 from privfunnel.report.axes import Axis
 from privfunnel.solution import Solution
+from privfunnel.storage import Document
 from privfunnel.tables import Counts
 
 #: Cells above which two heat maps are no picture any more.
@@ -84,7 +86,7 @@ def too_large(solution: Solution) -> bool:
     return len(solution.problem.p_x) * int(np.count_nonzero(solution.p_y)) > MOST_CELLS
 
 
-def classes(solution: Solution, public: Axis) -> list[dict[str, Any]]:
+def classes(solution: Solution, public: Axis) -> list[Document]:
     """Describe the classes of public symbols that tell the same of the private ones, the most frequent first.
 
     Returns:
@@ -94,7 +96,7 @@ def classes(solution: Solution, public: Axis) -> list[dict[str, Any]]:
     lumping = lumping_of(solution.problem)
     p_x = solution.problem.p_x
     names = symbol_names(solution.channel.shape[1])
-    channel: Any = solution.channel.tocsr() if is_sparse(solution.channel) else solution.channel
+    channel: Channel = solution.channel.tocsr() if is_sparse(solution.channel) else solution.channel
     share = np.bincount(lumping.classes, weights=p_x, minlength=lumping.n_classes)
     found = []
     for c in np.argsort(-share, kind="stable")[:MOST_CLASSES]:
@@ -117,7 +119,7 @@ def _dense(rows: Any) -> Any:
     return rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
 
 
-def samples(mechanism: Mechanism, public: Axis, lists: Lists | None) -> list[dict[str, Any]]:
+def samples(mechanism: Mechanism, public: Axis, lists: Lists | None) -> list[Document]:
     """Return some public values as they are and as a release could write them: a record, a symbol, and candidates.
 
     They are drawn for the eye, the same each time, and belong to no release: x from p(x), y from p(y|x), and the

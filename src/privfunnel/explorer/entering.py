@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from privfunnel import ledger
 from privfunnel.errors import InfeasibleError, InvalidInputError
@@ -16,6 +15,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.quantities import spoken_in
 from privfunnel.release.drawing import draw_name
 from privfunnel.release.options import DrawOptions, Entered
+from privfunnel.storage import Document
 
 #: Says of a release that it stands in the ledger.
 ENTERED = "entered"
@@ -62,9 +62,7 @@ def entering(
     (place / ENTERED).touch()
 
 
-def account(
-    keeping: Keeping, setting: Setting, mechanism: Mechanism, place: Path, units: str
-) -> dict[str, Any]:
+def account(keeping: Keeping, setting: Setting, mechanism: Mechanism, place: Path, units: str) -> Document:
     """What the page says of the ledger beside a point.
 
     Returns:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from privfunnel import audit
 from privfunnel.audit import PopulationBand
@@ -23,7 +23,7 @@ from privfunnel.release import codebook
 from privfunnel.report import FORMS, Report
 from privfunnel.report import write as write_report
 from privfunnel.solution import Solution
-from privfunnel.storage import write_text
+from privfunnel.storage import Document, write_text
 
 FOLDER = "exports"
 #: Most rows that the models of a report are trained on and judged by: somebody is waiting.
@@ -89,9 +89,7 @@ class Exported(NamedTuple):
     keeping: Keeping = Keeping()
 
 
-def offer(
-    setting: Setting, found: Exported, held: dict[str, str], *, units: str, form: str
-) -> dict[str, Any]:
+def offer(setting: Setting, found: Exported, held: dict[str, str], *, units: str, form: str) -> Document:
     """Return the list of downloads, and for a form of the release the command line and the script.
 
     Args:
@@ -183,7 +181,7 @@ def write(name: str, folder: Path, setting: Setting, found: Exported, tell: Tell
 
 def audited(
     folder: Path, setting: Setting, solution: Solution, form: str, keeping: Keeping, tell: Tell = silent
-) -> dict[str, Any]:
+) -> Document:
     """Audit a released form of a point, the very file that is downloaded; see :func:`.release_files.audited`.
 
     Raises:
@@ -198,9 +196,7 @@ def audited(
     return release_files.audited(setting.source, mechanism, place, form, read)
 
 
-def account(
-    folder: Path, setting: Setting, solution: Solution, keeping: Keeping, units: str
-) -> dict[str, Any]:
+def account(folder: Path, setting: Setting, solution: Solution, keeping: Keeping, units: str) -> Document:
     """What the page says of the ledger beside a point; see :func:`.entering.account`."""
     mechanism = Mechanism.from_solution(setting.counts, solution)
     return entering.account(keeping, setting, mechanism, _place(folder, setting, mechanism), units)
@@ -235,7 +231,7 @@ def _draw(place: Path, setting: Setting, mechanism: Mechanism, keeping: Keeping,
             )
 
 
-def _for_task(setting: Setting, mechanism: Mechanism) -> dict[str, Any]:
+def _for_task(setting: Setting, mechanism: Mechanism) -> Document:
     """What the report says of a task: what the release is good for, and what else is as good."""
     if not setting.task:
         return {}

@@ -8,6 +8,7 @@ from privfunnel.curve import Curve, worst_attacker
 from privfunnel.report.rounding import Exact
 from privfunnel.report.scale import Scale
 from privfunnel.solution import FEASIBILITY, Solution
+from privfunnel.storage import Document
 
 
 def words(solution: Solution, units: str) -> list[str]:
@@ -61,7 +62,7 @@ def _proved(solution: Solution, scale: Scale, numbers: Exact) -> str:
     return f"; no release of this kind that keeps as much has less than {least}: proved"
 
 
-def of_curve(curve: Curve) -> dict[str, Any]:
+def of_curve(curve: Curve) -> Document:
     """The guards of a curve, as :func:`privfunnel.trace` takes them; empty for the plain funnel."""
     guards = curve.guards
     if guards.plain:

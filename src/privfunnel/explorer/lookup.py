@@ -11,12 +11,12 @@ from privfunnel.engines import Alphabet, Column
 from privfunnel.engines.categories import Codes
 from privfunnel.explorer.release_files import Lists
 from privfunnel.lumping import lumping_of
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import symbol_names
-from privfunnel.problem import Channel
 from privfunnel.report.axes import Axis
 from privfunnel.report.heat import Heat, draw
 from privfunnel.solution import Solution
+from privfunnel.storage import Document
 
 #: Rows and columns of the picture, the one that sums up the rest included.
 MOST_DRAWN = 40
@@ -85,7 +85,7 @@ def _summed(table: Array, rows: int) -> Array:
     return np.concatenate([table[: rows - 1], table[rows - 1 :].sum(axis=0, keepdims=True)])
 
 
-def search(solution: Solution, axes: tuple[Axis, Axis], lists: Lists | None, text: str) -> dict[str, Any]:
+def search(solution: Solution, axes: tuple[Axis, Axis], lists: Lists | None, text: str) -> Document:
     """Find combinations of public values, and say what the table tells of them and what they may become.
 
     Args:
@@ -107,7 +107,9 @@ def search(solution: Solution, axes: tuple[Axis, Axis], lists: Lists | None, tex
     rank = np.empty(len(share), dtype=np.int64)
     rank[np.argsort(-share, kind="stable")] = np.arange(len(share))
     size, names = np.bincount(classes), symbol_names(solution.channel.shape[1])
-    channel: Any = solution.channel if isinstance(solution.channel, np.ndarray) else solution.channel.tocsr()
+    channel: Channel = (
+        solution.channel if isinstance(solution.channel, np.ndarray) else solution.channel.tocsr()
+    )
     found = []
     for x in hits[:MOST_FOUND].tolist():
         row = channel[[x]]

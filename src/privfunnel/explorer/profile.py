@@ -10,6 +10,7 @@ from privfunnel.engines import bins as binning
 from privfunnel.engines.advice import Odd, odd_texts
 from privfunnel.engines.texts import clip
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 from privfunnel.tables import MAX_LEVELS
 
 HISTOGRAM_BARS = 24
@@ -30,7 +31,7 @@ def columns(
         tell: Called with the number of columns that are done, with that of all, and with what is being done.
         as_text: Columns that were asked for as text.
     """
-    described: list[dict[str, Any]] = []
+    described: list[Document] = []
     number = len(table.columns)
     tell(0, number, "Counting the values of each column")
     odd = odd_texts(table, [name for name in table.columns if name not in as_text], MAX_LEVELS)
@@ -51,13 +52,13 @@ def columns(
     return described
 
 
-def _asked(odd: Odd) -> dict[str, Any]:
+def _asked(odd: Odd) -> Document:
     """What the page asks about a column; it writes nulls with commas between them."""
     nulls = [] if any("," in text for text in odd.nulls) else list(odd.nulls)
     return {"words": odd.words, "nulls": nulls}
 
 
-def _histogram(table: Source, name: str) -> dict[str, Any] | None:
+def _histogram(table: Source, name: str) -> Document | None:
     try:
         low, high, whole = table.range(name)
     except InvalidInputError:  # infinite values have no equal-width bins

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from privfunnel.guessing import Guess
@@ -11,11 +9,12 @@ from privfunnel.measures import guessing_accuracy
 from privfunnel.question import Quantity
 from privfunnel.report.rounding import Exact
 from privfunnel.solution import Solution
+from privfunnel.storage import Document
 from privfunnel.tables import Counts
 from privfunnel.task_alternatives import instead_for_task
 
 
-def good_for(solution: Solution) -> list[dict[str, Any]]:
+def good_for(solution: Solution) -> list[Document]:
     """How often each task is guessed right without the release, with it, and from the public columns themselves."""
     problem = solution.problem
     found = []
@@ -31,7 +30,7 @@ def good_for(solution: Solution) -> list[dict[str, Any]]:
     return found
 
 
-def described(solution: Solution) -> dict[str, Any]:
+def described(solution: Solution) -> Document:
     """What the page shows of the task at a point: nothing where there is none."""
     if solution.question.axis is not Quantity.UTILITY:
         return {"task": None, "useful": []}
@@ -54,7 +53,7 @@ def words(solution: Solution) -> str:
     )
 
 
-def instead(solution: Solution, counts: Counts) -> list[dict[str, Any]]:
+def instead(solution: Solution, counts: Counts) -> list[Document]:
     """Dropping columns and coarser categories that are as good for the task."""
     found = instead_for_task(solution.problem, solution.utility, counts.x_alphabet)
     return [each.to_dict() for each in found]

@@ -12,6 +12,7 @@ from privfunnel.engines.readers import is_workbook
 from privfunnel.engines.reading import SQL_TYPES
 from privfunnel.engines.workbooks import sheets
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 #: What was asked: option to text, ``types`` to a type by column.
 Asked = Mapping[str, Any]
@@ -48,7 +49,7 @@ def offered() -> list[str]:
     return [field.name for field in fields(ReadOptions)]
 
 
-def checked(asked: Any) -> dict[str, Any]:
+def checked(asked: Any) -> Document:
     """Return the options that were filled in.
 
     Raises:
@@ -58,7 +59,7 @@ def checked(asked: Any) -> dict[str, Any]:
         raise InvalidInputError(
             "the reading options are not those of the page: reload the page and try again"
         )
-    found: dict[str, Any] = {}
+    found: Document = {}
     for name, value in asked.items():
         if name == "types":
             if not isinstance(value, dict) or not set(value.values()) <= set(SQL_TYPES):
@@ -96,7 +97,7 @@ def options(asked: Asked) -> ReadOptions:
     return ReadOptions(**given)
 
 
-def found_out(path: str, asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
+def found_out(path: str, asked: Asked) -> tuple[Document, Document]:
     """Look at a file that is to be read.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from privfunnel import audit, release
 from privfunnel.audit.effort import EffortKeywords
@@ -18,7 +18,7 @@ from privfunnel.release.candidates import PARTS, Candidates, candidates
 from privfunnel.release.options import DrawKeywords
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.weakening import warn_of_decoys
-from privfunnel.storage import AnyPath
+from privfunnel.storage import AnyPath, Document
 
 #: File to the form it holds; decoys only where there are lists of candidates that somebody reads.
 FILES = {"release.csv": "records", "release.parquet": "records", "symbols.csv": "symbols"}
@@ -35,7 +35,7 @@ class Lists(NamedTuple):
     records: RecordAlphabet
     candidates: Candidates
 
-    def of(self, y: int) -> list[dict[str, Any]]:
+    def of(self, y: int) -> list[Document]:
         """The candidates of a symbol, the heaviest first: values as they are written, and weights."""
         held = range(self.candidates.start[y], self.candidates.start[y + 1])
         written = self.records.written
@@ -112,7 +112,7 @@ def write(
 
 def audited(
     source: str, mechanism: Mechanism, folder: Path, form: str, read: ReadOptions | None = None
-) -> dict[str, Any]:
+) -> Document:
     """Audit the file of a form that :func:`write` has written: whether every check passed, and the findings in words.
 
     Raises:

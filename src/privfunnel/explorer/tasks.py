@@ -35,6 +35,7 @@ from privfunnel.measures import nats_per
 from privfunnel.mechanism import Mechanism
 from privfunnel.question import Quantity
 from privfunnel.report import view
+from privfunnel.storage import Document
 from privfunnel.tables import Counts, count
 
 MOST_KNOWING = 6  # readers who know a column that the page lists
@@ -43,7 +44,7 @@ MOST_KNOWING = 6  # readers who know a column that the page lists
 # --- table and roles ------------------------------------------------------------------------------------------------
 
 
-def example(workspace: Workspace, name: str) -> dict[str, Any]:
+def example(workspace: Workspace, name: str) -> Document:
     """Write a packaged example into the folder and inspect it."""
     path = examples.write(name, workspace.folder)
     return inspect(workspace, str(path), path.name, roles=dict(examples.EXAMPLES[name].roles))
@@ -53,9 +54,9 @@ def inspect(
     workspace: Workspace,
     path: str,
     name: str,
-    roles: dict[str, Any] | None = None,
-    read: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    roles: Document | None = None,
+    read: Document | None = None,
+) -> Document:
     """Look at a table: how it is read, columns, types, distinct values, histograms and the first rows."""
     tell(workspace, 0, 0, f"Opening {name}")
     asked, shown = reading.found_out(path, read or {})
@@ -83,8 +84,8 @@ def inspect(
 
 
 def roles(
-    workspace: Workspace, private: list[str], public: list[str], bins: dict[str, Any], **rows: str
-) -> dict[str, Any]:
+    workspace: Workspace, private: list[str], public: list[str], bins: Document, **rows: str
+) -> Document:
     """Count the table by its roles and say how large the problem is.
 
     Args:
@@ -99,7 +100,7 @@ def roles(
         raise InvalidInputError("no table is loaded: drop a file or pick an example")
     source, name, read = loaded
     rules = {column: binning.rule(column, asked) for column, asked in bins.items()}
-    said: dict[str, Any] = {name: value for name, value in rows.items() if value}
+    said: Document = {name: value for name, value in rows.items() if value}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivFunnelWarning)
         counts = count(
@@ -155,14 +156,14 @@ def _estimate(counts: Counts) -> str:
 # --- points ---------------------------------------------------------------------------------------------------------
 
 
-def units(workspace: Workspace, units: str) -> dict[str, Any]:
+def units(workspace: Workspace, units: str) -> Document:
     """Choose the unit of the page's amounts of information; return the warnings in it."""
     nats_per(units)  # an unknown one is told
     workspace.put("units", units)
     return {"warnings": _warnings(workspace)}
 
 
-def summary(workspace: Workspace) -> dict[str, Any]:
+def summary(workspace: Workspace) -> Document:
     """Return the finished curve as the page shows it."""
     setting, curve = workspace.setting(), curve_of(workspace)
     return view.curve_summary(curve, setting.public_axis, workspace.units, workspace.get("band"))
@@ -175,7 +176,7 @@ def point(
     width: int = 520,
     group: str = "",
     form: str = "records",
-) -> dict[str, Any]:
+) -> Document:
     """Describe the curve at a disclosure, or a utility where it goes along one, or within a leakage budget; nats."""
     setting, curve = workspace.setting(), curve_of(workspace)
     solution = chosen(curve, disclosure, leakage)
@@ -210,7 +211,7 @@ def point(
     }
 
 
-def search(workspace: Workspace, disclosure: float, text: str) -> dict[str, Any]:
+def search(workspace: Workspace, disclosure: float, text: str) -> Document:
     """Find combinations of public values by what occurs in them; see :func:`.lookup.search`."""
     setting = workspace.setting()
     solution = chosen(curve_of(workspace), disclosure, None)
@@ -218,7 +219,7 @@ def search(workspace: Workspace, disclosure: float, text: str) -> dict[str, Any]
     return lookup.search(solution, (setting.private_axis, setting.public_axis), lists, text)
 
 
-def beside(workspace: Workspace, disclosure: float) -> dict[str, Any]:
+def beside(workspace: Workspace, disclosure: float) -> Document:
     """What stands beside a point, and takes longer to find than the point itself.
 
     Returns:
@@ -265,7 +266,7 @@ def export(workspace: Workspace, name: str, disclosure: float, form: str = "reco
     return str(exports.write(name, workspace.folder, setting, found, lambda *news: tell(workspace, *news)))
 
 
-def audit(workspace: Workspace, disclosure: float, form: str) -> dict[str, Any]:
+def audit(workspace: Workspace, disclosure: float, form: str) -> Document:
     """Audit what a chosen point is released as, in a form: the very file that is downloaded."""
     setting = workspace.setting()
     solution = chosen(curve_of(workspace), disclosure, None)
@@ -275,7 +276,7 @@ def audit(workspace: Workspace, disclosure: float, form: str) -> dict[str, Any]:
     return {**found, "words": [wording.for_page(said) for said in found["words"]]}
 
 
-def ledger(workspace: Workspace, disclosure: float) -> dict[str, Any]:
+def ledger(workspace: Workspace, disclosure: float) -> Document:
     """What the ledger says that releases of the page are entered in, and whether this point would be refused."""
     setting = workspace.setting()
     solution = chosen(curve_of(workspace), disclosure, None)

@@ -16,7 +16,7 @@ from privfunnel.explorer.folders import UPLOAD
 from privfunnel.explorer.keeping import Keeping
 from privfunnel.problem import Problem
 from privfunnel.report.axes import Axis
-from privfunnel.storage import PRIVATE, write_whole
+from privfunnel.storage import PRIVATE, Document, write_whole
 from privfunnel.tables import Counts
 
 #: What may be said of a table besides its private and public columns.
@@ -50,7 +50,7 @@ class Setting:
     bins: dict[str, str]
     counts: Counts
     problem: Problem
-    reading: dict[str, Any] = field(default_factory=dict)
+    reading: Document = field(default_factory=dict)
     person: str = ""
     cluster: str = ""
     weights: str = ""

@@ -13,6 +13,7 @@ from privfunnel.instances import census_task
 from privfunnel.instances.bands import Bands
 from privfunnel.instances.files import Labelled, rows_of
 from privfunnel.measures import Array
+from privfunnel.storage import Document
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Instance:
     utility_ceiling: float | None = None
     known_utilities: tuple[KnownUtility, ...] = ()
 
-    def tasks(self) -> dict[str, Any]:
+    def tasks(self) -> Document:
         """The task with its labels, as :class:`privfunnel.Problem` takes them; nothing where there is none."""
         if self.task is None or self.task_table is None:
             return {}

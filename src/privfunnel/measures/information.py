@@ -15,6 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from privfunnel.errors import InvalidInputError
 
 Array = NDArray[np.float64]
+#: Arrays of any kind by name, as files of numbers hold them.
+Arrays = dict[str, NDArray[Any]]
+#: p(y|x) as it is given and returned: a dense array, or a SciPy sparse one where it would not fit.
+Channel = Any
 
 NATS_PER_BIT = math.log(2.0)
 #: Less than any probability that matters: a floor that keeps logarithms and divisions finite.
@@ -278,7 +282,7 @@ def miller_madow_bias(n_a: int, n_b: int, n: float, cells: int | None = None) ->
     return (occupied - n_a - n_b + 1) / (2.0 * n)
 
 
-def released_bias(p_sx: Array, channel: Any, n: float) -> float:
+def released_bias(p_sx: Array, channel: Channel, n: float) -> float:
     """How much ``I(S; Y)`` of a channel, at p(s, x) counted in ``n`` rows, is expected to exceed the true one, in nats.
 
     Second order: φ(t) = t log t of an average t̂ exceeds φ(t) by var(t̂)/(2t), and n·var(p̂(s,y)) = Σ_x p(s,x) p(y|x)² −

@@ -31,7 +31,7 @@ from privfunnel.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Writte
 from privfunnel.release.candidates import PARTS, ROW, WEIGHT
 from privfunnel.release.records import RecordAlphabet, released_names
 from privfunnel.release.writer import neutral
-from privfunnel.storage import heading
+from privfunnel.storage import Document, heading
 
 SCHEMA = "privfunnel/codebook"
 #: How decoys are read.
@@ -58,7 +58,7 @@ def to_dict(
     *,
     decoys: bool = False,
     records: RecordAlphabet | None = None,
-) -> dict[str, Any]:
+) -> Document:
     """p(y), p(x|y) and p(s|y) with labels, rounded as :func:`precision` says, entries above 0 only, JSON-ready.
 
     Decoys say p(x|y) themselves, and symbols have no names there: of them it says how they are read.
@@ -91,7 +91,7 @@ def to_dict(
     }
 
 
-def _symbols(mechanism: Mechanism, records: RecordAlphabet, policy: Policy) -> list[dict[str, Any]]:
+def _symbols(mechanism: Mechanism, records: RecordAlphabet, policy: Policy) -> list[Document]:
     """What is said of each symbol that is listed."""
     rows = mechanism.behind
     x_labels, x_of = _public_labels(mechanism, records, policy)
@@ -153,9 +153,7 @@ def _rounded(labels: tuple[str, ...], table: Any, steps: Array) -> list[dict[str
     return [dict(zip(names[a:b], values[a:b], strict=True)) for a, b in itertools.pairwise(ends)]
 
 
-def _further(
-    mechanism: Mechanism, symbols: list[dict[str, Any]], policy: Policy, *, decoys: bool
-) -> dict[str, Any]:
+def _further(mechanism: Mechanism, symbols: list[Document], policy: Policy, *, decoys: bool) -> Document:
     """How decoys are read, or how many symbols have too few rows for anything to be said of them."""
     if decoys:
         return {"decoys": {"row": ROW, "weight": WEIGHT, "weight_step": 1.0 / PARTS, "reading": READING}}
@@ -165,7 +163,7 @@ def _further(
     return {"unlisted": f"{policy.about(left)} symbols of too few rows: nothing is said of them"}
 
 
-def _bins(written: Written) -> list[dict[str, Any]]:
+def _bins(written: Written) -> list[Document]:
     """The bins of a column as they are written, and the number that stands for each."""
     assert written.numbers is not None
     assert isinstance(written.column.bins, Cut)

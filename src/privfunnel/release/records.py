@@ -15,8 +15,8 @@ from privfunnel.engines import Alphabet, Cut
 from privfunnel.engines.alphabet import distinct, joined
 from privfunnel.engines.categories import UNSEEN, Codes
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.measures import Channel
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel
 from privfunnel.publication import Policy, Written, published_codes, published_name
 from privfunnel.release.writer import original
 

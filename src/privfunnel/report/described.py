@@ -11,9 +11,9 @@ from privfunnel.channels import joint
 from privfunnel.engines import Alphabet, Column, Cut, Part, Top
 from privfunnel.engines.categories import Codes
 from privfunnel.guessing import Exposure, exposures
-from privfunnel.measures import Array, guessing_accuracy, mutual_information
+from privfunnel.measures import Array, Channel, guessing_accuracy, mutual_information
 from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Channel, Point
+from privfunnel.problem import Point
 from privfunnel.publication import Policy, published_codes
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.aims import Aim, TaskAim, aim_of_mechanism, aim_of_solution

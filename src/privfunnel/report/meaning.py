@@ -14,8 +14,8 @@ from privfunnel import measures
 from privfunnel.audit.result import Preserved
 from privfunnel.channels import joint
 from privfunnel.guessing import Guess, best_guesses
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Point, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Point, Problem
 from privfunnel.report.axes import Axis
 
 #: What the page calls the combination of all private attributes.

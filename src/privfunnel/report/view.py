@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from privfunnel.report.meaning import Meaning, explain
 from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
 from privfunnel.report.scale import Scale
 from privfunnel.solution import FEASIBILITY, Solution, Status
+from privfunnel.storage import Document
 
 GRID = 120  # intervals of the drawn lower bound
 EXACT = Exact()
@@ -90,7 +90,7 @@ def free_of(curve: Curve) -> float | None:
     return free_utility(curve) if curve.axis is Quantity.UTILITY else free_disclosure(curve.problem)
 
 
-def people_lines(found: PopulationBand, leakage_ceiling: float) -> dict[str, Any]:
+def people_lines(found: PopulationBand, leakage_ceiling: float) -> Document:
     """Return what a picture draws of people like those of a table that tells so many nats."""
 
     def line(leakage: Array, where: NDArray[np.bool_]) -> tuple[tuple[float, float], ...]:
@@ -162,7 +162,7 @@ def curve_note(curve: Curve, units: str = "bits") -> str:
 
 def curve_summary(
     curve: Curve, public: Axis, units: str = "bits", population: PopulationBand | None = None
-) -> dict[str, Any]:
+) -> Document:
     """Return the finished curve for the explorer's page, with people like those of its table where they are known."""
     problem = curve.problem
     guarded = not curve.guards.plain
@@ -194,7 +194,7 @@ def point(
     width: int = 520,
     group: str = "",
     units: str = "bits",
-) -> dict[str, Any]:
+) -> Document:
     """Return everything the page says about one solution; without heat maps where ``width`` is 0."""
     problem = solution.problem
     numbers = Exact(units)

@@ -18,6 +18,7 @@ from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.solvers import registry
 from privfunnel.solvers.deadline import cpu_clock
+from privfunnel.storage import Document
 
 AEM = "AEM"
 DRS = "DRS, authors' settings"
@@ -102,11 +103,11 @@ class Plan:
             DRS_REPAIRED: ("drs-repaired", drs),
         }
 
-    def settings(self, panel: Panel) -> dict[str, Any]:
+    def settings(self, panel: Panel) -> Document:
         """All that a panel's numbers depend on: a file with other settings is computed again."""
         runs = {name: [solver, options] for name, (solver, options) in self.runs(panel).items()}
         settings = {"privfunnel": __version__, "seed": self.seed, "points": self.points(panel), "runs": runs}
-        as_stored: dict[str, Any] = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+        as_stored: Document = json.loads(json.dumps(settings))  # tuples become lists, as in the file
         return as_stored
 
 
@@ -184,14 +185,14 @@ class PanelResult:
         """The series of that name."""
         return next(series for series in self.series if series.name == name)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """A JSON-ready form."""
         data = asdict(self)
         del data["panel"]
         return data
 
     @classmethod
-    def from_dict(cls, panel: Panel, data: dict[str, Any]) -> PanelResult:
+    def from_dict(cls, panel: Panel, data: Document) -> PanelResult:
         """Read back what :meth:`to_dict` wrote."""
         series = tuple(
             Series(**{**s, "points": tuple(Run(**p) for p in s["points"])}) for s in data["series"]

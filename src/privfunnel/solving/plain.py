@@ -12,7 +12,8 @@ from privfunnel.ends import end_of_curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.free import FREE, carried, free_certificate, is_whole, within_classes, without_silence
 from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Quantity, Question
 from privfunnel.solution import Answer, ProvedAnswer, Status
 from privfunnel.solvers.base import Listener, Solver

@@ -11,7 +11,8 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.coupling import couple
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Question
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Solver

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from privfunnel.certificate.claim import Claim
 from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.tree import LARGEST, LEAF
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array, xlogx
+from privfunnel.measures import Array, Arrays, xlogx
 from privfunnel.problem import Problem
 
 #: The unit of rounding errors.
@@ -136,7 +136,7 @@ class BottleneckBody(Body):
         """Number of boxes looked at."""
         return self.tree.n_nodes
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         tree = self.tree
         return {

@@ -17,17 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.claim import Claim, Quantity, Scope
 from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -63,7 +62,7 @@ class ChiSquaredBody(Body):
         """Entries of the matrix."""
         return int(self.entries.size)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         return {"prices": self.prices, "entries": self.entries}
 

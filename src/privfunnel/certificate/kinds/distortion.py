@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.certificate.archive import Archive
@@ -26,7 +25,7 @@ from privfunnel.certificate.claim import Claim, Scope
 from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -72,7 +71,7 @@ class DistortionBody(Body):
         """Cuts, one an output."""
         return len(self.cuts)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         return {"cuts": self.cuts} | ({} if self.outputs is None else {"outputs": self.outputs})
 

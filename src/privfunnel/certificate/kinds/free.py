@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.stacking import Block, Stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -67,7 +67,7 @@ class FreeProof(Part):
         """Number of boxes: none."""
         return 0
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, but for the claim, by name."""
         return {"combinations": self.combinations}
 
@@ -119,7 +119,7 @@ class FreeTree(FreeProof):
         """Number of boxes."""
         return self.tree.n_nodes
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, but for the claim, by name."""
         return {**super().arrays(), **{f"tree.{name}": each for name, each in self.tree.arrays().items()}}
 
@@ -191,7 +191,7 @@ class FreeBody(Body):
         """Number of boxes looked at, over all components."""
         return sum(proof.n_nodes for proof in self.proofs)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         cells = {} if self.cells is None else {"cells": self.cells}
         return {"prices": self.prices, **cells, **packed(self.proofs)}

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError, InvalidInputError, PrivFunnelError
 from privfunnel.guarded_classes import checked_lumping, threat_to
 from privfunnel.lumping import Lumping, singletons
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 from privfunnel.threats import Attribute, Stratum, Threat
 
@@ -102,7 +102,7 @@ class GuardedBody(Body):
         """Number of boxes looked at."""
         return sum(proof.n_nodes for proof in self.proofs)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         cells = {} if self.cells is None else {"cells": self.cells}
         return {"prices": self.prices, **cells, **packed(self.proofs)}

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.claim import Claim, Quantity, Scope
 from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -61,7 +60,7 @@ class GuessingBody(Body):
         """Pairs of a guess and a private symbol."""
         return int(self.weights.size)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         return {"weights": self.weights}
 

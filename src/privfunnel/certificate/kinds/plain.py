@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.thinning import ThinProof
 from privfunnel.certificate.tree import LARGEST, Case, Index, Proof
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -106,7 +106,7 @@ class PlainBody(Body):
         """Number of boxes looked at, over all components."""
         return sum(proof.n_nodes for proof in self.proofs)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         groups = {"coarsening": self.coarsening, "cells": self.cells}
         return {

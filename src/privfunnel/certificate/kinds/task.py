@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from privfunnel.certificate.claim import Claim, Scope
 from privfunnel.certificate.proof import Body, Certificate
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Arrays
 from privfunnel.problem import Problem
 from privfunnel.utility import Utility
 
@@ -211,7 +211,7 @@ class TaskBody(Body):
         """Boxes, those that were cut included."""
         return self.partition.n_nodes
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that is stored, by name."""
         tree, tilts = self.partition, {} if self.tilts is None else {"tilts": self.tilts}
         return {"variable": tree.variable, "split": tree.split, "first": tree.first, "q": self.q, **tilts}

@@ -13,6 +13,7 @@ from privfunnel.deep.methods.dca import DifferenceOfConvexFunnel
 from privfunnel.deep.methods.dvpf import DeepVariationalFunnel
 from privfunnel.deep.methods.ppan import AdversarialNetworks
 from privfunnel.deep.methods.vpaf import ConditionalFunnel
+from privfunnel.storage import Document
 
 __all__ = ["METHODS", "Batch", "Method", "Player", "Variables", "method_from"]
 
@@ -29,7 +30,7 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def method_from(data: dict[str, Any]) -> Method:
+def method_from(data: Document) -> Method:
     """The method that :meth:`privfunnel.deep.methods.base.Method.to_dict` described."""
     given = dict(data)
     made = METHODS[given.pop("name")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from privfunnel.checks import is_number, is_whole
 from privfunnel.deep.codes import Code, Draws, GaussianCode
@@ -13,6 +13,7 @@ from privfunnel.deep.layout import Layout
 from privfunnel.deep.randomness import Noise
 from privfunnel.deep.tensors import Params, Tensor, torch
 from privfunnel.errors import InvalidInputError
+from privfunnel.storage import Document
 
 
 class Batch(NamedTuple):
@@ -128,7 +129,7 @@ class Method(ABC):
         """Codes of a batch."""
         return self.code.draw(params, self.encode(params, batch.x), noise)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """JSON-ready."""
         layouts = {
             key: None if each is None else {"numbers": each.numbers, "groups": list(each.groups)}

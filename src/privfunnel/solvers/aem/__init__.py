@@ -17,7 +17,8 @@ import numpy as np
 from privfunnel import channels
 from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status, kkt_residual
 from privfunnel.solvers.aem.devices import make_backend
 from privfunnel.solvers.aem.plan import PLAN

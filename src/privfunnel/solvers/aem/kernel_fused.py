@@ -17,6 +17,7 @@ from typing import Any
 
 from privfunnel.errors import need
 from privfunnel.solvers.aem.state import CUT, ROOT_EVALUATIONS, SLOPE_LIMIT, ZERO
+from privfunnel.storage import Document
 
 triton: Any = need("triton", extra="gpu")
 tl: Any = need("triton.language", extra="gpu")
@@ -256,7 +257,7 @@ def _keep(better, new, now, before, n_x, n_y, block: tl.constexpr, chunks: tl.co
             tl.store(now + row * n_y + at, previous, mask=inside)
 
 
-def _launch(n_y: int) -> dict[str, Any]:
+def _launch(n_y: int) -> Document:
     """How a row is cut: one warp goes along a short row, eight along a long one; both were measured."""
     block, warps = SHORT if n_y <= SHORT_ROW else LONG
     return {"block": block, "chunks": -(-n_y // block), "num_warps": warps}

@@ -14,7 +14,8 @@ from scipy import sparse
 from privfunnel import channels
 from privfunnel.certificate import Certificate, PlainBody
 from privfunnel.errors import CertificateError
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.solution import DEFAULT_GAP, Answer, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket, mixed

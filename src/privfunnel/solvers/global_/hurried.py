@@ -6,7 +6,8 @@ import time
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.solution import Answer, Status
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_.plan import PLAN

@@ -14,7 +14,8 @@ from privfunnel import channels
 from privfunnel.certificate import Certificate, PlainBody
 from privfunnel.errors import CertificateError, MissingExtraError
 from privfunnel.jit import pays, wait_no_longer
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Channel
+from privfunnel.problem import Problem
 from privfunnel.solution import FEASIBILITY, Answer, Status
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits

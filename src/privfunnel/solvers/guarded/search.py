@@ -11,8 +11,8 @@ from numpy.random import Generator
 from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Problem
 from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits

@@ -15,6 +15,7 @@ from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.program import LocalProgram, Program, Run
 from privfunnel.solvers.options import check_positive, without_none
+from privfunnel.storage import Document
 
 _SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 #: How far a start is pushed away from the bounds where a small barrier is to keep it where it is.
@@ -61,9 +62,9 @@ class IPOPT(LocalProgram):
             nlp = casadi.nlpsol("funnel", "ipopt", derived, self._settings(deadline.clock))
             yield _Program(nlp, (problem.n_x, n_y), disclosure), deadline
 
-    def _settings(self, clock: str) -> dict[str, Any]:
+    def _settings(self, clock: str) -> Document:
         """IPOPT's own options."""
-        settings: dict[str, Any] = {
+        settings: Document = {
             # IPOPT shortens a step on which a logarithm fails; that is no news.
             "print_time": False, "error_on_fail": False, "show_eval_warnings": False,
             "ipopt.print_level": 0, "ipopt.sb": "yes",
@@ -92,7 +93,7 @@ class _Program(Program):
         return Run(channel, stats["return_status"] in _SUCCESS, int(stats["iter_count"]))
 
 
-def _program(casadi: Any, problem: Problem, n_y: int) -> dict[str, Any]:
+def _program(casadi: Any, problem: Problem, n_y: int) -> Document:
     """The nonlinear program: variables p(y|x), objective I(S;Y), constraints row sums and I(X;Y)."""
     n_x = problem.n_x
     channel = casadi.SX.sym("channel", n_x, n_y)

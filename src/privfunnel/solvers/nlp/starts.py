@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.measures import Array, mutual_information
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Channel, mutual_information
+from privfunnel.problem import Problem
 
 
 def feasible_starts(

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel.channels import as_held
-from privfunnel.measures import Array, lift
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Channel, lift
+from privfunnel.problem import Problem
 from privfunnel.solvers.binary.transport import proved_pairs
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.perfect.splitting import split

@@ -6,8 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel import channels
-from privfunnel.measures import Array
-from privfunnel.problem import Channel, Problem
+from privfunnel.measures import Array, Channel
+from privfunnel.problem import Problem
 from privfunnel.solvers.posteriors.components import Part
 from privfunnel.solvers.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model
 from privfunnel.solvers.posteriors.points import entries

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from privfunnel import channels, measures
-from privfunnel.measures import Array
+from privfunnel.measures import Array, Channel
 from privfunnel.utility import Utility
 
 #: Outputs with less probability than this are rare.
 RARE = 1e-9
 
 
-def without_rare(tasks: Utility, channel: Any, utility: float) -> Any:
+def without_rare(tasks: Utility, channel: Channel, utility: float) -> Any:
     """The channel (M, N) with its rare outputs merged into others, as far as it keeps ``utility`` nats.
 
     Leakage only falls by merging. Utility falls by at most r_i D(v_i‖v_j) for output i with v_i = p(u|i) and
@@ -44,7 +44,7 @@ def without_rare(tasks: Utility, channel: Any, utility: float) -> Any:
     return _joined(channel, into)
 
 
-def _joined(channel: Any, into: NDArray[np.intp]) -> Any:
+def _joined(channel: Channel, into: NDArray[np.intp]) -> Any:
     """The channel with output j counted as ``into[j]``, shape (N,)."""
     kept, place = np.unique(into, return_inverse=True)
     n = into.size
