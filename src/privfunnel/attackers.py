@@ -64,7 +64,7 @@ class Attacker:
 
 
 def attackers(
-    known: Any, columns: Columns, n_x: int, *, kept: NDArray[np.bool_] | None = None
+    known: object, columns: Columns, n_x: int, *, kept: NDArray[np.bool_] | None = None
 ) -> tuple[Attacker, ...]:
     """The attackers that ``known`` describes, the one who knows nothing first.
 
@@ -136,7 +136,7 @@ def few_columns(columns: Columns, most: int = 2) -> tuple[Attacker, ...]:
     return tuple(knowing(names, columns) for names in sets)
 
 
-def _listed(known: Any) -> list[Any]:
+def _listed(known: object) -> list[Any]:
     if isinstance(known, Mapping) or not hasattr(known, "__iter__"):
         raise InvalidInputError(
             f"known={known!r} is no list of attackers: give e.g. [['age'], ['sex', 'town']]"
@@ -144,14 +144,14 @@ def _listed(known: Any) -> list[Any]:
     return list(known)
 
 
-def _names_columns(entry: Any) -> bool:
+def _names_columns(entry: object) -> bool:
     """Whether an attacker is described by names of columns."""
     if isinstance(entry, np.ndarray) or not isinstance(entry, Sequence):
         return False
     return len(entry) > 0 and all(isinstance(name, str) for name in entry)
 
 
-def _codes(entry: Any, n_x: int, kept: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+def _codes(entry: object, n_x: int, kept: NDArray[np.bool_] | None) -> NDArray[np.intp]:
     """The values of an array a(x), numbered from 0; one value each of the M symbols, or of all that were given."""
     values = list(np.asarray(entry).tolist()) if hasattr(entry, "__len__") else []
     if kept is not None and len(values) == kept.size:

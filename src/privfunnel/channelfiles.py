@@ -90,7 +90,7 @@ def read_channel(data: Mapping[str, Any], p_x: Array, n_x: int) -> Read:
     return Read(_channel(data["channel"], shape, dense=not data["sparse"]), p_s_given_y, None)
 
 
-def codes(values: Any) -> Codes:
+def codes(values: object) -> Codes:
     """Whole numbers from a file."""
     found = np.asarray(values)
     # 0.5 and true would be rounded to some symbol without a word.
@@ -108,7 +108,7 @@ def _entries(channel: Channel) -> tuple[Index, Index, Array]:
     return rows, columns, channel[rows, columns]
 
 
-def _places(known: Any, wanted: Index) -> Index:
+def _places(known: object, wanted: Index) -> Index:
     """Where each of ``wanted`` is in the sorted list ``known``."""
     listed = codes(known)
     found = np.searchsorted(listed, wanted)
@@ -161,7 +161,7 @@ def _channel(data: Mapping[str, Any], shape: tuple[int, int], *, dense: bool) ->
     return channel
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value of a JSON file is a number."""
     # JSON's true is an int to Python.
     return isinstance(value, int | float) and not isinstance(value, bool)

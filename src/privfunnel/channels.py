@@ -169,7 +169,7 @@ def to_stored(channel: Channel) -> Any:
     }
 
 
-def from_stored(stored: Any) -> Any:
+def from_stored(stored: object) -> Any:
     """What :func:`to_stored` wrote."""
     if not isinstance(stored, dict):
         return stored

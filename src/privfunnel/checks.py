@@ -31,12 +31,12 @@ def with_comma(name: str, columns: Sequence[str]) -> str:
     return ""
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> bool:
     """Whether a value is a whole number."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a real number, infinities and NaN included."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
@@ -47,7 +47,7 @@ def check_seed(seed: int) -> None:
         raise InvalidInputError(f"seed={seed!r} is not a seed: give a whole number ≥ 0")
 
 
-def frame_labels(given: Any, side: str) -> list[str] | None:
+def frame_labels(given: object, side: str) -> list[str] | None:
     """Labels such as ``sex=man, death=1`` from the ``index`` or ``columns`` of a frame; None where it has none.
 
     A plain numbering without a name is no label.
@@ -65,7 +65,7 @@ def frame_labels(given: Any, side: str) -> list[str] | None:
     ]
 
 
-def refuse_margins(given: Any, table: NDArray[np.float64]) -> None:
+def refuse_margins(given: object, table: NDArray[np.float64]) -> None:
     """Refuse a cross-tabulation with its sums in the last row and column: they would be counted as people."""
     last = [_last(getattr(given, side, None)) for side in ("index", "columns")]
     if last[0] is not None and last[0] == last[1] and min(table.shape) > 1:

@@ -104,7 +104,7 @@ class ClassCounts:
         return min(max(disclosure - self.h_within, 0.0), self.problem().disclosure_ceiling)
 
 
-def count(source: Any, *, private: str | Iterable[str], public: str | Iterable[str]) -> ClassCounts:
+def count(source: object, *, private: str | Iterable[str], public: str | Iterable[str]) -> ClassCounts:
     """Count classes in the table's own engine; columns are taken as they are, cut into bins beforehand.
 
     Args:
@@ -124,7 +124,7 @@ def count(source: Any, *, private: str | Iterable[str], public: str | Iterable[s
         return _collected(named, roles, s_values)
 
 
-def symbols(source: Any, counts: ClassCounts) -> Any:
+def symbols(source: object, counts: ClassCounts) -> Any:
     """The public symbols as a frame of the source's engine.
 
     A row each: values ``x0`` …, rows with each private symbol ``n0`` … and in all ``n``, quotients ``q0`` ….
@@ -172,7 +172,7 @@ def _per_symbol(frame: Any, roles: Sequence[tuple[str, ...]], s_values: Sequence
     """A row a public symbol: its values, how many rows have each private symbol, and the quotients."""
     nw = need("narwhals", "tables")
 
-    def is_value(column: str, value: Any) -> Any:
+    def is_value(column: str, value: object) -> Any:
         return nw.col(column).is_null() if value is None else nw.col(column) == nw.lit(value)
 
     x = [f"x{j}" for j in range(len(roles[1]))]

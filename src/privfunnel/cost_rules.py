@@ -28,7 +28,7 @@ RULES = ("hamming", "ordinal", "never")
 RECORD = "record"
 
 
-def costs_of(given: Problem | Counts, costs: Any = None) -> Costs:
+def costs_of(given: Problem | Counts, costs: object = None) -> Costs:
     """The costs that a user describes.
 
     Args:
@@ -82,7 +82,7 @@ def _by_column(given: Problem | Counts, problem: Problem, rules: Mapping[str, An
     return Costs(checked_costs(total, problem.n_x), ", ".join([*told, *rest]))
 
 
-def _column(name: str, values: tuple[str, ...], rule: Any, column: Column | None) -> Array:
+def _column(name: str, values: tuple[str, ...], rule: object, column: Column | None) -> Array:
     """Costs of one column, shape (M, M)."""
     texts = np.array(values, dtype=object)
     differ = texts[:, None] != texts
@@ -96,7 +96,7 @@ def _column(name: str, values: tuple[str, ...], rule: Any, column: Column | None
     return np.asarray(weight * np.where(differ, _steps(name, values, column, order), 0.0))
 
 
-def _read(name: str, rule: Any) -> tuple[float, str, str]:
+def _read(name: str, rule: object) -> tuple[float, str, str]:
     """Weight, kind and order of a rule such as ``"0.5*ordinal"``, ``"ordinal:low,medium,high"``, ``"never"`` or 2."""
     advice = (
         f"the cost {rule!r} of {name!r} cannot be read: give {', '.join(RULES)}, a weight, or 0.5*ordinal"

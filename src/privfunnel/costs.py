@@ -58,7 +58,7 @@ class Costs:
         return cls(checked_costs(rows, n_x), str(data["words"]))
 
 
-def checked_costs(costs: Any, n_x: int) -> Array:
+def checked_costs(costs: object, n_x: int) -> Array:
     """A matrix of costs, or an error that says what is wrong with it."""
     try:
         matrix = np.array(costs, dtype=np.float64)

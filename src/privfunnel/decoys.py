@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
     error: float
 
 
-def mean(released: Any, column: str) -> Estimate:
+def mean(released: object, column: str) -> Estimate:
     """The mean of a column of numbers over the table, empty entries left out.
 
     Args:
@@ -60,7 +60,7 @@ def mean(released: Any, column: str) -> Estimate:
     return Estimate(value, lines.error(np.where(known, values - value, 0.0) / share))
 
 
-def crosstab(released: Any, *columns: str) -> dict[tuple[Any, ...], Estimate]:
+def crosstab(released: object, *columns: str) -> dict[tuple[Any, ...], Estimate]:
     """How many rows of the table have each combination of values of some columns.
 
     Args:
@@ -83,7 +83,7 @@ def crosstab(released: Any, *columns: str) -> dict[tuple[Any, ...], Estimate]:
     return found
 
 
-def regression(released: Any, outcome: str, on: Iterable[str]) -> dict[str, Estimate]:
+def regression(released: object, outcome: str, on: Iterable[str]) -> dict[str, Estimate]:
     """Coefficients of the linear regression of a column of numbers on others, by least squares.
 
     The sums of squares and products are those of the table, without bias; the coefficients follow from them. Columns of
@@ -131,7 +131,7 @@ class _Lines(NamedTuple):
     columns: dict[str, Any]
 
     @classmethod
-    def read(cls, released: Any, names: Sequence[str]) -> _Lines:
+    def read(cls, released: object, names: Sequence[str]) -> _Lines:
         """Read some columns of a release.
 
         Raises:

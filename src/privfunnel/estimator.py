@@ -91,7 +91,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         published: Sequence[str | int] | str | int | None = None,
         guarantees: Sequence[Any] | str | None = None,
         measure: str | None = None,
-        bins: Any = "quantiles:4",
+        bins: object = "quantiles:4",
         max_levels: int = tables.MAX_LEVELS,
         solver: str = "auto",
         solver_options: dict[str, Any] | None = None,
@@ -259,7 +259,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             names = [f"x{j}" for j in range(X.shape[1])]
         return {str(name): _as_column(X[:, j]) for j, name in enumerate(names)}
 
-    def _positions(self, chosen: Any, role: str) -> list[int]:
+    def _positions(self, chosen: object, role: str) -> list[int]:
         if chosen is None:
             return []
         if not isinstance(chosen, str | int | np.integer | Iterable):
@@ -292,7 +292,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _guards(self, names: Sequence[str]) -> Document:
         """Attackers, published columns, guarantees and measure, as :func:`privfunnel.solve` takes them."""
 
-        def named(chosen: Any, role: str) -> list[str]:
+        def named(chosen: object, role: str) -> list[str]:
             return [names[j] for j in self._positions(chosen, role)]
 
         known = self.known
@@ -307,7 +307,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
         return {name: value for name, value in given.items() if value}
 
-    def _task(self, y: Any, taken: Mapping[str, Any]) -> Document:
+    def _task(self, y: object, taken: Mapping[str, Any]) -> Document:
         """The target as a column."""
         if y is None:
             raise InvalidInputError(f"utility={self.utility!r} is of a task: pass y to fit")
@@ -334,7 +334,7 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {"disclosure": asked}
 
 
-def _named_columns(given: Any, taken: Sequence[str]) -> Document:
+def _named_columns(given: object, taken: Sequence[str]) -> Document:
     """Sensitive features as columns, with their own names where they have any that X does not have."""
     table = np.asarray(given)
     if table.ndim not in (1, 2) or 0 in table.shape:
@@ -368,7 +368,7 @@ def _as_column(values: NDArray[Any]) -> Any:
         ) from error
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if value is None or value != value:  # None, NaN, NaT
         return None
     return value

@@ -133,7 +133,7 @@ class GaussianProblem:
     @classmethod
     def from_table(
         cls,
-        source: Any,
+        source: object,
         *,
         private: Sequence[str],
         public: Sequence[str],
@@ -293,7 +293,7 @@ def _moments(batches: Iterator[Any], columns: int) -> tuple[int, Array, Array]:
     return count, mean, squares / max(count - 1, 1)
 
 
-def _finite(name: str, table: Any) -> Array:
+def _finite(name: str, table: object) -> Array:
     """A table of finite numbers."""
     try:
         array = np.asarray(table, dtype=np.float64)

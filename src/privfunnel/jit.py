@@ -202,13 +202,13 @@ def _listen() -> None:
         def __init__(self) -> None:
             self.begun: list[tuple[float, float]] = []
 
-        def on_start(self, event: Any) -> None:
+        def on_start(self, event: object) -> None:
             say, _Compiling.say = _Compiling.say, None
             if say is not None:
                 say()
             self.begun.append((time.monotonic(), time.thread_time()))
 
-        def on_end(self, event: Any) -> None:
+        def on_end(self, event: object) -> None:
             wall, cpu = self.begun.pop()
             if not self.begun:  # kernels that it calls are compiled within
                 _Compiling.wall += time.monotonic() - wall

@@ -101,7 +101,7 @@ class Ledger(Stored):
     channels: Mapping[str, Channel] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, table: Any, mechanism: Mechanism, read: ReadOptions | None = None) -> Ledger:
+    def begin(cls, table: object, mechanism: Mechanism, read: ReadOptions | None = None) -> Ledger:
         """An empty ledger for a table, which is counted as the mechanism counts.
 
         Args:
@@ -442,7 +442,7 @@ def place_of(path: AnyPath) -> Path:
     return real
 
 
-def opened(path: AnyPath, table: Any, mechanism: Mechanism, read: ReadOptions | None = None) -> Ledger:
+def opened(path: AnyPath, table: object, mechanism: Mechanism, read: ReadOptions | None = None) -> Ledger:
     """The ledger of a file, or where there is none an empty one for a table, see :meth:`Ledger.begin`.
 
     Raises:
@@ -507,7 +507,7 @@ class Entering:
 
     def open(
         self,
-        table: Any,
+        table: object,
         read: ReadOptions | None = None,
         budget: Callable[[Ledger], object] | None = None,
     ) -> Ledger:

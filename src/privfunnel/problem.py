@@ -106,7 +106,7 @@ class Problem(Stored):
         n: float | None = None,
         public_columns: Mapping[str, Sequence[object]] | None = None,
         private_columns: Mapping[str, Sequence[object]] | None = None,
-        p_ux: Any = None,
+        p_ux: object = None,
         u_labels: Mapping[str, Sequence[str]] | None = None,
         task_weights: Mapping[str, float] | None = None,
     ) -> None:
@@ -310,7 +310,7 @@ class Problem(Stored):
         return leaked / self.disclosure_ceiling * np.asarray(disclosure, dtype=np.float64)
 
     def evaluate(
-        self, channel: ArrayLike | Channel, *, known: Any = None, measure: Measure | str = INFORMATION
+        self, channel: ArrayLike | Channel, *, known: object = None, measure: Measure | str = INFORMATION
     ) -> Point:
         """Disclosure I(X;Y) and leakage of a channel, in nats: I(S;Y), or the largest I(S;Y|A) of several attackers.
 
@@ -340,12 +340,12 @@ class Problem(Stored):
         return point if self._tasks is None else TaskPoint.of(point, self._tasks.of(channel))
 
     def leakages(
-        self, channel: ArrayLike | Channel, *, known: Any = None, measure: Measure | str = INFORMATION
+        self, channel: ArrayLike | Channel, *, known: object = None, measure: Measure | str = INFORMATION
     ) -> dict[str, float]:
         """What a channel tells each attacker about S, by the attacker's name; arguments as for :meth:`evaluate`."""
         return self._told(self.check_channel(channel), known, measure)
 
-    def _told(self, channel: Channel, known: Any, measure: Measure | str) -> dict[str, float]:
+    def _told(self, channel: Channel, known: object, measure: Measure | str) -> dict[str, float]:
         """:meth:`leakages` of a channel that is checked already."""
         by = measure_of(measure)
         told = {each.name: each.leakage(self._p_sx, channel, by) for each in self.attackers(known)}
@@ -353,7 +353,7 @@ class Problem(Stored):
             return told
         return told | {NOTHING: min(told[NOTHING], self.leakage_ceiling)}
 
-    def attackers(self, known: Any) -> tuple[Attacker, ...]:
+    def attackers(self, known: object) -> tuple[Attacker, ...]:
         """The attackers that ``known`` describes, as in :meth:`evaluate`, the one who knows nothing first."""
         return attackers(known, self.public_columns, self.n_x, kept=self._kept_x)
 

@@ -49,7 +49,7 @@ def joint_channel(problem: Problem, releases: Iterable[Any]) -> Channel:
 
 
 def joint_leakage(
-    problem: Problem, releases: Iterable[Any], *, known: Any = None, measure: Measure | str = INFORMATION
+    problem: Problem, releases: Iterable[Any], *, known: object = None, measure: Measure | str = INFORMATION
 ) -> float:
     """What releases of the same rows tell together: I(S;Y_1 … Y_m) in nats, exactly.
 

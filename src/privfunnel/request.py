@@ -156,7 +156,7 @@ class Request:
             utility=None if self.utility is None else problem.utility_ceiling,
         )
 
-    def _check(self, along: Quantity, guards: Threat, leakage: Any) -> None:
+    def _check(self, along: Quantity, guards: Threat, leakage: object) -> None:
         """Raise InvalidInputError where too much or too little is asked for."""
         name = along.value
         floor = self.utility if along is Quantity.UTILITY else self.disclosure
@@ -209,7 +209,7 @@ class Request:
             raise InvalidInputError("distortion= is about records: leave disclosure= and utility= out")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as JSON has it: measures and guarantees by their names, arrays as lists."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}

@@ -335,7 +335,7 @@ def heading(schema: str) -> Document:
     return {"schema": schema, "version": VERSION}
 
 
-def check_schema(data: Any, schema: str) -> None:
+def check_schema(data: object, schema: str) -> None:
     """Raise InvalidInputError unless ``data`` is a JSON object of this schema, in the version that can be read."""
     if not isinstance(data, dict) or data.get("schema") != schema:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
@@ -349,7 +349,7 @@ def check_schema(data: Any, schema: str) -> None:
         )
 
 
-def write_json(path: AnyPath, data: Any, *, mode: int = SHARED, indent: int | None = 1) -> None:
+def write_json(path: AnyPath, data: object, *, mode: int = SHARED, indent: int | None = 1) -> None:
     """Write JSON, whole or not at all."""
     write_text(path, json.dumps(data, indent=indent, allow_nan=False) + "\n", mode=mode)
 
@@ -383,7 +383,7 @@ class Stored(ABC):
 
     @classmethod
     @abstractmethod
-    def from_dict(cls, data: Any) -> Self:
+    def from_dict(cls, data: object) -> Self:
         """Read back what :meth:`to_dict` wrote."""
 
     @classmethod
@@ -393,7 +393,7 @@ class Stored(ABC):
 
     @classmethod
     @contextlib.contextmanager
-    def reading(cls, data: Any) -> Iterator[None]:
+    def reading(cls, data: object) -> Iterator[None]:
         """Check the heading of ``data``; what the block then stumbles over is said in one line.
 
         Raises:

@@ -261,7 +261,7 @@ class More(TypedDict, total=False):
 
 
 def count(
-    source: Any,
+    source: object,
     *,
     private: str | Iterable[str],
     public: str | Iterable[str],

@@ -104,7 +104,7 @@ class Threat:
         cls,
         problem: Problem,
         *,
-        known: Any = None,
+        known: object = None,
         published: str | Sequence[str] | None = None,
         guarantees: str | Guarantee | Iterable[str | Guarantee] | None = None,
         measure: Measure | str = INFORMATION,

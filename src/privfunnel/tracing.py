@@ -56,9 +56,9 @@ def trace(
     along: str = "disclosure",
     also: Iterable[float | str] = (),
     refine: int = 0,
-    costs: Any = None,
+    costs: object = None,
     invariant: bool = False,
-    known: Any = None,
+    known: object = None,
     published: str | Sequence[str] | None = None,
     guarantees: str | Guarantee | Iterable[str | Guarantee] | None = None,
     measure: Measure | str | None = None,
@@ -417,7 +417,7 @@ def following(begun: PartialCurve, grid: Grid, progress: Listener | None) -> Ite
     return _follow(begun, grid, places, also, progress)
 
 
-def _several(places: Any) -> list[Any]:
+def _several(places: object) -> list[Any]:
     """Places, where one may stand for itself."""
     return [places] if isinstance(places, str) or not hasattr(places, "__iter__") else list(places)
 

@@ -139,7 +139,7 @@ class Utility:
 
 
 def as_utility(
-    p_ux: Any,
+    p_ux: object,
     p_x: Array,
     kept_x: NDArray[np.bool_],
     *,

@@ -79,7 +79,7 @@ class Sample:
 
 
 def recount(
-    original: Any,
+    original: object,
     private: Sequence[str],
     public: Sequence[str],
     bins: Mapping[str, Any],
@@ -105,8 +105,8 @@ def recount(
 
 
 def align(
-    original: Any,
-    released: Any,
+    original: object,
+    released: object,
     counts: tables.Counts,
     *,
     mechanism: Mechanism | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def mechanism(designed: Mechanism) -> Audit:
 
 
 def table(
-    original: Any,
+    original: object,
     designed: Mechanism,
     *,
     read: ReadOptions | None = None,

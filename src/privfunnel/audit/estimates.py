@@ -204,7 +204,7 @@ def local_information_privacy(p_ab: Array) -> Array:
     return np.asarray(max(np.log(high), -np.log(low) if low > 0.0 else np.inf))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A document with infinite numbers as texts, which JSON has no numbers for, and measures by their names."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}

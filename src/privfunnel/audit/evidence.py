@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -20,7 +20,7 @@ Pair = Literal["sx", "sy", "xy"]
 
 
 def chosen_columns(
-    original: Any,
+    original: object,
     read: ReadOptions | None,
     mechanism: Mechanism | None,
     person: str | None,

@@ -56,7 +56,7 @@ class Reading:
         """Whether so many values are different that the column tells rows, and people, apart."""
         return self.looked > 2 * LEVELS and self.distinct > NAMING * self.looked
 
-    def encode(self, array: Any) -> Codes:
+    def encode(self, array: object) -> Codes:
         """Category of each row of an Arrow array; rare values share one, missing ones another."""
         if self.edges is not None:
             numbers = _numbers(array)

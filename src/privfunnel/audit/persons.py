@@ -292,7 +292,7 @@ def person_codes(table: Source, column: str, what: str = "who a row is about") -
 
 
 def rows_of(
-    source: Any,
+    source: object,
     counts: Counts,
     column: str | None = None,
     read: ReadOptions | None = None,

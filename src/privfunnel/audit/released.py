@@ -49,8 +49,8 @@ Names = str | Iterable[str] | None
 
 
 def release(
-    original: Any,
-    released: Any,
+    original: object,
+    released: object,
     *,
     mechanism: Mechanism | None = None,
     private: Names = None,
@@ -176,7 +176,7 @@ def _board(mechanism: Mechanism | None, found: _Estimates, sample: Sample, count
     return replace(made, informed=informed(counts.x_alphabet, p_sx, channel))
 
 
-def _reading(mechanism: Mechanism | None, released: Any) -> ReadOptions:
+def _reading(mechanism: Mechanism | None, released: object) -> ReadOptions:
     """How a released file is read: a mechanism's own texts as they were written, blanks and all."""
     if mechanism is None:
         return ReadOptions(header=True)
@@ -310,7 +310,7 @@ def _further(
     )
 
 
-def _order(released: Any, order: Order | AnyPath | None) -> Order | None:
+def _order(released: object, order: Order | AnyPath | None) -> Order | None:
     """The order of the released rows, where it is known."""
     if isinstance(order, Order):
         return order

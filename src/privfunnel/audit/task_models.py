@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -96,7 +95,7 @@ class TaskFindings:
 
 
 def usefulness(
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     *,
     task: Sequence[str] = (),
@@ -125,7 +124,7 @@ def usefulness(
 
 
 def for_task(
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     *,
     read: ReadOptions | None = None,
@@ -176,7 +175,7 @@ def attackers(audit: Audit) -> tuple[Usefulness, ...]:
 
 
 def _counted(
-    source: Any, mechanism: Mechanism, task: Sequence[str], read: ReadOptions | None
+    source: object, mechanism: Mechanism, task: Sequence[str], read: ReadOptions | None
 ) -> tables.Counts:
     """The table counted as the mechanism's was, with these tasks, or its own."""
     weights = dict.fromkeys(task, 1.0) or mechanism.task_weights

@@ -67,7 +67,7 @@ class MeasureName(click.ParamType):  # type: ignore[type-arg]  # generic in newe
 
     name = "name"  # listing them would load a numerical library for --help
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The name, or an error that lists them."""
         return click.Choice(self._names()).convert(value, param, ctx)
 

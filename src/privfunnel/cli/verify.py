@@ -112,7 +112,7 @@ def _prove(lines: tuple[Certificate, ...], problem: Problem, source: str, certif
 
 
 def check_costs(
-    lines: tuple[Certificate, ...], source: str, opened: NamedProblem, costs: Any, invariant: bool
+    lines: tuple[Certificate, ...], source: str, opened: NamedProblem, costs: object, invariant: bool
 ) -> None:
     """Refuse certificates of other costs than those that were asked about: they prove another thing.
 

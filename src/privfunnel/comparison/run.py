@@ -303,7 +303,7 @@ def _unshared(task: _Task, answers: dict[int, Answer]) -> Array:
     return np.array([Neighbour.own(problem, points, disclosure) for disclosure in task.grid])
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """An option as JSON can store it: tuples as lists, NumPy's numbers as plain ones, infinity (no limit) as None."""
     if isinstance(value, np.generic):
         value = value.item()

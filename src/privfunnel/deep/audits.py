@@ -63,7 +63,7 @@ class Audit:
         return told
 
 
-def audited(what: Audited, s: Any, *, seed: int = 0, most_rows: int = 4000) -> Audit:
+def audited(what: Audited, s: object, *, seed: int = 0, most_rows: int = 4000) -> Audit:
     """Audit a release of rows that nothing was fitted to.
 
     Args:

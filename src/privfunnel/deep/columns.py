@@ -50,7 +50,7 @@ class Columns:
     columns: tuple[Column, ...]
 
     @classmethod
-    def of(cls, table: Any, *, classes: bool = False) -> Columns:
+    def of(cls, table: object, *, classes: bool = False) -> Columns:
         """Look at a table.
 
         Args:
@@ -84,7 +84,7 @@ class Columns:
         groups = tuple(len(column.values) for column in self.columns if column.values is not None)
         return Layout(len(self.columns) - len(groups), groups)
 
-    def matrix(self, table: Any) -> NDArray[np.float32]:
+    def matrix(self, table: object) -> NDArray[np.float32]:
         """The table as numbers, shape (rows, layout.width).
 
         Raises:
@@ -145,7 +145,7 @@ class Columns:
         )
 
 
-def classes_of(table: Any) -> NDArray[np.int64]:
+def classes_of(table: object) -> NDArray[np.int64]:
     """One class a row, numbered, shape (rows,): categories as they are, numbers by quarters, columns taken together."""
     found, parts = _named(table), []
     for column in Columns.of(table, classes=True).columns:
@@ -216,7 +216,7 @@ def _texts(values: NDArray[Any]) -> NDArray[np.str_]:
     return np.array([MISSING if _is_missing(value) else str(value) for value in values.tolist()], dtype=str)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """None, NaN, NaT, and pandas' NA, whose comparisons are neither true nor false."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 

@@ -85,7 +85,7 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     random_state: int | None = None
     progress: bool = False
 
-    def fit(self, X: Any, s: Any, task: Any = None) -> DeepFunnel:
+    def fit(self, X: object, s: object, task: object = None) -> DeepFunnel:
         """Learn to release X.
 
         Args:
@@ -119,7 +119,7 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ]
         return f"strength={left[0]:g}" if left else "another code or another size"
 
-    def transform(self, X: Any) -> NDArray[Any]:
+    def transform(self, X: object) -> NDArray[Any]:
         """Draw a release of the rows of X; two calls give different draws.
 
         Returns:
@@ -142,7 +142,7 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return self._records(codes)
         return codes.argmax(axis=1)[:, None] if self.method_.code.kind == "discrete" else codes
 
-    def posterior(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def posterior(self, X: object) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Means and deviations of the Gaussian codes of rows, each (rows, size); see :func:`.judge.density_bounds`."""
         _validation.check_is_fitted(self)
         if self.method_.code.kind != "gaussian":
@@ -157,7 +157,7 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             mean, spread = output.split(self.method_.code.size, dim=-1)
             return mean.numpy(), torch.exp(bounded(spread)).numpy()
 
-    def audit(self, X: Any, s: Any, *, seed: int = 0, most_rows: int = 4000) -> Audit:
+    def audit(self, X: object, s: object, *, seed: int = 0, most_rows: int = 4000) -> Audit:
         """What a release of rows that were not fitted tells attackers, against what the rows themselves tell them.
 
         Args:
@@ -282,12 +282,12 @@ class CodingFunnel(DeepFunnel):
 
 def sweep(
     estimator: Any_,
-    X: Any,
-    s: Any,
+    X: object,
+    s: object,
     *,
     strengths: Sequence[float],
     seeds: Sequence[int] = (0,),
-    task: Any = None,
+    task: object = None,
     into: Sequence[Any_] | None = None,
     keep: AnyPath | None = None,
 ) -> list[Any_]:
@@ -383,7 +383,7 @@ def _checked(estimator: DeepFunnel, X: Any, *, reset: bool) -> Any:
     return _validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
-def _labels(what: str, table: Any) -> Columns:
+def _labels(what: str, table: object) -> Columns:
     """The columns of what is private, or of the task."""
     if table is None:
         raise InvalidInputError(f"{what} is missing: give one or several columns")

@@ -59,7 +59,7 @@ def solve(
     *,
     distortion: float | None = None,
     leakage: float | str | None = None,
-    costs: Any = None,
+    costs: object = None,
     invariant: bool = False,
     **options: Any,
 ) -> Solution:
@@ -94,7 +94,7 @@ def trace(
     points: int = 20,
     end: float | None = None,
     distortions: Iterable[float] | None = None,
-    costs: Any = None,
+    costs: object = None,
     invariant: bool = False,
     **options: Any,
 ) -> Curve:
@@ -125,7 +125,7 @@ def trace(
     return found.curve()
 
 
-def free_distortion(problem: Problem | Counts, *, costs: Any = None, invariant: bool = False) -> float:
+def free_distortion(problem: Problem | Counts, *, costs: object = None, invariant: bool = False) -> float:
     """The least distortion without any leakage, in the unit of the costs; infinite where that is forbidden.
 
     Of tables with more than 200 records it is that of releasing one record for all, which is more.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from privfunnel.engines.alphabet import Alphabet
 from privfunnel.engines.bins import Bins, Cut, Top
@@ -40,7 +39,7 @@ Database = DatabaseSource
 
 
 @contextmanager
-def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Source]:
+def open_table(source: object, read: ReadOptions | None = None) -> Iterator[Source]:
     """Open a file, a database table or a frame; everything opened is closed again at the end.
 
     Args:
@@ -61,7 +60,7 @@ def open_table(source: Any, read: ReadOptions | None = None) -> Iterator[Source]
             yield _frame(source, stack)
 
 
-def _frame(source: Any, stack: ExitStack) -> Source:
+def _frame(source: object, stack: ExitStack) -> Source:
     nw = need("narwhals", "tables")
     if type(source).__module__.startswith("pyarrow") and hasattr(source, "scanner"):
         source = connect(stack).from_arrow(source)  # an Arrow dataset: DuckDB streams it

@@ -130,7 +130,7 @@ class Alphabet:
             tables[column.name] = table
         return tables
 
-    def collapse(self, joint: Any, *, together: str | None = None) -> Document:
+    def collapse(self, joint: object, *, together: str | None = None) -> Document:
         """:meth:`by_column` and, of several columns, their combination last.
 
         Args:

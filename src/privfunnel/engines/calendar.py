@@ -162,7 +162,7 @@ def is_part(text: str) -> bool:
     return text in PARTS or text.startswith(AGE)
 
 
-def as_floats(numbers: Any) -> Any:
+def as_floats(numbers: object) -> Any:
     """Whole numbers of an Arrow array as floats, null as NaN."""
     pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
     floats = pc.cast(numbers, pa.float64())

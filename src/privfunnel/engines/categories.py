@@ -146,7 +146,7 @@ class Column:
         """The category of null, or ``UNSEEN``."""
         return self.n_values - 1 if self.values and self.values[-1] is None else UNSEEN
 
-    def encode(self, array: Any) -> Codes:
+    def encode(self, array: object) -> Codes:
         """Categories of new values.
 
         Args:
@@ -162,7 +162,7 @@ class Column:
             return self._encode_parts(array, self.bins)
         return self._encode_numbers(array) if isinstance(self.bins, Cut) else self._encode_values(array)
 
-    def _encode_numbers(self, array: Any) -> Codes:
+    def _encode_numbers(self, array: object) -> Codes:
         pa, pc = need("pyarrow", "tables"), need("pyarrow.compute", "tables")
         assert isinstance(self.bins, Cut)
         if self.bins.part:
@@ -183,7 +183,7 @@ class Column:
         codes[missing] = self.null_code
         return codes
 
-    def _encode_parts(self, array: Any, part: Part) -> Codes:
+    def _encode_parts(self, array: object, part: Part) -> Codes:
         numbers = as_floats(part.numbers(array, self.name))
         found, where = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
         lookup = {value: code for code, value in enumerate(self.values)}
@@ -256,7 +256,7 @@ class Column:
         return cls(name, kind, values, bins, _means(data.get("means"), bins, name), persons)
 
 
-def people(counts: Any, size: int, of: str) -> tuple[int, ...] | None:
+def people(counts: object, size: int, of: str) -> tuple[int, ...] | None:
     """The numbers of persons of a file, as many as there are categories; None where it has none.
 
     Raises:

@@ -134,7 +134,7 @@ def _text(path: Path, options: ReadOptions, stack: ExitStack) -> Source:
     return _wrap(found.relation, path, hint, found)
 
 
-def _wrap(relation: Any, path: Path, hint: str, text: Delimited | None = None) -> Source:
+def _wrap(relation: object, path: Path, hint: str, text: Delimited | None = None) -> Source:
     source = FrameSource(
         need("narwhals", "tables").from_native(relation),
         name=repr(path.name),

@@ -122,7 +122,7 @@ class ReadOptions:
         return told
 
     @classmethod
-    def from_dict(cls, data: Any) -> ReadOptions:
+    def from_dict(cls, data: object) -> ReadOptions:
         """Read back what :meth:`to_dict` wrote.
 
         Raises:
@@ -146,7 +146,7 @@ _PLAIN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _fits(name: str, value: Any) -> bool:
+def _fits(name: str, value: object) -> bool:
     """Whether a value read from JSON has the type of an option."""
     if name in {"columns", "nulls"}:
         return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)

@@ -28,7 +28,7 @@ def looked_for(options: ReadOptions) -> bool:
     return options.skip_rows is None and options.header is None and not options.columns
 
 
-def filled(cell: Any) -> bool:
+def filled(cell: object) -> bool:
     """Whether a cell holds more than blanks."""
     return cell is not None and not (isinstance(cell, str) and not cell.strip())
 

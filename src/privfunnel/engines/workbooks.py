@@ -260,7 +260,7 @@ def _check_types(names: Sequence[str], options: ReadOptions, where: str) -> None
             )
 
 
-def _plain(cell: Any) -> Any:
+def _plain(cell: object) -> Any:
     """A cell as a value that every engine knows."""
     if isinstance(cell, datetime.time | datetime.timedelta):
         return str(cell)

@@ -43,7 +43,7 @@ def is_finite(value: Any) -> bool:
         return False
 
 
-def _depth(data: Any) -> int:
+def _depth(data: object) -> int:
     """Return how deep lists and objects lie in each other, without a recursion that the data could exhaust."""
     level, depth = [data], 0
     while level := [item for item in level if isinstance(item, dict | list)]:

@@ -63,7 +63,7 @@ def rule(column: str, asked: Document) -> str:
     return f"{_COUNTED[kind]}:{_size(column, asked.get('number'))}"
 
 
-def _size(column: str, number: Any) -> int:
+def _size(column: str, number: object) -> int:
     if not isinstance(number, int) or not SIZES[0] <= number <= SIZES[1]:
         raise InvalidInputError(f"{number!r} bins for {column!r} cannot be made: give a number from 2 to 50")
     return number

@@ -115,7 +115,7 @@ def classes(solution: Solution, public: Axis) -> list[Document]:
     return found
 
 
-def _dense(rows: Any) -> Any:
+def _dense(rows: object) -> Any:
     return rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
 
 

@@ -49,7 +49,7 @@ def offered() -> list[str]:
     return [field.name for field in fields(ReadOptions)]
 
 
-def checked(asked: Any) -> Document:
+def checked(asked: object) -> Document:
     """Return the options that were filled in.
 
     Raises:

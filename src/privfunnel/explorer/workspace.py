@@ -83,7 +83,7 @@ class Workspace:
         self.emit = emit
         self._cache: dict[str, tuple[int, Any]] = {}
 
-    def put(self, name: str, value: Any) -> None:
+    def put(self, name: str, value: object) -> None:
         """Store a value for both processes, in one piece."""
         write_whole(self.folder / f"{name}.pickle", lambda stream: pickle.dump(value, stream), mode=PRIVATE)
 

@@ -34,7 +34,7 @@ DRAWN = f"{ROW} long, class int, place double, {WEIGHT} double, mixing double"
 
 
 def by_classes(
-    source: Any, counts: ClassCounts, solution: Solution, *, form: str = "records", seed: int | None = None
+    source: object, counts: ClassCounts, solution: Solution, *, form: str = "records", seed: int | None = None
 ) -> Any:
     """Release a Spark frame from its classes; the rows are drawn at once, on the executors, and stay there.
 
@@ -82,7 +82,7 @@ def _warn(words: str) -> None:
     warnings.warn(words, GuaranteeWarning, stacklevel=3)
 
 
-def _check(source: Any, counts: ClassCounts, solution: Solution, form: str) -> None:
+def _check(source: object, counts: ClassCounts, solution: Solution, form: str) -> None:
     if form not in CLASSWISE:
         known = "known" if form not in FORMS else "made of classes: it needs a list of all symbols"
         raise InvalidInputError(f"form={form!r} is not {known}; use one of {', '.join(CLASSWISE)}")

@@ -258,7 +258,7 @@ def render(
     )
 
 
-def indented(data: Any, depth: int = 0) -> str:
+def indented(data: object, depth: int = 0) -> str:
     """What ``json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)`` gives, in a fifth of the time.
 
     The standard library indents in Python, token by token; here each entry is one text.
@@ -275,7 +275,7 @@ def indented(data: Any, depth: int = 0) -> str:
     return "[" + line + ("," + line).join([indented(each, depth + 1) for each in data]) + line[:-1] + "]"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """The JSON text of what holds nothing; ``repr`` is what the standard library writes a finite number as."""
     if type(value) is float and math.isfinite(value):
         return repr(value)

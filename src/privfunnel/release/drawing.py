@@ -188,7 +188,9 @@ class Draw:
             self._released(held, x, secure, tally)
         return self.sticky.name()
 
-    def _released(self, batch: Any, x: Indices, uniforms: Uniforms, tally: Tally) -> tuple[Indices, Uniforms]:
+    def _released(
+        self, batch: object, x: Indices, uniforms: Uniforms, tally: Tally
+    ) -> tuple[Indices, Uniforms]:
         """The symbols of rows whose public ones are known, and the numbers that they go on being drawn by."""
         if self.persons is None:
             return self.sampler.released(x, uniforms, tally), uniforms
@@ -200,7 +202,7 @@ class Draw:
 
 
 def draw_name(
-    source: Any, mechanism: Mechanism, options: DrawOptions, read: ReadOptions | None = None
+    source: object, mechanism: Mechanism, options: DrawOptions, read: ReadOptions | None = None
 ) -> str | None:
     """The name of the draw that a sticky release of a table is, or was, for a ledger; nothing is written.
 
@@ -229,7 +231,7 @@ def _column(batch: Any, name: str) -> Any:
     return batch.column(batch.schema.get_field_index(name))
 
 
-def _decoded(array: Any) -> Any:
+def _decoded(array: object) -> Any:
     """A column without a dictionary, in which there may be values that no row has."""
     return array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
 

@@ -31,7 +31,7 @@ BATCH = 100_000
 
 
 def attach_redrawn(
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     out: AnyPath,
     *,
@@ -70,11 +70,11 @@ def attach_redrawn(
 
 
 def attach_released(
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     out: AnyPath,
     *,
-    released: Any,
+    released: object,
     order: AnyPath,
     name: str = DEFAULT_NAME,
     read: ReadOptions | None = None,
@@ -106,7 +106,7 @@ def attach_released(
         return _write(_side_by_side(table.batches(list(table.columns), BATCH), symbols), Path(out), force)
 
 
-def _released(released: Any, mechanism: Mechanism, order: orders.Order, name: str) -> NDArray[Any]:
+def _released(released: object, mechanism: Mechanism, order: orders.Order, name: str) -> NDArray[Any]:
     """The released symbol of each row of the table, in its order."""
     with open_table(released, ReadOptions(types={name: "text"})) as table:
         if name not in table.columns:

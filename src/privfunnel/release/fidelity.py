@@ -134,7 +134,7 @@ class Series:
     seen: int = 0
     sample: list[Array] = field(default_factory=list)
 
-    def add(self, array: Any) -> None:
+    def add(self, array: object) -> None:
         """Look at an Arrow array; one that holds no numbers is passed over."""
         values = _numbers(array)
         if values is None:
@@ -183,7 +183,7 @@ def numeric_columns(columns: tuple[Column, ...]) -> list[str]:
     ]
 
 
-def numbers_of(source: Any, names: dict[str, str], read: ReadOptions | None) -> dict[str, Numbers]:
+def numbers_of(source: object, names: dict[str, str], read: ReadOptions | None) -> dict[str, Numbers]:
     """Mean, spread and quartiles of columns of a table that hold numbers.
 
     Args:

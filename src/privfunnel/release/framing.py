@@ -24,7 +24,7 @@ from privfunnel.release.shuffling import Shuffle
 
 
 def frame(
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     *,
     form: str = DEFAULT_FORM,
@@ -105,7 +105,7 @@ def frame(
         return _native(draw, form, fields, parts, table.engine.rpartition(".")[2])
 
 
-def _native(draw: Draw, form: str, fields: Any, parts: list[list[Any]], engine: str) -> Any:
+def _native(draw: Draw, form: str, fields: object, parts: list[list[Any]], engine: str) -> Any:
     """Arrow columns as a frame of the engine, where it is one in memory."""
     pa, nw = need("pyarrow", "tables"), need("narwhals", "tables")
     if fields is None:

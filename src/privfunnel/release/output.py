@@ -139,7 +139,7 @@ class Output:
         return arrow_type(written.column)
 
 
-def _chosen(values: Sequence[Any], codes: Indices, kind: Any) -> Any:
+def _chosen(values: Sequence[Any], codes: Indices, kind: object) -> Any:
     """The value of each code as an Arrow array; texts are referred to, and copied where they are written."""
     pa = need("pyarrow", "tables")
     if not pa.types.is_string(kind):

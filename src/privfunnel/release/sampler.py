@@ -173,7 +173,9 @@ class Sampler:
         self.recognise = self.x_alphabet.recogniser()
         self._nearest: dict[tuple[int, ...], int] = {}
 
-    def draw(self, batch: Any, uniforms: Uniforms, tally: Tally) -> tuple[Indices, NDArray[np.bool_] | None]:
+    def draw(
+        self, batch: object, uniforms: Uniforms, tally: Tally
+    ) -> tuple[Indices, NDArray[np.bool_] | None]:
         """Released symbols of a batch.
 
         Returns:
@@ -185,7 +187,7 @@ class Sampler:
         x, kept = self.symbols(batch, tally)
         return self.released(x, uniforms, tally), kept
 
-    def symbols(self, batch: Any, tally: Tally) -> tuple[Indices, NDArray[np.bool_] | None]:
+    def symbols(self, batch: object, tally: Tally) -> tuple[Indices, NDArray[np.bool_] | None]:
         """Public symbols of a batch, M or more for a row that is to say nothing, and a mask as in :meth:`draw`.
 
         Raises:

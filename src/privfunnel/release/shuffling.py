@@ -79,7 +79,7 @@ class Shuffle:
         if self._writers and self._waiting >= SPILLED_ROWS:
             self._spill()
 
-    def _open(self, schema: Any) -> None:
+    def _open(self, schema: object) -> None:
         ipc = need("pyarrow.ipc", "tables")
         folder = self._stack.enter_context(
             tempfile.TemporaryDirectory(prefix=".shuffle.", suffix=".partial", dir=self.folder)

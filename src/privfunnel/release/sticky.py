@@ -18,7 +18,6 @@ import hmac
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -145,7 +144,7 @@ class StickyDraws(PersonDraws):
         prefix = number.to_bytes(8, "little")
         return b"".join(hmac.digest(self.key, prefix + message, "sha256") for message in messages)
 
-    def _names(self, values: Any) -> list[str | None]:
+    def _names(self, values: object) -> list[str | None]:
         names = super()._names(values)
         if any(name is None or not name.strip() for name in names):
             raise InvalidInputError(

@@ -90,7 +90,7 @@ class BatchWriter:
                 self._open(self.schema)
             self.writer.close()
 
-    def _open(self, schema: Any) -> None:
+    def _open(self, schema: object) -> None:
         if self.parquet:
             parquet = need("pyarrow.parquet", "tables")
             # Without Arrow's own schema in the file, a dictionary of texts reads back as plain texts.
@@ -121,7 +121,7 @@ class BatchWriter:
         self.writer.write(batch)
 
 
-def uses_semicolons(dialect: str, source: Any, read: ReadOptions) -> bool:
+def uses_semicolons(dialect: str, source: object, read: ReadOptions) -> bool:
     """Whether a CSV of this dialect has semicolons and decimal commas.
 
     Args:
@@ -135,7 +135,7 @@ def uses_semicolons(dialect: str, source: Any, read: ReadOptions) -> bool:
     return found.decimal == "," or found.delimiter == ";"
 
 
-def is_ours_with_semicolons(released: Any) -> bool:
+def is_ours_with_semicolons(released: object) -> bool:
     """Whether a file begins as those that are written with semicolons do, so that its numbers have decimal commas."""
     if not isinstance(released, str | os.PathLike) or not Path(released).is_file():
         return False

@@ -36,7 +36,7 @@ from privfunnel.storage import AnyPath, check_target, whole_files
 
 
 def write(
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     out: AnyPath,
     *,
@@ -86,7 +86,7 @@ def write(
 
 
 def write_all(
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     files: Mapping[AnyPath, str],
     *,
@@ -160,7 +160,7 @@ class _Files:
 
 def _write(
     files: _Files,
-    source: Any,
+    source: object,
     mechanism: Mechanism,
     options: DrawOptions,
     read: ReadOptions | None,
@@ -241,7 +241,7 @@ class _Pipe:
     watch: Watch | None
     semicolons: bool = False
 
-    def writers(self, schema: Any, stack: ExitStack) -> list[tuple[str, BatchWriter]]:
+    def writers(self, schema: object, stack: ExitStack) -> list[tuple[str, BatchWriter]]:
         """A writer for each file with the form it holds; kept columns have the types of ``schema``."""
         return [
             (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from privfunnel.deep.codes import code_from
 from privfunnel.deep.layout import Layout
 from privfunnel.deep.methods.alr import AdversarialRepresentation
