@@ -14,6 +14,7 @@ from privfunnel.certificate.cells import spread_within
 from privfunnel.certificate.pairs import check_pairs
 from privfunnel.errors import CertificateError
 from privfunnel.measures import entropy
+from privfunnel.question import Quantity
 from privfunnel.solvers.binary.funnel import Target, bracket
 from privfunnel.solvers.binary.solver import Run
 
@@ -31,7 +32,7 @@ def random_problem(seed: int, n_x: int) -> pf.Problem:
 def proved(problem: pf.Problem, share: float = 0.9, *, crossings: bool = False) -> Certificate:
     """The certificate of a point of the curve."""
     run = Run(problem)
-    wanted = Target(disclosure=share * problem.disclosure_ceiling - run.within)
+    wanted = Target(Quantity.DISCLOSURE, share * problem.disclosure_ceiling - run.within)
     certificate = run.certificate(bracket(run.curve, wanted, 1e-12, run.known).best, crossings=crossings)
     assert certificate is not None
     return certificate

@@ -319,19 +319,12 @@ class PrivacyFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {name: _as_column(np.asarray(y).reshape(-1))}
 
     def _asked(self) -> Document:
-        if self.utility is not None:
-            if self.leakage is not None:
-                raise InvalidInputError("give utility or leakage, not both")
-            more = {} if self.disclosure is None else {"disclosure": self.disclosure}
-            return {"utility": self.utility, **more}
-        if self.disclosure is not None and self.leakage is not None:
-            raise InvalidInputError("give disclosure or leakage, not both")
-        if self.leakage is not None:
-            return {"leakage": self.leakage}
-        if self.disclosure is None and self.guarantees:
-            return {}
-        asked = "60%" if self.disclosure is None else self.disclosure
-        return {"disclosure": asked}
+        """What was asked for, by name, as :func:`privfunnel.solve` takes it; 60 % of H(X) where nothing was."""
+        written = {name: getattr(self, name) for name in ("utility", "disclosure", "leakage")}
+        asked = {name: value for name, value in written.items() if value is not None}
+        if "leakage" in asked and len(asked) > 1:
+            raise InvalidInputError(f"give {next(iter(asked))} or leakage, not both")
+        return asked or ({} if self.guarantees else {"disclosure": "60%"})
 
 
 def _named_columns(given: object, taken: Sequence[str]) -> Document:

@@ -24,6 +24,9 @@ from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 from privfunnel.threats import Threat
 
+#: What a release can be asked to have at least, and how that is read.
+FLOORS = {"disclosure": check_disclosure, "utility": check_utility}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -98,19 +101,17 @@ class Request:
         if along is Quantity.UTILITY:
             problem.required_tasks()
         self._check(along, guards, leakage)
-        floors: dict[str, Any] = {}
-        if self.utility is not None:
-            floors["utility"] = check_utility(problem, self.utility)
-        if self.disclosure is not None:
-            floors["disclosure"] = check_disclosure(problem, self.disclosure)
-        named = self.utility if along is Quantity.UTILITY else self.disclosure
-        budget = math.inf if leakage is None else check_budget(problem, leakage, guards.measure)
+        floors: dict[str, Any] = {
+            name: check(problem, getattr(self, name))
+            for name, check in FLOORS.items()
+            if name in self.amounts
+        }
         return Question(
             problem=problem,
-            goal=along if named is None else Quantity.LEAKAGE,
+            goal=Quantity.LEAKAGE if along in floors else along,
             axis=along,
             guards=guards,
-            budget=budget,
+            budget=math.inf if leakage is None else check_budget(problem, leakage, guards.measure),
             **floors,
         )
 
@@ -142,35 +143,37 @@ class Request:
             invariant=bool(self.invariant),
         )
 
+    @property
+    def amounts(self) -> frozenset[str]:
+        """The names of those quantities of which an amount was asked for."""
+        return frozenset(each.value for each in Quantity if getattr(self, each.value) is not None)
+
     def _axis(self, problem: Problem) -> Quantity:
-        if self.distortion is not None or self.costs is not None or self.invariant:
+        if Quantity.DISTORTION in self.amounts or self.costs is not None or self.invariant:
             return Quantity.DISTORTION
-        for_task = self.utility is not None or (problem.tasks is not None and self.disclosure is None)
-        return Quantity.UTILITY if for_task else Quantity.DISCLOSURE
+        for_task = problem.tasks is not None and Quantity.DISCLOSURE not in self.amounts
+        return Quantity.UTILITY if for_task or Quantity.UTILITY in self.amounts else Quantity.DISCLOSURE
 
     def at_most(self, problem: Problem) -> Request:
         """The same with all there is where more is asked for."""
-        return dataclasses.replace(
-            self,
-            disclosure=None if self.disclosure is None else problem.disclosure_ceiling,
-            utility=None if self.utility is None else problem.utility_ceiling,
-        )
+        most = {name: getattr(problem, f"{name}_ceiling") for name in FLOORS if name in self.amounts}
+        return dataclasses.replace(self, **most)
 
     def _check(self, along: Quantity, guards: Threat, leakage: object) -> None:
         """Raise InvalidInputError where too much or too little is asked for."""
-        name = along.value
-        floor = self.utility if along is Quantity.UTILITY else self.disclosure
+        name, floors = along.value, self.amounts & FLOORS.keys()
         keep = "nats of the task to keep" if along is Quantity.UTILITY else "nats to keep"
-        if guards.attributes and (self.utility is not None or self.disclosure is not None):
-            floors = "utility= and disclosure=" if along is Quantity.UTILITY else "disclosure="
+        if guards.attributes and floors:
+            words = "utility= and disclosure=" if along is Quantity.UTILITY else "disclosure="
             raise InvalidInputError(
-                f"attributes with budgets of their own are for the most {name}: leave {floors} out"
+                f"attributes with budgets of their own are for the most {name}: leave {words} out"
             )
         limited = bool(guards.guarantees or guards.attributes)
-        neither = floor is None and leakage is None
-        if guards.plain and (neither or (floor is not None and leakage is not None)):
+        spends = leakage is not None
+        both, neither = along in floors and spends, along not in floors and not spends
+        if guards.plain and (both or neither):
             raise InvalidInputError(f"give exactly one of {name}= ({keep}) and leakage= (nats to spend)")
-        if floor is not None and leakage is not None:
+        if both:
             raise InvalidInputError(f"give at most one of {name}= ({keep}) and leakage= (nats to spend)")
         if neither and not limited:
             raise InvalidInputError(
@@ -182,20 +185,22 @@ class Request:
     ) -> Question:
         """The question of a release of records for records."""
         self._check_records(guards)
-        if (self.distortion is None) == (leakage is None):
+        if len(self.amounts) != 1:
             raise InvalidInputError(
                 "give exactly one of distortion= (the most E d(X,Y)) and leakage= (nats to spend)"
             )
-        limit = math.inf if self.distortion is None else check_distortion(self.distortion)
+        asked: dict[str, Any] = (
+            {"goal": Quantity.LEAKAGE, "distortion": check_distortion(self.distortion)}
+            if Quantity.DISTORTION in self.amounts
+            else {"goal": Quantity.DISTORTION, "budget": check_budget(problem, leakage)}
+        )
         return Question(
             problem=problem,
-            goal=Quantity.DISTORTION if self.distortion is None else Quantity.LEAKAGE,
             axis=Quantity.DISTORTION,
             guards=guards,
-            distortion=limit,
-            budget=math.inf if leakage is None else check_budget(problem, leakage),
             costs=costs_of(given, self.costs),
             invariant=bool(self.invariant),
+            **asked,
         )
 
     def _check_records(self, guards: Threat) -> None:
@@ -205,7 +210,7 @@ class Request:
                 "distortion= and costs= are against who knows nothing, by mutual information: leave known=, "
                 "published=, guarantees=, measure= and budgets of columns out"
             )
-        if self.disclosure is not None or self.utility is not None:
+        if self.amounts & FLOORS.keys():
             raise InvalidInputError("distortion= is about records: leave disclosure= and utility= out")
 
 

@@ -166,14 +166,14 @@ class Threat:
         """
         return tuple(zero and (one is None or one.budget <= 0.0) for _, _, one in self.averages)
 
-    def limits(self, budget: float | None) -> Array:
+    def limits(self, budget: float) -> Array:
         """What each average may be, shape (averages,); ∞ where nothing limits it.
 
         Args:
-            budget: What may leak, where attributes have no budgets of their own; None for no limit.
+            budget: What may leak, where attributes have no budgets of their own; ∞ for no limit.
         """
         leaked = [budget if one is None else one.budget for _, _, one in self.averages]
-        return np.array([np.inf if each is None else self.measure.average(each) for each in leaked])
+        return np.array([self.measure.average(each) if each < np.inf else np.inf for each in leaked])
 
     def images(self, stratum: Stratum) -> Iterator[Image]:
         """What the averages are made of in one stratum, in their order."""

@@ -281,8 +281,12 @@ class PartialCurve:
     def entries(self) -> tuple[Entry, ...]:
         """Everything that is a release, with its values; the one that ends the curve included."""
         own = [Entry(self.question.values(each.answer.channel), each.answer) for each in self.usable]
-        held = (*self.asked, self.limit)
-        return (*own, *(Entry.of(s) for s in held if s is not None and s.status not in USELESS))
+        return (*own, *(Entry.of(s) for s in self.solved if s.status not in USELESS))
+
+    @property
+    def solved(self) -> tuple[Solution, ...]:
+        """The solutions there are, and the one that ends the curve."""
+        return self.asked if self.limit is None else (*self.asked, self.limit)
 
     @cached_property
     def pool(self) -> Pool:
@@ -381,7 +385,7 @@ def _verified(found: PartialCurve) -> Iterator[Line]:
         if each.answer.certificate is not None:
             named.setdefault(each.answer.certificate, each.answer.bound_source)
         named |= {line.certificate: line.source for line in each.lines}
-    for solution in (*found.asked, *([] if found.limit is None else [found.limit])):
+    for solution in found.solved:
         if solution.certificate is not None and solution.status not in USELESS:
             named.setdefault(solution.certificate, "certificate")
     try:  # together they take a fraction of the time
@@ -493,9 +497,8 @@ def _asked(
             yield found
         return
     for place in places:
-        held = found.asked if found.limit is None else (*found.asked, found.limit)
         tell = counted(progress, len(found.asked), total)
-        how = found.how._replace(progress=tell, before=held)
+        how = found.how._replace(progress=tell, before=found.solved)
         solution = answered(found.question.at(place), way, how, throw=found.throw)
         found = replace(found, asked=(*found.asked, solution))
         yield found

@@ -139,20 +139,18 @@ class Comparison(Stored):
         for entry in self.entries:
             for i, disclosure in enumerate(self.disclosure):
                 bound = float(self.lower_bound[i])
-                leakage = _finite(float(entry.leakage[i]))
+                leakage = float(entry.leakage[i])  # NaN where there is no release
                 rows.append(
                     {
                         "solver": entry.label,
                         "disclosure": float(disclosure),
                         "disclosure_share": float(disclosure) / ceiling,
-                        "leakage": leakage,
+                        "leakage": _finite(leakage),
                         "leakage_shared": _finite(float(entry.shared[i])),
                         "lower_bound": bound,
-                        "excess": None if leakage is None else leakage - bound,
-                        "relative_excess": None
-                        if leakage is None or bound <= POSITIVE
-                        else leakage / bound - 1.0,
-                        "best": leakage is not None and bool(leakage <= self.best[i] + TIE),
+                        "excess": _finite(leakage - bound),
+                        "relative_excess": _finite(leakage / bound - 1.0) if bound > POSITIVE else None,
+                        "best": bool(leakage <= self.best[i] + TIE),
                     }
                 )
         return rows

@@ -148,10 +148,7 @@ def _searched(
         pool = own if pool is None else np.concatenate([pool, own])
     try:
         return solver.answer(
-            problem,
-            guards,
-            disclosure=question.disclosure if question.names_place else None,
-            leakage=question.budget if question.budget < math.inf else None,
+            question,
             seed=how.seed,
             progress=how.progress,
             pool=pool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from privfunnel import measures
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Point
+from privfunnel.question import Quantity
 from privfunnel.solution import FEASIBILITY
 from privfunnel.solvers.binary.expansion import class_release, expand
 from privfunnel.solvers.binary.frontier import Classes
@@ -130,22 +131,24 @@ def next_slope(low: Support, high: Support, disclosure: float, *, chord: bool) -
 
 
 class Target(NamedTuple):
-    """What is asked of the classes, in nats: a disclosure, or a leakage budget (the other one is None)."""
+    """What is asked of the classes, in nats: a disclosure, or a leakage budget."""
 
-    disclosure: float | None = None
-    leakage: float | None = None
+    quantity: Literal[Quantity.DISCLOSURE, Quantity.LEAKAGE]
+    amount: float
+
+    def of(self, support: Support) -> float:
+        """What a support's point has of it."""
+        point = support.point
+        return point.disclosure if self.quantity is Quantity.DISCLOSURE else point.leakage
 
     def below(self, support: Support) -> bool:
         """Whether a support's point is on the near side of what is asked."""
-        if self.disclosure is not None:
-            return support.point.disclosure <= self.disclosure
-        return self.leakage is None or support.point.leakage <= self.leakage
+        return self.of(support) <= self.amount
 
     def share(self, low: Support, high: Support) -> float:
         """How much of ``high`` to time-share with ``low`` to meet it, between 0 and 1."""
-        axis, wanted = (0, self.disclosure) if self.disclosure is not None else (1, self.leakage)
-        width = high.point[axis] - low.point[axis]
-        return min(max(((wanted or 0.0) - low.point[axis]) / width, 0.0), 1.0) if width > 0.0 else 1.0
+        near, far = self.of(low), self.of(high)
+        return min(max((self.amount - near) / (far - near), 0.0), 1.0) if far > near else 1.0
 
 
 class Bracket(NamedTuple):
@@ -251,7 +254,7 @@ def solve_binary(p_sx: ArrayLike, disclosure: float, *, gap: float = 1e-12) -> B
         )
     within = max(h_x - curve.h_t, 0.0)  # H(X|class) costs nothing
     target = min(disclosure - within, curve.h_t)
-    found = bracket(curve, Target(disclosure=target), gap)
+    found = bracket(curve, Target(Quantity.DISCLOSURE, target), gap)
     release = mixed(table, found)
     line, prices = proved_line(curve, found.best, target)
     point = release.point(p_sx)

@@ -16,6 +16,7 @@ from privfunnel.certificate import Certificate, PlainBody
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
+from privfunnel.question import Quantity
 from privfunnel.solution import DEFAULT_GAP, Answer, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket, mixed
@@ -36,7 +37,7 @@ def load_kernels() -> None:
     rates = np.linspace(0.1, 0.9, 6)
     problem = Problem(np.stack([1.0 - rates, rates]) / 6.0)
     run = Run(problem)
-    found = bracket(run.curve, Target(disclosure=0.8 * run.curve.h_t), 1e-3, run.known)
+    found = bracket(run.curve, Target(Quantity.DISCLOSURE, 0.8 * run.curve.h_t), 1e-3, run.known)
     run.certificate(found.best, crossings=True)
 
 
@@ -55,7 +56,7 @@ class Run:
         """Least leakage at ``disclosure`` nats."""
         started = time.perf_counter()
         wanted = min(disclosure - self.within, self.curve.h_t)
-        found = bracket(self.curve, Target(disclosure=wanted), SEARCH_GAP, self.known, deadline)
+        found = bracket(self.curve, Target(Quantity.DISCLOSURE, wanted), SEARCH_GAP, self.known, deadline)
         answer = self._answer(found, found.best, started, deadline)
         have = self.problem.evaluate(answer.channel).disclosure
         if found.share <= 0.0 and have > disclosure:  # up to R0: the rest of the time nothing is released
@@ -65,7 +66,7 @@ class Run:
     def spend(self, leakage: float, deadline: Deadline = NEVER) -> Answer:
         """Most disclosure within ``leakage`` nats."""
         started = time.perf_counter()
-        found = bracket(self.curve, Target(leakage=leakage), SEARCH_GAP, self.known, deadline)
+        found = bracket(self.curve, Target(Quantity.LEAKAGE, leakage), SEARCH_GAP, self.known, deadline)
         if not any(0.0 < support.slope < 1.0 for support in self.known) and not deadline.passed():
             self.known.append(self.curve.at(FIRST_SLOPE))
         rising = [support for support in self.known if support.slope > 0.0]

@@ -6,6 +6,7 @@ the multipliers see it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -27,7 +28,7 @@ class Case:
         p_x: p, shape (M,).
         costs: d, shape (M, N), 0 where a change is not allowed.
         allowed: Which changes are, shape (M, N).
-        limit: D; None where every allowed channel will do.
+        limit: D; ∞ where every allowed channel will do.
         invariant: Whether p(y) = p(x), N = M.
     """
 
@@ -35,8 +36,13 @@ class Case:
     p_x: Array
     costs: Array
     allowed: NDArray[np.bool_]
-    limit: float | None
+    limit: float
     invariant: bool
+
+    @property
+    def limited(self) -> bool:
+        """Whether what is paid on average is limited."""
+        return self.limit < math.inf
 
     @cached_property
     def equations(self) -> Equations:

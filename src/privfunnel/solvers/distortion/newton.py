@@ -124,7 +124,7 @@ class Point:
         """Leakage above what the multipliers prove, in nats."""
         least = np.where(self.case.allowed, self.slopes, np.inf).min(axis=1)
         bound = float(least @ self.case.p_x)
-        if self.case.limit is not None:
+        if self.case.limited:
             bound -= self.state.multiplier * self.case.limit
         if self.case.invariant:
             bound += float(self.state.outputs @ self.case.p_x)
@@ -141,7 +141,7 @@ class Point:
         """The mean of u·z and slack·λ."""
         products = float((self.u * self.state.z).sum())
         count = int(self.case.allowed.sum())
-        if self.case.limit is None:
+        if not self.case.limited:
             return products / count
         return (products + self.state.slack * self.state.multiplier) / (count + 1)
 
@@ -195,10 +195,10 @@ def _start(case: Case) -> State:
         cheap = 0.5 * (cheap + np.diag(p)) if tied.sum() > p.size else np.diag(p)
     low, high = float((cheap * case.costs).sum()), float((spread * case.costs).sum())
     share, slack, multiplier = 0.5, 1.0, 0.0
-    if case.limit is not None and high > case.limit:
+    if high > case.limit:
         share = min(0.5, 0.5 * (case.limit - low) / (high - low))
     u = (1.0 - share) * cheap + share * spread
-    if case.limit is not None:
+    if case.limited:
         slack = case.limit - float((u * case.costs).sum())
         multiplier = min(START / slack, STEEPEST)
     u = np.where(allowed, u, 1.0)
@@ -218,14 +218,14 @@ def _direction(point: Point, mu: float) -> Move:
     matrix = equations.matrix(inverse)
     right = equations.missing(point.u) - equations.sums(still)
     turn, slack = 0.0, 0.0
-    if case.limit is not None:
+    if case.limited:
         column = equations.sums(priced)
         own = float((case.costs * priced).sum()) + state.slack / state.multiplier
         spent = float((case.costs * (point.u + still)).sum()) + mu / state.multiplier
         matrix = np.block([[matrix, -column[:, None]], [column[None], np.array([[-own]])]])
         right = np.append(right, case.limit - spent)
     solved: Array = np.linalg.solve(matrix, right).astype(np.float64)
-    if case.limit is not None:
+    if case.limited:
         solved, turn = solved[:-1], float(solved[-1])
         slack = (mu - state.slack * (state.multiplier + turn)) / state.multiplier
     added = np.where(case.allowed, equations.spread(solved), 0.0)
@@ -238,7 +238,7 @@ def _moved(point: Point, move: Move) -> State:
     """The state after as much of a move as keeps everything positive."""
     state = point.state
     lengths = [1.0 / FRACTION, _room(state.u, move.u), _room(state.z, move.z)]
-    if point.case.limit is not None:
+    if point.case.limited:
         lengths += [_room(np.array(part), np.array(change)) for part, change in
                     ((state.slack, move.slack), (state.multiplier, move.multiplier))]  # fmt: skip
     t = FRACTION * min(lengths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -261,10 +262,10 @@ class Work:
                 high = middle
         yield best
 
-    def _case(self, allowed: Any, limit: float | None) -> Case:
+    def _case(self, allowed: Any, limit: float) -> Case:
         # What every release of a record costs is taken off: a little above that, the rest would be lost in rounding.
         costs = np.where(allowed, self.costs.matrix - self.costs.least[:, None], 0.0) / self.costs.scale
-        scaled = None if limit is None else (limit - self.least) / self.costs.scale
+        scaled = (limit - self.least) / self.costs.scale
         return Case(self.problem.p_s_given_x, self.problem.p_x, costs, allowed, scaled, self.invariant)
 
     def _inside(self, limit: float, deadline: Deadline) -> Step:
@@ -298,7 +299,7 @@ class Work:
         t = p_sy / np.maximum(p_sy.sum(axis=0), TINY)
         if cheap.sum() > d.shape[0]:
             usable = circulating(cheap)[0] if self.invariant else cheap
-            found = follow(self._case(usable, None), AIM * self.gap, self.max_steps, deadline)
+            found = follow(self._case(usable, math.inf), AIM * self.gap, self.max_steps, deadline)
             channel, t = found.channel, np.exp(found.cuts.T)
             outputs, steps = found.outputs, found.steps
         cuts = np.log((1.0 - MIXED) * t + MIXED * self.problem.p_s[:, None]).T

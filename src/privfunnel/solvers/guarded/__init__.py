@@ -14,6 +14,7 @@ from privfunnel.certificate import Certificate
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
+from privfunnel.question import Question
 from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ProvedAnswer, Status
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
@@ -59,17 +60,14 @@ class Guarded:
 
     def answer(
         self,
-        problem: Problem,
-        threat: Threat,
+        question: Question,
         *,
-        disclosure: float | None,
-        leakage: float | None,
         seed: int = 0,
         progress: Listener | None = None,
         pool: Array | None = None,
         least: float = -math.inf,
     ) -> GuardedAnswer:
-        """Least leakage at a disclosure, most disclosure within a leakage, or with neither within what the threat says.
+        """Least leakage at a disclosure, or the most disclosure within a leakage and what the guards say.
 
         The search begins with the posteriors of ``pool``, (n, M), too: those of other points of the same curve, or of
         the plain funnel. It ends near ``least``, which the program's value is known to be no less than, in nats.
@@ -79,29 +77,28 @@ class Guarded:
             SolverError: The limits came before a release that discloses so much was found, or any
                 (:class:`~privfunnel.solvers.guarded.master.TooLateError`).
         """
-        budgets = [leakage] if leakage is not None else [one.budget for one in threat.attributes]
+        problem, threat = question.problem, question.guards
+        budgets = [question.budget, *(one.budget for one in threat.attributes)]
         zero = threat.measure.faithful and any(each <= 0.0 for each in budgets)
         if threat.measure.is_information and not (threat.guarantees or zero):
             load_kernels()
         started = time.perf_counter()
         limits = Limits(self.time_limit, nodes=self.node_limit)
         rng = np.random.default_rng(seed)
-        if (
-            disclosure is None
-            and threat.measure.smooth
-            and not zero
-            and any(each < SMALL for each in budgets)
-        ):
+        little = threat.measure.smooth and not zero and min(budgets) < SMALL
+        if little and not question.names_place:
             pool = self._free(problem, threat, rng, pool)
         search = Search(problem, threat, zero=zero, rng=rng, limits=limits, pool=pool)
-        aim = None if disclosure is None else min(disclosure + AIM, problem.disclosure_ceiling)
-        averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(leakage))
-        limited = aim is None and bool(np.isfinite(averages).any())
-        master = Master(problem, threat, disclosure=aim, limits=averages if limited else None)
+        if question.names_place:
+            aim = min(question.disclosure + AIM, problem.disclosure_ceiling)
+            master = Master(problem, threat, disclosure=aim)
+            if threat.guarantees:
+                self._make_room(search, master, aim)
+        else:
+            averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(question.budget))
+            master = Master(problem, threat, limits=averages)
         master.impatient = True
-        if aim is not None and threat.guarantees:
-            self._make_room(search, master, aim)
-        enough = max(_closed(problem, threat, aim, leakage), least) + ENOUGH * self.gap
+        enough = max(_closed(question), least) + ENOUGH * self.gap
         outcome = search.close(master, self.gap, progress, enough=enough)
         total = float(outcome.duals.weights.sum())
         return GuardedAnswer(
@@ -118,14 +115,14 @@ class Guarded:
         """The posteriors of ``pool`` and those of the release that discloses most of all that tell nothing, (n, M)."""
         limits = Limits(PLAN.free * self.time_limit, nodes=self.node_limit)
         search = Search(problem, threat, zero=True, rng=rng, limits=limits, pool=pool)
-        master = Master(problem, threat, disclosure=None, limits=None)
+        master = Master(problem, threat)
         search.close(master, FREE_GAP, prove=False)
         own = master.active()
         return own if pool is None else np.concatenate([pool, own])
 
     def _make_room(self, search: Search, master: Master, disclosure: float) -> None:
         """Fill the pool with posteriors that disclose as much as the guarantees allow."""
-        most = Master(search.problem, search.threat, disclosure=None, limits=None)
+        most = Master(search.problem, search.threat)
         outcome = search.close(most, self.gap, enough=search.problem.disclosure_ceiling - disclosure,
                                prove=False)  # fmt: skip
         largest = search.problem.disclosure_ceiling - outcome.duals.value
@@ -141,14 +138,14 @@ class Guarded:
         master.add(most.posteriors)
 
 
-def _closed(problem: Problem, threat: Threat, disclosure: float | None, leakage: float | None) -> float:
+def _closed(question: Question) -> float:
     """What the program's value is at least by a closed form of the plain funnel, in nats; −∞ where there is none.
 
     Who knows nothing is among the attackers, unless columns are published: I(S;Y) ≥ I(X;Y) − H(X|S).
     """
-    usual = threat.measure.is_information and threat.published is None and not threat.attributes
-    if not usual or (disclosure is None and leakage is None):
+    problem, threat = question.problem, question.guards
+    if not threat.measure.is_information or threat.published is not None or threat.attributes:
         return -math.inf
-    if disclosure is not None:
-        return float(problem.lower_bound(disclosure))
-    return problem.disclosure_ceiling - problem.h_x_given_s - float(leakage or 0.0)
+    if question.names_place:
+        return float(problem.lower_bound(question.disclosure))
+    return problem.disclosure_ceiling - problem.h_x_given_s - question.budget

@@ -14,6 +14,7 @@ the row of the disclosure only where one is asked for; and
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ class Master:
     Args:
         problem: The problem.
         threat: Attackers whose leakages count.
-        disclosure: R in nats, to find the least leakage; None to find the most disclosure.
+        disclosure: R in nats, to find the least leakage; −∞ to find the most disclosure.
         limits: What each average may be, (averages,), where the most disclosure is looked for; ∞ or None for no limit.
         purpose: What the release is for: the least leakage, or the most utility, is then looked for among those that
             disclose R, or all.
@@ -94,14 +95,14 @@ class Master:
         problem: Problem,
         threat: Threat,
         *,
-        disclosure: float | None,
-        limits: Array | None,
+        disclosure: float = -math.inf,
+        limits: Array | None = None,
         purpose: Purpose | None = None,
     ) -> None:
         self.problem, self.threat, self.purpose = problem, threat, purpose
-        self.floored = disclosure is not None
-        self.least = disclosure is not None if purpose is None else purpose.utility is not None
-        self.limited = self.least or limits is not None
+        self.floored = disclosure > -math.inf
+        self.least = self.floored if purpose is None else purpose.utility is not None
+        self.limited = self.least or (limits is not None and bool(np.isfinite(limits).any()))
         #: What the value counts in where the most utility is looked for: the largest weight, as if that were 1.
         self.unit = 1.0 if purpose is None or self.least else float(purpose.tasks.weights.max())
         self.posteriors = np.zeros((0, problem.n_x))
@@ -116,7 +117,7 @@ class Master:
                         INFINITY if self.least else 0.0, 0, NO_ROWS, NO_VALUES)  # fmt: skip
         for p in problem.p_x:
             self._lp.addRow(float(p), float(p), 0, NO_ROWS, NO_VALUES)
-        room = INFINITY if disclosure is None else problem.disclosure_ceiling - disclosure
+        room = problem.disclosure_ceiling - disclosure if self.floored else INFINITY
         self._lp.addRow(-INFINITY, room, 0, NO_ROWS, NO_VALUES)
         if purpose is not None:
             room = INFINITY if purpose.utility is None else purpose.tasks.h_u - purpose.utility

@@ -7,7 +7,6 @@ number of public symbols (docs/math-binary.md). Without leakage the closed form 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from privfunnel.certificate import Certificate, GuardedBody, PairsProof, least_o
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.question import Question
+from privfunnel.question import Quantity, Question
 from privfunnel.solution import ProvedAnswer, Status
 from privfunnel.solvers.binary.expansion import expand
 from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket
@@ -169,15 +168,15 @@ def solve_strata(question: Question, seconds: float) -> ProvedAnswer[Certificate
     started, deadline = time.perf_counter(), Deadline(seconds)
     problem, threat = question.problem, question.guards
     curve = StrataOracle(problem, threat)
-    disclosure = question.disclosure if question.names_place else None
-    leakage = question.budget if question.budget < math.inf else None
     known: list[Support] = []
-    found = bracket(curve, Target(disclosure=disclosure, leakage=leakage), SEARCH_GAP, known, deadline)
+    wanted = question.place if question.names_place else question.budget
+    target = Target(Quantity.DISCLOSURE if question.names_place else Quantity.LEAKAGE, wanted)
+    found = bracket(curve, target, SEARCH_GAP, known, deadline)
     certificate = None
-    if leakage is not None and leakage <= 0.0:
+    if question.budget <= 0.0:
         certificate = _private(problem, threat, curve) or _flat(problem, threat, curve, deadline)
     if certificate is None:
-        line = found.best if leakage is None else _ceiling(curve, known, leakage, deadline)
+        line = found.best if question.names_place else _ceiling(curve, known, question.budget, deadline)
         certificate = _certificate(problem, threat, curve, line) if line.slope > 0.0 else None
     return ProvedAnswer(
         channel=channels.as_held(_mixed(found).channel(problem.n_x)),

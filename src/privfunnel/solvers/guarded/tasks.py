@@ -63,10 +63,11 @@ def answer_task(
     )  # fmt: skip
     ahead = AIM * min(float(tasks.weights.max()), 1.0)  # a nat of a task that hardly counts is dear
     aim = min(question.utility + ahead, tasks.ceiling) if question.names_place else None
-    wide = min(question.disclosure + AIM, problem.disclosure_ceiling) if question.disclosure > 0.0 else None
-    leaks = question.budget if question.budget < math.inf else None
-    averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(leaks))
-    limits = averages if aim is None and bool(np.isfinite(averages).any()) else None
+    wide = (
+        min(question.disclosure + AIM, problem.disclosure_ceiling) if question.disclosure > 0.0 else -math.inf
+    )
+    averages = np.where(threat.silent(zero=zero), np.inf, threat.limits(question.budget))
+    limits = averages if aim is None else None
     master = Master(problem, threat, disclosure=wide, limits=limits, purpose=Purpose(tasks, aim))
     _make_room(search, master, (aim, wide), solver.gap)
     known = least if aim is not None else (tasks.h_u + least) / master.unit
@@ -84,19 +85,19 @@ def answer_task(
     )
 
 
-def _make_room(search: Search, master: Master, floors: tuple[float | None, float | None], gap: float) -> None:
+def _make_room(search: Search, master: Master, floors: tuple[float | None, float], gap: float) -> None:
     """Fill the pool until the utility and the disclosure asked for, ``floors``, are possible.
 
     Without guarantees, and where something may leak, X itself keeps and discloses all there is.
     """
     (utility, disclosure), problem, tasks = floors, search.problem, search.tasks
     narrow = bool(search.threat.guarantees) or search.zero
-    if disclosure is not None and narrow:
-        most = Master(problem, search.threat, disclosure=None, limits=None)
+    if disclosure > 0.0 and narrow:
+        most = Master(problem, search.threat)
         _reach(search, most, ("disclosure", disclosure, problem.disclosure_ceiling), gap)
         master.add(most.posteriors)
     if utility is not None and narrow and tasks is not None:
-        best = Master(problem, search.threat, disclosure=disclosure, limits=None, purpose=Purpose(tasks))
+        best = Master(problem, search.threat, disclosure=disclosure, purpose=Purpose(tasks))
         best.add(master.posteriors)
         _reach(search, best, ("utility", utility, tasks.h_u), gap)
         master.add(best.posteriors)

@@ -13,6 +13,7 @@ k < K, with o_j = T_j / r_j in the first and p(s) in the second, so that a Newto
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -39,15 +40,20 @@ class Program(NamedTuple):
         p: Probabilities of the cells, shape (C,).
         told: p(s|c), shape (C, K).
         losses: ℓ, shape (C, J).
-        limit: What the losses may sum to; None to minimise them without leakage.
+        limit: What the losses may sum to; ∞ to minimise them without leakage.
         elastic: κ, where there is no limit.
     """
 
     p: Array
     told: Array
     losses: Array
-    limit: float | None
+    limit: float
     elastic: float = ELASTIC
+
+    @property
+    def limited(self) -> bool:
+        """Whether what the losses sum to is limited, and leakage is least."""
+        return self.limit < math.inf
 
 
 class Outcome(NamedTuple):
@@ -109,7 +115,7 @@ def minimise(program: Program, tolerance: float, deadline: Deadline) -> Outcome:
     for steps in range(1, MAX_STEPS + 1):
         q, values = _values(program, at)
         bound = float(program.p @ values.min(axis=1))
-        bound -= 0.0 if program.limit is None else at.slope * program.limit
+        bound -= at.slope * program.limit if program.limited else 0.0
         if bound >= best:
             best, kept = bound, Outcome(at.mass, at.slope, q, steps, at.slope)
         if at.gap(program.elastic) <= tolerance or deadline.passed():
@@ -127,7 +133,7 @@ def _start(program: Program) -> _Iterate:
     n_outputs = program.losses.shape[1]
     mass = np.repeat(program.p[:, None], n_outputs, axis=1) / n_outputs
     spent = float((mass * program.losses).sum())
-    if program.limit is None:
+    if not program.limited:
         rows = np.full((n_outputs, program.told.shape[1] - 1), 0.1 / n_outputs)
         at = _Iterate(mass, mass, program.p, rows, rows, np.zeros_like(rows), 0.0, 1.0)
     else:
@@ -141,7 +147,7 @@ def _start(program: Program) -> _Iterate:
 def _values(program: Program, at: _Iterate) -> tuple[Array, Array]:
     """The multipliers q, shape (J, K), and what a unit of cell c costs in output j before prices, shape (C, J)."""
     costs = at.slope * program.losses
-    if program.limit is None:
+    if not program.limited:
         q = np.concatenate([-at.eta, np.zeros((at.eta.shape[0], 1))], axis=1)
         p_s = program.p @ program.told
         return q, np.asarray(costs + (program.told - p_s) @ q.T)
@@ -162,7 +168,7 @@ class _System:
         j, k = program.losses.shape[1], program.told.shape[1] - 1
         images = np.maximum(at.mass.T @ program.told, measures.TINY)
         totals = images.sum(axis=1)
-        limited = program.limit is not None
+        limited = program.limited
         offset = (
             images / totals[:, None] if limited else np.repeat((program.p @ program.told)[None], j, axis=0)
         )
@@ -176,7 +182,7 @@ class _System:
         matrix = np.zeros((j * k + limited, j * k + limited))
         matrix[: j * k, : j * k] = -(spread.T @ spread)
         own = np.einsum("cj,cjk,cjl->jkl", self.inverse, moments, moments, optimize=True)
-        if program.limit is None:
+        if not program.limited:
             under, over = program.elastic - at.eta, program.elastic + at.eta
             self.weight = 1.0 / (at.below / under + at.above / over)
             self.outside = images[:, :k] - offset[:, :k] * totals[:, None] + at.below - at.above
@@ -220,7 +226,7 @@ class _System:
         vector = self.gathered(base)
         below = above = eta = at.eta
         spare = slope = 0.0
-        if program.limit is None:
+        if not program.limited:
             under, over = program.elastic - at.eta, program.elastic + at.eta
             for_below, for_above = centre - at.below * under, centre - at.above * over
             if ahead is not None:

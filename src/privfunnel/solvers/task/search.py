@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,6 +66,8 @@ OCCURS = 1e-6
 NOTHING = 5e-10
 #: Where a program without leakage has more, and multipliers of this share of κ, κ grows by this factor, up to here.
 AT_LIMIT, MORE_ELASTIC, MOST_ELASTIC = 0.9, 10.0, 1e5
+#: The utility asked for where the most without leakage is wanted: less than any release has, so losses are not limited.
+FREE = -math.inf
 #: A channel's utility may fall short of the program's by rounding: aim so much higher, in nats.
 AIM = 2e-9
 
@@ -142,7 +145,7 @@ class Work:
         """The most utility that is found without leakage, and the proof that there is hardly any more."""
         best, proof = Found(self.cells, np.ones((self.cells.n, 1)), 0.0, 0.0), None
         fullest = best
-        for found, line in self._rounds(None):
+        for found, line in self._rounds(FREE):
             fullest = found if found.utility > fullest.utility else fullest
             best = found if found.leakage <= NOTHING and found.utility > best.utility else best
             if line is not None and (proof is None or line.most_utility(0.0) < proof.most_utility(0.0)):
@@ -159,7 +162,7 @@ class Work:
     @cached_property
     def freely(self) -> float:
         """Utility that is quickly found to cost no leakage, in nats; nearly all of what is free."""
-        found = self._channel(self._program(first_labels(self.cells, min(FIRST_LABELS, self.outputs)), None))
+        found = self._channel(self._program(first_labels(self.cells, min(FIRST_LABELS, self.outputs)), FREE))
         self.pool.append(found)
         return found.utility if found.leakage <= NOTHING else 0.0
 
@@ -182,33 +185,32 @@ class Work:
             if value - bound <= self.gap or self.deadline.passed(self._begun):
                 return
 
-    def _rounds(self, utility: float | None) -> Iterator[tuple[Found, Certificate | None]]:
-        """Better and better channels and proofs at a utility in nats, None for the most without leakage."""
+    def _rounds(self, utility: float) -> Iterator[tuple[Found, Certificate | None]]:
+        """Better and better channels and proofs at a utility in nats, or for the most without leakage."""
         if on_a_line(self.tasks) and self.cells.n > FEW_ON_A_LINE:
             yield from self._by_levels(utility)
         if self.problem.n_x <= LARGE or not on_a_line(self.tasks):
             yield from self._by_places(utility)
 
-    def _by_levels(self, utility: float | None) -> Iterator[tuple[Found, Certificate | None]]:
+    def _by_levels(self, utility: float) -> Iterator[tuple[Found, Certificate | None]]:
         """With labels all over, more and more of them."""
-        excess = 0.0
+        excess, zero = 0.0, utility == FREE
         for labels in self._levels():
-            aim = None if utility is None else self._aim(labels, utility - excess + AIM)
+            aim = self._aim(labels, utility - excess + AIM)
             outcome = self._program(labels, aim)
             found = self._channel(outcome)
-            yield found, self._proof(labels, outcome, zero=aim is None)
+            yield found, self._proof(labels, outcome, zero=zero)
             # The tangents promise less than is kept, and four times as many do so by a sixteenth.
-            excess = 0.0 if aim is None else max(found.utility - aim, 0.0) / MORE_LABELS**2
+            excess = 0.0 if zero else max(found.utility - aim, 0.0) / MORE_LABELS**2
 
-    def _by_places(self, utility: float | None) -> Iterator[tuple[Found, Certificate | None]]:
+    def _by_places(self, utility: float) -> Iterator[tuple[Found, Certificate | None]]:
         """With labels where they are found to be of use: where posteriors beat the prices of the last program."""
-        zero = utility is None
+        zero = utility == FREE
         wide = min(max(self.cells.n // FEW_CELLS, 1), MOST_WIDE)  # many cells take many outputs
         spread = first_labels(self.cells, min(wide * FIRST_PLACES, self.outputs))
         labels = clipped(np.concatenate([self.used, spread]))[: self.outputs]
         for turn in range(MOST_TURNS):
-            aim = None if utility is None else self._aim(labels, utility + AIM)
-            outcome = self._program(labels, aim, PRECISION)
+            outcome = self._program(labels, self._aim(labels, utility + AIM), PRECISION)
             found, line = self._channel(outcome), None
             cover = Cover(self.cells, *self._prices(labels, outcome, zero=zero), zero=zero)
             tips = cover.local(starts(self.cells, self.used, turn))
@@ -219,7 +221,7 @@ class Work:
                 tips = tips.joined(cover.tips)
             yield found, line
             labels = clipped(np.concatenate([self.used, tips.worst(-self.gap / 10.0, wide * NEW_PLACES)]))
-            if utility is not None and self._aim(labels, utility) < utility:
+            if self._aim(labels, utility) < utility:
                 labels = np.concatenate([labels, spread])
             labels = labels[: self.outputs]
             if line is not None:
@@ -354,17 +356,17 @@ class Work:
             count *= MORE_LABELS if count < 100 else 2
             self._shape()
 
-    def _program(self, labels: Array, utility: float | None, precision: float = 0.1) -> Outcome:
-        """The program of labels at a utility in nats (None: the most without leakage), solved to a share of the gap."""
+    def _program(self, labels: Array, utility: float, precision: float = 0.1) -> Outcome:
+        """The program of labels at a utility in nats (FREE: the most without leakage), solved to a share of the gap."""
         # In units of the largest weight, so that multipliers have the size that the method expects.
         scale = self.unit
         table = losses(self.tasks, self.cells.kept, labels) / scale
-        limit = None if utility is None else (self.tasks.h_u - utility) / scale
+        limit = (self.tasks.h_u - utility) / scale
         tolerance = precision * self.gap
         program = Program(self.cells.p, self.cells.told, table, limit, self.elastic)
         outcome = minimise(program, tolerance, self.deadline)
         self.steps += outcome.steps
-        if limit is not None:
+        if program.limited:
             return outcome._replace(slope=outcome.slope / scale, last_slope=outcome.last_slope / scale)
         while self._held_back(outcome) and not self.deadline.passed():
             self.elastic *= MORE_ELASTIC
