@@ -16,9 +16,9 @@ from typing import Any
 
 from benchmarks import harness
 from privfunnel import instances, solve
+from privfunnel.certificate.answer import Status
 from privfunnel.errors import PrivFunnelError
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 from privfunnel.solvers.aem import AEM
 
 INSTANCES: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from benchmarks.markdown import machine, table
-from privfunnel.solution import DEFAULT_GAP
+from privfunnel.certificate.answer import DEFAULT_GAP
 
 
 def binary(result: dict[str, Any]) -> str:

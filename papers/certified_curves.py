@@ -23,7 +23,7 @@ from prose import wrapped
 import privfunnel as pf
 from privfunnel import instances, plot
 from privfunnel.certificate import load_bundle, save_bundle
-from privfunnel.solution import ROUNDING
+from privfunnel.question import ROUNDING
 from privfunnel.solvers.deadline import cpu_clock
 from privfunnel.storage import read_json, write_json
 

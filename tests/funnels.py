@@ -10,12 +10,12 @@ import numpy as np
 
 import privfunnel as pf
 from privfunnel import tables
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import SmallSampleWarning
 from privfunnel.judging import Run, judge
 from privfunnel.measures import Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.request import Request
-from privfunnel.solution import Answer, Status
 
 
 def people(n: int = 2000, seed: int = 0) -> dict[str, list[Any]]:

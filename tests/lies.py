@@ -11,10 +11,11 @@ from unittest import mock
 import privfunnel as pf
 from forging import changed
 from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.judging import Line, Run, judge
 from privfunnel.question import Question
 from privfunnel.request import Request
-from privfunnel.solution import ProvedAnswer, Solution, Status
+from privfunnel.solution import Solution
 from reference import tables
 
 GAP = 1e-3
@@ -47,7 +48,7 @@ class Case(NamedTuple):
     def judge(self, proof: Certificate) -> Solution:
         """What the judge makes of the solution's channel with another certificate."""
         own, lines = (None, [Line(proof)]) if self.floor else (proof, [])
-        answer: ProvedAnswer[Any] = ProvedAnswer(
+        answer: Answer = Answer(
             channel=self.solution.mapping, status=Status.CONVERGED, certificate=own, slope=self.solution.slope
         )
         return judge(self.question, answer, Run("lying"), gap=GAP, lines=lines)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import privfunnel as pf
 from privfunnel import instances
+from privfunnel.certificate.answer import Status
 from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.kkt import kkt_residual
 from privfunnel.problem import Problem
-from privfunnel.solution import Status, kkt_residual
 from privfunnel.solvers.aem import AEM, arrays
 from privfunnel.solvers.aem.record import LEMMA_TERMS
 from privfunnel.solvers.aem.starts import Starts, anchor

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import privfunnel as pf
 from privfunnel import channels, tracing
 from privfunnel.certificate import Certificate, Claim, PlainBody
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
-from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel.question import FEASIBILITY
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
 from strategies import problems

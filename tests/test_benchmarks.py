@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import bench_global, bench_large, harness, page
 
 from privfunnel import free_disclosure, solve
-from privfunnel.solution import DEFAULT_GAP
+from privfunnel.certificate.answer import DEFAULT_GAP
 
 pytest.importorskip("numba", reason="the benchmarks compare compiled kernels")
 

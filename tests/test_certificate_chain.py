@@ -12,9 +12,9 @@ import privfunnel as pf
 from forging import changed
 from privfunnel import lumping, measures
 from privfunnel.certificate import Certificate, ChainProof, PlainBody, Step, load_bundle
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import CertificateError
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.auto import Auto
 from privfunnel.solvers.chain import SLOPES, Chain, refined
 from privfunnel.solvers.chain.questions import first_questions

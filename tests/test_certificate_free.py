@@ -17,11 +17,11 @@ from forging import changed
 from helpers_cli import run
 from privfunnel import lumping
 from privfunnel.certificate import Certificate, FreeBody, FreeProof, FreeTree, load_bundle, private_vertices
+from privfunnel.certificate.answer import Status
 from privfunnel.certificate.private_equations import equations_of, whole_table
 from privfunnel.errors import CertificateError
 from privfunnel.free import free_certificate
 from privfunnel.measures import Array, entropy
-from privfunnel.solution import Status
 from privfunnel.solvers import perfect
 from privfunnel.solvers.perfect import polytope
 

@@ -11,9 +11,9 @@ import privfunnel as pf
 from forging import changed
 from privfunnel import lumping, measures
 from privfunnel.certificate import Certificate, PlainBody, ThinProof, load_bundle, thinned
+from privfunnel.certificate.answer import Status
 from privfunnel.errors import CertificateError
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_ import Global
 from privfunnel.solvers.global_.descents import Pricing, descend_best

@@ -13,12 +13,12 @@ import privfunnel as pf
 from clocks import AFTERWARDS, ticking
 from privfunnel import worst_case
 from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.comparison import Comparison, Neighbour, labels, lineup, run
 from privfunnel.comparison.neighbours import METHODS
 from privfunnel.comparison.run import _spread, verified_part
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import lump
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.deadline import Deadline, cpu_clock
 
 QUICK = {

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import privfunnel as pf
+from privfunnel.certificate.answer import Status
 from privfunnel.errors import MissingExtraError, SolverError
-from privfunnel.solution import FEASIBILITY, ROUNDING, Solution, Status
+from privfunnel.question import FEASIBILITY, ROUNDING
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver, TimeLimited
 

@@ -10,8 +10,8 @@ import pytest
 
 import privfunnel as pf
 from privfunnel.certificate import SupportsProof
+from privfunnel.certificate.answer import Answer
 from privfunnel.certificate.supports import Below
-from privfunnel.solution import Answer
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.global_ import Global, supported
 from privfunnel.solvers.global_.search import Outcome, Search

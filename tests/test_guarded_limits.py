@@ -21,6 +21,7 @@ from privfunnel import guarantees, instances, jit, measures, tables
 from privfunnel.audit import words
 from privfunnel.audit.promise import recount
 from privfunnel.certificate import GuardedBody, PlainBody, load_bundle
+from privfunnel.certificate.answer import Answer
 from privfunnel.cli import _limits
 from privfunnel.cli._common import tell_files
 from privfunnel.cli._point import closed_words
@@ -31,7 +32,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.request import Request
 from privfunnel.solvers import registry
 from privfunnel.solvers.deadline import Limits
-from privfunnel.solvers.guarded import Guarded, GuardedAnswer, master
+from privfunnel.solvers.guarded import Guarded, master
 from privfunnel.solvers.guarded.search import Search
 from privfunnel.solvers.posteriors.lp import run_until
 from privfunnel.solving.guarded import GuardedWay
@@ -231,7 +232,7 @@ def test_a_wide_table_is_bounded_by_its_plain_funnel() -> None:
     floor = plain_floor(asked, 1e-6, 12.0, 0)
     assert floor is not None
     assert floor.certificate is not None
-    whole = GuardedAnswer(channel=np.eye(80), status=pf.Status.OPTIMAL)
+    whole = Answer(channel=np.eye(80), status=pf.Status.OPTIMAL)
     judged = judge(asked, whole, Run("guarded"), lines=[Line(floor.certificate)])
     assert judged.lower_bound == pytest.approx(plain.lower_bound, abs=1e-6)
     assert judged.status is not pf.Status.OPTIMAL

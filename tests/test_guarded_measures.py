@@ -18,13 +18,13 @@ from privfunnel import certificate, floors, measures
 from privfunnel.audit import words
 from privfunnel.audit.promise import recount
 from privfunnel.certificate import Certificate, GuardedBody
+from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError, InvalidInputError, SolverError
 from privfunnel.judging import INEXACT, Line, Run, judge
 from privfunnel.measures import MEASURES, Array
 from privfunnel.mechanism import Mechanism
 from privfunnel.report.rounding import Rounding
 from privfunnel.request import Request
-from privfunnel.solvers.guarded import GuardedAnswer
 from privfunnel.threats import Threat
 
 OTHERS = [name for name in measures.MEASURES if name != "mutual-information"]
@@ -102,7 +102,7 @@ def test_the_plain_funnel_bounds_other_measures_of_tables_too_large_to_search(me
     floor = floors.plain_floor(asked, 1e-6, 60.0, 0)
     assert floor is not None
     assert floor.certificate is not None
-    answer = GuardedAnswer(channel=floor.channel, status=pf.Status.FEASIBLE)
+    answer = Answer(channel=floor.channel, status=pf.Status.FEASIBLE)
     bare, told = (judge(asked, answer, Run(""), lines=each) for each in ([], [Line(floor.certificate)]))
     expected = float(MEASURES[measure].leakage_at_least(floor.certificate.lower_bound(at), problem.p_s))
     assert bare.lower_bound < told.lower_bound == expected <= told.leakage

@@ -7,7 +7,7 @@ import pytest
 
 import privfunnel as pf
 from helpers_kernels import plain
-from privfunnel.solution import stationarity
+from privfunnel.kkt import stationarity
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.global_ import newton, work
 from privfunnel.solvers.global_.branching import advance

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from scipy.optimize import linprog
 
 import privfunnel as pf
+from privfunnel.certificate.answer import Status
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.measures import entropy
-from privfunnel.solution import Status
 from privfunnel.solvers import deadline
 from privfunnel.solvers.deadline import cpu_clock
 from privfunnel.solvers.perfect import free_disclosure, polytope

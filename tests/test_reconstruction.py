@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from privfunnel import audit, measures, report
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.engines import Alphabet, Column
 from privfunnel.judging import Run, judge
 from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy
 from privfunnel.release import codebook
 from privfunnel.request import Request
-from privfunnel.solution import Answer, Status
 from privfunnel.solving import solve
 from privfunnel.tables import Counts
 

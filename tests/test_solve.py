@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import privfunnel as pf
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Record
 from privfunnel.errors import (
     ConvergenceWarning,
     InfeasibleError,
@@ -25,8 +26,9 @@ from privfunnel.errors import (
     need,
 )
 from privfunnel.judging import Run, judge, meet
+from privfunnel.kkt import stationarity
 from privfunnel.request import Request
-from privfunnel.solution import Answer, Record, Solution, stationarity
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from strategies import channels_for, problems
 from test_problem import synthetic

@@ -12,10 +12,10 @@ from scipy import sparse
 
 import privfunnel as pf
 from privfunnel.certificate import Certificate, TaskBody
+from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
 from privfunnel.judging import Run, judge
 from privfunnel.request import Request
-from privfunnel.solution import ProvedAnswer
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.barrier import Program, minimise
@@ -195,7 +195,7 @@ def test_nearly_all_utility_is_not_bounded_like_all_of_it() -> None:
     assert merged.utility is not None
     assert merged.utility >= asked
     assert merged.leakage <= 1e-12
-    whole = ProvedAnswer(channel=np.eye(3), status=pf.Status.OPTIMAL)
+    whole = Answer(channel=np.eye(3), status=pf.Status.OPTIMAL)
     questions = [Request(utility=0.0, known=known).of(problem).at(asked) for known in (None, [[0, 0, 1]])]
     judged = [judge(question, whole, Run("")) for question in questions]
     assert [(found.lower_bound, found.status) for found in judged] == [(0.0, pf.Status.CONVERGED)] * 2
@@ -405,7 +405,7 @@ def test_disclosure_alone_is_the_plain_funnel(small: pf.Problem) -> None:
 def test_a_point_that_was_cut_short_does_not_lie_above_its_neighbours(small: pf.Problem) -> None:
     half = 0.5 * small.utility_ceiling
     ends = [pf.solve(small, utility=share) for share in ("0%", "100%")]
-    short = ProvedAnswer(channel=ends[1].channel, status=pf.Status.TIME_LIMIT)
+    short = Answer(channel=ends[1].channel, status=pf.Status.TIME_LIMIT)
     way = TaskWay(TaskFunnel())
     places = (0.0, half, small.utility_ceiling)
     found = PartialCurve(

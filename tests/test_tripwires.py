@@ -9,13 +9,13 @@ import pytest
 
 import privfunnel as pf
 from lies import believed, cases, lying
-from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.free import free_certificate
 from privfunnel.judging import INEXACT, Run, applies, best_goal, judge, meet
-from privfunnel.question import Quantity
+from privfunnel.question import FEASIBILITY, Quantity
 from privfunnel.request import Request
-from privfunnel.solution import FEASIBILITY, ProvedAnswer, Solution, Status
+from privfunnel.solution import Solution
 from reference import tables
 
 REFUTED = r"of a real channel|a real channel misses"
@@ -81,7 +81,7 @@ def test_what_is_proved_of_releases_that_tell_nothing_is_not_of_one_that_tells_a
     assert 0.0 < problem.leakage_ceiling <= FEASIBILITY
     question, whole = Request(leakage=0.0).of(problem), np.eye(4)
     assert proof.claim.left_over(problem, whole) < -0.1
-    answer: ProvedAnswer[Certificate] = ProvedAnswer(channel=whole, status=Status.OPTIMAL, certificate=proof)
+    answer: Answer = Answer(channel=whole, status=Status.OPTIMAL, certificate=proof)
     solution = judge(question, answer, Run("loose"))
     assert solution.disclosure_upper_bound == pytest.approx(problem.disclosure_ceiling, abs=1e-8)
     exact = pf.solve(problem, leakage=0)

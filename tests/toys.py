@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfunnel import Problem, channels
-from privfunnel.solution import Answer, Status
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.solvers.base import Listener, Solver
 
 

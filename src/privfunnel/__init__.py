@@ -68,17 +68,19 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
     )
 
     # isort: on
+    from privfunnel.certificate.answer import Status
     from privfunnel.comparison import Comparison, compare
     from privfunnel.curve import Curve
     from privfunnel.estimator import PrivacyFunnel
     from privfunnel.free import free_disclosure, free_disclosure_bounds
+    from privfunnel.kkt import kkt_residual
     from privfunnel.mechanism import Mechanism
     from privfunnel.problem import Point, Problem
     from privfunnel.question import Question
     from privfunnel.repeated import joint_leakage
     from privfunnel.request import Request
     from privfunnel.sequels import sequel
-    from privfunnel.solution import Solution, Status, kkt_residual
+    from privfunnel.solution import Solution
     from privfunnel.solvers.aem import AEM
     from privfunnel.solvers.auto import Auto
     from privfunnel.solvers.binary.solver import Binary
@@ -154,12 +156,12 @@ _NAMES = {
     "Question": "question",
     "Request": "request",
     "Solution": "solution",
-    "Status": "solution",
+    "Status": "certificate.answer",
     "compare": "comparison",
     "free_disclosure": "free",
     "free_disclosure_bounds": "free",
     "joint_leakage": "repeated",
-    "kkt_residual": "solution",
+    "kkt_residual": "kkt",
     "sequel": "sequels",
     "solve": "solving",
     "trace": "tracing",

@@ -11,7 +11,7 @@ from privfunnel import channels, quantities
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import INFORMATION, Measure
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY
+from privfunnel.question import FEASIBILITY
 
 
 def check_disclosure(problem: Problem, disclosure: float | str) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.checks import SUM_TOLERANCE, as_sparse, as_table
+from privfunnel.checks import SUM_TOLERANCE, as_table
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array, Channel
 
@@ -187,7 +187,7 @@ def checked(channel: Channel, kept_x: NDArray[np.bool_]) -> Any:
     Raises:
         InvalidInputError: It has other rows, or they do not sum to 1 within 1e-6.
     """
-    channel = as_sparse(channel) if sparse.issparse(channel) else as_table(channel, "channel")
+    channel = _as_sparse(channel) if sparse.issparse(channel) else as_table(channel, "channel")
     n_x = int(kept_x.sum())
     if channel.shape[0] == kept_x.size:
         channel = channel[kept_x]
@@ -217,3 +217,16 @@ def restored(channel: Channel, p_x: Array, kept_x: NDArray[np.bool_]) -> Any:
     full = np.tile(p_x @ channel, (kept_x.size, 1))
     full[kept_x] = channel
     return full
+
+
+def _as_sparse(channel: Channel) -> Any:
+    """A sparse channel as float64 columns, or InvalidInputError where an entry is no probability."""
+    columns = sparse.csc_array(channel, dtype=np.float64)
+    if columns.shape[0] * columns.shape[1] == 0:
+        raise InvalidInputError(f"channel has shape {columns.shape}: give a matrix with rows and columns")
+    bad = ~(np.isfinite(columns.data) & (columns.data >= 0.0))
+    if bad.any():
+        raise InvalidInputError(
+            f"channel has the entry {columns.data[bad][0]:g}: entries must be finite and ≥ 0"
+        )
+    return columns

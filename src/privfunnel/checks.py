@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from privfunnel.errors import InvalidInputError
-from privfunnel.measures import Channel
 
 #: A table of probabilities may miss 1 by this much; it is then normalised.
 SUM_TOLERANCE = 1e-6
@@ -125,19 +123,6 @@ def as_columns(columns: Mapping[str, Sequence[object]], size: int, whose: str) -
             )
         made[name] = texts
     return made
-
-
-def as_sparse(channel: Channel) -> Any:
-    """A sparse channel as float64 columns, or InvalidInputError where an entry is no probability."""
-    columns = sparse.csc_array(channel, dtype=np.float64)
-    if columns.shape[0] * columns.shape[1] == 0:
-        raise InvalidInputError(f"channel has shape {columns.shape}: give a matrix with rows and columns")
-    bad = ~(np.isfinite(columns.data) & (columns.data >= 0.0))
-    if bad.any():
-        raise InvalidInputError(
-            f"channel has the entry {columns.data[bad][0]:g}: entries must be finite and ≥ 0"
-        )
-    return columns
 
 
 def as_table(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from privfunnel import cards, channels
 from privfunnel.amounts import check_budget, check_disclosure, check_utility
 from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import DEFAULT_GAP, UNFINISHED, USELESS, Answer, Status
 from privfunnel.ends import Ends, closed_form, ends_of
 from privfunnel.envelope import Envelope, convex_bound
 from privfunnel.errors import InfeasibleError, need
@@ -20,18 +21,9 @@ from privfunnel.judging import Line, Run, applies, judge, least_leakage, meet, s
 from privfunnel.lumping import Lumping, lumping_in
 from privfunnel.measures import Array, Channel
 from privfunnel.problem import Point, Problem
-from privfunnel.question import FEASIBILITY, Quantity, Question, Values
+from privfunnel.question import FEASIBILITY, ROUNDING, Quantity, Question, Values
 from privfunnel.request import check_distortion
-from privfunnel.solution import (
-    DEFAULT_GAP,
-    ROUNDING,
-    UNFINISHED,
-    USELESS,
-    Answer,
-    ProvedAnswer,
-    Solution,
-    Status,
-)
+from privfunnel.solution import Solution
 from privfunnel.solving.plain import on_members
 from privfunnel.storage import Document, Stored
 from privfunnel.threats import Threat
@@ -308,7 +300,7 @@ class Curve(Stored):
             )
         return self._judged(asked, self._pool.answer(asked))
 
-    def _judged(self, asked: Question, answer: ProvedAnswer[Any]) -> Solution:
+    def _judged(self, asked: Question, answer: Answer) -> Solution:
         """A release of the curve, judged with all of its proofs."""
         return judge(asked, answer, Run(self.solver, self.seed), gap=self.target_gap, lines=self._lines)
 
@@ -452,7 +444,7 @@ class Entry(NamedTuple):
     """A release that was found: its values, and the answer it came with."""
 
     values: Values
-    answer: ProvedAnswer[Any]
+    answer: Answer
 
     @classmethod
     def of(cls, solution: Solution) -> Entry:
@@ -460,7 +452,7 @@ class Entry(NamedTuple):
         guards, slope = solution.guards, solution.slope
         if slope is not None and guards.measure.worst_value:  # answers have the slope of the averages
             slope *= guards.measure.average(solution.leakage)
-        found = ProvedAnswer[Any](
+        found = Answer(
             channel=solution.mapping, status=solution.status, slope=slope, steps=solution.steps,
             seconds=solution.seconds, message=solution.message, record=solution.record,
         )  # fmt: skip
@@ -484,7 +476,7 @@ class Pool:
     question: Question
     classes: Lumping | None
     envelope: Envelope
-    answers: tuple[ProvedAnswer[Any] | None, ...]
+    answers: tuple[Answer | None, ...]
     ends: Ends
 
     @classmethod
@@ -494,7 +486,7 @@ class Pool:
         classes = next((each for each in lumpings if each is not None and not each.trivial), None)
         inner = question if classes is None else replace(question, problem=classes.lumped)
         ends, sign = ends_of(inner), -1.0 if question.axis is Quantity.DISTORTION else 1.0
-        found: list[tuple[float, float, Channel, ProvedAnswer[Any] | None]] = []
+        found: list[tuple[float, float, Channel, Answer | None]] = []
         for values, answer in entries:
             if classes is None:
                 place, leakage, channel = values.of(question.axis), values.leakage, answer.channel
@@ -511,7 +503,7 @@ class Pool:
         envelope = Envelope.of(points, [channel for _, _, channel, _ in found])
         return cls(question, classes, envelope, tuple(found[i][3] for i in envelope.index), ends)
 
-    def answer(self, question: Question) -> ProvedAnswer[Any]:
+    def answer(self, question: Question) -> Answer:
         """The envelope at the place that a question asks for: a vertex's own release, or two that are time-shared."""
         place = question.place if self.classes is None else self.classes.inner(question.place)
         x = -place if question.axis is Quantity.DISTORTION else place

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import INFORMATION, Array, Channel, Measure
 from privfunnel.problem import Problem
-from privfunnel.question import Quantity, Question
-from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Status
+from privfunnel.question import FEASIBILITY, ROUNDING, Quantity, Question
 from privfunnel.solvers.task.search import all_utility
 from privfunnel.threats import Threat
 

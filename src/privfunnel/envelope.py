@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.channels import time_share
 from privfunnel.measures import Array, Channel
-from privfunnel.solution import FEASIBILITY, ROUNDING
+from privfunnel.question import FEASIBILITY, ROUNDING
 
 #: Shorter chords prove nothing worth having and would magnify the rounding of their ends, in nats.
 SHORTEST_CHORD = 1e-6

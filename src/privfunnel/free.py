@@ -14,12 +14,13 @@ from scipy import sparse
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import CertificateError
 from privfunnel.lumping import LUMPED_BEYOND, Lumping, lumping_of
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
-from privfunnel.question import Quantity
-from privfunnel.solution import FEASIBILITY, ROUNDING, Answer, Solution, Status
+from privfunnel.question import FEASIBILITY, ROUNDING, Quantity
+from privfunnel.solution import Solution
 from privfunnel.solvers import perfect
 from privfunnel.solvers.base import Solver
 from privfunnel.solvers.perfect.large import most_free

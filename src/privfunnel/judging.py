@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from privfunnel.certificate import Certificate, Claim
 from privfunnel.certificate import claim as claims
+from privfunnel.certificate.answer import DEFAULT_GAP, UNFINISHED, Answer, Status
 from privfunnel.ends import Dominated, all_of_task, itself, whole_task
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
+from privfunnel.kkt import stationarity
 from privfunnel.lumping import ClassChannel, as_table, checked, evaluated, of_classes
 from privfunnel.measures import TINY, Channel
-from privfunnel.question import FEASIBILITY, Quantity, Question, Values
-from privfunnel.solution import (
-    DEFAULT_GAP,
-    ROUNDING,
-    ProvedAnswer,
-    Solution,
-    Status,
-    final_status,
-    stationarity,
-)
+from privfunnel.question import FEASIBILITY, ROUNDING, Quantity, Question, Values
+from privfunnel.solution import Solution
 from privfunnel.solvers.perfect.large import most_free
 from privfunnel.storage import Document
 from privfunnel.threats import Threat
@@ -78,7 +72,7 @@ class Proved(NamedTuple):
 
 def judge(
     question: Question,
-    answer: ProvedAnswer[Any],
+    answer: Answer,
     run: Run,
     *,
     gap: float = DEFAULT_GAP,
@@ -316,9 +310,7 @@ def meet(lower: float, leakage: float, source: str, slack: float = FEASIBILITY) 
 # --- the best of them -----------------------------------------------------------------------------------------
 
 
-def _proved(
-    question: Question, values: Values, lines: list[Line], *, met: bool, answer: ProvedAnswer[Any]
-) -> Proved:
+def _proved(question: Question, values: Values, lines: list[Line], *, met: bool, answer: Answer) -> Proved:
     """The best bounds that closed forms and certificates give at the places asked for, or at the channel's own."""
     asked, own = _places(question, values), answer.certificate
     slack, slack_of_goal = _slack(question, answer.slope)
@@ -402,7 +394,7 @@ def _closed_goal(question: Question, reached: float) -> float:
 
 def _slope(
     question: Question,
-    answer: ProvedAnswer[Any],
+    answer: Answer,
     mapping: Channel | ClassChannel,
     status: Status,
     values: Values,
@@ -417,3 +409,16 @@ def _slope(
     if slope is None or not math.isfinite(slope):
         return None
     return slope / guards.measure.average(values.leakage) if guards.measure.worst_value else slope
+
+
+def final_status(claimed: Status, *, met: bool, proved: bool) -> Status:
+    """What may be claimed, of what the solver claims: whether the request is met, and optimality is proved."""
+    if claimed is Status.FAILED:
+        return claimed
+    if not met:
+        return Status.INFEASIBLE
+    if claimed is Status.OPTIMAL and not proved:
+        return Status.CONVERGED
+    if proved and claimed in (Status.CONVERGED, Status.FEASIBLE, *UNFINISHED):
+        return Status.OPTIMAL
+    return claimed

@@ -18,8 +18,7 @@ from privfunnel.errors import InvalidInputError, need
 from privfunnel.free import free_disclosure
 from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Problem
-from privfunnel.question import Quantity
-from privfunnel.solution import FEASIBILITY
+from privfunnel.question import FEASIBILITY, Quantity
 from privfunnel.storage import Document, write_whole
 
 if TYPE_CHECKING:

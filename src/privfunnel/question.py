@@ -27,6 +27,9 @@ from privfunnel.threats import Threat
 #: What was asked for is met where it is missed by no more than this, in nats.
 FEASIBILITY = 1e-9
 
+#: What rounding may add to a difference of two informations of order 1.
+ROUNDING = 1e-12
+
 
 #: The numbers that a question may ask for, and what they are where it does not.
 NEUTRAL = {"disclosure": 0.0, "utility": 0.0, "distortion": math.inf, "budget": math.inf}

@@ -21,6 +21,7 @@ import numpy as np
 from privfunnel import channels, measures
 from privfunnel._version import __version__
 from privfunnel.amounts import check_budget, check_disclosure
+from privfunnel.certificate.answer import Status
 from privfunnel.engines import Alphabet, Column, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.guessing import best_guesses
@@ -28,8 +29,9 @@ from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import PROMISES, Mechanism, guarded_promise, symbol_names
 from privfunnel.problem import Point, Problem
 from privfunnel.quantities import in_both
+from privfunnel.question import FEASIBILITY
 from privfunnel.repeated import joint_channel
-from privfunnel.solution import FEASIBILITY, Solution, Status
+from privfunnel.solution import Solution
 from privfunnel.solving import solve
 from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.attackers import Attacker
-from privfunnel.certificate import Certificate, GuardedBody, Proof
+from privfunnel.certificate import GuardedBody, Proof
+from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import ProvedAnswer
 from privfunnel.solvers.task.cells import cells_of, classes
 from privfunnel.threats import Threat
 
@@ -91,9 +91,7 @@ def _merged(problem: Problem, of: NDArray[np.intp]) -> Problem:
     )
 
 
-def lifted(
-    answer: ProvedAnswer[Certificate], classes: Classes, problem: Problem, threat: Threat
-) -> ProvedAnswer[Certificate]:
+def lifted(answer: Answer, classes: Classes, problem: Problem, threat: Threat) -> Answer:
     """An answer for the classes as one for their members; its proof holds for these where they are alike."""
     channel, line = np.asarray(answer.channel)[classes.of], answer.certificate
     made = None

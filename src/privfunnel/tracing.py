@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privfunnel.certificate import verify_all
+from privfunnel.certificate.answer import FAILURES, UNFINISHED, USELESS, Answer, Status
 from privfunnel.checks import check_seed, is_whole
 from privfunnel.curve import Curve, Entry, Pool, check_place
 from privfunnel.ends import ends_of
@@ -29,7 +30,7 @@ from privfunnel.problem import Point, Problem
 from privfunnel.quantities import in_asked
 from privfunnel.question import FEASIBILITY, Quantity, Question
 from privfunnel.request import Request
-from privfunnel.solution import FAILURES, UNFINISHED, USELESS, Answer, Solution, Status
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver, counted
 from privfunnel.solving import answered, judged

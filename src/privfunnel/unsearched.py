@@ -10,21 +10,20 @@ import numpy as np
 from scipy import sparse
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import SolverError
 from privfunnel.lumping import ClassChannel, lumping_of
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import Question
-from privfunnel.solution import Status
 from privfunnel.solvers import perfect
-from privfunnel.solvers.guarded import GuardedAnswer
 from privfunnel.threats import Threat
 
 #: Beyond this many public symbols, or classes of them, there is no search.
 MOST_SEARCHED = 5000
 
 
-def without_search(question: Question, seconds: float, seed: int) -> GuardedAnswer:
+def without_search(question: Question, seconds: float, seed: int) -> Answer:
     """What is free to who knows nothing, with as much of X itself, or of nothing, as what is asked for takes.
 
     Args:
@@ -60,7 +59,7 @@ def without_search(question: Question, seconds: float, seed: int) -> GuardedAnsw
             )
         channel = channels.time_share([base, whole], [1.0 - more, more]) if more > 0.0 else base
     message = "the table is too large for a search in this time"
-    return GuardedAnswer(channel=channel, status=Status.TIME_LIMIT, message=message)
+    return Answer(channel=channel, status=Status.TIME_LIMIT, message=message)
 
 
 def _crowds(problem: Problem, threat: Threat) -> Channel | None:

@@ -16,6 +16,7 @@ from privfunnel.audit.beyond import Population
 from privfunnel.audit.held_out import some_rows
 from privfunnel.audit.persons import PersonRows
 from privfunnel.audit.promise import channel_for, telling
+from privfunnel.certificate.answer import DEFAULT_GAP
 from privfunnel.channels import is_sparse, restored
 from privfunnel.errors import InvalidInputError
 from privfunnel.lumping import chosen_lumping
@@ -26,7 +27,7 @@ from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.robust import population_worst_lift
 from privfunnel.population.views import View, view_of
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, Solution
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
 from privfunnel.solving import solve

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from privfunnel import measures
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.channels import is_sparse, merge_outputs
 from privfunnel.judging import Run, judge
 from privfunnel.measures import Array, Channel
 from privfunnel.population.bounds import expected_bound
 from privfunnel.problem import Problem
-from privfunnel.question import Quantity
+from privfunnel.question import FEASIBILITY, Quantity
 from privfunnel.request import Request
-from privfunnel.solution import FEASIBILITY, Answer, Solution, Status
+from privfunnel.solution import Solution
 from privfunnel.solving import solve
 
 #: Where between the disclosure that was asked for and all of X the designs lie that are merged down.

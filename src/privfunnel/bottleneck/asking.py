@@ -23,11 +23,12 @@ from privfunnel.bottleneck.curves import (
 )
 from privfunnel.bottleneck.proving import SOLVER_NAME as ABP
 from privfunnel.bottleneck.proving import ProvedPoint, prove
+from privfunnel.certificate.answer import Status
 from privfunnel.checks import check_seed
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Solution, Status
+from privfunnel.solution import Solution
 from privfunnel.solvers.options import check_positive, check_whole
 
 #: Method to what its points are said to come from.

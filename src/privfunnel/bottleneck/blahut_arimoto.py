@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Status
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 
 
 def iterate(

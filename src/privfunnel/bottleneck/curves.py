@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 from privfunnel import channels
 from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Status
 from privfunnel.envelope import Envelope
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, nats_per
 from privfunnel.problem import Point, Problem
 from privfunnel.question import Quantity, Question
-from privfunnel.solution import Solution, Status
+from privfunnel.solution import Solution
 from privfunnel.storage import Document, Stored
 from privfunnel.threats import Threat
 

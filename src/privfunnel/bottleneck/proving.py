@@ -23,6 +23,7 @@ from privfunnel.bottleneck import abp
 from privfunnel.bottleneck.blahut_arimoto import parts, responses
 from privfunnel.bottleneck.curves import solution_of
 from privfunnel.certificate import BottleneckBody, Certificate
+from privfunnel.certificate.answer import DEFAULT_GAP, Status
 from privfunnel.certificate.kinds.bottleneck import (
     SMALLEST_SLOPE,
     BoxTree,
@@ -36,7 +37,7 @@ from privfunnel.checks import check_seed
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import TINY, Array, xlogx
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, Solution, Status
+from privfunnel.solution import Solution
 from privfunnel.solvers.options import check_positive, check_whole
 
 #: What points that are proved are said to come from.

@@ -376,7 +376,7 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
         units: Unit of a bare number.
     """
     from privfunnel import quantities
-    from privfunnel.solution import FEASIBILITY
+    from privfunnel.question import FEASIBILITY
 
     nats = quantities.parse(text, ceiling=ceiling, whole=whole, name=option, units=units.name)
     all_of = {"H(X)": "more than all of X", "I(U;X)": "more than X tells of the task"}.get(whole)
@@ -455,7 +455,7 @@ def _tell_slowness(solutions: Sequence[Solution]) -> None:
 
 def _needs_no_certificate(solutions: Sequence[Solution]) -> str:
     """Why everything is proved without a certificate; an empty text where it is not."""
-    from privfunnel.solution import Status
+    from privfunnel.certificate.answer import Status
 
     if any(s.certificate is not None or s.status is not Status.OPTIMAL for s in solutions):
         return ""

@@ -246,7 +246,7 @@ def _details(
 ) -> Document:
     """What the report says besides the curve: of the table, and of the point at a place that was asked for."""
     from privfunnel import solve
-    from privfunnel.solution import FEASIBILITY
+    from privfunnel.question import FEASIBILITY
 
     axis = axis_of(given)
     told = {"threshold": given["threshold"], **opened.described}
@@ -278,7 +278,8 @@ def _others(
 
 def better(curve: Curve, found: Solution, place: float) -> Solution:
     """A point at a place that was solved by itself, or what the curve has there where that leaks less."""
-    from privfunnel.solution import FEASIBILITY, ROUNDING, USELESS
+    from privfunnel.certificate.answer import USELESS
+    from privfunnel.question import FEASIBILITY, ROUNDING
 
     reached = float(curve.place.max(initial=0.0))
     if found.status in USELESS or place > reached + FEASIBILITY:
@@ -393,7 +394,7 @@ def _heads(curve: Curve) -> list[str]:
 
 def _cells(curve: Curve, row: Document, units: Units) -> Iterator[str]:
     """A row of the table."""
-    from privfunnel.solution import FEASIBILITY
+    from privfunnel.question import FEASIBILITY
 
     axis, costs = curve.axis, curve.costs
 
@@ -419,8 +420,8 @@ def _cells(curve: Curve, row: Document, units: Units) -> Iterator[str]:
 
 def _sentences(curve: Curve, units: Units, *, with_free: bool) -> Iterator[str]:
     """What the table is of, who is guarded against, what is free, and what is proved."""
+    from privfunnel.certificate.answer import Status
     from privfunnel.report import Axis
-    from privfunnel.solution import Status
 
     problem, axis = curve.problem, curve.axis
     if axis == "distortion":

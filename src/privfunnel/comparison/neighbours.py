@@ -16,9 +16,10 @@ import numpy as np
 
 from privfunnel import bottleneck, distortion, guessing_funnel, measures, worst_case
 from privfunnel.bottleneck import agglomerative
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel.question import FEASIBILITY
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_choice, check_seconds, check_whole

@@ -14,6 +14,7 @@ import numpy as np
 
 from privfunnel.amounts import check_disclosure
 from privfunnel.certificate import verify_all
+from privfunnel.certificate.answer import UNFINISHED, Answer, Status
 from privfunnel.checks import check_seed, is_number, is_whole
 from privfunnel.comparison.entrants import REFERENCE, lineup
 from privfunnel.comparison.neighbours import Neighbour
@@ -21,10 +22,11 @@ from privfunnel.comparison.result import Comparison, Entry
 from privfunnel.curve import Curve
 from privfunnel.ends import end_of_curve
 from privfunnel.errors import InvalidInputError, PrivFunnelError, need
+from privfunnel.kkt import kkt_residual
 from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, UNFINISHED, Answer, Status, kkt_residual
+from privfunnel.question import FEASIBILITY
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from privfunnel.certificate.answer import Status
 from privfunnel.deep import data, exact
 from privfunnel.deep.codes import DiscreteCode
 from privfunnel.deep.methods import METHODS
@@ -20,7 +21,6 @@ from privfunnel.deep.methods.ppan import record_code
 from privfunnel.deep.tensors import torch
 from privfunnel.deep.trainer import News, Schedule, train
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_choice, check_seconds, check_whole

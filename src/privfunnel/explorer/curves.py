@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from privfunnel.certificate.answer import USELESS
 from privfunnel.checks import is_whole
 from privfunnel.curve import Curve, check_place
 from privfunnel.ends import end_of_curve
@@ -19,10 +20,10 @@ from privfunnel.explorer.workspace import Setting, Workspace
 from privfunnel.free import free_disclosure
 from privfunnel.jit import compiling
 from privfunnel.lumping import LUMPED_BEYOND
-from privfunnel.question import Quantity
+from privfunnel.question import FEASIBILITY, ROUNDING, Quantity
 from privfunnel.report import chart, view
 from privfunnel.request import Request
-from privfunnel.solution import FEASIBILITY, ROUNDING, USELESS, Solution
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solving import answered
 from privfunnel.solving.dispatch import way_of

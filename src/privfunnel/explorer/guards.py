@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from privfunnel.curve import Curve, worst_attacker
+from privfunnel.question import FEASIBILITY
 from privfunnel.report.rounding import Exact
 from privfunnel.report.scale import Scale
-from privfunnel.solution import FEASIBILITY, Solution
+from privfunnel.solution import Solution
 from privfunnel.storage import Document
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from privfunnel._version import __version__
 from privfunnel.audit import PopulationBand
+from privfunnel.certificate.answer import Status
 from privfunnel.curve import Curve, worst_attacker
 from privfunnel.free import free_disclosure
 from privfunnel.measures import to_bits
@@ -25,7 +26,7 @@ from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import ZERO, Rounding, Towards
 from privfunnel.report.scale import Scale
-from privfunnel.solution import Solution, Status
+from privfunnel.solution import Solution
 
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
 

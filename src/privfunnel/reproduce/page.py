@@ -9,9 +9,9 @@ import numpy as np
 
 from privfunnel._version import __version__
 from privfunnel.measures import Array
+from privfunnel.question import FEASIBILITY
 from privfunnel.reproduce.figures import FIGURES
 from privfunnel.reproduce.panels import AEM, DRS, DRS_REPAIRED, DRS_TUNED, TUNED, PanelResult, Plan
-from privfunnel.solution import FEASIBILITY
 
 #: A method "reaches" the end of the curve when a run of it comes this close to (H(X), I(S;X)), in nats.
 REACHED = 1e-3

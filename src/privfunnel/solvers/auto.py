@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from privfunnel import channels
+from privfunnel.certificate.answer import DEFAULT_GAP, Answer, Status
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, ROUNDING, Answer, Status
+from privfunnel.question import ROUNDING
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.binary.solver import Binary
 from privfunnel.solvers.chain import Chain

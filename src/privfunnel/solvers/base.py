@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+from privfunnel.certificate.answer import DEFAULT_GAP, Answer
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, Answer
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.leakage_budget import most_disclosure
 

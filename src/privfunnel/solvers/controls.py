@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts

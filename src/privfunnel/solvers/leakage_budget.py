@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import TINY
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel.question import FEASIBILITY
 from privfunnel.solvers.deadline import NEVER, Deadline
 
 #: Solves at most, the share of H(X) at which two neighbours are close enough to be time-shared, and the share of their

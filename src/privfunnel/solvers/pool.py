@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import channels as ch
+from privfunnel.certificate.answer import Answer, Record, Status
 from privfunnel.envelope import Envelope, lower_envelope
 from privfunnel.measures import Array, entropy, mutual_information
-from privfunnel.solution import Answer, Record, Status
 
 
 def evaluate_batch(p_sx: Array, channels: Array) -> tuple[Array, Array]:

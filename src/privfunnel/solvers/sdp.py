@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from privfunnel import channels, inertia
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.options import check_numbers
 from privfunnel.solvers.posteriors.assembly import channel_of_posteriors, reduce

@@ -20,9 +20,9 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.answer import Answer
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_numbers, check_positive, check_seconds, check_some, check_whole

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from privfunnel import channels
+from privfunnel.certificate.answer import FAILURES, UNFINISHED, USELESS
 from privfunnel.checks import check_seed
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.guarantees import Guarantee
@@ -17,7 +18,7 @@ from privfunnel.problem import Problem
 from privfunnel.quantities import in_asked
 from privfunnel.question import Quantity, Question
 from privfunnel.request import Request
-from privfunnel.solution import FAILURES, UNFINISHED, USELESS, Solution
+from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving.dispatch import way_of

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfunnel import channels, unsearched
+from privfunnel.certificate.answer import USELESS, Answer, Status
 from privfunnel.ends import closed_form, itself
 from privfunnel.floors import SEARCHED_UP_TO, Floor, plain_floor
 from privfunnel.free import carried
@@ -19,9 +20,9 @@ from privfunnel.judging import Line
 from privfunnel.lumping import Lumping
 from privfunnel.measures import Array
 from privfunnel.question import FEASIBILITY, Question
-from privfunnel.solution import USELESS, Status, posteriors_of
+from privfunnel.solution import posteriors_of
 from privfunnel.solvers.base import Solver
-from privfunnel.solvers.guarded import Guarded, GuardedAnswer
+from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.guarded.master import TooLateError
 from privfunnel.solvers.guarded.stratified import is_for, solve_strata
 from privfunnel.solvers.options import taken_over
@@ -80,7 +81,7 @@ def posteriors(classes: Lumping, how: Asking) -> Array | None:
     return np.concatenate([class_posteriors(classes, s.channel) for s in usable])
 
 
-def _on_members(question: Question, classes: Lumping, answer: GuardedAnswer, floor: Floor | None) -> Found:
+def _on_members(question: Question, classes: Lumping, answer: Answer, floor: Floor | None) -> Found:
     """What was found for classes as what it is for their members: H(X|T) more disclosure, and the same leakages."""
     problem, cells, line = question.problem, classes.cells, None if floor is None else floor.certificate
     if not classes.trivial:
@@ -95,12 +96,12 @@ def _on_members(question: Question, classes: Lumping, answer: GuardedAnswer, flo
     return Found(answer, () if line is None else (Line(line),))
 
 
-def _end(question: Question) -> GuardedAnswer | None:
+def _end(question: Question) -> Answer | None:
     """What needs no search: nothing beyond what is published, and X itself."""
     problem, guards = question.problem, question.guards
     least = guards.nothing(problem)
     if question.names_place and question.disclosure <= problem.evaluate(least).disclosure + FEASIBILITY:
-        return GuardedAnswer(channel=least, status=Status.OPTIMAL, slope=0.0)
+        return Answer(channel=least, status=Status.OPTIMAL, slope=0.0)
     whole = itself(problem, guards)
     if whole is None:
         return None
@@ -108,10 +109,10 @@ def _end(question: Question) -> GuardedAnswer | None:
         enough = question.disclosure >= problem.disclosure_ceiling - FEASIBILITY
     else:
         enough = guards.overspent(guards.leakages(problem, whole), question.budget) <= 0.0
-    return GuardedAnswer(channel=whole, status=Status.OPTIMAL) if enough else None
+    return Answer(channel=whole, status=Status.OPTIMAL) if enough else None
 
 
-def _enough(question: Question, floor: Floor, gap: float) -> GuardedAnswer | None:
+def _enough(question: Question, floor: Floor, gap: float) -> Answer | None:
     """The plain funnel's release where it is good enough against everybody, and its bound says that none is better."""
     problem, guards = question.problem, question.guards
     if not guards.allow(problem, floor.channel):
@@ -126,14 +127,14 @@ def _enough(question: Question, floor: Floor, gap: float) -> GuardedAnswer | Non
         good = question.within(values) and most - values.disclosure <= gap
     if not good:
         return None
-    return GuardedAnswer(
+    return Answer(
         channel=floor.channel, status=Status.OPTIMAL, slope=floor.slope, message="the plain funnel's release"
     )
 
 
 def _searched(
     question: Question, solver: Guarded, how: Asking, floor: Floor | None, pool: Array | None
-) -> GuardedAnswer:
+) -> Answer:
     """What the search finds, from the posteriors of the pool on, no further than what the plain funnel proves."""
     problem, guards = question.problem, question.guards
     if problem.n_x > unsearched.MOST_SEARCHED:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfunnel import channels
-from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.ends import itself, whole_task
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
 from privfunnel.floors import SEARCHED_UP_TO
@@ -18,7 +18,7 @@ from privfunnel.guarantees import MET
 from privfunnel.judging import Line
 from privfunnel.measures import Array
 from privfunnel.question import FEASIBILITY, Question
-from privfunnel.solution import ProvedAnswer, Status, posteriors_of
+from privfunnel.solution import posteriors_of
 from privfunnel.solvers.base import Solver
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.guarded.tasks import answer_task
@@ -30,8 +30,6 @@ from privfunnel.task_classes import Classes, classes_of, lifted
 
 #: Public symbols up to which a disclosure besides the utility is searched.
 MOST_SYMBOLS = 300
-
-GuardedTaskAnswer = ProvedAnswer[Certificate]
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class GuardedTaskWay(Way):
             enough = values.disclosure >= question.disclosure and values.leakage - lower <= self.gap
             if enough and question.allowed(plain.channel):
                 said = "the plain task funnel's release"
-                same: GuardedTaskAnswer = ProvedAnswer(
+                same: Answer = Answer(
                     channel=plain.channel, status=plain.status, slope=plain.slope, message=said
                 )
                 return Found(same, lines)
@@ -107,7 +105,7 @@ class GuardedTaskWay(Way):
 
 def _by_classes(
     question: Question, solver: Guarded, how: Asking, pool: Array | None, *, usual: bool
-) -> GuardedTaskAnswer:
+) -> Answer:
     """The search on classes of symbols, or on cells of nearly alike ones, for their members."""
     problem, guards = question.problem, question.guards
     alike = classes_of(problem, guards)
@@ -162,7 +160,7 @@ def _permitted(alike: Classes, listed: Array, most: float) -> Array:
     return np.asarray(listed[kept])
 
 
-def _end(question: Question) -> GuardedTaskAnswer | None:
+def _end(question: Question) -> Answer | None:
     """What needs no search: nothing beyond what is published, all that the task can use, and X itself.
 
     Who keeps all of I(U;X) tells symbols with different p(u|x) apart. By data processing no such release leaks less
@@ -173,10 +171,10 @@ def _end(question: Question) -> GuardedTaskAnswer | None:
     least = problem.evaluate(nothing)
     idle = question.names_place and question.utility <= float(least.utility or 0.0) + FEASIBILITY
     if idle and wide <= least.disclosure + FEASIBILITY:
-        return ProvedAnswer(channel=nothing, status=Status.OPTIMAL, slope=0.0)
+        return Answer(channel=nothing, status=Status.OPTIMAL, slope=0.0)
     if wide >= problem.disclosure_ceiling - FEASIBILITY:
         whole = itself(problem, guards)
-        return None if whole is None else ProvedAnswer(channel=whole, status=Status.OPTIMAL)
+        return None if whole is None else Answer(channel=whole, status=Status.OPTIMAL)
     whole = whole_task(problem, guards)
     if whole is None or problem.evaluate(whole).disclosure < wide - FEASIBILITY:
         return None
@@ -184,4 +182,4 @@ def _end(question: Question) -> GuardedTaskAnswer | None:
         enough = question.utility >= problem.utility_ceiling - FEASIBILITY
     else:
         enough = guards.overspent(guards.leakages(problem, whole), question.budget) <= 0.0
-    return ProvedAnswer(channel=whole, status=Status.OPTIMAL) if enough else None
+    return Answer(channel=whole, status=Status.OPTIMAL) if enough else None

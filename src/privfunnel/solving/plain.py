@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.ends import end_of_curve
 from privfunnel.errors import InvalidInputError
 from privfunnel.free import FREE, carried, free_certificate, is_whole, within_classes, without_silence
@@ -15,7 +15,6 @@ from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Quantity, Question
-from privfunnel.solution import Answer, ProvedAnswer, Status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving.way import Asking, Found, Way
 
@@ -98,9 +97,7 @@ def repaired(question: Question, answer: Answer) -> Answer:
     return replace(answer, channel=channels.time_share([answer.channel, other], [1.0 - more, more]))
 
 
-def on_members(
-    classes: Lumping, answer: Answer, question: Question | None, *, whole: bool = False
-) -> ProvedAnswer:  # type: ignore[type-arg]
+def on_members(classes: Lumping, answer: Answer, question: Question | None, *, whole: bool = False) -> Answer:
     """An answer for the classes as one for their members: H(X|T) more disclosure at the same leakage.
 
     Args:
@@ -119,7 +116,7 @@ def on_members(
     return replace(answer, channel=ClassChannel(classes, answer.channel, share), certificate=lifted)
 
 
-def with_free(question: Question, answer: ProvedAnswer[Any]) -> ProvedAnswer[Any]:
+def with_free(question: Question, answer: Answer) -> Answer:
     """Where nothing may leak, the answer with the proof of what is free, unless its own says no less of it.
 
     It is searched for on small tables, and where it is known.

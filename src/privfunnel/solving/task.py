@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.coupling import couple
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Question
-from privfunnel.solution import Status
 from privfunnel.solvers.base import Solver
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.options import taken_over
-from privfunnel.solvers.task import TaskAnswer, TaskFunnel
+from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.cells import classes
 from privfunnel.solvers.task.search import all_utility
 from privfunnel.solving.guarded_task import GuardedTaskWay
@@ -57,7 +57,7 @@ class TaskWay(Way):
         other = GuardedTaskWay(Guarded(gap=self.gap, time_limit=left))
         return other.answer(question, how)._replace(by=other.name)
 
-    def _alone(self, question: Question, how: Asking) -> TaskAnswer:
+    def _alone(self, question: Question, how: Asking) -> Answer:
         """An answer without regard to the disclosure."""
         problem, solver = question.problem, self.solver
         end = _end(question)
@@ -80,17 +80,17 @@ class TaskWay(Way):
             yield Found(next(answers) if end is None else end, place=place)
 
 
-def _end(question: Question) -> TaskAnswer | None:
+def _end(question: Question) -> Answer | None:
     """What needs no search: nothing, and all that the task can use."""
     problem = question.problem
     if question.names_place and question.utility <= FEASIBILITY:
-        return TaskAnswer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
+        return Answer(channel=channels.constant(problem.n_x), status=Status.OPTIMAL, slope=0.0)
     whole = all_utility(problem)
     if question.names_place:
         enough = question.utility >= problem.utility_ceiling - FEASIBILITY
     else:
         enough = question.budget < math.inf and whole.leakage <= question.budget
-    return TaskAnswer(channel=whole.table, status=Status.OPTIMAL) if enough else None
+    return Answer(channel=whole.table, status=Status.OPTIMAL) if enough else None
 
 
 def _disclosing(problem: Problem, channel: Channel, disclosure: float) -> Channel | None:

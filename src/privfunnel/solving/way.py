@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from privfunnel.certificate.answer import Answer
 from privfunnel.judging import Line
 from privfunnel.lumping import Lumping
 from privfunnel.problem import Problem
 from privfunnel.question import Question
-from privfunnel.solution import ProvedAnswer, Solution
+from privfunnel.solution import Solution
 from privfunnel.solvers.base import Listener
 
 
@@ -24,7 +25,7 @@ class Found(NamedTuple):
         place: The place that it was asked for in a trace; None for a point that a sweep reached.
     """
 
-    answer: ProvedAnswer[Any]
+    answer: Answer
     lines: tuple[Line, ...] = ()
     by: str = ""
     place: float | None = None

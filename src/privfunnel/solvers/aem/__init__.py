@@ -15,11 +15,12 @@ from typing import ClassVar
 import numpy as np
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.checks import is_number
 from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.kkt import kkt_residual
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status, kkt_residual
 from privfunnel.solvers.aem.devices import make_backend
 from privfunnel.solvers.aem.plan import PLAN
 from privfunnel.solvers.aem.record import record_run

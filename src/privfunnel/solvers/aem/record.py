@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from privfunnel.certificate.answer import Record
+from privfunnel.kkt import kkt_residual
 from privfunnel.measures import Array, entropy, safe_log, xlogx
 from privfunnel.problem import Problem
-from privfunnel.solution import Record, kkt_residual
 from privfunnel.solvers.aem import arrays
 from privfunnel.solvers.aem.state import Tables, channel_of
 

@@ -13,8 +13,7 @@ from privfunnel import measures
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Point
-from privfunnel.question import Quantity
-from privfunnel.solution import FEASIBILITY
+from privfunnel.question import FEASIBILITY, Quantity
 from privfunnel.solvers.binary.expansion import class_release, expand
 from privfunnel.solvers.binary.frontier import Classes
 from privfunnel.solvers.binary.pairing import PairRelease, join

@@ -13,11 +13,11 @@ from scipy import sparse
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate, PlainBody
+from privfunnel.certificate.answer import DEFAULT_GAP, Answer, Status
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import Quantity
-from privfunnel.solution import DEFAULT_GAP, Answer, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket, mixed
 from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.answer import Status
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 from privfunnel.solvers.dca.steps import Table, published_step, repaired_step
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.options import check_choice, check_numbers, check_whole

@@ -14,11 +14,12 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from privfunnel.certificate import Certificate, DistortionBody
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.costs import Costs
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
-from privfunnel.solution import ROUNDING, ProvedAnswer, Status
+from privfunnel.question import ROUNDING
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.distortion.equations import Case, circulating, levelled
 from privfunnel.solvers.distortion.newton import Found, follow
@@ -68,9 +69,9 @@ class Reached(NamedTuple):
         """Leakage above the bound, in nats."""
         return self.leakage - self.lower_bound
 
-    def answer(self, status: Status = Status.MAX_STEPS) -> ProvedAnswer[Certificate]:
+    def answer(self, status: Status = Status.MAX_STEPS) -> Answer:
         """What a solver returns of it."""
-        return ProvedAnswer(
+        return Answer(
             channel=self.step.channel,
             status=status,
             slope=-self.step.multiplier,

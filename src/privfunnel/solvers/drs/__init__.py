@@ -15,10 +15,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.answer import Status
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.drs.batches import CONVERGED, FROZEN, MAX_STEPS, TIMEOUT, Batch
 from privfunnel.solvers.drs.published import PublishedSettings, run_published

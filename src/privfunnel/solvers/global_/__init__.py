@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from privfunnel.certificate.answer import DEFAULT_GAP, Answer
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
-from privfunnel.solution import DEFAULT_GAP, Answer
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.global_.hurried import Hurried, channel_seconds
 from privfunnel.solvers.global_.work import Work, load_kernels

@@ -6,9 +6,9 @@ import time
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_.plan import PLAN
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, share_down

@@ -18,10 +18,10 @@ from privfunnel.certificate import (
     rivalry,
     rivals,
 )
+from privfunnel.certificate.answer import Status
 from privfunnel.certificate.exclusion import MOST_SYMBOLS
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_ import branching, cliqued, interior, seeding, supported

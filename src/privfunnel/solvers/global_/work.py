@@ -12,11 +12,12 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate, PlainBody
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import CertificateError, MissingExtraError
 from privfunnel.jit import pays, wait_no_longer
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel.question import FEASIBILITY
 from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_ import branching, cliqued, interior, seeding, supported

@@ -10,12 +10,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import DEFAULT_GAP, Answer, Status
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.question import Question
-from privfunnel.solution import DEFAULT_GAP, FEASIBILITY, ProvedAnswer, Status
+from privfunnel.question import FEASIBILITY, Question
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded.kernels import load_kernels
@@ -32,9 +31,6 @@ ENOUGH = 0.8
 #: Budgets below this begin with what is free, where next to nothing is hard to tell from nothing, and how near the most
 #: of it is good enough, in nats.
 SMALL, FREE_GAP = 1e-4, 1e-4
-
-
-GuardedAnswer = ProvedAnswer[Certificate]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +62,7 @@ class Guarded:
         progress: Listener | None = None,
         pool: Array | None = None,
         least: float = -math.inf,
-    ) -> GuardedAnswer:
+    ) -> Answer:
         """Least leakage at a disclosure, or the most disclosure within a leakage and what the guards say.
 
         The search begins with the posteriors of ``pool``, (n, M), too: those of other points of the same curve, or of
@@ -101,7 +97,7 @@ class Guarded:
         enough = max(_closed(question), least) + ENOUGH * self.gap
         outcome = search.close(master, self.gap, progress, enough=enough)
         total = float(outcome.duals.weights.sum())
-        return GuardedAnswer(
+        return Answer(
             channel=outcome.channel,
             status=outcome.status,
             slope=outcome.duals.slope / total if total > 0.0 else 0.0 if zero else None,

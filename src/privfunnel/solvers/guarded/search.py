@@ -9,11 +9,11 @@ import numpy as np
 from numpy.random import Generator
 
 from privfunnel.certificate import Certificate, GuardedBody
+from privfunnel.certificate.answer import Status
 from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import Array, Channel
 from privfunnel.problem import Problem
-from privfunnel.solution import Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.guarded.branching import MARGIN, AnyTree, Bracket, Explored, explore, value

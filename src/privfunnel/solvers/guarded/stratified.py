@@ -16,11 +16,11 @@ import numpy as np
 
 from privfunnel import channels, measures
 from privfunnel.certificate import Certificate, GuardedBody, PairsProof, least_of_private_pairs
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.question import Quantity, Question
-from privfunnel.solution import ProvedAnswer, Status
 from privfunnel.solvers.binary.expansion import expand
 from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket
 from privfunnel.solvers.binary.pairing import PairRelease, join
@@ -158,7 +158,7 @@ def _side_by_side(parts: Sequence[_Part], supports: Sequence[Support]) -> PairRe
     )
 
 
-def solve_strata(question: Question, seconds: float) -> ProvedAnswer[Certificate]:
+def solve_strata(question: Question, seconds: float) -> Answer:
     """Least leakage at a disclosure, or most disclosure within a leakage, and its proof.
 
     Args:
@@ -178,7 +178,7 @@ def solve_strata(question: Question, seconds: float) -> ProvedAnswer[Certificate
     if certificate is None:
         line = found.best if question.names_place else _ceiling(curve, known, question.budget, deadline)
         certificate = _certificate(problem, threat, curve, line) if line.slope > 0.0 else None
-    return ProvedAnswer(
+    return Answer(
         channel=channels.as_held(_mixed(found).channel(problem.n_x)),
         status=Status.TIME_LIMIT if deadline.passed() else Status.OPTIMAL,
         slope=found.best.slope,

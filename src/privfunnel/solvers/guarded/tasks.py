@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
-from privfunnel.question import Question
-from privfunnel.solution import FEASIBILITY, ProvedAnswer, Status
+from privfunnel.question import FEASIBILITY, Question
 from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded.master import Master, Purpose
@@ -38,7 +37,7 @@ def answer_task(
     progress: Listener | None = None,
     pool: Array | None = None,
     least: float = -math.inf,
-) -> ProvedAnswer[Certificate]:
+) -> Answer:
     """One point of a guarded task funnel.
 
     Args:
@@ -74,7 +73,7 @@ def answer_task(
     outcome = search.close(master, solver.gap, progress, enough=known + ENOUGH * solver.gap)
     total = float(outcome.duals.weights.sum())
     slope = (outcome.duals.task_slope or 0.0) / total if total > 0.0 else 0.0 if zero else None
-    return ProvedAnswer(
+    return Answer(
         channel=outcome.channel,
         status=outcome.status,
         slope=slope,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privfunnel import alternatives
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.merging.partitions import channel_of
 

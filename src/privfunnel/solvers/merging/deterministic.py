@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import FEASIBILITY, Answer, Status
+from privfunnel.question import FEASIBILITY
 from privfunnel.solvers.base import Listener, Progress, Solver
 from privfunnel.solvers.merging.partitions import channel_of, disclosed, leaked
 from privfunnel.solvers.options import check_whole

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solvers.merging.partitions import channel_of, disclosed, leaked
 

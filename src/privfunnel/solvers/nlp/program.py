@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel import channels
+from privfunnel.certificate.answer import Answer, Record, Status
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Record, Status
 from privfunnel.solvers.base import Listener, Progress, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts, lift

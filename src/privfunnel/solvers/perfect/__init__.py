@@ -9,11 +9,11 @@ import numpy as np
 
 from privfunnel import channels
 from privfunnel.certificate import Certificate, FreeBody, FreeProof, FreeTree, Proof, components
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.certificate.private_equations import Whole, whole_table
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Channel
 from privfunnel.problem import Problem
-from privfunnel.solution import Answer, Status
 from privfunnel.solvers.base import Listener, TimeLimited
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.options import check_seconds

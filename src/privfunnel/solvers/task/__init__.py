@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from privfunnel.certificate import Certificate
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.problem import Problem
-from privfunnel.solution import ProvedAnswer, Status
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
@@ -27,9 +26,6 @@ from privfunnel.solvers.task.search import AIM, Work
 MOST_ROUNDS = 12
 #: Near a budget points are proved to this share of the gap at their slope, but to no less than so many nats.
 FINER, FINEST = 0.4, 1e-8
-
-
-TaskAnswer = ProvedAnswer[Certificate]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +50,14 @@ class TaskFunnel:
         check_seconds(self.name, self.time_limit)
         check_whole(self.name, 2, outputs=self.outputs)
 
-    def solve(self, problem: Problem, utility: float, *, progress: Listener | None = None) -> TaskAnswer:
+    def solve(self, problem: Problem, utility: float, *, progress: Listener | None = None) -> Answer:
         """Least leakage at ``utility`` nats or more, 0 < utility < I(U;X)."""
         (answer,) = self.trace(problem, [utility], progress=progress)
         return answer
 
     def trace(
         self, problem: Problem, utilities: Sequence[float], *, progress: Listener | None = None
-    ) -> Iterator[TaskAnswer]:
+    ) -> Iterator[Answer]:
         """Answers at utilities in nats, in the order given."""
         work = self._work(problem, progress)
         whole = work.deadline
@@ -70,7 +66,7 @@ class TaskFunnel:
             work.deadline = Deadline(whole.left() * min(1.0, PLAN.fair / (len(utilities) - i)))
             work.reach(utility)
             gap = work.value(utility) - work.bound(utility)
-            yield TaskAnswer(
+            yield Answer(
                 channel=without_rare(work.tasks, work.channel(utility), utility),
                 status=self._status(work, gap),
                 slope=work.slope(utility),
@@ -82,12 +78,12 @@ class TaskFunnel:
             if progress is not None:
                 progress(Progress(done=i + 1, total=len(utilities), message=f"utility {utility:.4f} nats"))
 
-    def free(self, problem: Problem, *, progress: Listener | None = None) -> TaskAnswer:
+    def free(self, problem: Problem, *, progress: Listener | None = None) -> Answer:
         """Most utility without leakage."""
         started = time.perf_counter()
         work = self._work(problem, progress)
         found, proof = work.free
-        return TaskAnswer(
+        return Answer(
             channel=without_rare(work.tasks, found.table, found.utility - AIM),
             status=self._status(work, (proof.most_utility(0.0) - found.utility) / work.unit),
             slope=0.0,
@@ -97,9 +93,7 @@ class TaskFunnel:
             message=f"{work.cells.n} cells",
         )
 
-    def solve_leakage(
-        self, problem: Problem, leakage: float, *, progress: Listener | None = None
-    ) -> TaskAnswer:
+    def solve_leakage(self, problem: Problem, leakage: float, *, progress: Listener | None = None) -> Answer:
         """Most utility within a leakage budget in nats, 0 < leakage.
 
         A proved line meets the budget at a utility that none exceeds; near there another line is proved, and so on.
@@ -120,7 +114,7 @@ class TaskFunnel:
                 if line.most_utility(leakage) < most:
                     most, slope, proof = line.most_utility(leakage), line.slope, line
         reached = work.within(leakage)
-        return TaskAnswer(
+        return Answer(
             channel=without_rare(work.tasks, work.channel(reached), reached - AIM),
             status=self._status(work, (most - reached) / work.unit),
             slope=work.slope(reached),
