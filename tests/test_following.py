@@ -17,8 +17,9 @@ from privfunnel import release, tables
 from privfunnel.errors import InvalidInputError
 from privfunnel.ledger import Ledger
 from privfunnel.mechanism import Mechanism
+from privfunnel.reductions.following import EARLIER
 from privfunnel.release.earlier import attach_redrawn, attach_released
-from privfunnel.sequels import EARLIER, Sequel
+from privfunnel.sequels import Sequel
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")

@@ -15,7 +15,7 @@ from privfunnel import instances
 from privfunnel.cli._source import open_source
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import entropy
-from privfunnel.solvers.task.cells import classes
+from privfunnel.reductions.cells import classes
 
 ROOT = Path(__file__).resolve().parents[1]
 RAW = Path(os.environ.get("PRIVFUNNEL_RAW_DATA", ROOT.parent / "shared" / "data"))

@@ -15,7 +15,7 @@ from privfunnel.certificate import load_bundle
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.ledger import Entry, Ledger
 from privfunnel.locking import locked
-from privfunnel.sequels import EARLIER
+from privfunnel.reductions.following import EARLIER
 
 pytestmark = pytest.mark.filterwarnings("ignore::privfunnel.errors.SmallSampleWarning")
 
@@ -86,7 +86,7 @@ def test_a_budget_that_is_spent_already_is_refused() -> None:
     problem = small()
     with pytest.raises(InfeasibleError, match=r"bits \(.* nats\) already; allow more"):
         pf.sequel(problem, [np.eye(problem.n_x)], leakage=0.001)
-    with pytest.raises(InvalidInputError, match="exactly one of disclosure= and leakage="):
+    with pytest.raises(InvalidInputError, match="exactly one of disclosure= "):
         pf.sequel(problem, [np.eye(problem.n_x)])
     with pytest.raises(InvalidInputError, match="no channel is given"):
         pf.sequel(problem, [], leakage=0.1)

@@ -15,11 +15,11 @@ from privfunnel.certificate import Certificate, TaskBody
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
 from privfunnel.judging import Run, judge
+from privfunnel.reductions.cells import Cells, cells_of, classes
 from privfunnel.request import Request
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solvers.task.barrier import Program, minimise
-from privfunnel.solvers.task.cells import Cells, cells_of, classes
 from privfunnel.solvers.task.rare import RARE, without_rare
 from privfunnel.solvers.task.relaxation import Images, relaxed
 from privfunnel.solvers.task.shaping import shaped

@@ -193,7 +193,7 @@ def test_symbols_that_nobody_tells_apart_are_solved_as_one(monkeypatch: pytest.M
     assert abs(one.leakage - other.leakage) <= GAP
     assert isinstance(other.certificate.body, GuardedBody)
     other.certificate.verify(many)
-    monkeypatch.setattr("privfunnel.task_classes.MOST_CLASSES", 3)  # cells: the plain bound is left
+    monkeypatch.setattr("privfunnel.reductions.task_alike.MOST_CLASSES", 3)  # cells: the plain bound is left
     cells = solve(many, utility="80%", known=["a"], throw=False)
     assert cells.utility >= (cells.requested_utility or 0.0) - 1e-9
     assert cells.leakage >= other.lower_bound
@@ -211,10 +211,10 @@ def test_what_groups_of_symbols_cannot_reach_is_not_called_infeasible(
     problem = toy(3, n_x=8)
     fine = solve(problem, utility="98%", guarantees=["lip=1.5"])
     assert fine.utility >= 0.98 * problem.utility_ceiling - 1e-9
-    for name in ("solving.guarded_task.SEARCHED_UP_TO", "task_classes.MOST_CLASSES"):
+    for name in ("solving.guarded_task.SEARCHED_UP_TO", "reductions.task_alike.MOST_CLASSES"):
         monkeypatch.setattr(f"privfunnel.{name}", 0)
     for name in ("MOST_CELLS", "LEAST_CELLS"):
-        monkeypatch.setattr(f"privfunnel.task_classes.{name}", 2)
+        monkeypatch.setattr(f"privfunnel.reductions.task_alike.{name}", 2)
     monkeypatch.setattr(
         "privfunnel.threats.Threat.allow", lambda *_: False
     )  # the plain funnel's release is none

@@ -22,9 +22,9 @@ from privfunnel.lumping import Lumping, lumping_in
 from privfunnel.measures import Array, Channel
 from privfunnel.problem import Point, Problem
 from privfunnel.question import FEASIBILITY, ROUNDING, Quantity, Question, Values
+from privfunnel.reductions.equal_symbols import EqualSymbols
 from privfunnel.request import check_distortion
 from privfunnel.solution import Solution
-from privfunnel.solving.plain import on_members
 from privfunnel.storage import Document, Stored
 from privfunnel.threats import Threat
 
@@ -528,9 +528,7 @@ class Pool:
             else:
                 channel = channels.time_share(pair, [1.0 - weight, weight])
             made = Answer(channel=channel, status=next(unfinished, Status.FEASIBLE), slope=slope)
-        if self.classes is None:
-            return made
-        return on_members(self.classes, made, question)
+        return made if self.classes is None else EqualSymbols(self.classes).invert(made, question)
 
     def is_end(self, question: Question) -> bool:
         """Whether a question asks for an end of the curve, which no solver has to find."""

@@ -18,11 +18,11 @@ from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.certificate.answer import FAILURES
 from privfunnel.ends import Dominated
-from privfunnel.free import carried
 from privfunnel.lumping import LUMPED_BEYOND, ClassChannel, chosen_lumping
 from privfunnel.measures import Array, Channel
 from privfunnel.problem import Problem
 from privfunnel.question import Question
+from privfunnel.reductions.equal_symbols import carried
 from privfunnel.solvers.auto import Auto
 from privfunnel.solvers.guarded import SMALL
 

@@ -15,11 +15,11 @@ from scipy import sparse
 from privfunnel import channels
 from privfunnel.certificate import Certificate
 from privfunnel.certificate.answer import Answer, Status
-from privfunnel.errors import CertificateError
 from privfunnel.lumping import LUMPED_BEYOND, Lumping, lumping_of
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, ROUNDING, Quantity
+from privfunnel.reductions.equal_symbols import of_members
 from privfunnel.solution import Solution
 from privfunnel.solvers import perfect
 from privfunnel.solvers.base import Solver
@@ -63,7 +63,7 @@ def free_certificate(problem: Problem) -> Certificate | None:
     if PROOF not in vars(problem):
         lumping = lumping_of(problem)
         proof = perfect.prove(lumping.lumped, _found(problem))
-        vars(problem)[PROOF] = proof if proof is None or lumping.trivial else on_members(lumping, proof)
+        vars(problem)[PROOF] = proof if proof is None or lumping.trivial else of_members(lumping, proof)
     proved: Certificate | None = vars(problem)[PROOF]
     return proved
 
@@ -76,32 +76,6 @@ def _found(problem: Problem) -> perfect.FreeDisclosure:
         known = replace(found, channel=channels.constant(1), mixtures=())
         vars(problem)[FREE] = known
     return known
-
-
-def on_members(lumping: Lumping, proof: Certificate) -> Certificate | None:
-    """A proof of what the classes' releases without leakage disclose, as one of their members'; both verified.
-
-    None where classes are equal up to rounding only, which a proof in whole numbers does not take for equal.
-
-    Raises:
-        CertificateError: It does not prove of the classes what it claims.
-    """
-    proof.verify(lumping.lumped)
-    try:
-        carried = proof.on_members(lumping.problem, lumping.cells)
-        carried.verify(lumping.problem)
-    except CertificateError:
-        return None
-    return carried
-
-
-def carried(lumping: Lumping, proof: Certificate | None) -> Certificate | None:
-    """A plain proof of the classes as one of their members; None for none, and where :func:`on_members` says so."""
-    if proof is None or lumping.trivial:
-        return proof
-    if proof.claim.scope.zero:
-        return on_members(lumping, proof)
-    return proof.on_members(lumping.problem, lumping.cells)
 
 
 def is_whole(problem: Problem, solver: Solver) -> bool:

@@ -1,12 +1,8 @@
 r"""The next release of rows that were released before: the least that all of them tell together, with a proof.
 
-Everyone has the earlier releases. Let Y_0 be all of them together, drawn from p(y_0|x), and let the next one be drawn
-from p(y|x, y_0): the steward knows what was released for a row. Then
-
-    I(S;Y_0,Y) = I(S;Y_0) + I(S;Y|Y_0),        I(X;Y_0,Y) = I(X;Y_0) + I(X;Y|Y_0),
-
-and the second terms are those of a funnel over pairs (x, y_0) in which y_0 is published: one funnel with p(x|y_0) in
-place of p(x) for each y_0, allocated by equal slopes. Its certified optimum is that of all releases together.
+Everyone has the earlier releases Y_0, and the steward knows what was released for a row: the next one is drawn from
+p(y|x, y_0), one funnel with p(x|y_0) in place of p(x) for each y_0, allocated by equal slopes
+(:mod:`privfunnel.reductions.following`). Its certified optimum is that of all releases together.
 """
 
 from __future__ import annotations
@@ -17,29 +13,26 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privfunnel import channels, measures
+from privfunnel import channels
 from privfunnel._version import __version__
-from privfunnel.amounts import check_budget, check_disclosure
 from privfunnel.certificate.answer import Status
 from privfunnel.engines import Alphabet, Column, ReadOptions
-from privfunnel.errors import InfeasibleError, InvalidInputError
+from privfunnel.errors import InvalidInputError
 from privfunnel.guessing import best_guesses
-from privfunnel.measures import Array, Channel
+from privfunnel.measures import Channel
 from privfunnel.mechanism import PROMISES, Mechanism, guarded_promise, symbol_names
 from privfunnel.problem import Point, Problem
-from privfunnel.quantities import in_both
-from privfunnel.question import FEASIBILITY
+from privfunnel.question import Quantity
+from privfunnel.reductions.following import EARLIER, Following
 from privfunnel.repeated import joint_channel
+from privfunnel.request import Request
 from privfunnel.solution import Solution
 from privfunnel.solving import solve
 from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 
-#: Name of the column that holds the earlier releases' symbol.
-EARLIER = "earlier release"
-#: Pairs (x, y_0) that a design may have.
-MOST_PAIRS = 2000
 #: What :func:`privfunnel.solve` may guard against and a sequel may not: who knows A learns I(S;Y_0|A) already, which
 #: differs from one attacker to the next and is no part of the funnel over pairs.
 OTHERWISE = ("known", "published", "guarantees", "measure")
@@ -50,19 +43,13 @@ class Sequel:
     """The design of a release that follows others; nats.
 
     Attributes:
-        problem: The problem of the table.
-        before: I(X;Y_0) and I(S;Y_0) of the earlier releases together.
-        solution: The funnel over pairs (x, y_0), with y_0 published; its problem names the pairs, and its certificate
-            belongs to it.
-        pairs: x and y_0 of each public symbol of that problem, shape (pairs, 2).
-        earlier_symbols: What each y_0 is called: as the earlier mechanism calls it, where there is one.
+        reduction: From all releases together to the pairs (x, y_0).
+        solution: The funnel over the pairs, with y_0 published; its problem names them, and its certificate belongs to
+            it.
     """
 
-    problem: Problem
-    before: Point
+    reduction: Following
     solution: Solution
-    pairs: Any
-    earlier_symbols: tuple[str, ...]
 
     def __repr__(self) -> str:
         """One line with the numbers of all releases together."""
@@ -70,6 +57,21 @@ class Sequel:
             f"Sequel({self.status.value}: together disclosure {self.disclosure:.6g}, leakage {self.leakage:.6g} ≥ "
             f"{self.lower_bound:.6g} nats; before {self.before.disclosure:.6g} and {self.before.leakage:.6g})"
         )
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the table."""
+        return self.reduction.problem
+
+    @property
+    def before(self) -> Point:
+        """I(X;Y_0) and I(S;Y_0) of the earlier releases together."""
+        return self.reduction.before
+
+    @property
+    def pairs(self) -> NDArray[np.intp]:
+        """X and y_0 of each public symbol of the solution's problem, shape (pairs, 2)."""
+        return self.reduction.pairs
 
     @cached_property
     def _h_earlier(self) -> float:
@@ -109,12 +111,7 @@ class Sequel:
 
     def joint_channel(self) -> Channel:
         """p(y_0, y|x) of all releases together, shape (M, N): an output of the next one belongs to one y_0."""
-        inside = np.asarray(self.solution.channel)
-        x = self.pairs[:, 0]
-        p_pair = np.asarray(self.solution.problem.p_x)
-        joint = np.zeros((self.problem.n_x, inside.shape[1]))
-        np.add.at(joint, x, inside * p_pair[:, None])
-        return joint / joint.sum(axis=1, keepdims=True)
+        return self.reduction.together(self.solution.channel)
 
     def mechanism(self, counts: Counts, draw: str) -> Mechanism:
         """The mechanism p(y|x, y_0): its last public column is :data:`EARLIER`, a row's earlier symbol, published.
@@ -134,7 +131,7 @@ class Sequel:
             )
         solution, over = self.solution, self.solution.problem
         x, y = self.pairs.T
-        earlier = Column(EARLIER, "text", self.earlier_symbols)
+        earlier = Column(EARLIER, "text", self.reduction.names)
         alphabet = Alphabet(
             (*counts.x_alphabet.columns, earlier), np.column_stack([counts.x_alphabet.codes[x], y])
         )
@@ -202,46 +199,10 @@ def sequel(
             f"it out, and give it to solve(sequel.solution.problem, published=[{EARLIER!r}], …), which is about what "
             "the next release adds"
         )
-    if (disclosure is None) == (leakage is None):
-        raise InvalidInputError("give exactly one of disclosure= and leakage=, of all releases together")
+    question = Request(disclosure=disclosure, leakage=leakage).of(problem, axis=Quantity.DISCLOSURE)
     joint = joint_channel(problem, earlier)
     told = np.asarray(joint.toarray() if channels.is_sparse(joint) else joint)
-    before = problem.evaluate(told)
-    pairs = np.argwhere(told * problem.p_x[:, None] > 0.0)
-    if len(pairs) > MOST_PAIRS:
-        raise InvalidInputError(
-            f"the earlier releases leave {len(pairs):,} pairs of public values and released symbols, more than "
-            f"{MOST_PAIRS:,}: give fewer releases, or coarser columns"
-        )
-    over = _pair_problem(problem, told, pairs)
-    shift = float(measures.entropy(problem.p_x @ told)) - before.disclosure
-    asked: Document = {}
-    if disclosure is not None:
-        wanted = check_disclosure(problem, disclosure)
-        asked["disclosure"] = float(np.clip(wanted + shift, 0.0, over.disclosure_ceiling))
-    else:
-        budget = check_budget(problem, leakage)
-        if budget < before.leakage - FEASIBILITY:
-            raise InfeasibleError(
-                f"leakage={in_both(budget)} is infeasible: the earlier releases tell {in_both(before.leakage)} already"
-                "; allow more"
-            )
-        asked["leakage"] = max(budget - before.leakage, 0.0)
-    solution = solve(over, published=[EARLIER], **asked, **options)
-    names = symbol_names(told.shape[1])
-    return Sequel(problem=problem, before=before, solution=solution, pairs=pairs, earlier_symbols=names)
-
-
-def _pair_problem(problem: Problem, told: Array, pairs: Any) -> Problem:
-    """The problem over pairs (x, y_0), with the public columns of x and one for y_0."""
-    if EARLIER in problem.public_columns:
-        raise InvalidInputError(f"a public column is called {EARLIER!r}: rename it")
-    x, y = pairs.T
-    columns = {name: [values[i] for i in x] for name, values in problem.public_columns.items()}
-    names = symbol_names(told.shape[1])
-    table = problem.p_sx[:, x] * told[x, y]
-    labels = [f"{problem.x_labels[i]}, {EARLIER}={names[j]}" for i, j in pairs]
-    return Problem(
-        table / table.sum(), problem.s_labels, labels, n=problem.n,
-        public_columns={**columns, EARLIER: [names[j] for j in y]},
-    )  # fmt: skip
+    reduction = Following(problem, told, tuple(symbol_names(told.shape[1])))
+    inner = reduction.apply(question)
+    asked: Document = {"disclosure": inner.disclosure} if inner.names_place else {"leakage": inner.budget}
+    return Sequel(reduction=reduction, solution=solve(inner.problem, published=[EARLIER], **asked, **options))

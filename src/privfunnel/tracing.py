@@ -29,13 +29,14 @@ from privfunnel.measures import Channel, Measure
 from privfunnel.problem import Point, Problem
 from privfunnel.quantities import in_asked
 from privfunnel.question import FEASIBILITY, Quantity, Question
+from privfunnel.reductions.equal_symbols import EqualSymbols
 from privfunnel.request import Request
 from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Listener, Solver, counted
 from privfunnel.solving import answered, judged
 from privfunnel.solving.dispatch import way_of
-from privfunnel.solving.plain import PlainWay, on_members
+from privfunnel.solving.plain import PlainWay
 from privfunnel.solving.records import RecordsWay
 from privfunnel.solving.way import Asking, Found, Way
 from privfunnel.tables import Counts
@@ -549,7 +550,7 @@ def assembled(
     classes: Lumping, answers: Iterable[Answer], wanted: Iterable[float], solver: Solver, seed: int
 ) -> Curve:
     """The plain curve at the wanted disclosures, in nats, of a solver's answers for the classes of a problem."""
-    found = tuple(Found(on_members(classes, answer, None)) for answer in answers)
+    found = tuple(Found(EqualSymbols(classes).invert(answer, None)) for answer in answers)
     question = Request().open(classes.problem, Quantity.DISCLOSURE)
     how, way = Asking(seed, lump=not classes.trivial), PlainWay(solver)
     return PartialCurve(

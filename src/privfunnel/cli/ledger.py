@@ -199,9 +199,9 @@ def earlier(
     """
     from privfunnel.errors import InvalidInputError
     from privfunnel.mechanism import Mechanism
+    from privfunnel.reductions.following import EARLIER
     from privfunnel.release import earlier as attaching
     from privfunnel.release.drawing import draw_name
-    from privfunnel.sequels import EARLIER
 
     mechanism, standing = Mechanism.load(path), load(ledger).standing
     draws = [draw for draw, used in standing.items() if used == mechanism.fingerprint]

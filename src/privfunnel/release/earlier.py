@@ -1,7 +1,7 @@
 """The symbols that rows were released as before, as a column of their table: what a release that follows looks at.
 
-The column is called as :data:`privfunnel.sequels.EARLIER` says. Sticky draws are made again by their key; of others the
-file of symbols is needed that was released, and its order file. The table with the column is confidential.
+The column is called as :data:`privfunnel.reductions.following.EARLIER` says. Sticky draws are made again by their key;
+of others the file of symbols is needed that was released, and its order file. That table is confidential.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from privfunnel.engines import ReadOptions, open_table
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.mechanism import Mechanism
+from privfunnel.reductions.following import EARLIER
 from privfunnel.release import order as orders
 from privfunnel.release.drawing import Draw
 from privfunnel.release.options import DEFAULT_NAME, DrawOptions
 from privfunnel.release.randomness import chosen_uniforms
 from privfunnel.release.sampler import Tally
 from privfunnel.release.writer import BatchWriter, check_apart, file_format
-from privfunnel.sequels import EARLIER
 from privfunnel.storage import AnyPath, check_target, whole_files
 
 #: Rows that are worked on at a time.

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfunnel import channels, unsearched
+from privfunnel import unsearched
 from privfunnel.certificate.answer import USELESS, Answer, Status
 from privfunnel.ends import closed_form, itself
 from privfunnel.floors import SEARCHED_UP_TO, Floor, plain_floor
-from privfunnel.free import carried
-from privfunnel.guarded_classes import class_posteriors, guarded_lumping, threat_to
+from privfunnel.guarded_classes import class_posteriors, guarded_lumping
 from privfunnel.judging import Line
 from privfunnel.lumping import Lumping
 from privfunnel.measures import Array
 from privfunnel.question import FEASIBILITY, Question
+from privfunnel.reductions.equal_symbols import carried
+from privfunnel.reductions.seen_alike import SeenAlike
 from privfunnel.solution import posteriors_of
 from privfunnel.solvers.base import Solver
 from privfunnel.solvers.guarded import Guarded
@@ -50,13 +51,8 @@ class GuardedWay(Way):
 
     def answer(self, question: Question, how: Asking) -> Found:
         """An answer for classes that everybody sees alike, and what the plain funnel proves where it was asked."""
-        classes = guarded_lumping(question.problem, question.guards, how.lump)
-        inner = dataclasses.replace(
-            question,
-            problem=classes.lumped,
-            guards=threat_to(classes, question.guards),
-            disclosure=classes.inner(question.disclosure),
-        )
+        reduction = SeenAlike(guarded_lumping(question.problem, question.guards, how.lump))
+        inner = reduction.apply(question)
         started, floor = time.perf_counter(), None
         answer = _end(inner)
         if answer is None and inner.problem.n_x > SEARCHED_UP_TO and is_for(inner):
@@ -67,8 +63,8 @@ class GuardedWay(Way):
         if answer is None:
             spent = min(time.perf_counter() - started, PLAN.floor * self.solver.time_limit)
             hurried = dataclasses.replace(self.solver, time_limit=self.solver.time_limit - spent)
-            answer = _searched(inner, hurried, how, floor, posteriors(classes, how))
-        return _on_members(question, classes, answer, floor)
+            answer = _searched(inner, hurried, how, floor, posteriors(reduction.classes, how))
+        return Found(reduction.invert(answer, question), _plain_line(reduction.classes, floor))
 
 
 def posteriors(classes: Lumping, how: Asking) -> Array | None:
@@ -81,19 +77,14 @@ def posteriors(classes: Lumping, how: Asking) -> Array | None:
     return np.concatenate([class_posteriors(classes, s.channel) for s in usable])
 
 
-def _on_members(question: Question, classes: Lumping, answer: Answer, floor: Floor | None) -> Found:
-    """What was found for classes as what it is for their members: H(X|T) more disclosure, and the same leakages."""
-    problem, cells, line = question.problem, classes.cells, None if floor is None else floor.certificate
+def _plain_line(classes: Lumping, floor: Floor | None) -> tuple[Line, ...]:
+    """What the plain funnel proves of the members, verified; empty where it was not asked."""
+    line = None if floor is None else carried(classes, floor.certificate)
+    if line is None:
+        return ()
     if not classes.trivial:
-        proof = answer.certificate
-        if proof is not None:  # of probabilities, which are equal within rounding only, there is none
-            proof = None if problem.counts is None else proof.on_members(problem, cells, question.guards)
-        line = carried(classes, line)
-        if line is not None:
-            line.verify(problem)
-        channel = channels.as_held(classes.lift(answer.channel))
-        answer = dataclasses.replace(answer, channel=channel, certificate=proof)
-    return Found(answer, () if line is None else (Line(line),))
+        line.verify(classes.problem)
+    return (Line(line),)
 
 
 def _end(question: Question) -> Answer | None:

@@ -18,6 +18,7 @@ from privfunnel.guarantees import MET
 from privfunnel.judging import Line
 from privfunnel.measures import Array
 from privfunnel.question import FEASIBILITY, Question
+from privfunnel.reductions.task_alike import TaskAlike, classes_of
 from privfunnel.solution import posteriors_of
 from privfunnel.solvers.base import Solver
 from privfunnel.solvers.guarded import Guarded
@@ -26,7 +27,6 @@ from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskFunnel
 from privfunnel.solving.plan import PLAN
 from privfunnel.solving.way import Asking, Found, Way
-from privfunnel.task_classes import Classes, classes_of, lifted
 
 #: Public symbols up to which a disclosure besides the utility is searched.
 MOST_SYMBOLS = 300
@@ -109,7 +109,7 @@ def _by_classes(
     """The search on classes of symbols, or on cells of nearly alike ones, for their members."""
     problem, guards = question.problem, question.guards
     alike = classes_of(problem, guards)
-    inner = dataclasses.replace(question, problem=alike.problem, guards=alike.threat)
+    inner = alike.apply(question)
     begun = [] if pool is None else [_permitted(alike, alike.summed(pool), MET)]
     if usual:
         begun.append(_unguarded(alike, question, solver))
@@ -126,10 +126,10 @@ def _by_classes(
             f"utility={question.utility:.9g} nats was not reached with {alike.problem.n_x} groups of the "
             f"{problem.n_x} public symbols, which proves nothing of all of them: lower it, or take coarser columns"
         ) from error
-    return lifted(answer, alike, problem, guards)
+    return alike.invert(answer, question)
 
 
-def _unguarded(alike: Classes, question: Question, solver: Guarded) -> Array:
+def _unguarded(alike: TaskAlike, question: Question, solver: Guarded) -> Array:
     """Posteriors (n, classes) of releases that nothing guards and that the guarantees allow all the same.
 
     Without leakage every output has p(s|y) = p(s), which most guarantees allow: no search has to find that again.
@@ -147,7 +147,7 @@ def _unguarded(alike: Classes, question: Question, solver: Guarded) -> Array:
     return _permitted(alike, np.concatenate(found), 0.0)
 
 
-def _permitted(alike: Classes, listed: Array, most: float) -> Array:
+def _permitted(alike: TaskAlike, listed: Array, most: float) -> Array:
     """Those of the posteriors (n, classes) that no guarantee forbids by more than ``most``.
 
     Each lies in one stratum of what is published, and guarantees are relative to what everyone knows there.

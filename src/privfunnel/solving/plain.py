@@ -10,11 +10,12 @@ from privfunnel import channels
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.ends import end_of_curve
 from privfunnel.errors import InvalidInputError
-from privfunnel.free import FREE, carried, free_certificate, is_whole, within_classes, without_silence
-from privfunnel.lumping import ClassChannel, Lumping, chosen_lumping
+from privfunnel.free import FREE, free_certificate, is_whole, within_classes, without_silence
+from privfunnel.lumping import Lumping, chosen_lumping
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Quantity, Question
+from privfunnel.reductions.equal_symbols import EqualSymbols
 from privfunnel.solvers.base import Listener, Solver
 from privfunnel.solving.way import Asking, Found, Way
 
@@ -47,15 +48,16 @@ class PlainWay(Way):
     def answer(self, question: Question, how: Asking) -> Found:
         """The solver's answer for the classes, repaired where rounding kept it from what was asked, for the members."""
         classes = self.classes(question.problem, how.lump)
-        inner = replace(question, problem=classes.lumped, disclosure=classes.inner(question.disclosure))
         whole = question.names_place and is_whole(question.problem, self.solver)
+        reduction = EqualSymbols(classes, whole)
+        inner = reduction.apply(question)
         free = within_classes(classes, question.disclosure, self.solver, how.seed) if whole else None
         answer = free or self._solved(inner, how.seed, how.progress)
         if not self.solver.free_only and answer.status is not Status.FAILED:
             with contextlib.suppress(InvalidInputError):  # of what is no channel the judge says what is wrong
                 answer = repaired(inner, answer)
                 answer = without_silence(inner.problem, answer) if whole else answer
-        return Found(with_free(question, on_members(classes, answer, question, whole=whole)))
+        return Found(with_free(question, reduction.invert(answer, question)))
 
     def _solved(self, inner: Question, seed: int, progress: Listener | None) -> Answer:
         """What the solver says of the classes, unless it is an end of the curve."""
@@ -75,7 +77,7 @@ class PlainWay(Way):
         inner = [place for place in inner if end_of_curve(problem, place) is None]
         found = self.solver.trace(problem, inner, seed=how.seed, progress=how.progress) if inner else iter(())
         for answer in found:
-            yield Found(on_members(classes, answer, None))
+            yield Found(EqualSymbols(classes).invert(answer, None))
 
 
 def repaired(question: Question, answer: Answer) -> Answer:
@@ -95,25 +97,6 @@ def repaired(question: Question, answer: Answer) -> Answer:
         return answer
     more = min(more, 1.0)
     return replace(answer, channel=channels.time_share([answer.channel, other], [1.0 - more, more]))
-
-
-def on_members(classes: Lumping, answer: Answer, question: Question | None, *, whole: bool = False) -> Answer:
-    """An answer for the classes as one for their members: H(X|T) more disclosure at the same leakage.
-
-    Args:
-        classes: The classes.
-        answer: An answer for ``classes.lumped``.
-        question: What was asked of the members; None for a point of a sweep, which answers no single question.
-        whole: Whether members are released always, also where less was asked for than they disclose, unless nothing.
-    """
-    if classes.trivial:
-        return answer
-    # Below H(X|T) the members alone disclose more than was asked for: release them only some of the time.
-    most = min(FEASIBILITY, classes.h_within) if whole else classes.h_within
-    below = question is not None and question.names_place and question.disclosure < most
-    share = question.disclosure / classes.h_within if below and question is not None else 1.0
-    lifted = carried(classes, answer.certificate)
-    return replace(answer, channel=ClassChannel(classes, answer.channel, share), certificate=lifted)
 
 
 def with_free(question: Question, answer: Answer) -> Answer:

@@ -15,12 +15,12 @@ from privfunnel.coupling import couple
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Question
+from privfunnel.reductions.cells import classes
 from privfunnel.solvers.base import Solver
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.guarded import Guarded
 from privfunnel.solvers.options import taken_over
 from privfunnel.solvers.task import TaskFunnel
-from privfunnel.solvers.task.cells import classes
 from privfunnel.solvers.task.search import all_utility
 from privfunnel.solving.guarded_task import GuardedTaskWay
 from privfunnel.solving.plan import PLAN

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from privfunnel import measures
 from privfunnel.certificate.kinds.task import Partition, chords, empty, least_tilted
 from privfunnel.measures import Array
+from privfunnel.reductions.cells import Cells
 from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.task.cells import Cells
 from privfunnel.solvers.task.growing import GrowingTree, chord_gaps
 from privfunnel.solvers.task.relaxation import Images, relaxed
 

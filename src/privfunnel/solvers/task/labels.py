@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from privfunnel import measures
 from privfunnel.certificate.kinds.task import Partition, chords, empty
 from privfunnel.measures import Array
+from privfunnel.reductions.cells import Cells
 from privfunnel.solvers.task.barrier import Outcome
-from privfunnel.solvers.task.cells import Cells
 from privfunnel.solvers.task.growing import GrowingTree, angles, chord_gaps, middles
 from privfunnel.utility import Utility
 

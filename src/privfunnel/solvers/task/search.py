@@ -16,10 +16,10 @@ from privfunnel.certificate import Certificate, TaskBody
 from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
+from privfunnel.reductions.cells import Cells, alike, cells_of
 from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task.barrier import ELASTIC, Outcome, Program, minimise
-from privfunnel.solvers.task.cells import Cells, alike, cells_of
 from privfunnel.solvers.task.cover import Cover
 from privfunnel.solvers.task.labels import (
     Boxes,

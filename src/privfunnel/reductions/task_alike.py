@@ -9,19 +9,20 @@ plain funnel's bound is left.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.attackers import Attacker
-from privfunnel.certificate import GuardedBody, Proof
+from privfunnel.certificate import Certificate, GuardedBody, Proof
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.task.cells import cells_of, classes
+from privfunnel.question import Question
+from privfunnel.reductions import Reduction
+from privfunnel.reductions.cells import cells_of, classes
 from privfunnel.threats import Threat
 
 #: Classes up to which a search comes to an end; beyond, about so many cells are solved.
@@ -30,8 +31,9 @@ MOST_CLASSES, MOST_CELLS = 300, 200
 LEAST_CELLS = 10
 
 
-class Classes(NamedTuple):
-    """Classes of a problem's public symbols, as a problem of their own.
+@dataclass(frozen=True, eq=False)
+class TaskAlike(Reduction):
+    """A question about classes of a problem's public symbols, as a problem of their own.
 
     Attributes:
         of: The class of each public symbol, numbered from 0, shape (M,).
@@ -50,8 +52,42 @@ class Classes(NamedTuple):
         made = [np.bincount(self.of, each, self.problem.n_x) for each in posteriors]
         return np.stack(made) if made else np.zeros((0, self.problem.n_x))
 
+    def apply(self, question: Question) -> Question:
+        """The question about the classes: a utility of theirs is one of their members."""
+        return replace(question, problem=self.problem, guards=self.threat)
 
-def classes_of(problem: Problem, threat: Threat) -> Classes:
+    def invert(self, answer: Answer, question: Question | None) -> Answer:
+        """An answer for the classes as one for their members; its proof holds for these where they are alike."""
+        known = None if question is None or not self.exact else self._proof(answer.certificate, question)
+        return replace(answer, channel=np.asarray(answer.channel)[self.of], certificate=known)
+
+    def _proof(self, line: Certificate | None, question: Question) -> Certificate | None:
+        """A proof of the classes as one of their members, verified; None where that fails."""
+        if line is None:
+            return None
+        problem, threat = question.problem, question.guards
+        claim, body = line.claim, line.body_of(GuardedBody)
+        inner, outer = self.threat.strata(self.problem), threat.strata(problem)
+        sizes = [(one.x.size, other.x.size) for one, other in zip(inner, outer, strict=True)]
+        proofs = [
+            _wider(tree, *size) if isinstance(tree, Proof) else None
+            for tree, size in zip(body.proofs, sizes, strict=True)
+        ]
+        trees = [tree for tree in proofs if tree is not None]
+        if len(trees) < len(proofs):
+            return None
+        made = GuardedBody.build(
+            problem, threat, body.prices[self.of], (np.array(claim.weights), claim.disclosure), trees,
+            zero=claim.scope.zero, task_slope=claim.utility,
+        )  # fmt: skip
+        try:
+            made.verify(problem)
+        except CertificateError:  # a cap of single symbols, or rounding: the plain funnel's bound is left
+            return None
+        return made
+
+
+def classes_of(problem: Problem, threat: Threat) -> TaskAlike:
     """The classes that are alike to the task, to S and to every attacker, or cells that nearly are."""
     told = [attacker.values for attacker in (*threat.attackers, threat.published) if attacker is not None]
     known = _numbered(np.stack(told))
@@ -67,7 +103,7 @@ def classes_of(problem: Problem, threat: Threat) -> Classes:
         attackers=tuple(Attacker(each.name, each.values[first]) for each in threat.attackers),
         published=None if shown is None else Attacker(shown.name, shown.values[first]),
     )
-    return Classes(of, _merged(problem, of), merged, exact)
+    return TaskAlike(of, _merged(problem, of), merged, exact)
 
 
 def _numbered(keys: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -89,32 +125,6 @@ def _merged(problem: Problem, of: NDArray[np.intp]) -> Problem:
         task_weights={task.name: task.weight for task in tasks.tasks},
         n=problem.n if counts is None else None,
     )
-
-
-def lifted(answer: Answer, classes: Classes, problem: Problem, threat: Threat) -> Answer:
-    """An answer for the classes as one for their members; its proof holds for these where they are alike."""
-    channel, line = np.asarray(answer.channel)[classes.of], answer.certificate
-    made = None
-    if line is not None and classes.exact:
-        claim, body = line.claim, line.body_of(GuardedBody)
-        inner, outer = classes.threat.strata(classes.problem), threat.strata(problem)
-        sizes = [(one.x.size, other.x.size) for one, other in zip(inner, outer, strict=True)]
-        proofs = [
-            _wider(tree, *size) if isinstance(tree, Proof) else None
-            for tree, size in zip(body.proofs, sizes, strict=True)
-        ]
-        duals, trees = (
-            (np.array(claim.weights), claim.disclosure),
-            [tree for tree in proofs if tree is not None],
-        )
-        if len(trees) == len(proofs):
-            made = GuardedBody.build(problem, threat, body.prices[classes.of], duals, trees, zero=claim.scope.zero,
-                                            task_slope=claim.utility)  # fmt: skip
-            try:
-                made.verify(problem)
-            except CertificateError:  # a cap of single symbols, or rounding: the plain funnel's bound is left
-                made = None
-    return replace(answer, channel=channel, certificate=made)
 
 
 def _wider(tree: Proof, n_classes: int, n_x: int) -> Proof | None:
