@@ -17,7 +17,7 @@ from privfunnel.solvers.aem import AEM, arrays
 from privfunnel.solvers.aem.record import LEMMA_TERMS
 from privfunnel.solvers.aem.starts import Starts, anchor
 from privfunnel.solvers.aem.state import Tables, channel_of, log_of
-from privfunnel.solvers.base import Progress
+from privfunnel.watching import Progress
 
 HEART = instances.load("heart-failure", perturbation="probabilities")
 

@@ -23,7 +23,7 @@ from privfunnel.cli._common import progress_on_terminal
 from privfunnel.cli._limits import limited
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError
 from privfunnel.solvers import registry
-from privfunnel.solvers.base import Progress
+from privfunnel.watching import Progress
 from toys import Mixer
 
 

@@ -21,11 +21,11 @@ from helpers_kernels import Table, simplex_grid
 from privfunnel.errors import ConvergenceWarning, InvalidInputError
 from privfunnel.measures import entropy
 from privfunnel.solvers import deadline
-from privfunnel.solvers.base import Progress
 from privfunnel.solvers.deadline import Limits, cpu_clock
 from privfunnel.solvers.global_ import work
 from privfunnel.solvers.global_.coarsening import coarse_lines, coarsenings
 from privfunnel.solvers.global_.search import Search
+from privfunnel.watching import Progress
 from strategies import problems
 
 

@@ -20,7 +20,7 @@ from privfunnel.judging import applies, least_leakage
 from privfunnel.question import Values
 from privfunnel.request import Request
 from privfunnel.solution import Solution
-from privfunnel.solvers.base import Progress
+from privfunnel.watching import Progress
 
 
 def small(seed: int = 3) -> pf.Problem:

@@ -13,7 +13,7 @@ import pytest
 import privfunnel as pf
 from privfunnel import audit, cards, watching
 from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.solvers.base import Progress
+from privfunnel.watching import Progress
 
 NASTY = '<img src=x onerror=alert(1)>"&'
 PROBLEM = pf.Problem([[30, 10, 5], [5, 20, 30]], ["s=no", f"s={NASTY}"], ["x=low", "x=mid", f"x={NASTY}"])

@@ -9,7 +9,8 @@ import numpy as np
 
 from privfunnel import Problem, channels
 from privfunnel.certificate.answer import Answer, Status
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Solver
+from privfunnel.watching import Listener
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,13 +20,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from privfunnel import channels, measures
-from privfunnel.audit.alignment import recount
-from privfunnel.audit.board import LedgerEntry, Together
 from privfunnel.engines import Alphabet, ReadOptions
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.locking import locked
@@ -37,12 +35,54 @@ from privfunnel.quantities import in_both, parse, told
 from privfunnel.repeated import joint_channel, joint_leakage
 from privfunnel.sequels import Sequel, sequel
 from privfunnel.storage import PRIVATE, AnyPath, Document, Stored, check_target, sync_names, write_whole
-from privfunnel.tables import Counts
+from privfunnel.tables import Counts, recount
 
 #: Nats by which a budget may be exceeded: rounding.
 ROUNDING = 1e-9
 #: What is known of a release: that it was to be made, that it was made, or that it was not after all.
 INTENDED, CONFIRMED, WITHDRAWN = "intended", "confirmed", "withdrawn"
+
+
+class LedgerEntry(NamedTuple):
+    """A release in a ledger: when, in which series of sticky draws, and what it tells alone, in nats.
+
+    ``follows`` is whether it was designed for an earlier one, and tells that too.
+    """
+
+    date: str
+    series: str | None
+    leakage: float
+    follows: bool
+
+
+@dataclass(frozen=True)
+class Together:
+    """What all draws of a ledger tell together; nats.
+
+    Attributes:
+        releases: Releases in the ledger; ``draws`` those that do not repeat each other.
+        draws: See there.
+        leakage: I(S;Y_1 … Y_m), ``ceiling`` I(S;X) of the ledger's table.
+        ceiling: See there.
+        linked: As :attr:`~privfunnel.audit.board.Board.linked`, for who knows which rows of releases are one person's.
+        entered: Whether the audited mechanism is among the releases; it is counted as one more where it is not.
+        listed: The releases of the ledger, the first one first.
+        budget: What all draws may tell together, where that was said.
+    """
+
+    releases: int
+    draws: int
+    leakage: float
+    ceiling: float
+    linked: float
+    entered: bool
+    listed: tuple[LedgerEntry, ...] = ()
+    budget: float | None = None
+
+    @property
+    def within(self) -> bool:
+        """Whether they keep to the budget, rounding allowed for, where there is one."""
+        return self.budget is None or self.leakage <= self.budget + 1e-9
 
 
 @dataclass(frozen=True)

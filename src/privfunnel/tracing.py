@@ -33,14 +33,14 @@ from privfunnel.reductions.equal_symbols import EqualSymbols
 from privfunnel.request import Request
 from privfunnel.solution import Solution
 from privfunnel.solvers import registry
-from privfunnel.solvers.base import Listener, Solver, counted
+from privfunnel.solvers.base import Solver
 from privfunnel.solving import answered, judged
 from privfunnel.solving.dispatch import way_of
 from privfunnel.solving.plain import PlainWay
 from privfunnel.solving.records import RecordsWay
 from privfunnel.solving.way import Asking, Found, Way
 from privfunnel.tables import Counts
-from privfunnel.watching import watching
+from privfunnel.watching import Listener, counted, watching
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000

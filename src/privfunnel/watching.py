@@ -1,4 +1,4 @@
-"""``progress=True``: what a long run is doing, as a line in a terminal or a bar in a notebook."""
+"""News from long runs, and ``progress=True``: what one is doing, as a line in a terminal or a bar in a notebook."""
 
 from __future__ import annotations
 
@@ -6,10 +6,40 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from privfunnel.solvers.base import Listener, Progress
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """News from a long run.
+
+    Attributes:
+        done: Units of work finished.
+        total: Units of work in all, or 0 where it is not known.
+        value: Best leakage so far at the point in work, in nats, or None.
+        bound: Best proved bound so far, in nats, or None.
+        message: What is being done, for people.
+    """
+
+    done: int = 0
+    total: int = 0
+    value: float | None = None
+    bound: float | None = None
+    message: str = ""
+
+
+#: Called with news now and then; whatever it raises (KeyboardInterrupt, say) stops the run.
+Listener = Callable[[Progress], None]
+
+
+def counted(progress: Listener | None, done: int, total: int) -> Listener | None:
+    """A listener that passes news on with how many points of a curve are done; None where nobody listens."""
+    if progress is None:
+        return None
+    return lambda news: progress(replace(news, done=done, total=total))
+
 
 #: Seconds between two updates, however often a solver has news.
 BETWEEN = 0.2

@@ -21,7 +21,7 @@ from __future__ import annotations
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.band import PopulationBand, population_band
 from privfunnel.audit.beyond import Population
-from privfunnel.audit.board import Board, Question, Together
+from privfunnel.audit.board import Board, Question
 from privfunnel.audit.cross_fit import cross_fitted
 from privfunnel.audit.designed import mechanism, table
 from privfunnel.audit.estimates import Information, Interval
@@ -34,6 +34,7 @@ from privfunnel.audit.released import release
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
 from privfunnel.audit.task_models import TaskFindings, Usefulness, attackers, for_task, usefulness
 from privfunnel.audit.voting import Persons, Vote
+from privfunnel.ledger import Together
 from privfunnel.population.bounds import (
     GuessingBound,
     PopulationBound,

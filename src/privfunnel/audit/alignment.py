@@ -78,32 +78,6 @@ class Sample:
         return self.y_alphabet.labels
 
 
-def recount(
-    original: object,
-    private: Sequence[str],
-    public: Sequence[str],
-    bins: Mapping[str, Any],
-    read: ReadOptions | None,
-    missing: str = "category",
-    weights: str | None = None,
-) -> tables.Counts:
-    """Counts of the original table; the audit's own intervals say what few rows mean, so no warning here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallSampleWarning)
-        warnings.simplefilter("ignore", IdentifierWarning)  # told when the mechanism was designed
-        warnings.simplefilter("ignore", ReadingWarning)
-        return tables.count(
-            original,
-            private=private,
-            public=public,
-            bins=bins,
-            read=read,
-            missing=missing,
-            weights=weights,
-            max_levels=10_000,
-        )
-
-
 def align(
     original: object,
     released: object,

@@ -18,6 +18,7 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit.informed import Informed, how_many
+from privfunnel.ledger import Together
 from privfunnel.measures import Array
 from privfunnel.quantities import told
 
@@ -61,48 +62,6 @@ class Board:
     maximal_leakage: float
     records: bool = False
     informed: tuple[Informed, ...] = ()
-
-
-class LedgerEntry(NamedTuple):
-    """A release in a ledger: when, in which series of sticky draws, and what it tells alone, in nats.
-
-    ``follows`` is whether it was designed for an earlier one, and tells that too.
-    """
-
-    date: str
-    series: str | None
-    leakage: float
-    follows: bool
-
-
-@dataclass(frozen=True)
-class Together:
-    """What all draws of a ledger tell together; nats.
-
-    Attributes:
-        releases: Releases in the ledger; ``draws`` those that do not repeat each other.
-        draws: See there.
-        leakage: I(S;Y_1 … Y_m), ``ceiling`` I(S;X) of the ledger's table.
-        ceiling: See there.
-        linked: As :attr:`Board.linked`, for somebody who knows which rows of the releases are one person's.
-        entered: Whether the audited mechanism is among the releases; it is counted as one more where it is not.
-        listed: The releases of the ledger, the first one first.
-        budget: What all draws may tell together, where that was said.
-    """
-
-    releases: int
-    draws: int
-    leakage: float
-    ceiling: float
-    linked: float
-    entered: bool
-    listed: tuple[LedgerEntry, ...] = ()
-    budget: float | None = None
-
-    @property
-    def within(self) -> bool:
-        """Whether they keep to the budget, rounding allowed for, where there is one."""
-        return self.budget is None or self.leakage <= self.budget + 1e-9
 
 
 class Question(NamedTuple):

@@ -10,7 +10,6 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, findings, promise
-from privfunnel.audit.alignment import recount
 from privfunnel.audit.board import board
 from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import BOOTSTRAP
@@ -28,7 +27,7 @@ from privfunnel.measures import Array, Channel
 from privfunnel.mechanism import Mechanism, symbol_names
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.population.views import View
-from privfunnel.tables import Counts
+from privfunnel.tables import Counts, recount
 
 
 def mechanism(designed: Mechanism) -> Audit:

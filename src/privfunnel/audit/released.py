@@ -13,7 +13,7 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, evidence, findings, promise
-from privfunnel.audit.alignment import Sample, align, recount
+from privfunnel.audit.alignment import Sample, align
 from privfunnel.audit.board import Board, board
 from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import Effort, EffortKeywords
@@ -43,7 +43,7 @@ from privfunnel.release.order import Order
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.writer import is_ours_with_semicolons
 from privfunnel.storage import AnyPath, Document
-from privfunnel.tables import Counts
+from privfunnel.tables import Counts, recount
 
 Names = str | Iterable[str] | None
 

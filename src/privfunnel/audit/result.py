@@ -10,7 +10,7 @@ from privfunnel.alternatives import Alternative
 from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.beyond import Population
-from privfunnel.audit.board import Board, Question, Together, questions
+from privfunnel.audit.board import Board, Question, questions
 from privfunnel.audit.estimates import Information, Interval, plain
 from privfunnel.audit.informed import Informed
 from privfunnel.audit.kept import Further
@@ -19,6 +19,7 @@ from privfunnel.audit.persons import Clusters
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.voting import Persons
 from privfunnel.guessing import Exposure
+from privfunnel.ledger import Together
 from privfunnel.population.views import View
 from privfunnel.release.fidelity import Fidelity
 from privfunnel.release.options import DEFAULT_THRESHOLD

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from privfunnel.solution import Solution
-    from privfunnel.solvers.base import Listener, Progress
+    from privfunnel.watching import Listener, Progress
 
 __all__ = [
     "NamedProblem",

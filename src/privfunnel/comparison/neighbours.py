@@ -20,9 +20,10 @@ from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Point, Problem
 from privfunnel.question import FEASIBILITY
-from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.base import TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_choice, check_seconds, check_whole
+from privfunnel.watching import Listener
 
 #: The smallest bound on |log lift| that is tried, in nats, and the largest where some lift is 0.
 LEAST_LIFT, MOST_LIFT = 0.01, 10.0

@@ -28,9 +28,10 @@ from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY
 from privfunnel.solvers import registry
-from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solvers.deadline import Deadline, cpu_clock
 from privfunnel.tracing import assembled
+from privfunnel.watching import Listener, Progress
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
 #: Disclosures at which the proved bound is kept for the figure's band.

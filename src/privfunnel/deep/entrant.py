@@ -21,11 +21,11 @@ from privfunnel.deep.methods.ppan import record_code
 from privfunnel.deep.tensors import torch
 from privfunnel.deep.trainer import News, Schedule, train
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_choice, check_seconds, check_whole
 from privfunnel.solvers.pool import Pool
 from privfunnel.solvers.sweep import Sweep
+from privfunnel.watching import Listener, Progress
 
 #: On a table what a code tells is measured, not guessed, and its rate needs no price.
 _FREE = {"complexity": 0.001}

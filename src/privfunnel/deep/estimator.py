@@ -26,9 +26,8 @@ from privfunnel.deep.tensors import Tensor, torch
 from privfunnel.deep.trainer import News, Rows, Schedule, Trained, train
 from privfunnel.errors import CollapsedReleaseWarning, GuaranteeWarning, InvalidInputError, need
 from privfunnel.release.randomness import Uniforms, chosen_uniforms
-from privfunnel.solvers.base import Progress
 from privfunnel.storage import AnyPath
-from privfunnel.watching import watching
+from privfunnel.watching import Progress, watching
 
 need("sklearn", "deep")  # told before the imports below would fail without advice
 

@@ -6,7 +6,7 @@ import math
 import time
 
 from privfunnel.explorer.workspace import Workspace
-from privfunnel.solvers.base import Progress
+from privfunnel.watching import Progress
 
 NEWS_SECONDS = 0.1  # between two reports of progress, however often the solver has news
 

@@ -11,7 +11,7 @@ from privfunnel.explorer import reading
 from privfunnel.explorer.workspace import Setting
 from privfunnel.free import free_disclosure
 from privfunnel.population.views import view_of
-from privfunnel.solvers.base import Listener
+from privfunnel.watching import Listener
 
 #: Points of the line, besides 0.
 POINTS = 6

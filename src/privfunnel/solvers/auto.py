@@ -11,11 +11,12 @@ from privfunnel import channels
 from privfunnel.certificate.answer import DEFAULT_GAP, Answer, Status
 from privfunnel.problem import Problem
 from privfunnel.question import ROUNDING
-from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.base import TimeLimited
 from privfunnel.solvers.binary.solver import Binary
 from privfunnel.solvers.chain import Chain
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.global_ import NODE_LIMIT, Global
+from privfunnel.watching import Listener
 
 #: Tables with two private symbols and more public ones than this go to :class:`Binary`.
 FEW = 64

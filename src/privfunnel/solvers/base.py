@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -11,36 +11,7 @@ from privfunnel.certificate.answer import DEFAULT_GAP, Answer
 from privfunnel.problem import Problem
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.leakage_budget import most_disclosure
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """News from a long run.
-
-    Attributes:
-        done: Units of work finished.
-        total: Units of work in all, or 0 where it is not known.
-        value: Best leakage so far at the point in work, in nats, or None.
-        bound: Best proved bound so far, in nats, or None.
-        message: What is being done, for people.
-    """
-
-    done: int = 0
-    total: int = 0
-    value: float | None = None
-    bound: float | None = None
-    message: str = ""
-
-
-#: Called with news now and then; whatever it raises (KeyboardInterrupt, say) stops the run.
-Listener = Callable[[Progress], None]
-
-
-def counted(progress: Listener | None, done: int, total: int) -> Listener | None:
-    """A listener that passes news on with how many points of a curve are done; None where nobody listens."""
-    if progress is None:
-        return None
-    return lambda news: progress(replace(news, done=done, total=total))
+from privfunnel.watching import Listener, Progress
 
 
 @dataclass(frozen=True, kw_only=True)

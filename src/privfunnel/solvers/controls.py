@@ -10,12 +10,13 @@ import numpy as np
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts
 from privfunnel.solvers.options import check_seconds, check_whole
 from privfunnel.solvers.pool import ENTRY_SECONDS, Pool, evaluate_batch
 from privfunnel.solvers.sweep import Sweep
+from privfunnel.watching import Listener
 
 #: Entries of the maps that are evaluated at one time.
 _BATCH_ENTRIES = 500_000

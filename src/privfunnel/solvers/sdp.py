@@ -11,9 +11,10 @@ from privfunnel import channels, inertia
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solvers.options import check_numbers
 from privfunnel.solvers.posteriors.assembly import channel_of_posteriors, reduce
+from privfunnel.watching import Listener
 
 #: Public symbols beyond this make a linear program that takes minutes.
 MOST_SYMBOLS = 600

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from privfunnel.certificate.answer import Answer
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Progress, TimeLimited
+from privfunnel.solvers.base import TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_numbers, check_positive, check_seconds, check_some, check_whole
 from privfunnel.solvers.pool import Pool
+from privfunnel.watching import Listener, Progress
 
 #: Added to the seed in each round of the search around a disclosure: a prime, so that rounds share no stream.
 ROUND_SEED = 7919

@@ -20,11 +20,11 @@ from privfunnel.question import Quantity, Question
 from privfunnel.request import Request
 from privfunnel.solution import Solution
 from privfunnel.solvers import registry
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solving.dispatch import way_of
 from privfunnel.solving.way import Asking, Found, Way
 from privfunnel.tables import Counts, problem_of
-from privfunnel.watching import watching
+from privfunnel.watching import Listener, watching
 
 
 def solve(

@@ -16,8 +16,9 @@ from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Quantity, Question
 from privfunnel.reductions.equal_symbols import EqualSymbols
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solving.way import Asking, Found, Way
+from privfunnel.watching import Listener
 
 #: An answer that misses what was asked for by less than this, in nats, is repaired.
 REPAIRABLE = 1e-4

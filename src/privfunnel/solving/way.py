@@ -12,7 +12,7 @@ from privfunnel.lumping import Lumping
 from privfunnel.problem import Problem
 from privfunnel.question import Question
 from privfunnel.solution import Solution
-from privfunnel.solvers.base import Listener
+from privfunnel.watching import Listener
 
 
 class Found(NamedTuple):

@@ -27,9 +27,10 @@ from privfunnel.solvers.aem.record import record_run
 from privfunnel.solvers.aem.runs import FIRST_SLOPE, Run, Work, best_runs
 from privfunnel.solvers.aem.starts import Starts
 from privfunnel.solvers.aem.state import Tables, log_of
-from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress, TimeLimited
+from privfunnel.solvers.base import SHORTEST_LIMIT, TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_seconds, check_whole, without_none
+from privfunnel.watching import Listener, Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,12 +18,13 @@ from privfunnel.errors import CertificateError
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import Quantity
-from privfunnel.solvers.base import Listener, Progress, TimeLimited
+from privfunnel.solvers.base import TimeLimited
 from privfunnel.solvers.binary.funnel import Bracket, ClassOracle, Support, Target, bracket, mixed
 from privfunnel.solvers.binary.proof import ALL_PAIRS, CLAIMS, pairs_proof, prove
 from privfunnel.solvers.binary.table import binary_table
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.options import check_positive, check_seconds
+from privfunnel.watching import Listener, Progress
 
 #: How far apart the search lets value and tangent be, in nats: as close as double precision allows.
 SEARCH_GAP = 1e-12

@@ -9,10 +9,11 @@ from typing import ClassVar
 from privfunnel.certificate.answer import DEFAULT_GAP, Answer
 from privfunnel.errors import InvalidInputError
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.base import TimeLimited
 from privfunnel.solvers.global_.hurried import Hurried, channel_seconds
 from privfunnel.solvers.global_.work import Work, load_kernels
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
+from privfunnel.watching import Listener
 
 #: The smallest gap that double precision and the checker's rounding allowance support, in nats.
 SMALLEST_GAP = 1e-8

@@ -22,7 +22,6 @@ from privfunnel.certificate.answer import Status
 from privfunnel.certificate.exclusion import MOST_SYMBOLS
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_ import branching, cliqued, interior, seeding, supported
 from privfunnel.solvers.global_.descents import Pricing, descend_all, descend_best, exchanges
@@ -35,6 +34,7 @@ from privfunnel.solvers.global_.trees import root_alone
 from privfunnel.solvers.posteriors.assembly import Used, build
 from privfunnel.solvers.posteriors.components import Part
 from privfunnel.solvers.posteriors.points import distinct, pricing_values, sparse_starts, tidy
+from privfunnel.watching import Listener, Progress
 
 #: The search proves this much more than it claims, so that the checker's rounding allowance fits in between.
 MARGIN = 1e-10

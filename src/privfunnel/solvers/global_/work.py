@@ -18,7 +18,7 @@ from privfunnel.jit import pays, wait_no_longer
 from privfunnel.measures import Channel
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY
-from privfunnel.solvers.base import SHORTEST_LIMIT, Listener, Progress
+from privfunnel.solvers.base import SHORTEST_LIMIT
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.global_ import branching, cliqued, interior, seeding, supported
 from privfunnel.solvers.global_.coarsening import coarse_lines
@@ -28,6 +28,7 @@ from privfunnel.solvers.global_.search import CLOSED, Outcome, Search
 from privfunnel.solvers.perfect import FreeDisclosure, free_disclosure, prove, share_down
 from privfunnel.solvers.posteriors.components import split_problem
 from privfunnel.solvers.thinning import ceiling_lines, thinning_line
+from privfunnel.watching import Listener, Progress
 
 if TYPE_CHECKING:
     from privfunnel.solvers.global_ import Global

@@ -15,7 +15,6 @@ from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Question
-from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded.kernels import load_kernels
 from privfunnel.solvers.guarded.master import Master
@@ -23,6 +22,7 @@ from privfunnel.solvers.guarded.plan import PLAN
 from privfunnel.solvers.guarded.search import Search
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
 from privfunnel.threats import Threat
+from privfunnel.watching import Listener
 
 #: A channel's disclosure may fall short of the program's by rounding: aim so much higher, in nats.
 AIM = 5e-10

@@ -14,7 +14,6 @@ from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import Array, Channel
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.guarded.branching import MARGIN, AnyTree, Bracket, Explored, explore, value
 from privfunnel.solvers.guarded.exploring import explore_compiled, is_for
@@ -28,6 +27,7 @@ from privfunnel.solvers.posteriors.assembly import held_channel
 from privfunnel.solvers.posteriors.points import distinct
 from privfunnel.threats import Threat
 from privfunnel.utility import Utility
+from privfunnel.watching import Listener, Progress
 
 #: A proof leaves this share of the gap asked for: rounding of the channel needs the rest.
 TARGET = 0.8

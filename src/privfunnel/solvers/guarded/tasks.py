@@ -15,10 +15,10 @@ from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.measures import Array
 from privfunnel.question import FEASIBILITY, Question
-from privfunnel.solvers.base import Listener
 from privfunnel.solvers.deadline import Limits
 from privfunnel.solvers.guarded.master import Master, Purpose
 from privfunnel.solvers.guarded.search import Search
+from privfunnel.watching import Listener
 
 if TYPE_CHECKING:
     from privfunnel.solvers.guarded import Guarded

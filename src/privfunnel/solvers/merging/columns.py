@@ -12,8 +12,9 @@ from typing import ClassVar
 from privfunnel import alternatives
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solvers.merging.partitions import channel_of
+from privfunnel.watching import Listener
 
 
 @dataclass(frozen=True, kw_only=True)

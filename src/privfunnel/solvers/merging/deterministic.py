@@ -14,9 +14,10 @@ from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY
-from privfunnel.solvers.base import Listener, Progress, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solvers.merging.partitions import channel_of, disclosed, leaked
 from privfunnel.solvers.options import check_whole
+from privfunnel.watching import Listener, Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Solver
+from privfunnel.solvers.base import Solver
 from privfunnel.solvers.merging.partitions import channel_of, disclosed, leaked
+from privfunnel.watching import Listener
 
 # Rounding of a difference of entropies: a merge may use up the slack to the asked disclosure to this many nats.
 _SLACK = 1e-12

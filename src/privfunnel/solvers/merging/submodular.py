@@ -22,12 +22,12 @@ from privfunnel.certificate.answer import Status
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import NEVER, Deadline
 from privfunnel.solvers.merging.partitions import channel_of, phi
 from privfunnel.solvers.options import check_numbers, check_whole
 from privfunnel.solvers.pool import ENTRY_SECONDS, Pool
 from privfunnel.solvers.sweep import MultiplierSweep
+from privfunnel.watching import Listener, Progress
 
 Mask = NDArray[np.bool_]
 

@@ -13,10 +13,11 @@ from privfunnel import channels
 from privfunnel.certificate.answer import Answer, Record, Status
 from privfunnel.measures import TINY, Array
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Progress, TimeLimited
+from privfunnel.solvers.base import TimeLimited
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.nlp.starts import feasible_starts, lift
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole, without_none
+from privfunnel.watching import Listener, Progress
 
 
 class Run(NamedTuple):

@@ -14,7 +14,7 @@ from privfunnel.certificate.private_equations import Whole, whole_table
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Channel
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, TimeLimited
+from privfunnel.solvers.base import TimeLimited
 from privfunnel.solvers.deadline import Deadline, Limits
 from privfunnel.solvers.options import check_seconds
 from privfunnel.solvers.perfect.equations import PrivateEquations
@@ -23,6 +23,7 @@ from privfunnel.solvers.perfect.plan import PLAN
 from privfunnel.solvers.perfect.polytope import PrivateMixture, best_private_mixture
 from privfunnel.solvers.posteriors.assembly import align, channel_of_posteriors
 from privfunnel.solvers.posteriors.components import Part, split_problem
+from privfunnel.watching import Listener
 
 #: R0 counts as proved largest where no channel discloses more by this, in nats.
 PROVED = 1e-6

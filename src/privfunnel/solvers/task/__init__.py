@@ -15,12 +15,12 @@ from typing import ClassVar
 
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.problem import Problem
-from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.options import check_positive, check_seconds, check_whole
 from privfunnel.solvers.task.plan import PLAN
 from privfunnel.solvers.task.rare import without_rare
 from privfunnel.solvers.task.search import AIM, Work
+from privfunnel.watching import Listener, Progress
 
 #: Newton steps towards a leakage budget along proved lines; each squares the error.
 MOST_ROUNDS = 12

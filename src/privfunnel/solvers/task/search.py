@@ -17,7 +17,6 @@ from privfunnel.envelope import Envelope
 from privfunnel.measures import Array
 from privfunnel.problem import Problem
 from privfunnel.reductions.cells import Cells, alike, cells_of
-from privfunnel.solvers.base import Listener, Progress
 from privfunnel.solvers.deadline import Deadline
 from privfunnel.solvers.task.barrier import ELASTIC, Outcome, Program, minimise
 from privfunnel.solvers.task.cover import Cover
@@ -32,6 +31,7 @@ from privfunnel.solvers.task.labels import (
 )
 from privfunnel.solvers.task.plan import PLAN
 from privfunnel.solvers.task.shaping import shaped
+from privfunnel.watching import Listener, Progress
 
 #: Labels of the first program, and how many times more each further one has.
 FIRST_LABELS, MORE_LABELS = 32, 4
