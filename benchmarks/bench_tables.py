@@ -180,7 +180,7 @@ def design(path: Path) -> None:
     """A mechanism for the file, kept beside it; its quality does not matter here, its size does."""
     from privfunnel import tables
     from privfunnel.mechanism import Mechanism
-    from privfunnel.solving import solve
+    from privfunnel.solving.point import solve
 
     counts = tables.count(path, private=PRIVATE, public=PUBLIC, bins=BINS)
     problem = counts.problem()

@@ -350,7 +350,7 @@ def test_an_option_and_the_time_limit_mean_the_same(
         raise InfeasibleError("enough heard")
 
     monkeypatch.setattr(pf, "solve", listen)
-    monkeypatch.setattr("privfunnel.solving.solve", listen)
+    monkeypatch.setattr("privfunnel.solving.point.solve", listen)
     source, goal = ("census-task", ()) if "--utility" in more else ("heart-failure", ("--disclosure", "60%"))
     result = run("solve", source, *goal, *more, *asked)
     assert "enough heard" in result.output

@@ -17,7 +17,7 @@ from funnels import count_people, people, random_mechanism
 from privfunnel import measures, tables
 from privfunnel.errors import InvalidInputError
 from privfunnel.mechanism import Mechanism
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("narwhals")

@@ -22,7 +22,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy
 from privfunnel.release import codebook
 from privfunnel.release.numbers import Density
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("narwhals")

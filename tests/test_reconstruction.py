@@ -23,7 +23,7 @@ from privfunnel.mechanism import Mechanism
 from privfunnel.publication import Policy
 from privfunnel.release import codebook
 from privfunnel.request import Request
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 from privfunnel.tables import Counts
 
 ROWS, SHAPE = 30, (2, 3)

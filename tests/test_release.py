@@ -26,7 +26,7 @@ from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWa
 from privfunnel.mechanism import Mechanism
 from privfunnel.release import codebook
 from privfunnel.release.order import load
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")

@@ -75,7 +75,7 @@ def may_have_many(path: Path, node: Function) -> bool:
         "command" in decorators(node).replace("_command", "")
         or "click." in decorators(node)
         or node.name in {"__init__", "__new__"}
-        or (path.name, node.name) in {("__init__.py", "solve"), ("tracing.py", "trace")}
+        or (path.name, node.name) in {("point.py", "solve"), ("tracing.py", "trace")}
         or path.name == "kernel_fused.py"
     )
 

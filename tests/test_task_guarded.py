@@ -18,8 +18,9 @@ from privfunnel.certificate import Certificate, GuardedBody, TaskBody, load_bund
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.measures import Array, xlogx
 from privfunnel.solvers.guarded import Guarded
-from privfunnel.solving import answered, task
+from privfunnel.solving import task
 from privfunnel.solving.guarded_task import GuardedTaskWay
+from privfunnel.solving.point import answered
 from privfunnel.solving.way import Asking
 from privfunnel.threats import Threat
 from privfunnel.tracing import SHORT

@@ -96,7 +96,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
     from privfunnel.solvers.nlp.slsqp import SLSQP
     from privfunnel.solvers.perfect import Perfect
     from privfunnel.solvers.sdp import SDP
-    from privfunnel.solving import solve
+    from privfunnel.solving.point import solve
     from privfunnel.tracing import trace
 
 __all__ = [
@@ -163,7 +163,7 @@ _NAMES = {
     "joint_leakage": "repeated",
     "kkt_residual": "kkt",
     "sequel": "sequels",
-    "solve": "solving",
+    "solve": "solving.point",
     "trace": "tracing",
 }
 #: Modules that are attributes of the package without having been imported.

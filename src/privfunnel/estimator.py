@@ -20,7 +20,7 @@ from privfunnel.release.output import Output
 from privfunnel.release.randomness import Uniforms, secure, seeded
 from privfunnel.release.records import released_names
 from privfunnel.release.sampler import Sampler, Tally
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 from privfunnel.storage import Document
 
 need("sklearn", "sklearn")  # told before the imports below would fail without advice

@@ -29,7 +29,7 @@ from privfunnel.reductions.following import EARLIER, Following
 from privfunnel.repeated import joint_channel
 from privfunnel.request import Request
 from privfunnel.solution import Solution
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 

@@ -34,9 +34,9 @@ from privfunnel.request import Request
 from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
-from privfunnel.solving import answered, judged
 from privfunnel.solving.dispatch import way_of
 from privfunnel.solving.plain import PlainWay
+from privfunnel.solving.point import answered, judged
 from privfunnel.solving.records import RecordsWay
 from privfunnel.solving.way import Asking, Found, Way
 from privfunnel.tables import Counts

@@ -1,6 +1,6 @@
 r"""Baselines of the funnel's worst-case neighbours: releases that keep every lift p(s|y)/p(s) within [e^−ε, e^ε].
 
-That is *local information privacy*, the guarantee ``lip=ε``. :func:`privfunnel.solving.solve` with
+That is *local information privacy*, the guarantee ``lip=ε``. :func:`privfunnel.solving.point.solve` with
 ``guarantees=["lip=ε"]`` gives the most disclosure that it allows, with a proof; the literature's methods are:
 
 * ``vertex``: the posteriors of an optimal release are vertices of {w ≥ 0, Σ w = 1, e^−ε p(s) ≤ Pw ≤ e^ε p(s)}, since

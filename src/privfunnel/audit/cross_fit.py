@@ -30,7 +30,7 @@ from privfunnel.problem import Problem
 from privfunnel.solution import Solution
 from privfunnel.solvers import registry
 from privfunnel.solvers.base import Solver
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 from privfunnel.storage import Document
 from privfunnel.tables import Counts, problem_of
 

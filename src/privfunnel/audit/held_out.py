@@ -17,7 +17,7 @@ from privfunnel.measures import mutual_information
 from privfunnel.mechanism import Mechanism
 from privfunnel.population.intervals import checked_confidence
 from privfunnel.solution import Solution
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 from privfunnel.storage import Document
 from privfunnel.tables import Counts
 

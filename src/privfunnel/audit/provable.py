@@ -23,7 +23,7 @@ from privfunnel.problem import Problem
 from privfunnel.question import FEASIBILITY, Quantity
 from privfunnel.request import Request
 from privfunnel.solution import Solution
-from privfunnel.solving import solve
+from privfunnel.solving.point import solve
 
 #: Where between the disclosure that was asked for and all of X the designs lie that are merged down.
 BEYOND = (0.0, 0.05, 0.15, 0.3, 0.5)

@@ -35,7 +35,7 @@ from privfunnel.request import Request, check_distortion
 from privfunnel.solution import Solution
 from privfunnel.solvers.distortion import DistortionFunnel
 from privfunnel.solvers.options import check_whole
-from privfunnel.solving import posed
+from privfunnel.solving.point import posed
 from privfunnel.solving.records import RecordsWay
 from privfunnel.solving.way import Asking
 from privfunnel.tables import Counts

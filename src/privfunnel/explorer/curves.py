@@ -25,8 +25,8 @@ from privfunnel.report import chart, view
 from privfunnel.request import Request
 from privfunnel.solution import Solution
 from privfunnel.solvers import registry
-from privfunnel.solving import answered
 from privfunnel.solving.dispatch import way_of
+from privfunnel.solving.point import answered
 from privfunnel.solving.way import Asking, Way
 from privfunnel.storage import Document
 from privfunnel.tracing import Grid, PartialCurve, following, further
