@@ -63,7 +63,7 @@ docs: $(DOCS_STAMP)
 bench: install
 	$(BIN)/python -m benchmarks
 
-# Forget all compiled kernels; the next run compiles those it needs (no edit makes this necessary, see src/privfunnel/jit.py).
+# Forget all compiled kernels; the next run compiles those it needs (no edit makes this necessary, see src/privfunnel/infra/jit.py).
 kernels:
 	find src -name '*.nb[ic]' -delete
 

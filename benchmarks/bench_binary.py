@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel.solvers.binary.funnel import ClassOracle, solve_binary
-from privfunnel.solvers.binary.proof import prove
-from privfunnel.solvers.binary.table import binary_table
-from privfunnel.solvers.binary.transport import free_pairs
+from privfunnel.algorithms.binary.funnel import ClassOracle, solve_binary
+from privfunnel.algorithms.binary.proof import prove
+from privfunnel.algorithms.binary.table import binary_table
+from privfunnel.algorithms.binary.transport import free_pairs
 
 SIZES = (300, 1_000, 3_000, 10_000, 100_000)
 FREE_SIZES = (10_000, 100_000, 1_000_000)

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks import harness
-from privfunnel import bottleneck, instances
+from privfunnel.data import instances
+from privfunnel.neighbours import bottleneck
 
 INSTANCE = "census-income"
 SHARES = (0.36, 0.4, 0.5, 0.6, 0.7, 0.8)

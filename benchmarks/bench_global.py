@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel import free_disclosure, instances, solve, trace
-from privfunnel.problem import Problem
-from privfunnel.solvers.deadline import cpu_clock
+from privfunnel import free_disclosure, solve, trace
+from privfunnel.algorithms.deadline import cpu_clock
+from privfunnel.data import instances
+from privfunnel.model.problem import Problem
 
 #: label → (instance, its options, points, target gap in nats)
 CURVES: dict[str, tuple[str, dict[str, Any], int, float]] = {

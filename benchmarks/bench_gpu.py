@@ -24,13 +24,13 @@ from unittest import mock
 import numpy as np
 import torch
 
-from privfunnel import instances
-from privfunnel.problem import Problem
-from privfunnel.solvers.aem import AEM, arrays
-from privfunnel.solvers.aem.runs import FIRST_SLOPE
-from privfunnel.solvers.aem.starts import Starts
-from privfunnel.solvers.aem.state import Tables, log_of
-from privfunnel.solvers.aem.torch_backend import torch_batch
+from privfunnel.algorithms.aem import AEM, arrays
+from privfunnel.algorithms.aem.runs import FIRST_SLOPE
+from privfunnel.algorithms.aem.starts import Starts
+from privfunnel.algorithms.aem.state import Tables, log_of
+from privfunnel.algorithms.aem.torch_backend import torch_batch
+from privfunnel.data import instances
+from privfunnel.model.problem import Problem
 
 
 def synchronise(device: str) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel.solvers.aem import AEM
-from privfunnel.solvers.aem.backends import StepState
-from privfunnel.solvers.aem.numba_backend import NumbaBackend
-from privfunnel.solvers.aem.starts import Starts
-from privfunnel.solvers.aem.state import Tables, log_of
+from privfunnel.algorithms.aem import AEM
+from privfunnel.algorithms.aem.backends import StepState
+from privfunnel.algorithms.aem.numba_backend import NumbaBackend
+from privfunnel.algorithms.aem.starts import Starts
+from privfunnel.algorithms.aem.state import Tables, log_of
 
 # About this many entries are worked on in one measurement.
 ENTRIES = 40_000_000

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel import Problem, instances, solve, trace
-from privfunnel.solvers.deadline import cpu_clock
+from privfunnel import Problem, solve, trace
+from privfunnel.algorithms.deadline import cpu_clock
+from privfunnel.data import instances
 
 GAP, POINTS = 1e-5, 10
 #: Seconds a point: a minute for ten of them, and as long as it takes.

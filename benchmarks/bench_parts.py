@@ -19,12 +19,13 @@ from numba import njit
 
 from benchmarks import harness
 from benchmarks.counting import Place, counting
-from privfunnel import Problem, instances
+from privfunnel import Problem
+from privfunnel.algorithms.aem import kernel_accelerated, kernel_math, kernel_plain, kernel_root, starts
+from privfunnel.algorithms.aem.kernel_groups import Exponents, KernelTables, Outputs, Rows
+from privfunnel.algorithms.aem.starts import Starts
+from privfunnel.algorithms.aem.state import CUT, Tables, log_of
+from privfunnel.data import instances
 from privfunnel.measures import Array
-from privfunnel.solvers.aem import kernel_accelerated, kernel_math, kernel_plain, kernel_root, starts
-from privfunnel.solvers.aem.kernel_groups import Exponents, KernelTables, Outputs, Rows
-from privfunnel.solvers.aem.starts import Starts
-from privfunnel.solvers.aem.state import CUT, Tables, log_of
 
 Work = Callable[..., Any]
 

@@ -15,11 +15,12 @@ import warnings
 from typing import Any
 
 from benchmarks import harness
-from privfunnel import instances, solve
+from privfunnel import solve
+from privfunnel.algorithms.aem import AEM
 from privfunnel.certificate.answer import Status
+from privfunnel.data import instances
 from privfunnel.errors import PrivFunnelError
-from privfunnel.problem import Problem
-from privfunnel.solvers.aem import AEM
+from privfunnel.model.problem import Problem
 
 INSTANCES: dict[str, dict[str, Any]] = {
     "synthetic-uniform": {"shares": (0.3, 0.7)},

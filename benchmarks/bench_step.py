@@ -16,14 +16,14 @@ from numba import njit
 
 from benchmarks import harness
 from benchmarks.counting import counting
-from privfunnel import instances
+from privfunnel.algorithms.aem import arrays, kernel_accelerated, kernel_math, kernel_plain, kernel_root
+from privfunnel.algorithms.aem.backends import StepState
+from privfunnel.algorithms.aem.kernel_groups import KernelTables
+from privfunnel.algorithms.aem.numba_backend import NumbaBackend
+from privfunnel.algorithms.aem.starts import Starts
+from privfunnel.algorithms.aem.state import Tables, log_of
+from privfunnel.data import instances
 from privfunnel.measures import Array, safe_log
-from privfunnel.solvers.aem import arrays, kernel_accelerated, kernel_math, kernel_plain, kernel_root
-from privfunnel.solvers.aem.backends import StepState
-from privfunnel.solvers.aem.kernel_groups import KernelTables
-from privfunnel.solvers.aem.numba_backend import NumbaBackend
-from privfunnel.solvers.aem.starts import Starts
-from privfunnel.solvers.aem.state import Tables, log_of
 
 
 def printed_step(tables: Tables, u: Array, slope: float, target: float) -> tuple[Array, float, int]:

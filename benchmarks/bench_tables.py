@@ -63,7 +63,7 @@ def bare_group(path: str, out: str) -> None:
 
 def our_count(path: str, out: str) -> None:
     """The same counts through privfunnel."""
-    from privfunnel import tables
+    from privfunnel.data import tables
 
     tables.count(path, private=["income"], public=["sex", "education", "region"])
 
@@ -81,7 +81,7 @@ def bare_group_bins(path: str, out: str) -> None:
 
 def our_count_bins(path: str, out: str) -> None:
     """The same bands through privfunnel, whose edges are also checked against the data's range."""
-    from privfunnel import tables
+    from privfunnel.data import tables
 
     tables.count(path, private=PRIVATE, public=PUBLIC, bins=BINS)
 
@@ -97,7 +97,7 @@ def bare_copy(path: str, out: str) -> None:
 def our_release(path: str, out: str) -> None:
     """A release of symbols with secure randomness."""
     from privfunnel import release
-    from privfunnel.mechanism import Mechanism
+    from privfunnel.release.mechanism import Mechanism
 
     release.write(path, Mechanism.load(Path(path).with_name("mechanism.json")), out)
 
@@ -105,7 +105,7 @@ def our_release(path: str, out: str) -> None:
 def our_records(path: str, out: str) -> None:
     """A release of records with secure randomness."""
     from privfunnel import release
-    from privfunnel.mechanism import Mechanism
+    from privfunnel.release.mechanism import Mechanism
 
     release.write(path, Mechanism.load(Path(path).with_name("mechanism.json")), out, form="records")
 
@@ -128,7 +128,7 @@ def child(tasks: str, path: str, folder: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
-    from privfunnel import tables
+    from privfunnel.data import tables
 
     duckdb.connect().execute("SELECT 1").fetchall()
     tables.count(duckdb.connect().from_arrow(pa.table({"s": ["a"], "x": ["b"]})), private="s", public="x")
@@ -178,8 +178,8 @@ def run(tasks: Sequence[str], path: Path, folder: Path) -> list[dict[str, float]
 
 def design(path: Path) -> None:
     """A mechanism for the file, kept beside it; its quality does not matter here, its size does."""
-    from privfunnel import tables
-    from privfunnel.mechanism import Mechanism
+    from privfunnel.data import tables
+    from privfunnel.release.mechanism import Mechanism
     from privfunnel.solving.point import solve
 
     counts = tables.count(path, private=PRIVATE, public=PUBLIC, bins=BINS)

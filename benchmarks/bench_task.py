@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from privfunnel import Problem, instances, solve, trace
-from privfunnel.solvers.deadline import cpu_clock
+from privfunnel import Problem, solve, trace
+from privfunnel.algorithms.deadline import cpu_clock
+from privfunnel.data import instances
 
 SIZES = (10_000, 100_000, 1_000_000)
 QUICK = (200,)

@@ -49,8 +49,9 @@ def make_file(path: Path, rows: int) -> None:
 def child(rows: int) -> dict[str, Any]:
     """All stages for one number of rows."""
     import privfunnel as pf
-    from privfunnel import release, tables
-    from privfunnel.lumping import lumping_of
+    from privfunnel import release
+    from privfunnel.data import tables
+    from privfunnel.model.lumping import lumping_of
 
     warnings.simplefilter("ignore")
     stages: dict[str, dict[str, float]] = {}

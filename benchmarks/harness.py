@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from privfunnel import instances, solve
-from privfunnel.problem import Problem
-from privfunnel.solvers import registry
+from privfunnel import solve
+from privfunnel.algorithms import registry
+from privfunnel.data import instances
+from privfunnel.model.problem import Problem
 
 Key = TypeVar("Key")
 

@@ -142,7 +142,7 @@ What to know about these ratios:
 - The rules for retiring restarts were chosen among six settings tried on these two tables, with four of the seeds on
   heart failure and the one on census. So the ratios flatter them a little.
 
-`privfunnel/solvers/aem/schedule.py` describes what acceleration consists of: over-relaxation by the measured curvature,
+`privfunnel/algorithms/aem/schedule.py` describes what acceleration consists of: over-relaxation by the measured curvature,
 momentum with a monotone fallback, inexact roots, a ramp of the disclosure, a race of the restarts. Tried and not kept:
 
 - annealing the disclosure from above: the runs freeze where they start;

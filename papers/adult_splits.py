@@ -16,8 +16,8 @@ import numpy as np
 
 import privfunnel as pf
 from privfunnel import measures
+from privfunnel.data.population.bounds import population_bound
 from privfunnel.measures import Array
-from privfunnel.population.bounds import population_bound
 
 ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
          "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")  # fmt: skip

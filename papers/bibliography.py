@@ -22,8 +22,8 @@ import numpy as np
 from prose import wrapped
 
 import privfunnel as pf
-from privfunnel import instances
-from privfunnel.problem import Problem
+from privfunnel.data import instances
+from privfunnel.model.problem import Problem
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -164,7 +164,9 @@ def of_neighbours(problem: Problem) -> dict[str, Measurement]:
 def of_funnel(problem: Problem, limit: float, jobs: int) -> dict[str, Measurement]:
     """Mean leakage above the proved bound after time sharing, as a share of I(S;X)."""
     labels = [
-        row.key for row in ROWS if row.name.strip("`") in pf.solvers.registry.names() and row.key != "perfect"
+        row.key
+        for row in ROWS
+        if row.name.strip("`") in pf.algorithms.registry.names() and row.key != "perfect"
     ]
     result = pf.compare(problem, solvers=labels, points=POINTS, time_limit=limit, jobs=jobs)
     return {

@@ -21,11 +21,12 @@ from matplotlib.figure import Figure
 from prose import wrapped
 
 import privfunnel as pf
-from privfunnel import instances, plot
+from privfunnel.algorithms.deadline import cpu_clock
 from privfunnel.certificate import load_bundle, save_bundle
-from privfunnel.question import ROUNDING
-from privfunnel.solvers.deadline import cpu_clock
-from privfunnel.storage import read_json, write_json
+from privfunnel.data import instances
+from privfunnel.infra.storage import read_json, write_json
+from privfunnel.model.question import ROUNDING
+from privfunnel.report import plot
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

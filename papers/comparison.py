@@ -18,8 +18,9 @@ import numpy as np
 from prose import wrapped
 
 import privfunnel as pf
-from privfunnel import instances, plot
-from privfunnel.comparison import Comparison
+from privfunnel.data import instances
+from privfunnel.report import plot
+from privfunnel.studies.comparison import Comparison
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 POINTS = 11

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.deep import closed_forms, data, exact
-from privfunnel.deep.codes import Code, DiscreteCode, GaussianCode, LaplaceCode
-from privfunnel.deep.methods import METHODS, Method
-from privfunnel.deep.methods.ppan import record_code
-from privfunnel.deep.tensors import torch
-from privfunnel.deep.trainer import Rows, Schedule, Trained, train
+from privfunnel.learning.deep import closed_forms, data, exact
+from privfunnel.learning.deep.codes import Code, DiscreteCode, GaussianCode, LaplaceCode
+from privfunnel.learning.deep.methods import METHODS, Method
+from privfunnel.learning.deep.methods.ppan import record_code
+from privfunnel.learning.deep.tensors import torch
+from privfunnel.learning.deep.trainer import Rows, Schedule, Trained, train
 
 #: The weight of the rate where it has a price, and where it has next to none.
 RATE = 0.5
@@ -156,7 +156,7 @@ def jobs(quick: bool) -> list[Job]:
 
 def prepare(folder: Path, adult: Path | None, quick: bool) -> None:
     """Write data.npz; without ``adult`` in a rehearsal, rows with the same columns drawn at random."""
-    from privfunnel import instances
+    from privfunnel.data import instances
 
     if adult is not None:
         x, s = data.adult(adult)
@@ -257,8 +257,8 @@ def run(job: Job, made: data.Dataset, device: str, folder: Path, draws: int) -> 
 
 def codes(job: Job, rows: Rows, method: Method, members: list[Any]) -> dict[str, Any]:
     """Codes of the rows that were held out, of the first seed of each strength, and which rows these are."""
-    from privfunnel.deep.randomness import Noise
-    from privfunnel.deep.trainer import split
+    from privfunnel.learning.deep.randomness import Noise
+    from privfunnel.learning.deep.trainer import split
 
     held, _ = split(len(rows.x), job.schedule.held_out)
     some = {}

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from deep import PRIVATE, Job, jobs
 
-from privfunnel.deep.judge import Judgement, judge
-from privfunnel.deep.trainer import split
+from privfunnel.learning.deep.judge import Judgement, judge
+from privfunnel.learning.deep.trainer import split
 
 #: Rows that each judgement rests on at most, half of them to train attackers; and every how many strengths.
 MOST_ROWS, EVERY = 4000, 2

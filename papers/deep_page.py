@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from prose import wrapped
 
 import privfunnel as pf
-from privfunnel import plot
-from privfunnel.deep import closed_forms
-from privfunnel.envelope import lower_envelope
-from privfunnel.gaussian import GaussianProblem
+from privfunnel.learning.deep import closed_forms
+from privfunnel.model.envelope import lower_envelope
+from privfunnel.neighbours.gaussian import GaussianProblem
+from privfunnel.report import plot
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SHARES = (0.4, 0.6, 0.8, 0.9)

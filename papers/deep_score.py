@@ -5,7 +5,7 @@
 
 Score classes and their zero-leakage mechanism are made on two thirds of the rows. The others are classed by the same
 rule and released as a table of their own: every row as a list of its own record and a decoy, coupled among the held-out
-records. Attackers are the judge's of ``privfunnel.deep``, on the lists.
+records. Attackers are the judge's of ``privfunnel.learning.deep``, on the lists.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ import pyarrow as pa
 from prose import wrapped
 
 import privfunnel as pf
-from privfunnel import measures, tables
+from privfunnel import measures
 from privfunnel.audit import beyond
 from privfunnel.audit.held_out import split_rows
-from privfunnel.coupling import couple
-from privfunnel.deep.judge import Attack, judge
+from privfunnel.data import tables
+from privfunnel.data.population.bounds import population_bound
+from privfunnel.data.score_classes import ScoreClasses, score_classes
+from privfunnel.infra.storage import write_json
+from privfunnel.learning.deep.judge import Attack, judge
 from privfunnel.measures import Array
-from privfunnel.population.bounds import population_bound
+from privfunnel.model.coupling import couple
 from privfunnel.release.sampler import Cumulative
-from privfunnel.score_classes import ScoreClasses, score_classes
-from privfunnel.storage import write_json
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",

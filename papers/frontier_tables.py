@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import privfunnel as pf
-from privfunnel.engines.alphabet import distinct
+from privfunnel.data.engines.alphabet import distinct
 from privfunnel.measures import Array
 
 Codes = NDArray[np.int64]

@@ -26,8 +26,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 import privfunnel as pf
+from privfunnel.data.population.bounds import population_bound
 from privfunnel.measures import Array
-from privfunnel.population.bounds import population_bound
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SEED = 20_417

@@ -21,10 +21,12 @@ from pathlib import Path
 import numpy as np
 
 import privfunnel as pf
-from privfunnel import attackers, instances, measures
+from privfunnel import measures
+from privfunnel.data import instances
+from privfunnel.data.population import bounds as population
+from privfunnel.data.population.intervals import divergence_radius
 from privfunnel.measures import Array
-from privfunnel.population import bounds as population
-from privfunnel.population.intervals import divergence_radius
+from privfunnel.model import attackers
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 CONFIDENCE = 0.95

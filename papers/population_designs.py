@@ -22,8 +22,9 @@ import numpy as np
 from adult_splits import adult_lines
 
 import privfunnel as pf
-from privfunnel import instances, measures
+from privfunnel import measures
 from privfunnel.audit import cross_fit
+from privfunnel.data import instances
 from privfunnel.measures import Array
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prose import wrapped
 
-from privfunnel import reproduce
+from privfunnel.studies import reproduce
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

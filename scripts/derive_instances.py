@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-DATA = Path(__file__).resolve().parents[1] / "src" / "privfunnel" / "instances" / "data"
+DATA = Path(__file__).resolve().parents[1] / "src" / "privfunnel" / "data" / "instances" / "data"
 
 HEART_SHA256 = "9c73cea7468ff5d517801ec050fe9993da5912fce4b56f296f8df3b38dd75912"
 CENSUS_SHA256 = "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from privfunnel.explorer.workspace import Workspace
+    from privfunnel.app.explorer.workspace import Workspace
 
 # Generated examples are the same in every run, so that whoever sees a failure can repeat it. New ones are looked for
 # with HYPOTHESIS_PROFILE=search. How long one takes is the machine's matter, and no failure.
@@ -32,7 +32,7 @@ def events() -> list[dict[str, Any]]:
 @pytest.fixture
 def workspace(tmp_path: Path, events: list[dict[str, Any]]) -> Workspace:
     """An empty workspace of the explorer."""
-    from privfunnel.explorer.workspace import Workspace  # which needs what other tests do without
+    from privfunnel.app.explorer.workspace import Workspace  # which needs what other tests do without
 
     return Workspace(tmp_path, emit=events.append)
 
@@ -41,8 +41,8 @@ def workspace(tmp_path: Path, events: list[dict[str, Any]]) -> Workspace:
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace of the explorer with the curve of the heart example."""
     from helpers_explorer import heart
-    from privfunnel.explorer import tasks
-    from privfunnel.explorer.workspace import Workspace
+    from privfunnel.app.explorer import jobs as tasks
+    from privfunnel.app.explorer.workspace import Workspace
 
     made = Workspace(tmp_path_factory.mktemp("traced"), emit=lambda event: None)
     heart(made)

@@ -29,13 +29,17 @@ from unittest import mock
 
 from click.testing import CliRunner
 
-from privfunnel import release, tables
-from privfunnel.cli import main
-from privfunnel.engines import ReadOptions, readers, sniff
+from privfunnel import release
+from privfunnel.app.cli import main
+from privfunnel.data import tables
+from privfunnel.data.engines import ReadOptions, readers, sniff
 from privfunnel.errors import InvalidInputError, PrivFunnelError
-from privfunnel.judging import INEXACT
-from privfunnel.mechanism import Mechanism
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import FORMS, NUMBERS
+from privfunnel.solving.judging import INEXACT
+
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+
 from workbooks import write_ods, write_xlsx
 
 ROWS = [(f"p{i % 3}", i % 4, f"{i % 28 + 1:02d}.0{i % 9 + 1}.2020", f"{i}.5") for i in range(30)]

@@ -5,7 +5,7 @@ be closed long before the limits. An answer is equal where its status is, and it
 nats and its channel within 1e-6 of what is stored; last digits depend on the machine's linear algebra.
 
     python tests/reference.py                 # compare: "40 of 40 equal", or what differs
-    python tests/reference.py --store         # write tests/data/reference.json anew: only with a reason in the commit
+    python tests/reference.py --store         # write tests/fixtures/reference.json anew, with a reason in the commit
     python tests/reference.py --only known    # those whose name holds a text
 """
 
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 import privfunnel as pf
-from privfunnel import distortion
+from privfunnel.release import distortion
 
-STORED = Path(__file__).parent / "data" / "reference.json"
+STORED = Path(__file__).parent / "fixtures" / "reference.json"
 
 #: Nats, and what entries of a channel may differ by: optima of one table may lie close to each other.
 NUMBERS, CHANNELS = 1e-9, 1e-6

@@ -23,81 +23,101 @@ from privfunnel.errors import PrivFunnelError, PrivFunnelWarning
 if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with what there is
     # isort: off
     from privfunnel import (
-        attackers as attackers,
+        algorithms as algorithms,
         audit as audit,
-        bottleneck as bottleneck,
-        cards as cards,
         certificate as certificate,
-        channels as channels,
-        chi_squared_funnel as chi_squared_funnel,
-        comparison as comparison,
-        curve as curve,
-        decoys as decoys,
-        deep as deep,
-        distortion as distortion,
-        engines as engines,
-        envelope as envelope,
         errors as errors,
-        estimator as estimator,
+        measures as measures,
+        release as release,
+        report as report,
+        solving as solving,
+    )
+    from privfunnel.app import (
         explorer as explorer,
+    )
+    from privfunnel.data import (
+        engines as engines,
+        instances as instances,
+        noise as noise,
+        population as population,
+        tables as tables,
+    )
+    from privfunnel.infra import (
+        cards as cards,
+        storage as storage,
+        watching as watching,
+    )
+    from privfunnel.learning import (
+        deep as deep,
+        estimator as estimator,
+    )
+    from privfunnel.model import (
+        attackers as attackers,
+        channels as channels,
+        envelope as envelope,
+        problem as problem,
+        quantities as quantities,
+    )
+    from privfunnel.neighbours import (
+        bottleneck as bottleneck,
+        chi_squared_funnel as chi_squared_funnel,
         gaussian as gaussian,
         guessing_funnel as guessing_funnel,
         inertia as inertia,
-        instances as instances,
-        ledger as ledger,
-        measures as measures,
-        mechanism as mechanism,
-        noise as noise,
-        plot as plot,
-        population as population,
-        problem as problem,
-        quantities as quantities,
-        release as release,
-        repeated as repeated,
-        report as report,
-        reproduce as reproduce,
-        sequels as sequels,
-        solution as solution,
-        solvers as solvers,
-        solving as solving,
-        storage as storage,
-        tables as tables,
-        tracing as tracing,
-        watching as watching,
         worst_case as worst_case,
+    )
+    from privfunnel.release import (
+        decoys as decoys,
+        distortion as distortion,
+        ledger as ledger,
+        mechanism as mechanism,
+        repeated as repeated,
+        sequels as sequels,
+    )
+    from privfunnel.report import (
+        plot as plot,
+    )
+    from privfunnel.solving import (
+        curve as curve,
+        solution as solution,
+        tracing as tracing,
+    )
+    from privfunnel.studies import (
+        comparison as comparison,
+        reproduce as reproduce,
     )
 
     # isort: on
+    from privfunnel.algorithms.aem import AEM
+    from privfunnel.algorithms.auto import Auto
+    from privfunnel.algorithms.binary.solver import Binary
+    from privfunnel.algorithms.columns.plain import Global
+    from privfunnel.algorithms.dca import DCA, RepairedDCA
+    from privfunnel.algorithms.drs import DRS, RepairedDRS
+    from privfunnel.algorithms.merging.deterministic import Deterministic
+    from privfunnel.algorithms.merging.greedy import Greedy
+    from privfunnel.algorithms.merging.submodular import Submodular
+    from privfunnel.algorithms.nlp.ipopt import IPOPT
+    from privfunnel.algorithms.nlp.slsqp import SLSQP
+    from privfunnel.algorithms.perfect import Perfect
     from privfunnel.certificate.answer import Status
-    from privfunnel.comparison import Comparison, compare
-    from privfunnel.curve import Curve
-    from privfunnel.estimator import PrivacyFunnel
-    from privfunnel.free import free_disclosure, free_disclosure_bounds
-    from privfunnel.kkt import kkt_residual
-    from privfunnel.mechanism import Mechanism
-    from privfunnel.problem import Point, Problem
-    from privfunnel.question import Question
-    from privfunnel.repeated import joint_leakage
-    from privfunnel.request import Request
-    from privfunnel.sequels import sequel
-    from privfunnel.solution import Solution
-    from privfunnel.solvers.aem import AEM
-    from privfunnel.solvers.auto import Auto
-    from privfunnel.solvers.binary.solver import Binary
-    from privfunnel.solvers.controls import RandomMaps, RandomStarts
-    from privfunnel.solvers.dca import DCA, RepairedDCA
-    from privfunnel.solvers.drs import DRS, RepairedDRS
-    from privfunnel.solvers.global_ import Global
-    from privfunnel.solvers.merging.columns import Generalisation, Suppression
-    from privfunnel.solvers.merging.deterministic import Deterministic
-    from privfunnel.solvers.merging.greedy import Greedy
-    from privfunnel.solvers.merging.submodular import Submodular
-    from privfunnel.solvers.nlp.ipopt import IPOPT
-    from privfunnel.solvers.nlp.slsqp import SLSQP
-    from privfunnel.solvers.perfect import Perfect
-    from privfunnel.solvers.sdp import SDP
+    from privfunnel.learning.estimator import PrivacyFunnel
+    from privfunnel.model.problem import Point, Problem
+    from privfunnel.model.question import Question
+    from privfunnel.model.stationarity import kkt_residual
+    from privfunnel.neighbours.columns import Generalisation, Suppression
+    from privfunnel.neighbours.sdp import SDP
+    from privfunnel.release.mechanism import Mechanism
+    from privfunnel.release.repeated import joint_leakage
+    from privfunnel.release.sequels import sequel
+    from privfunnel.solving.curve import Curve
+    from privfunnel.solving.free import free_disclosure, free_disclosure_bounds
     from privfunnel.solving.point import solve
-    from privfunnel.tracing import trace
+    from privfunnel.solving.request import Request
+    from privfunnel.solving.solution import Solution
+    from privfunnel.solving.tracing import trace
+    from privfunnel.studies.comparison import Comparison, compare
+    from privfunnel.studies.controls import RandomMaps, RandomStarts
 
 __all__ = [
     "AEM",
@@ -147,33 +167,70 @@ __all__ = [
 
 #: Public name to the module that defines it; the solvers' classes come from the registry.
 _NAMES = {
-    "Comparison": "comparison",
-    "Curve": "curve",
-    "Mechanism": "mechanism",
-    "Point": "problem",
-    "PrivacyFunnel": "estimator",
-    "Problem": "problem",
-    "Question": "question",
-    "Request": "request",
-    "Solution": "solution",
+    "Comparison": "studies.comparison",
+    "Curve": "solving.curve",
+    "Mechanism": "release.mechanism",
+    "Point": "model.problem",
+    "PrivacyFunnel": "learning.estimator",
+    "Problem": "model.problem",
+    "Question": "model.question",
+    "Request": "solving.request",
+    "Solution": "solving.solution",
     "Status": "certificate.answer",
-    "compare": "comparison",
-    "free_disclosure": "free",
-    "free_disclosure_bounds": "free",
-    "joint_leakage": "repeated",
-    "kkt_residual": "kkt",
-    "sequel": "sequels",
+    "compare": "studies.comparison",
+    "free_disclosure": "solving.free",
+    "free_disclosure_bounds": "solving.free",
+    "joint_leakage": "release.repeated",
+    "kkt_residual": "model.stationarity",
+    "sequel": "release.sequels",
     "solve": "solving.point",
-    "trace": "tracing",
+    "trace": "solving.tracing",
 }
-#: Modules that are attributes of the package without having been imported.
-_MODULES = (
-    "attackers", "audit", "bottleneck", "cards", "certificate", "channels", "chi_squared_funnel", "comparison",
-    "curve", "decoys", "deep", "distortion", "engines", "envelope", "errors", "estimator", "explorer", "gaussian",
-    "guessing_funnel", "inertia", "instances", "ledger", "measures", "mechanism", "noise", "plot", "population",
-    "problem", "quantities", "release", "repeated", "report", "reproduce", "sequels", "solution", "solvers",
-    "solving", "storage", "tables", "tracing", "watching", "worst_case",
-)  # fmt: skip
+#: Modules that are attributes of the package without having been imported, and where they are.
+_MODULES = {
+    "algorithms": "algorithms",
+    "attackers": "model.attackers",
+    "audit": "audit",
+    "bottleneck": "neighbours.bottleneck",
+    "cards": "infra.cards",
+    "certificate": "certificate",
+    "channels": "model.channels",
+    "chi_squared_funnel": "neighbours.chi_squared_funnel",
+    "comparison": "studies.comparison",
+    "curve": "solving.curve",
+    "decoys": "release.decoys",
+    "deep": "learning.deep",
+    "distortion": "release.distortion",
+    "engines": "data.engines",
+    "envelope": "model.envelope",
+    "errors": "errors",
+    "estimator": "learning.estimator",
+    "explorer": "app.explorer",
+    "gaussian": "neighbours.gaussian",
+    "guessing_funnel": "neighbours.guessing_funnel",
+    "inertia": "neighbours.inertia",
+    "instances": "data.instances",
+    "ledger": "release.ledger",
+    "measures": "measures",
+    "mechanism": "release.mechanism",
+    "noise": "data.noise",
+    "plot": "report.plot",
+    "population": "data.population",
+    "problem": "model.problem",
+    "quantities": "model.quantities",
+    "release": "release",
+    "repeated": "release.repeated",
+    "report": "report",
+    "reproduce": "studies.reproduce",
+    "sequels": "release.sequels",
+    "solution": "solving.solution",
+    "solving": "solving",
+    "storage": "infra.storage",
+    "tables": "data.tables",
+    "tracing": "solving.tracing",
+    "watching": "infra.watching",
+    "worst_case": "neighbours.worst_case",
+}
 
 
 if not TYPE_CHECKING:  # there, a name that is missing is an error
@@ -182,7 +239,7 @@ if not TYPE_CHECKING:  # there, a name that is missing is an error
         if name.startswith("__"):  # what Python itself asks of a module is not worth loading the registry for
             raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
         if name in _MODULES:
-            return importlib.import_module(f"privfunnel.{name}")
+            return importlib.import_module(f"privfunnel.{_MODULES[name]}")
         module = f"privfunnel.{_NAMES[name]}" if name in _NAMES else _solver_classes().get(name)
         if module is None:
             raise AttributeError(f"module 'privfunnel' has no attribute {name!r}")
@@ -197,6 +254,6 @@ def __dir__() -> list[str]:
 
 def _solver_classes() -> dict[str, str]:
     """Name of each solver's class to the module that defines it."""
-    from privfunnel.solvers.registry import SOLVERS
+    from privfunnel.algorithms.registry import SOLVERS
 
     return {attribute: module for module, attribute in SOLVERS.values()}

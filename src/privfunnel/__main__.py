@@ -9,8 +9,8 @@ def run() -> None:
     """Run the command line; Ctrl-C while it is still being loaded, or has done its work, ends it quietly."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
-    from privfunnel.cli import main
-    from privfunnel.signals import own_process
+    from privfunnel.app.cli import main
+    from privfunnel.infra.signals import own_process
 
     own_process()
     try:

@@ -2,7 +2,7 @@
 
     python tests/house/allowances.py          # "24 of 24 mutants die", or the names of those that live
 
-Each mutant is a copy of the package with one place changed, on which ``tests/test_rounding.py`` is run.
+Each mutant is a copy of the package with one place changed, on which ``tests/certificate/test_rounding.py`` is run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def dies(place: str, there: str, instead: str) -> bool:
             "-x",
             "-p",
             "no:cacheprovider",
-            "tests/test_rounding.py",
+            "tests/certificate/test_rounding.py",
         ]
         return (
             subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode

@@ -34,8 +34,7 @@ from privfunnel.audit.released import release
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
 from privfunnel.audit.task_models import TaskFindings, Usefulness, attackers, for_task, usefulness
 from privfunnel.audit.voting import Persons, Vote
-from privfunnel.ledger import Together
-from privfunnel.population.bounds import (
+from privfunnel.data.population.bounds import (
     GuessingBound,
     PopulationBound,
     guaranteed_outputs,
@@ -45,7 +44,8 @@ from privfunnel.population.bounds import (
     population_lower_bound,
     population_worst_case,
 )
-from privfunnel.population.robust import population_worst_lift
+from privfunnel.data.population.robust import population_worst_lift
+from privfunnel.release.ledger import Together
 
 __all__ = [
     "LIMITS",

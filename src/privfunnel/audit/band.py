@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privfunnel.algorithms.base import Solver
 from privfunnel.audit import beyond
 from privfunnel.audit.cross_fit import FOLDS, Fitted, class_channel, class_designs, designs, like_disclosures
+from privfunnel.data.population.bounds import population_bound
+from privfunnel.data.population.intervals import checked_confidence
+from privfunnel.data.tables import Counts, problem_of
+from privfunnel.infra.storage import Document
 from privfunnel.measures import Array
-from privfunnel.population.bounds import population_bound
-from privfunnel.population.intervals import checked_confidence
-from privfunnel.problem import Problem
-from privfunnel.solution import Solution
-from privfunnel.solvers.base import Solver
-from privfunnel.storage import Document
-from privfunnel.tables import Counts, problem_of
-from privfunnel.tracing import sound, trace
+from privfunnel.model.problem import Problem
+from privfunnel.solving.solution import Solution
+from privfunnel.solving.tracing import sound, trace
 
 
 @dataclass(frozen=True, eq=False)

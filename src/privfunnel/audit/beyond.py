@@ -12,25 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel import measures
-from privfunnel.attackers import Columns
 from privfunnel.audit.estimates import Interval, plain
 from privfunnel.audit.informed import InformedBound, Triples, columns_of, informed_bounds
 from privfunnel.audit.pairs import Pairs
 from privfunnel.audit.persons import PersonRows
-from privfunnel.channels import is_sparse
-from privfunnel.measures import Array, Channel
-from privfunnel.population.bounds import (
+from privfunnel.data.population.bounds import (
     guaranteed_outputs,
     population_bound,
     population_guessing,
     population_lift,
     population_lower_bound,
 )
-from privfunnel.quantities import amount, spoken_unit, told
+from privfunnel.data.score_classes import ScoreClasses
+from privfunnel.data.tables import Counts
+from privfunnel.infra.storage import Document
+from privfunnel.measures import Array, Channel
+from privfunnel.model.attackers import Columns
+from privfunnel.model.channels import is_sparse
+from privfunnel.model.quantities import amount, spoken_unit, told
 from privfunnel.release.sampler import Cumulative
-from privfunnel.score_classes import ScoreClasses
-from privfunnel.storage import Document
-from privfunnel.tables import Counts
 
 #: Entries of the table (x, y) up to which a lower bound of the disclosure is computed.
 LARGEST = 50_000

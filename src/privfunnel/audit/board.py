@@ -18,9 +18,9 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit.informed import Informed, how_many
-from privfunnel.ledger import Together
 from privfunnel.measures import Array
-from privfunnel.quantities import told
+from privfunnel.model.quantities import told
+from privfunnel.release.ledger import Together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,28 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from privfunnel.algorithms import registry
+from privfunnel.algorithms.base import Solver
 from privfunnel.audit import beyond
 from privfunnel.audit.beyond import Population
 from privfunnel.audit.held_out import some_rows
 from privfunnel.audit.persons import PersonRows
 from privfunnel.audit.promise import channel_for, telling
 from privfunnel.certificate.answer import DEFAULT_GAP
-from privfunnel.channels import is_sparse, restored
+from privfunnel.data.population.bounds import population_worst_case
+from privfunnel.data.population.intervals import checked_confidence
+from privfunnel.data.population.robust import population_worst_lift
+from privfunnel.data.population.views import View, view_of
+from privfunnel.data.tables import Counts, problem_of
 from privfunnel.errors import InvalidInputError
-from privfunnel.lumping import chosen_lumping
+from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, Channel
-from privfunnel.mechanism import Mechanism
-from privfunnel.population.bounds import population_worst_case
-from privfunnel.population.intervals import checked_confidence
-from privfunnel.population.robust import population_worst_lift
-from privfunnel.population.views import View, view_of
-from privfunnel.problem import Problem
-from privfunnel.solution import Solution
-from privfunnel.solvers import registry
-from privfunnel.solvers.base import Solver
+from privfunnel.model.channels import is_sparse, restored
+from privfunnel.model.lumping import chosen_lumping
+from privfunnel.model.problem import Problem
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.solving.point import solve
-from privfunnel.storage import Document
-from privfunnel.tables import Counts, problem_of
+from privfunnel.solving.solution import Solution
 
 #: Parts of the rows. Two leave most rows to judge a design, and make it from fewer than the real one, which is prudent.
 FOLDS = 2
@@ -85,7 +85,8 @@ def repeatable(solver: object) -> bool:
 def proved_of_every_channel(counts: Counts, channel: Channel, confidence: float = 0.95) -> float:
     """What a channel leaks in the population at most, in nats, though it was designed on these very rows.
 
-    It holds if the columns have no other values there; see :func:`~privfunnel.population.bounds.population_worst_case`.
+    It holds if the columns have no other values there; see
+    :func:`~privfunnel.data.population.bounds.population_worst_case`.
     """
     cells = math.prod(column.n_values for column in (*counts.private, *counts.public))
     return population_worst_case(counts.table(), channel, confidence, cells=cells).upper
@@ -314,7 +315,7 @@ def designs(problem: Problem, folds: int, rng: np.random.Generator) -> list[tupl
 def seen_as(
     designed: Mechanism | None, asked: View | None, shape: tuple[int, int], n: float, ceiling: float
 ) -> View:
-    """The view of a table, as :func:`~privfunnel.population.views.view_of`: with score classes always a sample.
+    """The view of a table, as :func:`~privfunnel.data.population.views.view_of`: with score classes always a sample.
 
     Raises:
         InvalidInputError: A register is asked for, whose p(s|x) is counted, not estimated.

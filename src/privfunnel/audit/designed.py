@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, findings, promise
 from privfunnel.audit.board import board
 from privfunnel.audit.cross_fit import Asked
@@ -20,14 +19,15 @@ from privfunnel.audit.informed import informed
 from privfunnel.audit.persons import ALONE, PersonRows, independent, rows_of
 from privfunnel.audit.result import Audit
 from privfunnel.audit.voting import persons_of
-from privfunnel.channels import joint
-from privfunnel.engines import ReadOptions
-from privfunnel.guessing import exposures
+from privfunnel.data.engines import ReadOptions
+from privfunnel.data.population.intervals import checked_confidence
+from privfunnel.data.population.views import View
+from privfunnel.data.tables import Counts, recount
 from privfunnel.measures import Array, Channel
-from privfunnel.mechanism import Mechanism, symbol_names
-from privfunnel.population.intervals import checked_confidence
-from privfunnel.population.views import View
-from privfunnel.tables import Counts, recount
+from privfunnel.model.channels import joint
+from privfunnel.neighbours.alternatives import instead
+from privfunnel.release.guesses import exposures
+from privfunnel.release.mechanism import Mechanism, symbol_names
 
 
 def mechanism(designed: Mechanism) -> Audit:
@@ -75,7 +75,7 @@ def table(
     same weights, and what is said about a population rests on rows kept in proportion to them.
 
     Args:
-        original: The table, as for :func:`privfunnel.tables.count`.
+        original: The table, as for :func:`privfunnel.data.tables.count`.
         designed: The mechanism.
         read: How to read a text file or a workbook, where it differs from the design data.
         bootstrap: Number of resampled tables, for the comparison of two tables.

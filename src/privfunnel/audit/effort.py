@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from privfunnel.population.views import View
+from privfunnel.data.population.views import View
 
 BOOTSTRAP = 400
 PERMUTATIONS = 199

@@ -12,8 +12,8 @@ import scipy
 from scipy import sparse, special
 
 from privfunnel import measures
-from privfunnel.channels import entries_of, is_sparse
 from privfunnel.measures import Array, Channel, Measure
+from privfunnel.model.channels import entries_of, is_sparse
 
 LEVEL = 0.95
 TAIL = (1.0 - LEVEL) / 2.0

@@ -11,10 +11,10 @@ from privfunnel import measures
 from privfunnel.audit import estimates
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.persons import ALONE, Together
-from privfunnel.engines import ReadOptions, open_table
+from privfunnel.data.engines import ReadOptions, open_table
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
+from privfunnel.release.mechanism import Mechanism
 
 Pair = Literal["sx", "sy", "xy"]
 

@@ -22,12 +22,12 @@ from privfunnel.audit.estimates import (
 )
 from privfunnel.audit.persons import PersonRows, share_by_person
 from privfunnel.audit.result import Attribute, Preserved, Symbol
-from privfunnel.engines import Alphabet
-from privfunnel.engines.categories import Codes
-from privfunnel.guessing import blind_accuracy
+from privfunnel.data.engines import Alphabet
+from privfunnel.data.engines.categories import Codes
 from privfunnel.measures import Array, Channel
-from privfunnel.mechanism import Mechanism
 from privfunnel.release.fidelity import Fidelity, measured
+from privfunnel.release.guesses import blind_accuracy
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.records import RecordAlphabet
 
 #: Symbols of which something is said one by one.

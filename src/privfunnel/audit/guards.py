@@ -7,16 +7,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from privfunnel.checks import is_number
-from privfunnel.claims import AGREEMENT
+from privfunnel.data.tables import Counts
 from privfunnel.errors import PrivFunnelError
-from privfunnel.guarantees import MET
+from privfunnel.infra.checks import is_number
 from privfunnel.measures import INFORMATION, MEASURES, Channel, Measure
-from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Problem
-from privfunnel.quantities import told
-from privfunnel.tables import Counts
-from privfunnel.threats import Threat
+from privfunnel.model.guarantees import MET
+from privfunnel.model.guards import Threat
+from privfunnel.model.problem import Problem
+from privfunnel.model.quantities import told
+from privfunnel.release.checked_claims import AGREEMENT
+from privfunnel.release.mechanism import Mechanism
 
 
 class Guards(NamedTuple):

@@ -12,14 +12,14 @@ from privfunnel.audit import beyond, promise
 from privfunnel.audit.persons import PersonRows, counted
 from privfunnel.audit.provable import provable
 from privfunnel.audit.result import Holdout
+from privfunnel.data.population.intervals import checked_confidence
+from privfunnel.data.tables import Counts
 from privfunnel.errors import InvalidInputError
+from privfunnel.infra.storage import Document
 from privfunnel.measures import mutual_information
-from privfunnel.mechanism import Mechanism
-from privfunnel.population.intervals import checked_confidence
-from privfunnel.solution import Solution
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.solving.point import solve
-from privfunnel.storage import Document
-from privfunnel.tables import Counts
+from privfunnel.solving.solution import Solution
 
 
 class Guaranteed(NamedTuple):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from privfunnel import measures
 from privfunnel.audit import attacker
 from privfunnel.audit.attacker import Score
-from privfunnel.engines import Source
-from privfunnel.engines.categories import Codes
+from privfunnel.data.engines import Source
+from privfunnel.data.engines.categories import Codes
 from privfunnel.errors import need
 from privfunnel.measures import Array
 

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from privfunnel.audit.alignment import Sample
 from privfunnel.audit.attacker import booster, unordered
-from privfunnel.mechanism import Mechanism
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.records import RecordAlphabet
 
 #: Columns that are predicted, the first that have two values or more, and how many of them at most.

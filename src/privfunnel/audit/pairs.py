@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from privfunnel.channels import DENSE_ENTRIES
-from privfunnel.engines.categories import Codes
+from privfunnel.data.engines.categories import Codes
 from privfunnel.measures import Channel
+from privfunnel.model.channels import DENSE_ENTRIES
 
 #: Pairs that wait until they are counted together.
 WAITING = 2**22

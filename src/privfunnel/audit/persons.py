@@ -21,13 +21,13 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from privfunnel.audit.estimates import Interval, proportion
-from privfunnel.channels import DENSE_ENTRIES
-from privfunnel.engines import ReadOptions, Source, open_table
-from privfunnel.engines.categories import Codes
+from privfunnel.data.engines import ReadOptions, Source, open_table
+from privfunnel.data.engines.categories import Codes
+from privfunnel.data.tables import Counts
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Array, Channel
+from privfunnel.model.channels import DENSE_ENTRIES
 from privfunnel.release.sampler import drawer
-from privfunnel.tables import Counts
 
 BATCH_ROWS = 131_072
 #: Rows gone through in all for one interval or null.

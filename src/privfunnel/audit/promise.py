@@ -15,15 +15,15 @@ from privfunnel.audit.alignment import Sample
 from privfunnel.audit.estimates import TAIL, Interval, exact_information
 from privfunnel.audit.guards import Guards, count_again
 from privfunnel.audit.persons import PersonRows
-from privfunnel.channels import is_sparse, joint
-from privfunnel.claims import AGREEMENT
+from privfunnel.data.tables import Counts
 from privfunnel.measures import INFORMATION, Array, Channel, Measure
-from privfunnel.mechanism import Mechanism
+from privfunnel.model.channels import is_sparse, joint
+from privfunnel.release.checked_claims import AGREEMENT
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Alias, Cumulative
 from privfunnel.release.strata import Strata
-from privfunnel.tables import Counts
 
 #: Share of honest releases that may be taken for forged: rows less likely than this are not believed to be drawn.
 ALARM = 0.005

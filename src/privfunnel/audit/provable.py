@@ -15,15 +15,15 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.certificate.answer import Answer, Status
-from privfunnel.channels import is_sparse, merge_outputs
-from privfunnel.judging import Run, judge
+from privfunnel.data.population.bounds import expected_bound
 from privfunnel.measures import Array, Channel
-from privfunnel.population.bounds import expected_bound
-from privfunnel.problem import Problem
-from privfunnel.question import FEASIBILITY, Quantity
-from privfunnel.request import Request
-from privfunnel.solution import Solution
+from privfunnel.model.channels import is_sparse, merge_outputs
+from privfunnel.model.problem import Problem
+from privfunnel.model.question import FEASIBILITY, Quantity
+from privfunnel.solving.judging import Run, judge
 from privfunnel.solving.point import solve
+from privfunnel.solving.request import Request
+from privfunnel.solving.solution import Solution
 
 #: Where between the disclosure that was asked for and all of X the designs lie that are merged down.
 BEYOND = (0.0, 0.05, 0.15, 0.3, 0.5)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from privfunnel.audit.estimates import LEVEL, Interval
-from privfunnel.guessing import ranking_auc
 from privfunnel.measures import Array
+from privfunnel.release.guesses import ranking_auc
 
 #: Said where an attacker's AUC is below that of guessing.
 BELOW_CHANCE = (

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.alternatives import instead
 from privfunnel.audit import beyond, cross_fit, evidence, findings, promise
 from privfunnel.audit.alignment import Sample, align
 from privfunnel.audit.board import Board, board
@@ -27,23 +26,24 @@ from privfunnel.audit.persons import independent
 from privfunnel.audit.promise import Draws
 from privfunnel.audit.result import Audit
 from privfunnel.audit.voting import Persons, persons_of
-from privfunnel.channels import joint
-from privfunnel.engines import ReadOptions
+from privfunnel.data.engines import ReadOptions
+from privfunnel.data.population.intervals import checked_confidence
+from privfunnel.data.population.views import View
+from privfunnel.data.tables import Counts, recount
 from privfunnel.errors import InvalidInputError
-from privfunnel.guessing import exposures
+from privfunnel.infra.storage import AnyPath, Document
 from privfunnel.measures import Channel
-from privfunnel.mechanism import Mechanism, symbol_names
-from privfunnel.population.intervals import checked_confidence
-from privfunnel.population.views import View
+from privfunnel.model.channels import joint
+from privfunnel.neighbours.alternatives import instead
 from privfunnel.release import order as orders
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.fidelity import Fidelity, numbers_of, numeric_columns
+from privfunnel.release.guesses import exposures
+from privfunnel.release.mechanism import Mechanism, symbol_names
 from privfunnel.release.options import DEFAULT_THRESHOLD
 from privfunnel.release.order import Order
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.writer import is_ours_with_semicolons
-from privfunnel.storage import AnyPath, Document
-from privfunnel.tables import Counts, recount
 
 Names = str | Iterable[str] | None
 
@@ -64,9 +64,9 @@ def release(
     """Audit a released table against its original: the release, and every other column that the file has.
 
     Args:
-        original: The table before the release, as for :func:`privfunnel.tables.count`.
+        original: The table before the release, as for :func:`privfunnel.data.tables.count`.
         released: The table after it: symbols, records, or (without a mechanism) any columns. A text file is taken to
-            have a header; what is read otherwise is opened with :func:`privfunnel.engines.open_table` first.
+            have a header; what is read otherwise is opened with :func:`privfunnel.data.engines.open_table` first.
         mechanism: The mechanism, if there is one; it brings the columns and bins and has its promise checked.
         private: Names of the private columns; with a mechanism, its own.
         public: Names of the public columns; with a mechanism, its own.
@@ -195,7 +195,8 @@ def _fidelity(
         return None
     header = dict(zip(mechanism.public_names, sample.y_alphabet.names, strict=True))
     names = {name: header[name] for name in numeric_columns(mechanism.public)}
-    before = numbers_of(original[0], dict(zip(names, names, strict=True)), original[1])
+    own = dict(zip(names, names, strict=True))
+    before = numbers_of(original[0], own, original[1], inner=True, person=mechanism.person)
     after = numbers_of(released[0], names, released[1])
     columns = (
         replace(each, before=before.get(each.name), after=after.get(each.name)) for each in found.columns

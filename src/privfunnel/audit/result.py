@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
-from privfunnel import cards
-from privfunnel.alternatives import Alternative
 from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.beyond import Population
@@ -18,12 +16,14 @@ from privfunnel.audit.models import Model
 from privfunnel.audit.persons import Clusters
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.voting import Persons
-from privfunnel.guessing import Exposure
-from privfunnel.ledger import Together
-from privfunnel.population.views import View
+from privfunnel.data.population.views import View
+from privfunnel.infra import cards
+from privfunnel.infra.storage import Document, heading
+from privfunnel.neighbours.alternatives import Alternative
 from privfunnel.release.fidelity import Fidelity
+from privfunnel.release.guesses import Exposure
+from privfunnel.release.ledger import Together
 from privfunnel.release.options import DEFAULT_THRESHOLD
-from privfunnel.storage import Document, heading
 
 SCHEMA = "privfunnel/audit"
 
@@ -197,7 +197,7 @@ class Audit:
         models: How well public columns are predicted from each other by who has the released records.
         board: Singling out, linkability and inference, where the mechanism is known; see :attr:`questions`.
         together: What all draws of a ledger tell together, where one was given.
-        threshold: How many rows were few to the release; see :class:`~privfunnel.publication.Policy`.
+        threshold: How many rows were few to the release; see :class:`~privfunnel.release.publication.Policy`.
         form: How a mechanism's release is written: ``"records"``, ``"decoys"`` or ``"symbols"``; None without one.
         limits: What this is not.
     """

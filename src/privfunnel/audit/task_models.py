@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy import sparse
 
-from privfunnel import tables
 from privfunnel.audit.attacker import score
 from privfunnel.audit.estimates import Interval
 from privfunnel.audit.promise import channel_for
 from privfunnel.audit.ranking import auc_words, below_chance
 from privfunnel.audit.result import Audit
-from privfunnel.engines import ReadOptions
+from privfunnel.data import tables
+from privfunnel.data.engines import ReadOptions
 from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning
+from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, Channel
-from privfunnel.mechanism import Mechanism
-from privfunnel.storage import Document
-from privfunnel.task_alternatives import TaskAlternative, instead_for_task
+from privfunnel.neighbours.task_alternatives import TaskAlternative, instead_for_task
+from privfunnel.release.mechanism import Mechanism
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def usefulness(
     """How well each task is done with the release, beside the public columns themselves (needs scikit-learn).
 
     Args:
-        source: A table with the mechanism's columns and the tasks', as for :func:`privfunnel.tables.count`.
+        source: A table with the mechanism's columns and the tasks', as for :func:`privfunnel.data.tables.count`.
         mechanism: The mechanism.
         task: The columns to predict; those that the mechanism was designed for by default.
         read: How to read the table; as the design data by default.
@@ -135,7 +135,7 @@ def for_task(
     """All that an audit says of a release for a task: what it is good for, and what would be as good.
 
     Args:
-        source: A table with the mechanism's columns and the tasks', as for :func:`privfunnel.tables.count`.
+        source: A table with the mechanism's columns and the tasks', as for :func:`privfunnel.data.tables.count`.
         mechanism: The mechanism, designed for a task.
         read: How to read the table; as the design data by default.
         rows: Most rows to train on and to judge by; 0 for no models.

@@ -8,10 +8,10 @@ import numpy as np
 
 from privfunnel.audit.estimates import Interval
 from privfunnel.audit.persons import PersonRows, share_by_person
-from privfunnel.engines.categories import Codes
-from privfunnel.guessing import ranking_auc
+from privfunnel.data.engines.categories import Codes
 from privfunnel.measures import Array
-from privfunnel.quantities import told
+from privfunnel.model.quantities import told
+from privfunnel.release.guesses import ranking_auc
 
 FOLDS = 5
 #: Added to every count, so that a symbol which was not seen rules nothing out.

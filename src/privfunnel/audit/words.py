@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from privfunnel.audit import beyond, informed, voting
 from privfunnel.audit.guards import measured_words
 from privfunnel.audit.ranking import auc_words, below_chance
-from privfunnel.population.views import NOTHING_CLAIMED
-from privfunnel.quantities import amount, told
+from privfunnel.data.population.views import NOTHING_CLAIMED
+from privfunnel.model.quantities import amount, told
 
 if TYPE_CHECKING:
     from privfunnel.audit.estimates import Information, Interval

@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from privfunnel.errors import CertificateError, InvalidInputError
-from privfunnel.storage import open_input
+from privfunnel.infra.storage import open_input
 
 #: What the arrays of a file may take in memory together: this, in bytes, or so many times the file's own size. Trees
 #: of boxes pack by a factor of 2 to 10; only a file made to fill the memory packs large ones by a thousand.

@@ -20,14 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel import channels, measures
+from privfunnel import measures
 from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
+from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, Arrays, Channel
-from privfunnel.problem import Problem
-from privfunnel.storage import Document
-from privfunnel.threats import Average, Threat
+from privfunnel.model import channels
+from privfunnel.model.guards import Average, Threat
+from privfunnel.model.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Roundings that reading a bound off a claim may add, in units of the size of its terms.

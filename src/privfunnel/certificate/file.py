@@ -11,7 +11,7 @@ from privfunnel.certificate import kinds
 from privfunnel.certificate.archive import certificate_file
 from privfunnel.certificate.proof import Certificate
 from privfunnel.errors import CertificateError
-from privfunnel.storage import PRIVATE, VERSION, Document, heading, write_whole
+from privfunnel.infra.storage import PRIVATE, VERSION, Document, heading, write_whole
 
 SCHEMA = "privfunnel/certificate"
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.errors import CertificateError
-from privfunnel.problem import Problem
+from privfunnel.model.problem import Problem
 
 
 def check_owner(fingerprint: str, tasks: str | None, problem: Problem) -> None:

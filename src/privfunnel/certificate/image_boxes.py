@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.jit import compiled_inner
+from privfunnel.infra.jit import compiled_inner
 from privfunnel.measures import Array
 
 Mask = NDArray[np.bool_]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.errors import CertificateError
-from privfunnel.lumping import numbered
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
+from privfunnel.model.lumping import numbered
+from privfunnel.model.problem import Problem
 
 #: Whole numbers: of 64 bits, or Python's own where products would not fit these.
 Whole = NDArray[Any]

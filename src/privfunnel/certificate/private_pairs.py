@@ -14,7 +14,7 @@ import numpy as np
 from privfunnel.certificate.pairs import PairsProof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
-from privfunnel.problem import Problem
+from privfunnel.model.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Rows of a table beyond which products of counts do not fit whole numbers of 64 bits.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate.private_equations import Equations
-from privfunnel.jit import compiled
+from privfunnel.infra.jit import compiled
 from privfunnel.measures import TINY, Array, xlogx
 
 #: Up to so many symbols: M³/24 triangles, and M² sines and logarithms; so few are gone through without compiling.

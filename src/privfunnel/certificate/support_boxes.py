@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel.certificate.image_boxes import ROOM, SUM_ROOM, Bracket, Index
-from privfunnel.jit import compiled_inner
+from privfunnel.infra.jit import compiled_inner
 from privfunnel.measures import Array
 
 #: What arithmetic may have added to a bound, in nats, for terms of size 1.

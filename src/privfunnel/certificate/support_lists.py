@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privfunnel.certificate.image_boxes import SUM_ROOM, Box, Bracket, Index
 from privfunnel.certificate.support_boxes import Found, Nest, apart, empty_nest, settle
-from privfunnel.jit import compiled_inner
+from privfunnel.infra.jit import compiled_inner
 from privfunnel.measures import Array
 
 #: A box is given up early where all of its list, at the pace of the part that was looked at, takes so many times the

@@ -25,7 +25,7 @@ from privfunnel.certificate.support_boxes import Found, none_found
 from privfunnel.certificate.support_lists import Lists, empty_lists, look
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError, need
-from privfunnel.jit import compiled, compiled_inner
+from privfunnel.infra.jit import compiled, compiled_inner
 from privfunnel.measures import Array, Arrays, xlogx
 
 _EPS = float(np.finfo(np.float64).eps)

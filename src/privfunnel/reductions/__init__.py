@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from privfunnel.certificate.answer import Answer
-from privfunnel.question import Question
+from privfunnel.model.question import Question
 
 
 class Reduction(ABC):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
-from privfunnel.utility import Utility
+from privfunnel.model.problem import Problem
+from privfunnel.model.tasks import Utility
 
 #: Probabilities that agree to so many decimals are equal.
 DECIMALS = 12

@@ -19,11 +19,11 @@ from privfunnel import measures
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.problem import Point, Problem
-from privfunnel.quantities import in_both
-from privfunnel.question import FEASIBILITY, Question
+from privfunnel.model.guards import Threat
+from privfunnel.model.problem import Point, Problem
+from privfunnel.model.quantities import in_both
+from privfunnel.model.question import FEASIBILITY, Question
 from privfunnel.reductions import Reduction
-from privfunnel.threats import Threat
 
 #: Name of the column that holds the earlier releases' symbol.
 EARLIER = "earlier release"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from privfunnel import channels
 from privfunnel.certificate.answer import Answer
-from privfunnel.guarded_classes import threat_to
-from privfunnel.lumping import Lumping
-from privfunnel.question import Question
+from privfunnel.model import channels
+from privfunnel.model.guarded_lumping import threat_to
+from privfunnel.model.lumping import Lumping
+from privfunnel.model.question import Question
 from privfunnel.reductions import Reduction
 
 
 @dataclass(frozen=True, eq=False)
 class SeenAlike(Reduction):
-    """A guarded question about classes of symbols; see :func:`privfunnel.guarded_classes.guarded_lumping`."""
+    """A guarded question about classes of symbols; see :func:`privfunnel.model.guarded_lumping.guarded_lumping`."""
 
     classes: Lumping
 

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.attackers import Attacker
 from privfunnel.certificate import Certificate, GuardedBody, Proof
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
-from privfunnel.problem import Problem
-from privfunnel.question import Question
+from privfunnel.model.attackers import Attacker
+from privfunnel.model.guards import Threat
+from privfunnel.model.problem import Problem
+from privfunnel.model.question import Question
 from privfunnel.reductions import Reduction
 from privfunnel.reductions.cells import cells_of, classes
-from privfunnel.threats import Threat
 
 #: Classes up to which a search comes to an end; beyond, about so many cells are solved.
 MOST_CLASSES, MOST_CELLS = 300, 200

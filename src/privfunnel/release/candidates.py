@@ -1,8 +1,8 @@
 """What a released symbol says, as candidate records with weights: p(x|y), in the words that are published.
 
-An optimal symbol has at most as many candidates as there are private symbols (:mod:`privfunnel.coupling`), the true
-record among them. A reader who takes every candidate with its weight computes what the symbols say about the public
-columns, without bias (:mod:`privfunnel.decoys`).
+An optimal symbol has at most as many candidates as there are private symbols (:mod:`privfunnel.model.coupling`), the
+true record among them. A reader who takes every candidate with its weight computes what the symbols say about the
+public columns, without bias (:mod:`privfunnel.release.decoys`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from privfunnel.engines.categories import Codes
+from privfunnel.data.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.records import RecordAlphabet
 
 #: Columns beside the public ones: which row a candidate is of, and its weight.

@@ -1,9 +1,10 @@
 """A release on Spark from classes alone: no list of public symbols ever comes to the driver.
 
 The members of every class lie side by side, in the order of their values and as wide as they are frequent, and its
-outputs divide the same interval among them: the fixed coupling of :mod:`privfunnel.coupling`, laid out by the cluster.
-A row draws a place within its symbol's stretch. The place says the output; how far within the output's piece it is says
-the places of the candidates in the other classes; the candidate at a place is the last symbol that begins before it.
+outputs divide the same interval among them: the fixed coupling of :mod:`privfunnel.model.coupling`, laid out by the
+cluster. A row draws a place within its symbol's stretch. The place says the output; how far within the output's piece
+it is says the places of the candidates in the other classes; the candidate at a place is the last symbol that begins
+before it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel import class_tables
-from privfunnel.class_tables import ClassCounts
-from privfunnel.coupling import Pieces, pieces_of
-from privfunnel.engines.cutting import FEW
+from privfunnel.data import class_tables
+from privfunnel.data.class_tables import ClassCounts
+from privfunnel.data.engines.cutting import FEW
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.measures import Array
+from privfunnel.model.coupling import Pieces, pieces_of
 from privfunnel.release.options import FORMS
 from privfunnel.release.randomness import Uniforms, secure, seeded
-from privfunnel.solution import Solution
+from privfunnel.solving.solution import Solution
 
 #: Forms that need no list of released symbols.
 CLASSWISE = ("decoys", "records")
@@ -43,7 +44,7 @@ def by_classes(
 
     Args:
         source: The Spark frame that was counted.
-        counts: Its classes, by :func:`privfunnel.class_tables.count`.
+        counts: Its classes, by :func:`privfunnel.data.class_tables.count`.
         solution: A solution for ``counts.problem()``.
         form: ``"records"``, a public record a row, or ``"decoys"``, all candidates of a row, in lines that share a
             number (``decoy_row``) and have a ``decoy_weight`` each, as for :func:`privfunnel.release.write`.

@@ -1,8 +1,9 @@
 """The codebook beside a release: what each released symbol says about the public and the private data, rounded.
 
-What may be in it is decided by :mod:`privfunnel.publication`: probabilities come in steps worth at least ``threshold``
-rows of the design data, values and combinations of fewer rows are one entry, "(other)", and nothing is in it that a
-guessed table could be checked against exactly. The exact numbers are in the mechanism, which stays with the data.
+What may be in it is decided by :mod:`privfunnel.release.publication`: probabilities come in steps worth at least
+``threshold`` rows of the design data, values and combinations of fewer rows are one entry, "(other)", and nothing is
+in it that a guessed table could be checked against exactly. The exact numbers are in the mechanism, which stays with
+the data.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.channels import is_sparse
-from privfunnel.engines import Cut
-from privfunnel.engines.bins import OTHER
-from privfunnel.engines.cutting import rounded_all
+from privfunnel.data.engines import Cut
+from privfunnel.data.engines.bins import OTHER
+from privfunnel.data.engines.cutting import rounded_all
 from privfunnel.errors import InvalidInputError
+from privfunnel.infra.storage import Document, heading
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism, symbol_name
-from privfunnel.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
+from privfunnel.model.channels import is_sparse
 from privfunnel.release.candidates import PARTS, ROW, WEIGHT
+from privfunnel.release.mechanism import Mechanism, symbol_name
+from privfunnel.release.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
 from privfunnel.release.records import RecordAlphabet, released_names
 from privfunnel.release.writer import neutral
-from privfunnel.storage import Document, heading
 
 SCHEMA = "privfunnel/codebook"
 #: How decoys are read.

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.engines import Alphabet
-from privfunnel.engines.categories import UNSEEN, Codes
+from privfunnel.data.engines import Alphabet
+from privfunnel.data.engines.categories import UNSEEN, Codes
 from privfunnel.errors import InvalidInputError
-from privfunnel.mechanism import Mechanism
-from privfunnel.publication import Policy
 from privfunnel.release.candidates import PARTS, ROW, WEIGHT, Candidates, candidates
+from privfunnel.release.mechanism import Mechanism
+from privfunnel.release.publication import Policy
 from privfunnel.release.records import RecordAlphabet
 
 #: Candidates, the heaviest first, whose values an attacker is trained on.

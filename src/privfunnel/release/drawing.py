@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.engines import ReadOptions, Source, open_table
+from privfunnel.data.engines import ReadOptions, Source, open_table
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
-from privfunnel.mechanism import Mechanism
-from privfunnel.release.decoys import DecoyOutput
+from privfunnel.release.decoy_files import DecoyOutput
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import DrawOptions, Entered
 from privfunnel.release.output import Output, check_kept
 from privfunnel.release.persons import PersonDraws, PersonSummary

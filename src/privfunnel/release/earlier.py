@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import ReadOptions, open_table
+from privfunnel.data.engines import ReadOptions, open_table
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.mechanism import Mechanism
+from privfunnel.infra.storage import AnyPath, check_target, whole_files
 from privfunnel.reductions.following import EARLIER
 from privfunnel.release import order as orders
 from privfunnel.release.drawing import Draw
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import DEFAULT_NAME, DrawOptions
 from privfunnel.release.randomness import chosen_uniforms
 from privfunnel.release.sampler import Tally
 from privfunnel.release.writer import BatchWriter, check_apart, file_format
-from privfunnel.storage import AnyPath, check_target, whole_files
 
 #: Rows that are worked on at a time.
 BATCH = 100_000

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import Column, Cut, ReadOptions, open_table
-from privfunnel.engines.categories import Codes, canonical, shown
+from privfunnel.data.engines import Column, Cut, ReadOptions, open_table
+from privfunnel.data.engines.categories import Codes, canonical, shown
+from privfunnel.data.engines.source import Tails
 from privfunnel.errors import need
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.records import RecordAlphabet
 
 Index = NDArray[np.intp]
@@ -37,11 +38,16 @@ BATCH_ROWS = 131_072
 
 @dataclass(frozen=True)
 class Numbers:
-    """Mean, standard deviation and quartiles of a column's numbers; missing ones are left out."""
+    """Mean, standard deviation and quartiles of a column's numbers; missing ones are left out.
+
+    ``inner`` are mean and standard deviation with the numbers that only a few have moved inwards, where they are known:
+    what a report compares, since a single number far out shows in the others.
+    """
 
     mean: float
     sd: float
     quartiles: tuple[float, float, float]
+    inner: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,12 +130,37 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 @dataclass
-class Series:
-    """Numbers that go by: their sums, and an even sample of them."""
+class Sums:
+    """Number, mean and squared distances from it of numbers that go by."""
 
     n: int = 0
     mean: float = 0.0
     squares: float = 0.0
+
+    def add(self, values: Array) -> None:
+        """Add some, all of them finite."""
+        if not len(values):
+            return
+        total = self.n + len(values)
+        shift = float(values.mean()) - self.mean
+        inside = float(((values - values.mean()) ** 2).sum())
+        self.squares += inside + shift**2 * self.n * len(values) / total
+        self.mean += shift * len(values) / total
+        self.n = total
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.squares / self.n)
+
+
+@dataclass
+class Series:
+    """Numbers that go by: their sums, also with the ends beyond ``tails`` moved inwards, and an even sample of them."""
+
+    tails: Tails | None = None
+    sums: Sums = field(default_factory=Sums)
+    inner: Sums = field(default_factory=Sums)
     stride: int = 1
     seen: int = 0
     sample: list[Array] = field(default_factory=list)
@@ -143,23 +174,19 @@ class Series:
         chosen = values[-start % self.stride :: self.stride]
         self.sample.append(chosen[np.isfinite(chosen)])
         values = values[np.isfinite(values)]
-        if len(values):
-            total = self.n + len(values)
-            shift = float(values.mean()) - self.mean
-            self.squares += (
-                float(((values - values.mean()) ** 2).sum()) + shift**2 * self.n * len(values) / total
-            )
-            self.mean += shift * len(values) / total
-            self.n = total
+        self.sums.add(values)
+        if self.tails is not None:
+            self.inner.add(np.clip(values, self.tails.low, self.tails.high))
         if sum(map(len, self.sample)) > SAMPLE:
             self.sample, self.stride = [np.concatenate(self.sample)[::2]], 2 * self.stride
 
     def numbers(self) -> Numbers | None:
         """What was met; None where it was no number."""
-        if self.n == 0:
+        if self.sums.n == 0:
             return None
         low, middle, high = (float(q) for q in np.quantile(np.concatenate(self.sample), QUARTILES))
-        return Numbers(self.mean, float(np.sqrt(self.squares / self.n)), (low, middle, high))
+        inner = (self.inner.mean, self.inner.sd) if self.inner.n else None
+        return Numbers(self.sums.mean, self.sums.sd, (low, middle, high), inner)
 
 
 def _numbers(array: Any) -> Array | None:
@@ -183,18 +210,31 @@ def numeric_columns(columns: tuple[Column, ...]) -> list[str]:
     ]
 
 
-def numbers_of(source: object, names: dict[str, str], read: ReadOptions | None) -> dict[str, Numbers]:
+def numbers_of(
+    source: object,
+    names: dict[str, str],
+    read: ReadOptions | None,
+    *,
+    inner: bool = False,
+    person: str | None = None,
+) -> dict[str, Numbers]:
     """Mean, spread and quartiles of columns of a table that hold numbers.
 
     Args:
         source: The table.
         names: What to call each column, to its name in the table.
         read: How to read it.
+        inner: Whether also with the numbers that only a few have moved inwards.
+        person: The column that says who a row is about, where a few means people.
     """
-    series = {called: Series() for called in names}
     if not names:
         return {}
     with open_table(source, read) as table:
+        series = {called: Series() for called in names}
+        for called, name in names.items() if inner else ():
+            once = table if person not in table.kinds else table.each_once(str(person), name)
+            if table.kinds.get(name) in {"integer", "number"}:
+                series[called].tails = once.tails(name)
         for batch in table.batches(list(names.values()), BATCH_ROWS):
             for called, name in names.items():
                 series[called].add(batch.column(batch.schema.get_field_index(name)))

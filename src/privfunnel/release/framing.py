@@ -10,14 +10,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from privfunnel.engines import open_table
+from privfunnel.data.engines import open_table
 from privfunnel.errors import GuaranteeWarning, need
-from privfunnel.mechanism import Mechanism
-from privfunnel.publication import Policy
 from privfunnel.release import weakening
 from privfunnel.release.drawing import Draw
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import DEFAULT_FORM, DrawKeywords, DrawOptions
 from privfunnel.release.order import Order
+from privfunnel.release.publication import Policy
 from privfunnel.release.randomness import chosen_uniforms
 from privfunnel.release.sampler import Tally
 from privfunnel.release.shuffling import Shuffle

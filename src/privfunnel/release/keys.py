@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 
 from privfunnel.errors import InvalidInputError
-from privfunnel.storage import PRIVATE, check_schema, heading, read_json, write_text
+from privfunnel.infra.storage import PRIVATE, check_schema, heading, read_json, write_text
 
 SCHEMA = "privfunnel/key"
 KEY_BYTES = 32

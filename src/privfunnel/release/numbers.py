@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import Cut
-from privfunnel.engines.cutting import nice
+from privfunnel.data.engines import Cut
+from privfunnel.data.engines.cutting import nice
 from privfunnel.measures import TINY, Array
 
 #: Parts of a bin's width to which a drawn number is rounded: the digits beyond would be noise.

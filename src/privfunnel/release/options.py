@@ -24,7 +24,7 @@ DIALECTS = ("plain", "semicolon", "source")
 DEFAULT_NAME = "released"
 DEFAULT_FORM = "records"
 DEFAULT_NUMBERS = "mean"
-#: Fewer rows than this are few; as in :mod:`privfunnel.publication`, which is not loaded for it.
+#: Fewer rows than this are few; as in :mod:`privfunnel.release.publication`, which is not loaded for it.
 DEFAULT_THRESHOLD = 5
 BATCH_ROWS = 131_072
 
@@ -64,7 +64,8 @@ class DrawOptions:
         name: Name of the symbol's column.
         numbers: What a record holds for a bin of numbers: its ``"mean"``, its ``"midpoint"``, a number that is drawn
             from the bin (``"draw"``), or its name (``"interval"``).
-        threshold: Values that fewer rows have are written as "(other)"; see :class:`~privfunnel.publication.Policy`.
+        threshold: Values that fewer rows have are written as "(other)"; see
+            :class:`~privfunnel.release.publication.Policy`.
         keep_order: Leave the rows in their order instead of shuffling them; refused where the private columns depend on
             a row's place.
         raw_text: Leave texts that a spreadsheet would take for a formula as they are in CSV files.
@@ -77,7 +78,8 @@ class DrawOptions:
         series: Name of the releases that are to repeat each other, with ``sticky``.
         id: Column that tells the rows apart, from release to release, with ``sticky``; that of ``person`` by default.
         enter: Called with the name of the draw before anything is written, so that a ledger has it first, and refuses
-            it where it must (:class:`privfunnel.ledger.Entering`); the name is None for a draw that repeats no other.
+            it where it must (:class:`privfunnel.release.ledger.Entering`); the name is None for a draw that repeats no
+            other.
         batch_rows: Rows in memory at a time.
 
     Raises:

@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.checks import is_whole
-from privfunnel.engines.categories import Codes
+from privfunnel.data.engines.categories import Codes
 from privfunnel.errors import InvalidInputError
+from privfunnel.infra.checks import is_whole
+from privfunnel.infra.storage import AnyPath, check_schema, heading, open_input
 from privfunnel.release.options import DEFAULT_THRESHOLD
-from privfunnel.storage import AnyPath, check_schema, heading, open_input
 
 SCHEMA = "privfunnel/order"
 SUFFIX = ".order"
@@ -43,7 +43,7 @@ class Order:
     Attributes:
         rows: The row of the table, from 0, of each released line, shape (lines,).
         original_rows: Rows of the table; more than lines where rows were dropped.
-        threshold: How many rows were few to the release; see :class:`~privfunnel.publication.Policy`.
+        threshold: How many rows were few to the release; see :class:`~privfunnel.release.publication.Policy`.
     """
 
     rows: NDArray[np.unsignedinteger[Any]]

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel.engines import Column, Cut
-from privfunnel.engines.categories import text
+from privfunnel.data.engines import Column, Cut
+from privfunnel.data.engines.categories import text
 from privfunnel.errors import InvalidInputError, need
-from privfunnel.mechanism import Mechanism
-from privfunnel.publication import Policy, Written, middles
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.numbers import Density
 from privfunnel.release.options import FORMS, DrawOptions
+from privfunnel.release.publication import Policy, Written, middles
 from privfunnel.release.randomness import Uniforms
 from privfunnel.release.records import RecordAlphabet, released_names
 from privfunnel.release.sampler import Indices, drawer
@@ -31,7 +31,7 @@ class Output:
         mechanism: The mechanism.
         form: ``"symbols"``, one column with the symbol's name, or ``"records"``, the public columns with values drawn
             from p(x|y); that is post-processing of y, so it leaks no more than y does. For ``"decoys"`` see
-            :class:`~privfunnel.release.decoys.DecoyOutput`.
+            :class:`~privfunnel.release.decoy_files.DecoyOutput`.
         options: The name of the symbol's column, what stands for a bin of numbers, and how many rows are few.
         records: The mechanism's records under that number, where they are known already.
 

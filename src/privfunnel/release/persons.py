@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.checks import check_seed
-from privfunnel.engines.categories import Codes, canonical, text
+from privfunnel.data.engines.categories import Codes, canonical, text
+from privfunnel.infra.checks import check_seed
 from privfunnel.measures import Array
 from privfunnel.release.randomness import Uniforms
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from privfunnel.checks import check_seed
+from privfunnel.infra.checks import check_seed
 from privfunnel.measures import Array
 
 Uniforms = Callable[[int], Array]

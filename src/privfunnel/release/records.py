@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.engines import Alphabet, Cut
-from privfunnel.engines.alphabet import distinct, joined
-from privfunnel.engines.categories import UNSEEN, Codes
+from privfunnel.data.engines import Alphabet, Cut
+from privfunnel.data.engines.alphabet import distinct, joined
+from privfunnel.data.engines.categories import UNSEEN, Codes
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Channel
-from privfunnel.mechanism import Mechanism
-from privfunnel.publication import Policy, Written, published_codes, published_name
+from privfunnel.release.mechanism import Mechanism
+from privfunnel.release.publication import Policy, Written, published_codes, published_name
 from privfunnel.release.writer import original
 
 

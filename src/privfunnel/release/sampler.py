@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from privfunnel.channels import is_sparse
-from privfunnel.engines import Cut
-from privfunnel.engines.categories import ABOVE, BELOW
+from privfunnel.data.engines import Cut
+from privfunnel.data.engines.categories import ABOVE, BELOW
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
+from privfunnel.model.channels import is_sparse
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import UNSEEN_RULES
 from privfunnel.release.persons import PersonTally
 from privfunnel.release.randomness import Uniforms

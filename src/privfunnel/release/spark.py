@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines.texts import quoted
+from privfunnel.data.engines.texts import quoted
 from privfunnel.errors import need
 from privfunnel.release.drawing import Draw
 from privfunnel.release.options import DrawOptions

@@ -1,10 +1,10 @@
 """Sticky draws: releases of one series that repeat each other.
 
-Two independent draws of the same rows tell more than one, however little each tells (:mod:`privfunnel.repeated`). The
-numbers that a row is drawn by are therefore a keyed function, HMAC-SHA256 with a secret that the steward keeps, of the
-row's id, its public symbol, the series and the mechanism's fingerprint: a row whose public values have not changed gets
-the same symbol and the same record month after month, and a release that repeats itself adds nothing. Without the
-secret the numbers cannot be told from random ones.
+Two independent draws of the same rows tell more than one, however little each tells
+(:mod:`privfunnel.release.repeated`). The numbers that a row is drawn by are therefore a keyed function, HMAC-SHA256
+with a secret that the steward keeps, of the row's id, its public symbol, the series and the mechanism's fingerprint: a
+row whose public values have not changed gets the same symbol and the same record month after month, and a release that
+repeats itself adds nothing. Without the secret the numbers cannot be told from random ones.
 
 Whether a release repeated another is not taken on trust: its draw has a name that is made of the numbers that every row
 was drawn by and the symbol that it got. Other ids, another way to write them, another column of ids, a row that came,
@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from privfunnel.engines import Source
+from privfunnel.data.engines import Source
 from privfunnel.errors import InvalidInputError
+from privfunnel.infra.storage import check_target
 from privfunnel.release import keys
 from privfunnel.release.persons import Bits, PersonDraws, RowRandomness
 from privfunnel.release.sampler import Indices
-from privfunnel.storage import check_target
 
 
 @dataclass(frozen=True)

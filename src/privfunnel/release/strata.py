@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from privfunnel.engines import Alphabet
-from privfunnel.engines.alphabet import distinct
-from privfunnel.engines.categories import Codes
+from privfunnel.data.engines import Alphabet
+from privfunnel.data.engines.alphabet import distinct
+from privfunnel.data.engines.categories import Codes
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
+from privfunnel.release.mechanism import Mechanism
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.engines import Column, Source
+from privfunnel.data.engines import Column, Source
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, need
 from privfunnel.measures import Array
-from privfunnel.mechanism import Mechanism
-from privfunnel.publication import Policy
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import DrawOptions
+from privfunnel.release.publication import Policy
 from privfunnel.release.sampler import Indices
 
 #: Stretches of the table that a private column may differ between.

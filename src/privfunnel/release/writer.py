@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from privfunnel.engines import ReadOptions, sniff
+from privfunnel.data.engines import ReadOptions, sniff
 from privfunnel.errors import InvalidInputError, need
 
 

@@ -15,24 +15,24 @@ from typing import Any, BinaryIO, Unpack
 
 import numpy as np
 
-from privfunnel.engines import ReadOptions, open_table
+from privfunnel.data.engines import ReadOptions, open_table
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
-from privfunnel.mechanism import Mechanism
-from privfunnel.publication import Policy
+from privfunnel.infra.signals import terminate_as_exception
+from privfunnel.infra.storage import AnyPath, check_target, whole_files
 from privfunnel.release import codebook as codebooks
 from privfunnel.release import order as orders
 from privfunnel.release import weakening
 from privfunnel.release.drawing import Draw
 from privfunnel.release.fidelity import Watch
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import DEFAULT_FORM, DrawKeywords, DrawOptions
+from privfunnel.release.publication import Policy
 from privfunnel.release.randomness import Uniforms, chosen_uniforms
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Indices, Tally
 from privfunnel.release.shuffling import Shuffle
 from privfunnel.release.summary import ReleaseSummary
 from privfunnel.release.writer import BatchWriter, check_apart, file_format, uses_semicolons
-from privfunnel.signals import terminate_as_exception
-from privfunnel.storage import AnyPath, check_target, whole_files
 
 
 def write(
@@ -51,11 +51,12 @@ def write(
     """Release a table as a CSV or Parquet file, its rows shuffled, at bounded memory.
 
     Args:
-        source: A path or a frame, as for :func:`privfunnel.tables.count`; it needs the public columns only.
+        source: A path or a frame, as for :func:`privfunnel.data.tables.count`; it needs the public columns only.
         mechanism: The mechanism.
         out: The file, ``.csv`` or ``.parquet``; it appears whole at the end or not at all.
         form: ``"records"``: the public columns with values drawn from p(x|y); ``"decoys"``: all candidates of each row
-            with their weights p(x|y), see :mod:`privfunnel.decoys`; ``"symbols"``: one column with the released symbol.
+            with their weights p(x|y), see :mod:`privfunnel.release.decoys`; ``"symbols"``: one column with the
+            released symbol.
         codebook: Where p(y), p(x|y), p(s|y) go (``.json`` or ``.csv``), rounded so that they may be published with the
             release; beside ``out`` by default. The mechanism itself is confidential and no part of a release.
         order: Where the confidential file goes that says which row each line was drawn for, and without which an audit

@@ -8,7 +8,7 @@ True
 
 from __future__ import annotations
 
-from privfunnel.guessing import Guess
+from privfunnel.release.guesses import Guess
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.from_audit import audit_section

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privfunnel.distortion import unchanged
-from privfunnel.engines import Alphabet
-from privfunnel.mechanism import Mechanism
-from privfunnel.question import Quantity
+from privfunnel.data.engines import Alphabet
+from privfunnel.model.question import Quantity
+from privfunnel.release.distortion import unchanged
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.report import parts
 from privfunnel.report.rounding import Rounding
-from privfunnel.solution import Solution
+from privfunnel.solving.solution import Solution
 
 
 @dataclass(frozen=True)

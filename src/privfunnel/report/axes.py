@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.engines import Alphabet, Column
+from privfunnel.data.engines import Alphabet, Column
 
 _NUMBER = re.compile(r"[\[(<>=]{0,2}\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 # name=value, where a value is quoted, an interval such as [0, 5), or free of commas.

@@ -7,21 +7,21 @@ from functools import cached_property
 
 import numpy as np
 
-from privfunnel.channels import joint
-from privfunnel.engines import Alphabet, Column, Cut, Part, Top
-from privfunnel.engines.categories import Codes
-from privfunnel.guessing import Exposure, exposures
+from privfunnel.data.engines import Alphabet, Column, Cut, Part, Top
+from privfunnel.data.engines.categories import Codes
 from privfunnel.measures import Array, Channel, guessing_accuracy, mutual_information
-from privfunnel.mechanism import Mechanism
-from privfunnel.problem import Point
-from privfunnel.publication import Policy, published_codes
+from privfunnel.model.channels import joint
+from privfunnel.model.problem import Point
+from privfunnel.release.guesses import Exposure, exposures
+from privfunnel.release.mechanism import Mechanism
+from privfunnel.release.publication import Policy, published_codes
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.aims import Aim, TaskAim, aim_of_mechanism, aim_of_solution
 from privfunnel.report.axes import Axis
 from privfunnel.report.designed import Designed
 from privfunnel.report.meaning import Meaning, explain, meaning_of
 from privfunnel.report.rounding import Rounding
-from privfunnel.solution import Solution
+from privfunnel.solving.solution import Solution
 
 #: Cells of the largest channel that is drawn.
 DRAWN = 60_000

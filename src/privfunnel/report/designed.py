@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from privfunnel.checks import is_number
-from privfunnel.curve import worst_attacker
+from privfunnel.infra.checks import is_number
 from privfunnel.measures import INFORMATION, MEASURES
-from privfunnel.mechanism import Mechanism
+from privfunnel.model.guards import spending_words
+from privfunnel.release.mechanism import Mechanism
 from privfunnel.report.rounding import ZERO, Rounding
 from privfunnel.report.scale import Scale
-from privfunnel.solution import Solution
-from privfunnel.threats import spending_words
+from privfunnel.solving.curve import worst_attacker
+from privfunnel.solving.solution import Solution
 
 
 @dataclass(frozen=True)

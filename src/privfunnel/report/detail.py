@@ -17,16 +17,16 @@ import numpy as np
 from privfunnel._version import __version__
 from privfunnel.audit import PopulationBand
 from privfunnel.certificate.answer import Status
-from privfunnel.curve import Curve, worst_attacker
-from privfunnel.free import free_disclosure
 from privfunnel.measures import to_bits
-from privfunnel.question import Quantity
+from privfunnel.model.question import Quantity
 from privfunnel.report import large, parts, survival, view
 from privfunnel.report.chart import Line, Mark, Picture, Series, figure
 from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import ZERO, Rounding, Towards
 from privfunnel.report.scale import Scale
-from privfunnel.solution import Solution
+from privfunnel.solving.curve import Curve, worst_attacker
+from privfunnel.solving.free import free_disclosure
+from privfunnel.solving.solution import Solution
 
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")
 

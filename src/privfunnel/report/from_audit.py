@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from privfunnel.audit import Audit, Interval, Persons, Population
 from privfunnel.audit.beyond import provable_attackers
-from privfunnel.population.views import NOTHING_CLAIMED, View, view_of
-from privfunnel.publication import Policy
+from privfunnel.data.population.views import NOTHING_CLAIMED, View, view_of
+from privfunnel.release.publication import Policy
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import ZERO, Rounding
 

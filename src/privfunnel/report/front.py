@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privfunnel.problem import Point
+from privfunnel.model.problem import Point
+from privfunnel.neighbours.task_alternatives import TaskAlternative
 from privfunnel.report import parts, view
 from privfunnel.report.aims import TaskAim
 from privfunnel.report.axes import Axis
 from privfunnel.report.described import Described, how_counted
 from privfunnel.report.rounding import ZERO, Rounding
-from privfunnel.task_alternatives import TaskAlternative
 
 #: Exposed values that are listed.
 LISTED = 5

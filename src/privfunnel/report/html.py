@@ -12,11 +12,12 @@ from importlib import resources
 
 from privfunnel._version import __version__
 from privfunnel.audit import Audit, PopulationBand, Usefulness
-from privfunnel.curve import Curve
-from privfunnel.mechanism import Mechanism
-from privfunnel.population.views import View
-from privfunnel.publication import THRESHOLD, Policy
-from privfunnel.question import Quantity
+from privfunnel.data.population.views import View
+from privfunnel.infra.storage import write_text
+from privfunnel.model.question import Quantity
+from privfunnel.neighbours.task_alternatives import TaskAlternative
+from privfunnel.release.mechanism import Mechanism
+from privfunnel.release.publication import THRESHOLD, Policy
 from privfunnel.report import detail, front, parts
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Line
@@ -27,9 +28,8 @@ from privfunnel.report.questions import questions_section
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
 from privfunnel.report.useful import usefulness_section
-from privfunnel.solution import Solution
-from privfunnel.storage import write_text
-from privfunnel.task_alternatives import TaskAlternative
+from privfunnel.solving.curve import Curve
+from privfunnel.solving.solution import Solution
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 

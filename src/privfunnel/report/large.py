@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from privfunnel.engines import Alphabet, Column
+from privfunnel.data.engines import Alphabet, Column
 from privfunnel.measures import Array
 from privfunnel.report import heat, parts
 from privfunnel.report.axes import Axis

@@ -12,10 +12,10 @@ import numpy as np
 
 from privfunnel import measures
 from privfunnel.audit.result import Preserved
-from privfunnel.channels import joint
-from privfunnel.guessing import Guess, best_guesses
 from privfunnel.measures import Array, Channel
-from privfunnel.problem import Point, Problem
+from privfunnel.model.channels import joint
+from privfunnel.model.problem import Point, Problem
+from privfunnel.release.guesses import Guess, best_guesses
 from privfunnel.report.axes import Axis
 
 #: What the page calls the combination of all private attributes.

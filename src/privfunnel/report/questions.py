@@ -6,8 +6,8 @@ import math
 
 from privfunnel.audit import Audit, Board
 from privfunnel.audit.board import KNOWS_EVERYBODY, board, knowing
-from privfunnel.channels import joint
-from privfunnel.mechanism import symbol_names
+from privfunnel.model.channels import joint
+from privfunnel.release.mechanism import symbol_names
 from privfunnel.report.described import Described
 from privfunnel.report.parts import Section
 from privfunnel.report.rounding import UNTOLD, ZERO, Rounding

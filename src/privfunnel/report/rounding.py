@@ -1,7 +1,7 @@
 """Numbers of a table as a report tells them: in the steps that the publication policy allows, in words.
 
-What may be told is decided by :class:`privfunnel.publication.Policy`; here it becomes text. :class:`Exact` has the same
-words for the steward's own page.
+What may be told is decided by :class:`privfunnel.release.publication.Policy`; here it becomes text. :class:`Exact` has
+the same words for the steward's own page.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from privfunnel.engines import Alphabet
-from privfunnel.engines.cutting import nice_above
+from privfunnel.data.engines import Alphabet
+from privfunnel.data.engines.cutting import nice_above
 from privfunnel.measures import Array, nats_per, to_bits
-from privfunnel.publication import STEPS, Mask, Policy
+from privfunnel.release.publication import STEPS, Mask, Policy
 
 #: The step of shares where the number of rows is not known.
 UNKNOWN = 0.01

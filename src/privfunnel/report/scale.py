@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privfunnel import channels
-from privfunnel.curve import Curve
-from privfunnel.engines.cutting import nice_above
+from privfunnel.data.engines.cutting import nice_above
 from privfunnel.measures import INFORMATION, Measure
-from privfunnel.problem import Problem
+from privfunnel.model import channels
+from privfunnel.model.guards import Threat
+from privfunnel.model.problem import Problem
 from privfunnel.report.rounding import ZERO, Exact, Numbers, Rounding, Towards
-from privfunnel.threats import Threat
+from privfunnel.solving.curve import Curve
 
 
 @dataclass(frozen=True)

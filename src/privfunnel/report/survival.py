@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privfunnel.audit.models import Model
-from privfunnel.engines.cutting import nice_above
+from privfunnel.data.engines.cutting import nice_above
 from privfunnel.release.fidelity import Fidelity, Numbers, figures
 from privfunnel.report import parts
 from privfunnel.report.described import Described, published_axis
@@ -64,9 +64,10 @@ def survival_section(found: Fidelity, say: Rounding, models: tuple[Model, ...] =
     for each in found.columns:
         numbers = ("", "", "")
         if each.before is not None and each.after is not None:
+            mean, sd = each.before.inner or (each.before.mean, each.before.sd)
             numbers = (
-                f"{figures(each.after.mean, 3)} ({_change(each.before.mean, each.after.mean, each.after, say)})",
-                f"{figures(each.after.sd, 3)} ({_change(each.before.sd, each.after.sd, each.after, say)})",
+                f"{figures(each.after.mean, 3)} ({_change(mean, each.after.mean, each.after, say)})",
+                f"{figures(each.after.sd, 3)} ({_change(sd, each.after.sd, each.after, say)})",
                 " ".join(figures(q, 3) for q in each.after.quartiles)
                 + f" ({_largest(each.before, each.after, say)})",
             )

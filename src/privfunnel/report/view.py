@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 from privfunnel.audit import PopulationBand
 from privfunnel.certificate.answer import Status
-from privfunnel.curve import Curve
-from privfunnel.ends import closed_form
-from privfunnel.free import free_disclosure, free_words
-from privfunnel.guessing import Guess
+from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, nats_per
-from privfunnel.mechanism import symbol_names
-from privfunnel.question import FEASIBILITY, Quantity
+from privfunnel.model.question import FEASIBILITY, Quantity
+from privfunnel.release.guesses import Guess
+from privfunnel.release.mechanism import symbol_names
 from privfunnel.report import heat
 from privfunnel.report.axes import Axis
 from privfunnel.report.chart import Mark, Picture, Series, figure
 from privfunnel.report.meaning import Meaning, explain
 from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
 from privfunnel.report.scale import Scale
-from privfunnel.solution import Solution
-from privfunnel.storage import Document
+from privfunnel.solving.curve import Curve
+from privfunnel.solving.ends import closed_form
+from privfunnel.solving.free import free_disclosure, free_words
+from privfunnel.solving.solution import Solution
 
 GRID = 120  # intervals of the drawn lower bound
 EXACT = Exact()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from privfunnel.question import Quantity, Question
-from privfunnel.solvers.base import Solver
+from privfunnel.algorithms.base import Solver
+from privfunnel.model.question import Quantity, Question
 from privfunnel.solving.guarded import GuardedWay
 from privfunnel.solving.guarded_task import GuardedTaskWay
 from privfunnel.solving.plain import PlainWay

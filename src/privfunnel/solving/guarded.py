@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfunnel import unsearched
+from privfunnel.algorithms import without_search as unsearched
+from privfunnel.algorithms.base import Solver
+from privfunnel.algorithms.binary.stratified import is_for, solve_strata
+from privfunnel.algorithms.columns.general import Guarded
+from privfunnel.algorithms.columns.general.master import TooLateError
+from privfunnel.algorithms.options import taken_over
 from privfunnel.certificate.answer import USELESS, Answer, Status
-from privfunnel.ends import closed_form, itself
-from privfunnel.floors import SEARCHED_UP_TO, Floor, plain_floor
-from privfunnel.guarded_classes import class_posteriors, guarded_lumping
-from privfunnel.judging import Line
-from privfunnel.lumping import Lumping
 from privfunnel.measures import Array
-from privfunnel.question import FEASIBILITY, Question
+from privfunnel.model.guarded_lumping import class_posteriors, guarded_lumping
+from privfunnel.model.lumping import Lumping
+from privfunnel.model.question import FEASIBILITY, Question
 from privfunnel.reductions.equal_symbols import carried
 from privfunnel.reductions.seen_alike import SeenAlike
-from privfunnel.solution import posteriors_of
-from privfunnel.solvers.base import Solver
-from privfunnel.solvers.guarded import Guarded
-from privfunnel.solvers.guarded.master import TooLateError
-from privfunnel.solvers.guarded.stratified import is_for, solve_strata
-from privfunnel.solvers.options import taken_over
+from privfunnel.solving.ends import closed_form, itself
+from privfunnel.solving.judging import Line
+from privfunnel.solving.plain_first import SEARCHED_UP_TO, Floor, plain_floor
 from privfunnel.solving.plan import PLAN
+from privfunnel.solving.solution import posteriors_of
 from privfunnel.solving.way import Asking, Found, Way
 
 

@@ -9,23 +9,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfunnel import channels
+from privfunnel.algorithms.base import Solver
+from privfunnel.algorithms.columns.general import Guarded
+from privfunnel.algorithms.columns.general.task_points import answer_task
+from privfunnel.algorithms.options import taken_over
+from privfunnel.algorithms.task import TaskFunnel
 from privfunnel.certificate.answer import Answer, Status
-from privfunnel.ends import itself, whole_task
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
-from privfunnel.floors import SEARCHED_UP_TO
-from privfunnel.guarantees import MET
-from privfunnel.judging import Line
 from privfunnel.measures import Array
-from privfunnel.question import FEASIBILITY, Question
+from privfunnel.model import channels
+from privfunnel.model.guarantees import MET
+from privfunnel.model.question import FEASIBILITY, Question
 from privfunnel.reductions.task_alike import TaskAlike, classes_of
-from privfunnel.solution import posteriors_of
-from privfunnel.solvers.base import Solver
-from privfunnel.solvers.guarded import Guarded
-from privfunnel.solvers.guarded.tasks import answer_task
-from privfunnel.solvers.options import taken_over
-from privfunnel.solvers.task import TaskFunnel
+from privfunnel.solving.ends import itself, whole_task
+from privfunnel.solving.judging import Line
+from privfunnel.solving.plain_first import SEARCHED_UP_TO
 from privfunnel.solving.plan import PLAN
+from privfunnel.solving.solution import posteriors_of
 from privfunnel.solving.way import Asking, Found, Way
 
 #: Public symbols up to which a disclosure besides the utility is searched.

@@ -6,19 +6,19 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from privfunnel import channels
+from privfunnel.algorithms.base import Solver
 from privfunnel.certificate.answer import Answer, Status
-from privfunnel.ends import end_of_curve
 from privfunnel.errors import InvalidInputError
-from privfunnel.free import FREE, free_certificate, is_whole, within_classes, without_silence
-from privfunnel.lumping import Lumping, chosen_lumping
+from privfunnel.infra.watching import Listener
 from privfunnel.measures import Channel
-from privfunnel.problem import Problem
-from privfunnel.question import FEASIBILITY, Quantity, Question
+from privfunnel.model import channels
+from privfunnel.model.lumping import Lumping, chosen_lumping
+from privfunnel.model.problem import Problem
+from privfunnel.model.question import FEASIBILITY, Quantity, Question
 from privfunnel.reductions.equal_symbols import EqualSymbols
-from privfunnel.solvers.base import Solver
+from privfunnel.solving.ends import end_of_curve
+from privfunnel.solving.free import FREE, free_certificate, is_whole, within_classes, without_silence
 from privfunnel.solving.way import Asking, Found, Way
-from privfunnel.watching import Listener
 
 #: An answer that misses what was asked for by less than this, in nats, is repaired.
 REPAIRABLE = 1e-4

@@ -7,24 +7,24 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from privfunnel import channels
+from privfunnel.algorithms import registry
+from privfunnel.algorithms.base import Solver
 from privfunnel.certificate.answer import FAILURES, UNFINISHED, USELESS
-from privfunnel.checks import check_seed
+from privfunnel.data.tables import Counts, problem_of
 from privfunnel.errors import ConvergenceWarning, InfeasibleError, InvalidInputError, SolverError
-from privfunnel.guarantees import Guarantee
-from privfunnel.judging import Run, failed, judge
+from privfunnel.infra.checks import check_seed
+from privfunnel.infra.watching import Listener, watching
 from privfunnel.measures import Measure
-from privfunnel.problem import Problem
-from privfunnel.quantities import in_asked
-from privfunnel.question import Quantity, Question
-from privfunnel.request import Request
-from privfunnel.solution import Solution
-from privfunnel.solvers import registry
-from privfunnel.solvers.base import Solver
+from privfunnel.model import channels
+from privfunnel.model.guarantees import Guarantee
+from privfunnel.model.problem import Problem
+from privfunnel.model.quantities import in_asked
+from privfunnel.model.question import Quantity, Question
 from privfunnel.solving.dispatch import way_of
+from privfunnel.solving.judging import Run, failed, judge
+from privfunnel.solving.request import Request
+from privfunnel.solving.solution import Solution
 from privfunnel.solving.way import Asking, Found, Way
-from privfunnel.tables import Counts, problem_of
-from privfunnel.watching import Listener, watching
 
 
 def solve(
@@ -49,9 +49,9 @@ def solve(
 ) -> Solution:
     """Solve one point of the funnel.
 
-    What is asked is a :class:`~privfunnel.request.Request` in the entries up to ``measure``: the same for any funnel.
-    ``known``, ``published``, ``guarantees`` and ``measure`` say what the release is guarded against beyond an attacker
-    who knows nothing; see :meth:`privfunnel.threats.Threat.of`. With ``known=[["age"], ["sex",
+    What is asked is a :class:`~privfunnel.solving.request.Request` in the entries up to ``measure``: the same for any
+    funnel. ``known``, ``published``, ``guarantees`` and ``measure`` say what the release is guarded against beyond an
+    attacker who knows nothing; see :meth:`privfunnel.model.guards.Threat.of`. With ``known=[["age"], ["sex",
     "town"]]`` leakage is the largest I(S;Y|A) of attackers who know these public columns or nothing; with
     ``published=["sex"]`` the column is released as it is, everyone knows it, and leakage is I(S;Y|A); with
     ``measure="maximal-leakage"`` leakage is measured otherwise, see :data:`privfunnel.measures.MEASURES`; with
@@ -61,10 +61,10 @@ def solve(
     Where the problem has a task, ``utility`` asks for the least leakage among releases that keep so much of it, and
     ``leakage`` for the most utility. What it is guarded against may be said as well, and with guarantees alone the most
     utility that they allow is found. With ``distortion`` or ``costs`` records are released for records: see
-    :mod:`privfunnel.distortion`.
+    :mod:`privfunnel.release.distortion`.
 
     On tables with many public symbols those with the same p(s|x) are solved as one class, which loses nothing: see
-    :mod:`privfunnel.lumping`.
+    :mod:`privfunnel.model.lumping`.
 
     Args:
         problem: The problem, or counts that make one.
@@ -76,7 +76,7 @@ def solve(
         utility: Least utility, 0 ≤ utility ≤ I(U;X), for problems with a task: minimise the leakage. A number in nats,
             or a text such as ``"90%"`` (of I(U;X)). A ``disclosure`` may be asked for besides.
         distortion: The most E d(X,Y), in the unit of the costs: minimise the leakage.
-        costs: What a change of a record costs, see :func:`privfunnel.distortion.costs_of`.
+        costs: What a change of a record costs, see :func:`privfunnel.release.distortion.costs_of`.
         invariant: Whether released records must have the distribution of the table, p(y) = p(x).
         known: What attackers may know: an entry for each, names of public columns or an array a(x).
         published: Public columns that are released as they are.

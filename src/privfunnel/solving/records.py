@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from privfunnel.judging import Line
-from privfunnel.question import Quantity, Question
-from privfunnel.solvers.base import Solver
-from privfunnel.solvers.deadline import NEVER, Deadline
-from privfunnel.solvers.distortion import DistortionFunnel
-from privfunnel.solvers.distortion.work import CLOSE, Work
-from privfunnel.solvers.options import taken_over
+from privfunnel.algorithms.base import Solver
+from privfunnel.algorithms.deadline import NEVER, Deadline
+from privfunnel.algorithms.distortion import DistortionFunnel
+from privfunnel.algorithms.distortion.work import CLOSE, Work
+from privfunnel.algorithms.options import taken_over
+from privfunnel.model.question import Quantity, Question
+from privfunnel.solving.judging import Line
 from privfunnel.solving.way import Asking, Found, Way
 
 #: A curve that cannot come down to 0 ends this many nats above the least leakage.

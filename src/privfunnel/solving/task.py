@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfunnel import channels
+from privfunnel.algorithms.base import Solver
+from privfunnel.algorithms.columns.general import Guarded
+from privfunnel.algorithms.deadline import Deadline
+from privfunnel.algorithms.options import taken_over
+from privfunnel.algorithms.task import TaskFunnel
+from privfunnel.algorithms.task.search import all_utility
 from privfunnel.certificate.answer import Answer, Status
-from privfunnel.coupling import couple
 from privfunnel.measures import Channel
-from privfunnel.problem import Problem
-from privfunnel.question import FEASIBILITY, Question
+from privfunnel.model import channels
+from privfunnel.model.coupling import couple
+from privfunnel.model.problem import Problem
+from privfunnel.model.question import FEASIBILITY, Question
 from privfunnel.reductions.cells import classes
-from privfunnel.solvers.base import Solver
-from privfunnel.solvers.deadline import Deadline
-from privfunnel.solvers.guarded import Guarded
-from privfunnel.solvers.options import taken_over
-from privfunnel.solvers.task import TaskFunnel
-from privfunnel.solvers.task.search import all_utility
 from privfunnel.solving.guarded_task import GuardedTaskWay
 from privfunnel.solving.plan import PLAN
 from privfunnel.solving.way import Asking, Found, Way
@@ -97,7 +97,7 @@ def _disclosing(problem: Problem, channel: Channel, disclosure: float) -> Channe
     """A channel with the same leakage and utility that discloses ``disclosure`` nats; None where it costs more.
 
     Members of a class with the same p(s|x) and p(u|x) may be released with the output: see
-    :mod:`privfunnel.lumping`. That is all that is free.
+    :mod:`privfunnel.model.lumping`. That is all that is free.
     """
     have = problem.evaluate(channel).disclosure
     if have >= disclosure - FEASIBILITY:

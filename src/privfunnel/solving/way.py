@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from privfunnel.certificate.answer import Answer
-from privfunnel.judging import Line
-from privfunnel.lumping import Lumping
-from privfunnel.problem import Problem
-from privfunnel.question import Question
-from privfunnel.solution import Solution
-from privfunnel.watching import Listener
+from privfunnel.infra.watching import Listener
+from privfunnel.model.lumping import Lumping
+from privfunnel.model.problem import Problem
+from privfunnel.model.question import Question
+from privfunnel.solving.judging import Line
+from privfunnel.solving.solution import Solution
 
 
 class Found(NamedTuple):

@@ -32,7 +32,7 @@ from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.tree import LARGEST, LEAF
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays, xlogx
-from privfunnel.problem import Problem
+from privfunnel.model.problem import Problem
 
 #: The unit of rounding errors.
 _EPS = float(np.finfo(np.float64).eps)

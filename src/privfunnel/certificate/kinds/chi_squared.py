@@ -27,7 +27,7 @@ from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays
-from privfunnel.problem import Problem
+from privfunnel.model.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
 

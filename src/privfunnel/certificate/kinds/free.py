@@ -36,7 +36,7 @@ from privfunnel.certificate.stacking import Block, Stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays
-from privfunnel.problem import Problem
+from privfunnel.model.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Nats by which a new part claims less than it proves: another machine's logarithms may round otherwise.

@@ -25,7 +25,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.attackers import Attacker
 from privfunnel.certificate.archive import Archive
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.claim import Claim, Scope
@@ -36,11 +35,12 @@ from privfunnel.certificate.proof import Body, Certificate, usable
 from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError, InvalidInputError, PrivFunnelError
-from privfunnel.guarded_classes import checked_lumping, threat_to
-from privfunnel.lumping import Lumping, singletons
 from privfunnel.measures import Array, Arrays
-from privfunnel.problem import Problem
-from privfunnel.threats import Attribute, Stratum, Threat
+from privfunnel.model.attackers import Attacker
+from privfunnel.model.guarded_lumping import checked_lumping, threat_to
+from privfunnel.model.guards import Attribute, Stratum, Threat
+from privfunnel.model.lumping import Lumping, singletons
+from privfunnel.model.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -52,8 +52,9 @@ class GuardedBody(Body):
     Attributes:
         prices: a, shape (M,).
         proofs: One tree a stratum, whose multipliers are those of :mod:`.stacking`; or one proof by pairs a stratum.
-        cells: None, or for each public symbol its class, shape (M,): see :mod:`privfunnel.guarded_classes`. Prices are
-            then equal within a class, and the trees' symbols are classes: H(w) is at least the entropy of the classes.
+        cells: None, or for each public symbol its class, shape (M,): see :mod:`privfunnel.model.guarded_lumping`.
+            Prices are then equal within a class, and the trees' symbols are classes: H(w) is at least the entropy of
+            the classes.
     """
 
     kind: ClassVar[str] = "guarded"

@@ -22,7 +22,7 @@ from privfunnel.certificate.thinning import ThinProof
 from privfunnel.certificate.tree import LARGEST, Case, Index, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays
-from privfunnel.problem import Problem
+from privfunnel.model.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Roundings that :func:`combine` allows for, in units of its terms' size: exponentials, their sum, one logarithm.

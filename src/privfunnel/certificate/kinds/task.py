@@ -32,8 +32,8 @@ from privfunnel.certificate.proof import Body, Certificate
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays
-from privfunnel.problem import Problem
-from privfunnel.utility import Utility
+from privfunnel.model.problem import Problem
+from privfunnel.model.tasks import Utility
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Entries of a table of symbols and boxes that are looked at together: what a processor's cache holds.

@@ -1,1 +1,0 @@
-"""The binary funnel: two private symbols, any number of public ones."""

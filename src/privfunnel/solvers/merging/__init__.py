@@ -1,1 +1,0 @@
-"""Deterministic mappings by merging public symbols: greedy, submodular, and the best of all partitions."""
