@@ -57,7 +57,7 @@ def without_search(question: Question, seconds: float, seed: int) -> Answer:
                 f"disclosure={disclosure:.9g} nats was not reached within the guarantees, {have:.9g} nats were, and "
                 f"{problem.n_x} classes of public symbols are too many for a search: lower it, or take coarser columns"
             )
-        channel = channels.time_share([base, whole], [1.0 - more, more]) if more > 0.0 else base
+        channel = channels.mixed_with_all(base, more) if more > 0.0 else base
     message = "the table is too large for a search in this time"
     return Answer(channel=channel, status=Status.TIME_LIMIT, message=message)
 

@@ -71,6 +71,15 @@ def time_share(channels: Sequence[Any], weights: Sequence[float]) -> Any:
     return merge_outputs(np.hstack(parts))
 
 
+def mixed_with_all(channel: Channel, share: float) -> Channel:
+    """A channel time-shared with X itself, which is released with probability ``share``.
+
+    X itself is sparse here: to merge the outputs of a dense one takes longer than all else on a large table.
+    """
+    whole = sparse.eye_array(channel.shape[0], format="csc")
+    return as_held(time_share([channel, whole], [1.0 - share, share]))
+
+
 def paired(first: Any, second: Any) -> Any:
     """p(y|x) p(z|x) of two sparse channels (M, N) as one channel of the pairs (y, z) that occur; rows sum to 1.
 

@@ -27,8 +27,10 @@ from privfunnel.solving.solution import Solution
 
 #: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
 FREE_PROVED = 1e-6
-#: The names under which a problem remembers what is free, and the proof.
-FREE, PROOF = "_free_disclosure", "_free_certificate"
+#: Seconds that the search for what is free may take where no shorter time limit is in force, of which it takes a share.
+SECONDS, SHARE = 20.0, 0.2
+#: The names under which a problem remembers what is free, the proof, and how long the search for them may take.
+FREE, PROOF, PATIENCE = "_free_disclosure", "_free_certificate", "_free_seconds"
 #: Entries p(y|x) of an output that are equal to this share of the largest say nothing.
 EQUAL = 1e-12
 
@@ -38,8 +40,8 @@ def free_disclosure(problem: Problem) -> float:
 
     What the members of a class disclose beyond it is free; the rest is searched on the classes by the ``perfect``
     solver when it is first asked for, seconds of work on a large table, and remembered by the problem. Where the
-    search is cut short by its time limit it is the largest found; :func:`free_disclosure_bounds` says how much larger
-    R₀ may be.
+    search is cut short, after twenty seconds or a fifth of a shorter time limit that the problem was last solved or
+    traced with, it is the largest found; :func:`free_disclosure_bounds` says how much larger R₀ may be.
     """
     return min(_found(problem).disclosure + lumping_of(problem).h_within, problem.disclosure_ceiling)
 
@@ -60,22 +62,33 @@ def free_certificate(problem: Problem) -> Certificate | None:
 
     It is made of what the search for :func:`free_disclosure` left, and remembered by the problem.
     """
+    found = _found(problem)
     if PROOF not in vars(problem):
         lumping = lumping_of(problem)
-        proof = perfect.prove(lumping.lumped, _found(problem))
+        proof = perfect.prove(lumping.lumped, found)
         vars(problem)[PROOF] = proof if proof is None or lumping.trivial else of_members(lumping, proof)
     proved: Certificate | None = vars(problem)[PROOF]
     return proved
 
 
+def keep_to(problem: Problem, time_limit: float) -> None:
+    """Let the search for what is free end within a share of a time limit that is shorter than its own."""
+    vars(problem)[PATIENCE] = SECONDS if time_limit >= SECONDS else SHARE * time_limit
+
+
 def _found(problem: Problem) -> perfect.FreeDisclosure:
-    """What the search found for the classes, without its channel and what was met on the way."""
-    known: perfect.FreeDisclosure | None = vars(problem).get(FREE)
-    if known is None:
-        found = perfect.free_disclosure(lumping_of(problem).lumped)
-        known = replace(found, channel=channels.constant(1), mixtures=())
+    """What the search found for the classes, without its channel and what was met on the way.
+
+    A search that was cut short is made again where there is more time for it.
+    """
+    seconds = vars(problem).get(PATIENCE, SECONDS)
+    known: tuple[perfect.FreeDisclosure, float] | None = vars(problem).get(FREE)
+    if known is None or (not known[0].proved and known[1] < seconds):
+        found = perfect.free_disclosure(lumping_of(problem).lumped, seconds=seconds)
+        known = replace(found, channel=channels.constant(1), mixtures=()), seconds
         vars(problem)[FREE] = known
-    return known
+        vars(problem).pop(PROOF, None)
+    return known[0]
 
 
 def is_whole(problem: Problem, solver: Solver) -> bool:

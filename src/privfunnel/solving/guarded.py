@@ -14,7 +14,7 @@ from privfunnel.algorithms import without_search as unsearched
 from privfunnel.algorithms.base import Solver
 from privfunnel.algorithms.binary.stratified import is_for, solve_strata
 from privfunnel.algorithms.columns.general import Guarded
-from privfunnel.algorithms.columns.general.master import TooLateError
+from privfunnel.algorithms.columns.general.master import TooLateError, begins_in
 from privfunnel.algorithms.options import taken_over
 from privfunnel.certificate.answer import USELESS, Answer, Status
 from privfunnel.measures import Array
@@ -61,8 +61,10 @@ class GuardedWay(Way):
             floor = plain_floor(inner, self.gap, PLAN.floor * self.solver.time_limit, how.seed)
             answer = None if floor is None else _enough(inner, floor, self.gap)
         if answer is None:
-            spent = min(time.perf_counter() - started, PLAN.floor * self.solver.time_limit)
-            hurried = dataclasses.replace(self.solver, time_limit=self.solver.time_limit - spent)
+            left = self.solver.time_limit - (time.perf_counter() - started)
+            hurried = dataclasses.replace(
+                self.solver, time_limit=max(left, PLAN.search * self.solver.time_limit)
+            )
             answer = _searched(inner, hurried, how, floor, posteriors(reduction.classes, how))
         return Found(reduction.invert(answer, question), _plain_line(reduction.classes, floor))
 
@@ -128,7 +130,7 @@ def _searched(
 ) -> Answer:
     """What the search finds, from the posteriors of the pool on, no further than what the plain funnel proves."""
     problem, guards = question.problem, question.guards
-    if problem.n_x > unsearched.MOST_SEARCHED:
+    if problem.n_x > unsearched.MOST_SEARCHED or not begins_in(problem, solver.time_limit):
         return unsearched.without_search(question, solver.time_limit, how.seed)
     least = -math.inf
     if floor is not None and question.names_place:

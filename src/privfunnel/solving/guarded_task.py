@@ -95,8 +95,8 @@ class GuardedTaskWay(Way):
                     channel=plain.channel, status=plain.status, slope=plain.slope, message=said
                 )
                 return Found(same, lines)
-        spent = min(time.perf_counter() - started, PLAN.floor * self.solver.time_limit)
-        hurried = dataclasses.replace(self.solver, time_limit=self.solver.time_limit - spent)
+        left = self.solver.time_limit - (time.perf_counter() - started)
+        hurried = dataclasses.replace(self.solver, time_limit=max(left, PLAN.search * self.solver.time_limit))
         if wide:
             found = answer_task(hurried, question, seed=how.seed, progress=how.progress, pool=pool)
             return Found(found, lines)

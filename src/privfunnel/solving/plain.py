@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, Quantity, Question
 from privfunnel.reductions.equal_symbols import EqualSymbols
 from privfunnel.solving.ends import end_of_curve
-from privfunnel.solving.free import FREE, free_certificate, is_whole, within_classes, without_silence
+from privfunnel.solving.free import FREE, free_certificate, is_whole, keep_to, within_classes, without_silence
 from privfunnel.solving.way import Asking, Found, Way
 
 #: An answer that misses what was asked for by less than this, in nats, is repaired.
@@ -48,6 +49,7 @@ class PlainWay(Way):
 
     def answer(self, question: Question, how: Asking) -> Found:
         """The solver's answer for the classes, repaired where rounding kept it from what was asked, for the members."""
+        keep_to(question.problem, getattr(self.solver, "time_limit", math.inf))
         classes = self.classes(question.problem, how.lump)
         whole = question.names_place and is_whole(question.problem, self.solver)
         reduction = EqualSymbols(classes, whole)
@@ -72,6 +74,7 @@ class PlainWay(Way):
 
     def trace(self, question: Question, places: Sequence[float], how: Asking) -> Iterator[Found]:
         """The solver's own trace over the classes; what it finds, whatever the place was."""
+        keep_to(question.problem, getattr(self.solver, "time_limit", math.inf))
         classes = self.classes(question.problem, how.lump)
         problem = classes.lumped
         inner = sorted({classes.inner(place) for place in places}) if not classes.trivial else list(places)

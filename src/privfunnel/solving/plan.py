@@ -10,6 +10,8 @@ class Plan(NamedTuple):
 
     #: For the plain funnel of a guarded one: its proof is quick where it is of use, and the search has the rest.
     floor: float = 0.2
+    #: What that search has at least, where the plain funnel took longer.
+    search: float = 0.3
     #: For each release for a task that nothing guards: only its posteriors are needed.
     unguarded: float = 0.1
     #: For a release without a search where the search came to none in time.

@@ -100,10 +100,10 @@ def read_place(problem: Problem, axis: str, text: str, units: Units, option: str
 
 def records_of(opened: NamedProblem, given: Mapping[str, Any]) -> Document:
     """What changes of records cost, and whether they keep their distribution; nothing for other questions."""
-    from privfunnel.release.distortion import costs_of
-
     if axis_of(given) != "distortion":
         return {}
+    from privfunnel.data.cost_rules import costs_of
+
     return {"costs": costs_of(opened.given, given["costs"]), "invariant": given["invariant"]}
 
 

@@ -38,6 +38,11 @@ IN_USE = 1e-12
 EXACT = 1e-12
 
 
+def begins_in(problem: Problem, seconds: float) -> bool:
+    """Whether the program of a problem is expected to be solved once in so many seconds."""
+    return PLAN.first_unit_seconds * problem.n_x**3 <= max(seconds, PLAN.first_seconds)
+
+
 class TooLateError(SolverError):
     """The time was up before there was a release."""
 

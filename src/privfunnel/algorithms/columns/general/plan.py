@@ -17,6 +17,8 @@ class Plan(NamedTuple):
     #: channel before.
     first: float = 0.1
     first_seconds: float = 1.0
+    #: What it takes for each M³, M public symbols: where that is more, the search is not begun.
+    first_unit_seconds: float = 3e-9
     #: Of the time limit, in which posteriors are looked for everywhere: the rest is for the proof.
     everywhere: float = 0.15
     #: Of the time limit, for what a few boxes prove when the limits came first, or so many seconds.

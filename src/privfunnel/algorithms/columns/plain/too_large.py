@@ -10,7 +10,6 @@ from privfunnel.algorithms.perfect import FreeDisclosure, free_disclosure, share
 from privfunnel.algorithms.thinning import ceiling_lines, thinning_line
 from privfunnel.certificate import Certificate
 from privfunnel.certificate.answer import Answer, Status
-from privfunnel.measures import Channel
 from privfunnel.model import channels
 from privfunnel.model.problem import Problem
 
@@ -57,8 +56,7 @@ class Hurried:
 
     def _shared(self, share: float, line: Certificate | None) -> Answer:
         started = time.perf_counter()
-        whole: Channel = channels.identity(self.problem.n_x)
-        channel = channels.time_share([self.free.channel, whole], [1.0 - share, share])
+        channel = channels.mixed_with_all(self.free.channel, share)
         rest = self.problem.disclosure_ceiling - self.free.disclosure
         return Answer(
             channel=channel,
