@@ -13,6 +13,7 @@ from typing import BinaryIO
 import pytest
 
 from privfunnel.errors import InvalidInputError
+from privfunnel.infra import storage
 from privfunnel.infra.storage import (
     PRIVATE,
     Stored,
@@ -222,6 +223,26 @@ def test_without_force_files_come_all_or_none(tmp_path: Path) -> None:
         paths[1].write_text("theirs")
     assert leftovers(tmp_path) == ["b.txt"]
     assert paths[1].read_text() == "theirs"
+
+
+def test_an_interrupt_between_two_names_leaves_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = storage._claim
+
+    def struck(temporary: Path, target: Path) -> None:
+        claim(temporary, target)
+        if target.name == "b.txt":  # it has its name, and whoever gave it does not know it yet
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage, "_claim", struck)
+    (tmp_path / "theirs.txt").write_text("theirs")
+    with (
+        pytest.raises(KeyboardInterrupt),
+        whole_files([tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt"], force=False),
+    ):
+        pass
+    assert leftovers(tmp_path) == ["theirs.txt"]
 
 
 def test_an_error_names_the_file_that_cannot_be_written(tmp_path: Path) -> None:

@@ -231,9 +231,19 @@ def _claim_all(partial: Sequence[Path], targets: Sequence[Path]) -> None:
                 _claim(temporary, target)
             claimed.append(target)
     except BaseException:
-        for target in claimed:
-            target.unlink(missing_ok=True)
+        # A signal may strike after a link and before it is in the list: what is the same file is ours as well.
+        for temporary, target in zip(partial, targets, strict=True):
+            if target in claimed or _same(temporary, target):
+                target.unlink(missing_ok=True)
         raise
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths are one file."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _claim(temporary: Path, path: Path) -> None:

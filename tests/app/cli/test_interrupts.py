@@ -139,6 +139,25 @@ def test_counting_in_duckdb_is_called_off(tmp_path: Path, number: signal.Signals
     assert "Traceback" not in said
 
 
+def test_a_compiled_library_has_no_last_word_after_an_interrupt() -> None:
+    program = (
+        "import atexit, privfunnel.__main__ as begin, privfunnel.app.cli as cli\n"
+        "class Held:\n    def __del__(self): print('leaked 28 instances')\n"
+        "held = Held()\n"
+        "def main(**_):\n    print('said before', end='')\n    raise SystemExit({code})\n"
+        "atexit.register(print, ', cleaned up')\n"
+        "cli.main = main\nbegin.run()\n"
+    )
+    for code, end in ((130, ""), (143, ""), (2, "leaked 28 instances\n")):
+        done = subprocess.run(
+            [sys.executable, "-c", program.replace("{code}", str(code))],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (code, f"said before, cleaned up\n{end}"), done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_is_still_being_loaded_ends_at_once(tmp_path: Path, number: signal.Signals) -> None:
     """A module that takes an hour to import stands for a slow disk."""

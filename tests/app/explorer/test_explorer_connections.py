@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator
 
@@ -21,6 +22,7 @@ HALVES = {
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "a head that never ends": b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000,
     "half a body": b"POST /api/sessions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: 1000\r\n\r\nhalf",
+    "a body in broken pieces": b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzzzz\r\n",
     "an upgrade": b"GET / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
 }
@@ -48,8 +50,14 @@ def heard_until_the_end(stranger: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("what", HALVES)
 def test_who_sends_no_request_is_hung_up_on_without_a_word(
-    server: Server, capfd: pytest.CaptureFixture[str], what: str
+    server: Server,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
 ) -> None:
+    # The server writes where the terminal was when it began: what it would write is looked for in its log.
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)
     with call(server) as stranger:
         stranger.sendall(HALVES[what].replace(b"{port}", str(server.port).encode()))
         heard = heard_until_the_end(stranger)
@@ -57,6 +65,7 @@ def test_who_sends_no_request_is_hung_up_on_without_a_word(
     with server.client() as client:
         assert client.get("/api/hello").status_code == 200
     assert capfd.readouterr() == ("", "")
+    assert not caplog.records
 
 
 def test_a_second_head_has_a_deadline_too(server: Server) -> None:

@@ -55,6 +55,12 @@ class Connection(H11Protocol):
         elif self._deadline is None:
             self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
 
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no HTTP; an answer that is on its way already has nobody to go to."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        super().send_400_response(msg)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._met()
