@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import privfunnel as pf
 from clocks import AFTERWARDS, BEFORE, ticking
-from privfunnel.algorithms import deadline, registry, sweep
+from privfunnel.algorithms import deadline, perfect, registry, sweep
+from privfunnel.algorithms.columns.general import plan as columns_general_plan
 from privfunnel.algorithms.columns.plain import fewer_private as coarsening
 from privfunnel.algorithms.columns.plain import search
 from privfunnel.algorithms.columns.plain.fewer_private import coarsenings
@@ -335,3 +337,39 @@ def test_pairs_are_those_of_trying_each(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_array_equal(pairs, np.stack([first, second], axis=1)[order])
     cut = submodular._best_pairs(columns, 0.4, 6, Deadline(0.0))
     assert cut[:, 0].max() < pairs[:, 0].max()
+
+
+def test_the_search_for_what_is_free_takes_a_share_of_a_short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everywhere: for a budget of nothing, and for the sentence that a curve ends with."""
+    searched: list[float] = []
+
+    def free(problem: pf.Problem, *, seconds: float, **options: Any) -> perfect.FreeDisclosure:
+        searched.append(seconds)
+        return perfect.free_disclosure(problem, seconds=0.05, nodes=10)
+
+    monkeypatch.setattr(
+        "privfunnel.solving.free.perfect", SimpleNamespace(free_disclosure=free, prove=perfect.prove)
+    )
+    counts = np.random.default_rng(3).integers(1, 60, (5, 30))
+    problem = pf.Problem(counts)
+    pf.solve(problem, leakage=0, solver="global", time_limit=0.5, throw=False)
+    pf.free_disclosure_bounds(problem)
+    pf.trace(problem, points=2, solver="greedy")  # which has no limit
+    pf.free_disclosure_bounds(problem)
+    pf.free_disclosure_bounds(problem)
+    assert searched == [0.1, 20.0], (
+        "a search that was cut short is made again where there is more time, and once"
+    )
+
+
+def test_a_guarded_search_that_cannot_begin_in_time_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privfunnel.algorithms.columns.general.master.PLAN",
+                        columns_general_plan.PLAN._replace(first_unit_seconds=1.0, first_seconds=0.0))  # fmt: skip
+    monkeypatch.setattr("privfunnel.algorithms.columns.general.Guarded.answer", None)
+    problem = pf.Problem(
+        np.random.default_rng(0).integers(1, 60, (3, 70)), public_columns={"k": ["0", "1"] * 35}
+    )
+    found = pf.solve(problem, disclosure="60%", known=["k"], time_limit=5.0, throw=False)
+    assert found.status is pf.Status.TIME_LIMIT
+    assert "too large for a search" in found.message
+    assert found.disclosure >= 0.6 * problem.disclosure_ceiling - 1e-9

@@ -339,3 +339,16 @@ def test_lines_are_numbered_as_in_the_file(tmp_path: Path, monkeypatch: pytest.M
     path = write(tmp_path / "t.csv", "T\n\ns,x\n" + "a,1\n" * 30_000 + "b,oops\n")
     with pytest.warns(ReadingWarning), pytest.raises(InvalidInputError, match="'oops' in line 30004"):
         count(path)
+
+
+@pytest.mark.parametrize("bins", [{}, {"age": "width:5"}])
+def test_a_header_among_the_rows_is_no_missing_value(tmp_path: Path, bins: dict[str, str]) -> None:
+    """Two exports that were joined: to mark the name of the column as null would be to invent a person."""
+    lines = [f"{'yes' if i % 2 else 'no'},{20 + i % 50}" for i in range(200)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["sick,age", *lines[:100], "sick,age", *lines[100:], ""]))
+    with pytest.raises(InvalidInputError) as told:
+        tables.count(str(path), private="sick", public="age", bins=bins)
+    assert "null" not in str(told.value)
+    if not bins:
+        assert "its own name: the header stands among the rows" in str(told.value)

@@ -121,6 +121,47 @@ def test_a_rare_private_value_and_a_rare_number_change_no_byte(
         assert other == first, changed
 
 
+def _ages(outlier: float) -> Any:
+    """Ages in tens, and one that is none of them."""
+    rng = np.random.default_rng(3)
+    age = rng.choice([20, 30, 40], 400).astype(float)
+    age[5] = outlier
+    return pa.table({"sick": rng.choice(["no", "cold"], 400), "age": age, "g": rng.integers(0, 3, 400)})
+
+
+def _aged(table: Any, rule: str | None) -> Mechanism:
+    bins = {} if rule is None else {"age": rule}
+    counts = tables.count(table, private="sick", public=["age", "g"], bins=bins)
+    problem = counts.problem()
+    found = pf.solve(problem, disclosure=0.6 * problem.disclosure_ceiling, solver="global")
+    return Mechanism.from_solution(counts, found)
+
+
+@pytest.mark.parametrize("rule", [None, "edges:0,25,35,inf", "width:10", "bins:3", "quantiles:3"])
+def test_decimals_of_one_row_write_no_bin_otherwise(tmp_path: Path, rule: str | None) -> None:
+    told = [
+        files(_ages(age), _aged(_ages(age), rule), "records", {}, tmp_path / f"{age}") for age in (41, 40.5)
+    ]
+    assert told[0] == told[1]
+
+
+def test_the_report_of_an_audit_tells_no_number_far_out(tmp_path: Path) -> None:
+    told = []
+    for far in (41, 5000):
+        table, mechanism, out = _ages(far), _aged(_ages(far), None), tmp_path / f"{far}.csv"
+        release.write(table, mechanism, out, seed=5)
+        found = audit.release(table, out, mechanism=mechanism, bootstrap=2, permutations=2, attacker_rows=0)
+        told.append(report.render(mechanism, report.Report(audit=found)))
+        # What one row out of 400 says is further off in the exact numbers, which are the steward's.
+        assert found.fidelity is not None
+        before = next(each.before for each in found.fidelity.columns if each.name == "age")
+        assert before is not None
+        assert before.mean > (40.0 if far == 5000 else 29.0)
+    survives = [html[html.index("What survives") :] for html in told]
+    assert "age" in survives[0]
+    assert survives[0] == survives[1]
+
+
 def page(table: Any, mechanism: Mechanism, folder: Path) -> dict[str, bytes]:
     """What the page lets a person download for publication, but for the report."""
     source = folder / "t.parquet"
