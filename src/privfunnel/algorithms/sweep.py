@@ -35,14 +35,8 @@ from privfunnel.infra.watching import Listener, Progress
 from privfunnel.measures import TINY, Array
 from privfunnel.model.problem import Problem
 
-#: Added to the seed in each round of the search around a disclosure: a prime, so that rounds share no stream.
-ROUND_SEED = 7919
 #: Entries of the channels of one batch of runs: enough to hide NumPy's overhead, few enough for the cache.
 BATCH_ENTRIES = 60_000
-#: Entries of the channels that are in memory at one time, if a single channel has no more.
-PART_ENTRIES = 1 << 22
-#: A sweep goes over all N at least this many times, with a part of the restarts each: a time limit thins it evenly.
-ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +135,9 @@ class MultiplierSweep(Sweep):
             if deadline.passed() or slope <= self.resolution:
                 return
             multiplier = np.array([self._multiplier(slope)])
-            self._fill(problem, pool, multiplier, seed + ROUND_SEED * round_, deadline, None)
+            # Added to the seed in each round of the search around a disclosure: a prime, so that rounds share no
+            # stream.
+            self._fill(problem, pool, multiplier, seed + 7919 * round_, deadline, None)
             if pool.value(disclosure) > before - self.resolution:
                 return
 
@@ -287,7 +283,9 @@ class RestartedSweep(MultiplierSweep):
         order = np.random.default_rng([seed, 0])
         cells = self._runs_per_restart(n_betas) * problem.n_x
         outputs = np.array(self._outputs(problem) if self.outputs is None else self.outputs)
-        blocks = np.clip(BATCH_ENTRIES // (cells * outputs), 1, math.ceil(self.restarts / ROUNDS))
+        # A sweep goes over all N at least this many times, with a part of the restarts each: a time limit thins it
+        # evenly.
+        blocks = np.clip(BATCH_ENTRIES // (cells * outputs), 1, math.ceil(self.restarts / 5))
         counts = -(-self.restarts // blocks)
         n_y, block = np.repeat(outputs, counts), np.repeat(blocks, counts)
         first = block * (np.arange(len(block)) - np.repeat(np.cumsum(counts) - counts, counts))
@@ -297,7 +295,8 @@ class RestartedSweep(MultiplierSweep):
 
 def parts(runs: int, n_x: int, n_y: int) -> list[slice]:
     """``runs`` runs in parts whose channels fit into memory together."""
-    size = max(1, PART_ENTRIES // (n_x * n_y))
+    # Entries of the channels that are in memory at one time, if a single channel has no more.
+    size = max(1, (1 << 22) // (n_x * n_y))
     return [slice(first, min(first + size, runs)) for first in range(0, runs, size)]
 
 

@@ -21,14 +21,8 @@ from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.model.problem import Problem
 
-#: The least ε that is tried: with less, the line is the closed form.
-LEAST_EPSILON = 1e-4
 #: Halvings of the interval of ε, and turns of q and π after each, which go on from the π before.
 HALVINGS, TURNS = 16, 60
-#: Turns at the ε that is taken.
-LAST_TURNS = 300
-#: The turns end when no entry of π changes by more than this.
-SETTLED = 1e-7
 #: Private symbols whose π falls below this keep so much of it: π has to be positive.
 LEAST_MEASURE = 1e-12
 #: What a line claims less than it sums up to, in nats, the first that the checker confirms.
@@ -45,7 +39,8 @@ def thinning_line(problem: Problem, disclosure: float, deadline: Deadline = NEVE
     room = problem.disclosure_ceiling - disclosure
     measure = np.maximum(problem.p_s, LEAST_MEASURE)
     measure /= measure.sum()
-    low, high = LEAST_EPSILON, 1.0
+    # The least ε that is tried: with less, the line is the closed form.
+    low, high = 1e-4, 1.0
     best = 0.5
     for _ in range(HALVINGS):
         best = 0.5 * (low + high)
@@ -56,7 +51,8 @@ def thinning_line(problem: Problem, disclosure: float, deadline: Deadline = NEVE
             high = best
         if deadline.passed():
             break
-    measure, _ = _settle(problem, best, measure, LAST_TURNS, deadline)
+    # Turns at the ε that is taken.
+    measure, _ = _settle(problem, best, measure, 300, deadline)
     line = _certificate(problem, best, measure)
     if line is None or line.lower_bound(disclosure) <= float(problem.lower_bound(disclosure)):
         return None
@@ -94,7 +90,8 @@ def _settle(
         new /= new.sum()
         moved = float(np.max(np.abs(new - measure)))
         measure = new
-        if moved < SETTLED or deadline.passed():
+        # The turns end when no entry of π changes by more than this.
+        if moved < 1e-7 or deadline.passed():
             break
     return measure, steepness
 

@@ -36,8 +36,6 @@ from privfunnel.release.sampler import Cumulative
 LARGEST = 50_000
 #: Outputs can be guaranteed if the release provably leaks less than this share of I(S;X).
 WORTHWHILE = 0.5
-#: Attackers who are named in a sentence.
-MOST_TOLD = 4
 
 
 @dataclass(frozen=True)
@@ -409,7 +407,8 @@ def _informed(found: Population) -> list[str]:
     sure = f"with {100 * found.confidence:g} % confidence for all such attackers at once"
     only = "if the columns have no other values there"
     if not how_many:
-        listed = ", ".join(f"{each.columns} {amount(each.upper)}" for each in proved[:MOST_TOLD])
+        # Attackers who are named in a sentence.
+        listed = ", ".join(f"{each.columns} {amount(each.upper)}" for each in proved[:4])
         return [
             f"Who knows a public column already learns in the population, {sure}, at most ({spoken_unit()}): {listed}, "
             f"{only}; of those who know another one these {_pieces(found)} prove nothing."

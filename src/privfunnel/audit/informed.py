@@ -26,8 +26,6 @@ from privfunnel.model.quantities import amount, told
 MOST_ENTRIES = 20_000_000
 #: Public symbols from which on only the channel's entries above 0 are looked at.
 SPARSE_FROM = 2000
-#: Attackers who know two columns are bounded where that makes no more attackers than this.
-MOST_BOUNDED = 15
 #: Entries of the table (s, y, a) of an attacker up to which a bound is computed.
 LARGEST = 500_000
 
@@ -117,7 +115,8 @@ def informed_bounds(
         confidence: For example 0.95.
     """
     one, two = (few_columns(columns, most) for most in (1, 2))
-    some = two if len(two) <= MOST_BOUNDED else one
+    # Attackers who know two columns are bounded where that makes no more attackers than this.
+    some = two if len(two) <= 15 else one
     found = []
     for number, each in enumerate(some):
         upper = math.log(min(shape))

@@ -26,8 +26,6 @@ LEVELS = 16
 LOOK_ROWS, TEST_ROWS = 200_000, 20_000
 #: An honest file is said to tell more than its release at most so often.
 ALARM, PERMUTATIONS = 0.005, 999
-#: A column with more different values than this share of its rows names rows.
-NAMING = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +52,8 @@ class Reading:
     @property
     def names_rows(self) -> bool:
         """Whether so many values are different that the column tells rows, and people, apart."""
-        return self.looked > 2 * LEVELS and self.distinct > NAMING * self.looked
+        # A column with more different values than this share of its rows names rows.
+        return self.looked > 2 * LEVELS and self.distinct > 0.5 * self.looked
 
     def encode(self, array: object) -> Codes:
         """Category of each row of an Arrow array; rare values share one, missing ones another."""

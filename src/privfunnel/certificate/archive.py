@@ -22,8 +22,6 @@ from privfunnel.infra.storage import open_input
 #: What the arrays of a file may take in memory together: this, in bytes, or so many times the file's own size. Trees
 #: of boxes pack by a factor of 2 to 10; only a file made to fill the memory packs large ones by a thousand.
 MOST_BYTES, MOST_PACKED = 256 << 20, 40
-#: Arrays in one file.
-MOST_ARRAYS = 1_000_000
 #: Kinds of entries: text, numbers, whole numbers.
 KINDS = "Ufiu"
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -94,7 +92,8 @@ def _check(path: Path, stream: BinaryIO, members: list[zipfile.ZipInfo]) -> None
     """Refuse what this package would not have written: the sizes that are announced are those that will be read."""
     room = max(MOST_BYTES, MOST_PACKED * os.fstat(stream.fileno()).st_size)
     size = sum(member.file_size for member in members)
-    if size > room or len(members) > MOST_ARRAYS:
+    # Arrays in one file.
+    if size > room or len(members) > 1_000_000:
         raise CertificateError(
             f"{str(path)!r} would take {size / (1 << 20):.0f} MiB in {len(members)} arrays, more than a certificate "
             "file of its size does: get it again from whoever made it"

@@ -14,9 +14,6 @@ from privfunnel.measures import Array
 
 Mask = NDArray[np.bool_]
 
-#: Boxes that are worked on at a time, which bounds memory.
-_MOST = 2048
-
 
 class Block(NamedTuple):
     """Some nodes (n,) and the lower and upper ends of their boxes, (n, …) each."""
@@ -40,7 +37,8 @@ def walk(roots: Block, n_nodes: int, check: Callable[[Block], Block | None]) -> 
     pending = [roots]
     while pending:
         block = pending.pop()
-        if block.nodes.size > _MOST:
+        # Boxes that are worked on at a time, which bounds memory.
+        if block.nodes.size > 2048:
             half = block.nodes.size // 2
             pending += [block.where(slice(half)), block.where(slice(half, None))]
             continue

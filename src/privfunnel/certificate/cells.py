@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 
-#: Columns whose entries agree to this share are one class: the margin of :func:`.rivalry` is a hundred times as wide.
-ONE_CLASS = 1e-12
-
 
 def cell_columns(p_s_given_x: Array, cells: NDArray[np.int32] | None) -> tuple[Array, bool]:
     """Columns (K, C) that a tree over cells may use in place of p(s|x), and whether each cell is one class.
@@ -27,7 +24,9 @@ def cell_columns(p_s_given_x: Array, cells: NDArray[np.int32] | None) -> tuple[A
     sorted_columns = p_s_given_x[:, order]
     highest = np.maximum.reduceat(sorted_columns, start, axis=1)
     lowest = np.minimum.reduceat(sorted_columns, start, axis=1)
-    return highest, bool(np.all(highest - lowest <= ONE_CLASS * highest))
+    # Columns whose entries agree to this share are one class: the margin of :func:`.rivalry` is a hundred times as
+    # wide.
+    return highest, bool(np.all(highest - lowest <= 1e-12 * highest))
 
 
 def spread_within(p_s_given_x: Array, columns: Array, cells: NDArray[np.int32] | None) -> float:

@@ -15,16 +15,8 @@ from numpy.typing import NDArray
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 
-#: Pairs are taken together up to this many entries of their columns: the work stays in cache and memory bounded.
-_ENTRIES = 16_384
-#: Halvings of [0, 1] in the search for the top of g: they leave an interval of 1e-12, and the tangent at its lower end
-#: bounds g on all of it.
-_BISECTIONS = 40
 #: The tangent is taken no nearer to 0 than this, where g' may be huge; the interval is taken as much wider.
 _LEAST_X = 1e-12
-#: Added to every threshold: more than rounding, and a hundred times what columns of one class may differ by. A
-#: threshold that is too high only leaves a pair unused; one that is too low would be wrong.
-_MARGIN = 1e-10
 #: Symbols up to which there are tables of pairs: (M, M) thresholds take 2 GiB then.
 MOST_SYMBOLS = 16_384
 #: Bytes of the tables that are remembered; the newest always is.
@@ -79,7 +71,8 @@ def _rivalry(columns: Array, stop: Callable[[float], bool] | None) -> Array:
     # The pairs i < j in order; those of i begin at begin[i]. A list of them all would take more memory than c.
     begin = np.arange(n_x) * (2 * n_x - 1 - np.arange(n_x)) // 2
     pairs = n_x * (n_x - 1) // 2
-    most = max(1, _ENTRIES // n_s)
+    # Pairs are taken together up to this many entries of their columns: the work stays in cache and memory bounded.
+    most = max(1, 16_384 // n_s)
     for start in range(0, pairs, most):
         if stop is not None and stop(start / pairs):
             raise TimeoutError
@@ -96,12 +89,16 @@ def _thresholds(p: Array, q: Array) -> Array:
     # Where the product is 0, any m > 0 gives the term 0 that belongs there.
     absent = np.where(product > 0.0, 0.0, 1.0)
     low, high = np.zeros(len(p)), np.ones(len(p))
-    for _ in range(_BISECTIONS):
+    # Halvings of [0, 1] in the search for the top of g: they leave an interval of 1e-12, and the tangent at its lower
+    # end bounds g on all of it.
+    for _ in range(40):
         x = (low + high) / 2.0
         rising = _overlap(p, q, product, absent, x)[1] > 0.0
         low, high = np.where(rising, x, low), np.where(rising, high, x)
     at_low, slope_low = _overlap(p, q, product, absent, np.maximum(low, _LEAST_X))
-    top = at_low + np.abs(slope_low) * (high - low + _LEAST_X) + _MARGIN
+    # Added to every threshold: more than rounding, and a hundred times what columns of one class may differ by. A
+    # threshold that is too high only leaves a pair unused; one that is too low would be wrong.
+    top = at_low + np.abs(slope_low) * (high - low + _LEAST_X) + 1e-10
     return np.minimum(top, 1.0)
 
 

@@ -31,8 +31,6 @@ Mask = NDArray[np.bool_]
 _EPS = float(np.finfo(np.float64).eps)
 #: All pairs are looked at up to this many classes.
 MOST_CLASSES = 3000
-#: Pairs that crossings may leave open for each class, on average.
-MOST_OPEN = 200
 #: Newton steps in a bracket; halvings alone would need some fifty.
 STEPS = 80
 #: Pairs looked at together.
@@ -250,7 +248,8 @@ def _open_pairs(classes: _Classes, proof: PairsProof, slope: float) -> tuple[Ind
     first = np.maximum(np.minimum.accumulate(first[::-1])[::-1], a + 1)
     begin, end = np.minimum(first, last), np.minimum(np.maximum(first, last), n - 1)
     counts = np.maximum(end - begin + 1, 0)[:-1]
-    if counts.sum() > MOST_OPEN * n:
+    # Pairs that crossings may leave open for each class, on average.
+    if counts.sum() > 200 * n:
         return None
     below = np.repeat(a[:-1], counts)
     above = (

@@ -26,8 +26,6 @@ Whole = NDArray[Any]
 MOST_ROWS = 2**31
 #: Binary digits to which the combinations of rows are taken: any combination is an equation.
 DIGITS = 52
-#: Entries of an equation below this have fewer digits than others; they are refused.
-LEAST_ENTRY = 1e-290
 
 
 class Equations(NamedTuple):
@@ -94,7 +92,8 @@ def equations_of(whole: Whole, combinations: Array) -> Equations:
         below = [int(size) * scale for size in n_x]
         rows = np.array([[int(v) / b for v, b in zip(row, below, strict=True)] for row in exact])
         rows = rows.reshape(exact.shape)
-    if np.any((np.abs(rows) < LEAST_ENTRY) & (exact != 0)):
+    # Entries of an equation below this have fewer digits than others; they are refused.
+    if np.any((np.abs(rows) < 1e-290) & (exact != 0)):
         raise CertificateError("the table's numbers are too many orders of magnitude apart for a proof")
     return Equations(rows, exact, n_x)
 

@@ -21,8 +21,6 @@ _EPS = float(np.finfo(np.float64).eps)
 MOST_ROWS = 2**31
 #: Pairs that are looked at at most, and together.
 MOST_PAIRS, _BLOCK = 200_000_000, 200_000
-#: Roundings in the value of a pair: four in each weight, which H and a·w feel less than once, and those of the sums.
-_ROUNDINGS = 32.0
 
 
 def check_private_pairs(problem: Problem, prices: Array, slope: float, proof: PairsProof) -> None:
@@ -69,6 +67,8 @@ def least_of_private_pairs(problem: Problem, prices: Array, slope: float) -> flo
         w, y = v[None, :] / total, u[b, None] / total
         price_b, price_a = prices[below[b], None], prices[None, above]
         value = -slope * (xlogx(w) + xlogx(y)) - w * price_b - y * price_a
-        rounding = _ROUNDINGS * _EPS * (slope + np.abs(price_b) + np.abs(price_a))
+        # Roundings in the value of a pair: four in each weight, which H and a·w feel less than once, and those of the
+        # sums.
+        rounding = 32.0 * _EPS * (slope + np.abs(price_b) + np.abs(price_a))
         least = min(least, float((value - rounding).min()))
     return least

@@ -34,8 +34,6 @@ _EPS = float(np.finfo(np.float64).eps)
 MOST_SUPPORTS, _TOGETHER = 2_000_000, 20_000
 #: Pairs that are gone through at most, and together.
 MOST_PAIRS, _BLOCK = 20_000_000, 200_000
-#: Supports that are solved in fractions at most.
-MOST_EXACT = 20_000
 #: Roundings of an entry of an equation, and in the value of a posterior whose weights are right to a few.
 ROUNDINGS, VALUED = 6.0, 32.0
 #: Supports are solved in fractions where 1 − XA is larger than this, or the determinant is below that share of what
@@ -131,7 +129,8 @@ def _least_of_supports(equations: Equations, prices: Array) -> float:
         supports = supports[np.all((some.min(axis=2) <= 0) & (some.max(axis=2) >= 0), axis=0)]
         value, open_ = _least_of_solved(rows, supports, prices)
         least, unsure = min(least, value), unsure + len(open_)
-        if unsure > MOST_EXACT:
+        # Supports that are solved in fractions at most.
+        if unsure > 20_000:
             raise CertificateError("too many supports are nearly singular: the certificate cannot be checked")
         for support in open_:
             least = min(least, _in_fractions(equations, support, prices))

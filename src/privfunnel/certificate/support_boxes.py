@@ -25,10 +25,6 @@ from privfunnel.certificate.image_boxes import ROOM, SUM_ROOM, Bracket, Index
 from privfunnel.infra.jit import compiled_inner
 from privfunnel.measures import Array
 
-#: What arithmetic may have added to a bound, in nats, for terms of size 1.
-_ROUNDING = 1e-13
-#: Rounds of narrowing before a box is bounded.
-_ROUNDS = 2
 #: A box this narrow is not split any further: rounding is all that is left.
 _LEAST_WIDTH = 1e-9
 #: Room for the open boxes of one support, which are split in turns, and how many of them are looked at.
@@ -207,7 +203,8 @@ def _bound(bracket: Bracket, nest: Nest, d: int, size: int) -> float:
             low, high, steep = nest.least[d, k], nest.most[d, k], nest.worth[k] - nu
             bound += min(steep * low - slope * _plogp(low), steep * high - slope * _plogp(high))
             reach += abs(steep) * high
-        best = max(best, bound - _ROUNDING * reach)
+        # What arithmetic may have added to a bound, in nats, for terms of size 1.
+        best = max(best, bound - 1e-13 * reach)
     return best
 
 
@@ -264,7 +261,8 @@ def settle(bracket: Bracket, nest: Nest, size: int, found: Found) -> int:
     while d >= 0:
         looked += 1
         left = True
-        for _ in range(_ROUNDS):
+        # Rounds of narrowing before a box is bounded.
+        for _ in range(2):
             left = left and _narrow_sums(bracket, nest, d, size) and _narrow_weights(bracket, nest, d, size)
         if not left or not _all_apart(bracket, nest, d, size):
             d -= 1

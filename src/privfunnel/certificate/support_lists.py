@@ -16,10 +16,6 @@ from privfunnel.certificate.support_boxes import Found, Nest, apart, empty_nest,
 from privfunnel.infra.jit import compiled_inner
 from privfunnel.measures import Array
 
-#: A box is given up early where all of its list, at the pace of the part that was looked at, takes so many times the
-#: steps that it may take; the rest goes faster, since less is left to be added.
-PATIENCE = 3
-
 
 class Lists(NamedTuple):
     """What goes through the supports of a box.
@@ -134,7 +130,9 @@ def look(bracket: Bracket, box: Box, lists: Lists, found: Found, most_steps: int
         heads += 1
     while size >= 0:
         chosen[size] += 1
-        if size == 0 and steps * heads > PATIENCE * most_steps * max(chosen[0], 1):
+        # A box is given up early where all of its list, at the pace of the part that was looked at, takes so many
+        # times the steps that it may take; the rest goes faster, since less is left to be added.
+        if size == 0 and steps * heads > 3 * most_steps * max(chosen[0], 1):
             return -steps
         if chosen[size] >= n or _hopeless(box, lists, size, chosen[size]):
             size -= 1

@@ -47,16 +47,12 @@ OPEN = 1000
 SLICE, PLAIN_SLICE = 300_000, 10_000
 #: Slices after which the checker gives a claim up, less than an hour: proofs of 600 classes take about a thousand.
 MOST_SLICES = 200_000
-#: Classes up to which a proof is checked in plain Python; more take hours.
-MOST_PLAIN = 100
 #: A box this narrow, in nats, is not split any further: the proof fails.
 _LEAST_WIDTH = 1e-9
 #: Images with t_s below this share of the least entry of P are left to the face t_s = 0, see :func:`search`.
 _LEAST_IMAGE = 1e-20
 #: Numbers for which the arithmetic is exact enough: the least logarithm, the largest price, in nats.
 _LEAST_LOG, _MOST_PRICE = -650.0, 1e4
-#: What F may change by where they are moved there, in nats, and what is left for rounding.
-_MOVED = 1e-13
 
 
 class _Settled(NamedTuple):
@@ -293,7 +289,8 @@ def search(
         logs = np.log(np.where(face > 0.0, face, 1.0))
         together = np.ascontiguousarray(mates[np.ix_(names, names)], dtype=np.bool_)
         bracket = Bracket(face, logs, prices[names], slope, together, nearest(face))
-        found, whole = _search_face(bracket, cutoff + _MOVED * (1.0 + float(np.abs(prices).max())), stop)
+        # What F may change by where they are moved there, in nats, and what is left for rounding.
+        found, whole = _search_face(bracket, cutoff + 1e-13 * (1.0 + float(np.abs(prices).max())), stop)
         for row in range(found.total[0]):
             size = found.sizes[row]
             posteriors.append(np.zeros(n_x))
@@ -338,7 +335,8 @@ def check_supports(columns: Array, prices: Array, slope: float, proof: SupportsP
         raise CertificateError(
             f"a proof by supports is for {FEWEST} to {MOST} private symbols, not {len(columns)}: it is damaged"
         )
-    if columns.shape[1] > MOST_PLAIN:
+    # Classes up to which a proof is checked in plain Python; more take hours.
+    if columns.shape[1] > 100:
         need("numba", "fast")
     table = np.ascontiguousarray((columns / columns.sum(axis=0)).T)
     cutoff = proof.claim + _moved(2.0 * spread + 8.0 * _EPS, len(columns))

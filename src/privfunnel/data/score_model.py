@@ -22,8 +22,6 @@ from privfunnel.measures import Array
 DEPTH, RATE = 4, 0.15
 #: Trees for each private symbol, for two of them; more symbols get fewer each.
 STAGES = 100
-#: Cells that one tree is grown on, at most, where there are many: half of them otherwise.
-GROWN_ON = 20_000
 #: Rows by which the share of a private symbol in a category is pulled towards that in all rows.
 PRIOR_ROWS = 10.0
 #: Decimals of what a tree adds: the model is used as its file holds it.
@@ -186,7 +184,8 @@ def fitted(cells: Cells, columns: Sequence[Column], n_s: int, seed: int) -> Tree
         n_estimators=max(2 * STAGES // len(present), 10),
         learning_rate=RATE,
         max_depth=DEPTH,
-        subsample=min(0.5, GROWN_ON / len(cells.s)),
+        # Cells that one tree is grown on, at most, where there are many: half of them otherwise.
+        subsample=min(0.5, 20_000 / len(cells.s)),
         min_samples_leaf=5,
         max_features=0.7,
         random_state=seed,

@@ -20,8 +20,6 @@ from privfunnel.measures import Array, Channel
 DENSE_ENTRIES = 10_000_000
 #: A share of the time that is rounding, not a share.
 NEGLIGIBLE = 1e-14
-#: The golden ratio: fractional parts of its multiples are spread evenly.
-GOLDEN = 1.618033988749895
 
 
 def identity(n_x: int) -> Any:
@@ -149,7 +147,8 @@ def merge_outputs(channel: Array, tolerance: float = 1e-13) -> Array:
 def _near_another(shapes: Array, tolerance: float) -> NDArray[np.bool_]:
     """Which columns may agree with another one to ``tolerance``: all others differ in one weighted sum already."""
     n_x, n_y = shapes.shape
-    weights = np.modf(np.arange(1, n_x + 1) * GOLDEN)[0]
+    # The golden ratio: fractional parts of its multiples are spread evenly.
+    weights = np.modf(np.arange(1, n_x + 1) * 1.618033988749895)[0]
     sums = weights @ shapes
     order = np.argsort(sums, kind="stable")
     close = np.diff(sums[order]) <= (tolerance + float(np.finfo(np.float64).eps)) * n_x

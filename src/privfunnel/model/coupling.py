@@ -25,9 +25,6 @@ from privfunnel.measures import Array, Channel
 
 Index = NDArray[np.intp]
 
-#: Cuts closer than this on [0, 1] are one: members of equal width end together, up to rounding.
-SAME = 1e-12
-
 
 class Coupled(NamedTuple):
     """A channel of members.
@@ -60,7 +57,8 @@ def couple(classes: Index, p_x: Array, channel: Channel, share: float = 1.0) -> 
         return Coupled(mixed, np.concatenate([outputs, silent]))
     pieces = pieces_of(channel)
     members = _members(classes, p_x)
-    found, outputs = _cut(members, pieces, SAME)
+    # Cuts closer than this on [0, 1] are one: members of equal width end together, up to rounding.
+    found, outputs = _cut(members, pieces, 1e-12)
     # Members narrower than a rounding would fall between two cuts.
     if np.asarray(found.sum(axis=1)).min() <= 0.0:
         found, outputs = _cut(members, pieces, 0.0)

@@ -27,8 +27,6 @@ from privfunnel.model.problem import Problem
 
 #: Public symbols beyond which probabilities that are not counted are equal where they are within rounding.
 ROUNDED_BEYOND = 5000
-#: Posteriors of classes that agree to so many decimals are one.
-DECIMALS = 12
 
 
 def guarded_lumping(problem: Problem, threat: Threat, lump: bool | None = None) -> Lumping:
@@ -90,7 +88,8 @@ def class_posteriors(lumping: Lumping, channel: Channel) -> Array:
     table = np.asarray(p_ty.toarray() if channels.is_sparse(p_ty) else p_ty).T
     made = table[table.sum(axis=1) > 0.0]
     made = made / made.sum(axis=1, keepdims=True)
-    return np.asarray(made[np.unique(made.round(DECIMALS), axis=0, return_index=True)[1]])
+    # Posteriors of classes that agree to so many decimals are one.
+    return np.asarray(made[np.unique(made.round(12), axis=0, return_index=True)[1]])
 
 
 def _capped(problem: Problem, threat: Threat) -> bool:

@@ -32,9 +32,6 @@ EQUAL = 1e-12
 #: Up to this many public symbols are solved one by one unless lumping is asked for.
 LUMPED_BEYOND = 64
 
-#: A channel of fewer entries than this is made outright where its numbers are asked for.
-SMALL_ENTRIES = 4_000_000
-
 
 @dataclass(frozen=True, eq=False)
 class Lumping:
@@ -243,7 +240,8 @@ class ClassChannel:
         is disclosed beside what the classes disclose.
         """
         problem = self.lumping.problem
-        if problem.n_x * self.most_outputs <= SMALL_ENTRIES:
+        # A channel of fewer entries than this is made outright where its numbers are asked for.
+        if problem.n_x * self.most_outputs <= 4_000_000:
             return problem.evaluate(self.table)
         inner = self.lumping.lumped.evaluate(self.channel)
         disclosure = min(inner.disclosure + self.lumping.h_within, problem.disclosure_ceiling)

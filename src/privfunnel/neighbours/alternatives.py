@@ -32,8 +32,6 @@ MOST_EXAMINED = 2**12
 MOST_WORK = 4e7
 #: The same for ways to drop columns, which are fewer and mostly small.
 MOST_DROPPING = 5 * MOST_WORK
-#: Releases that are examined however large the table is.
-FEWEST_EXAMINED = 64
 #: Nats by which a leakage may exceed the limit by rounding.
 ROUNDING = 1e-9
 #: Combinations of categories that are numbered without looking which of them occur.
@@ -204,7 +202,8 @@ class Lattice:
         if method != DROPPING:
             work = MOST_WORK
             between = [_coarser(column, p) for column, p in zip(public.columns, margins, strict=True)]
-        self.most = min(MOST_EXAMINED, max(FEWEST_EXAMINED, int(work / p_sx.size)))
+        # Releases that are examined however large the table is.
+        self.most = min(MOST_EXAMINED, max(64, int(work / p_sx.size)))
         self.ladders = [[a, *b, c] for a, b, c in zip(finest, between, drops, strict=True)]
         self.sizes = [len(ladder) for ladder in self.ladders]
         self.tasks = tasks

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 NOTHING = 1e-12
 #: Public symbols beyond this make M × M matrices that fill the memory.
 MOST_SYMBOLS = 4000
-#: Halvings of the bracket of a multiplier.
-HALVINGS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +198,8 @@ def _meeting(p_x: Array, square: Array, wanted: Array, asked: float) -> Array:
 
     while projector(high)[1] < asked and high < 1e12:
         low, high = high, 4.0 * high
-    for _ in range(HALVINGS):
+    # Halvings of the bracket of a multiplier.
+    for _ in range(200):
         middle = 0.5 * (low + high)
         if middle in (low, high):
             break

@@ -18,9 +18,6 @@ from privfunnel.measures import Array
 from privfunnel.model.problem import Problem
 from privfunnel.model.tasks import Utility
 
-#: Probabilities that agree to so many decimals are equal.
-DECIMALS = 12
-
 
 @dataclass(frozen=True, eq=False)
 class Cells:
@@ -106,7 +103,8 @@ def _numbered(keys: NDArray[np.int64]) -> NDArray[np.intp]:
 
 def alike(problem: Problem, points: Array) -> Cells:
     """The public symbols with equal columns of ``points``, (rows, M), up to rounding."""
-    whole = np.rint(points * 10.0**DECIMALS).astype(np.int64)
+    # Probabilities that agree to so many decimals are equal.
+    whole = np.rint(points * 10.0**12).astype(np.int64)
     order = np.lexsort(whole)
     new = np.any(np.diff(whole[:, order], axis=1) != 0, axis=0)
     of = np.empty(problem.n_x, dtype=np.intp)

@@ -16,9 +16,6 @@ from privfunnel.measures import Array, Channel
 from privfunnel.model.channels import entries_of, from_stored, is_sparse, to_stored
 from privfunnel.model.coupling import Index, couple
 
-#: Rows of a stored channel sum to 1 within this.
-NORMALISED = 1e-9
-
 
 @dataclass(frozen=True, eq=False)
 class Classes:
@@ -134,7 +131,8 @@ def _coupled(data: Mapping[str, Any], p_x: Array, n_x: int) -> tuple[Channel, Cl
             channel.shape[0] != int(of_x.max()) + 1
             or not np.isfinite(values).all()
             or bool((values < 0.0).any())
-            or float(np.abs(channel.sum(axis=1) - 1.0).max()) > NORMALISED
+            # Rows of a stored channel sum to 1 within this.
+            or float(np.abs(channel.sum(axis=1) - 1.0).max()) > 1e-9
         )
     for name, found in wrong.items():
         if found:

@@ -18,9 +18,6 @@ from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.publication import Policy
 from privfunnel.release.records import RecordAlphabet
 
-#: Candidates, the heaviest first, whose values an attacker is trained on.
-FEATURED = 3
-
 Hashes = NDArray[np.uint64]
 
 
@@ -165,7 +162,8 @@ def _features(records: RecordAlphabet, found: Candidates, symbols: Codes) -> Cod
     group = np.repeat(np.arange(len(found.start) - 1), np.diff(found.start))
     order = np.lexsort((-found.parts, group))
     parts = []
-    for k in range(min(FEATURED, found.most)):
+    # Candidates, the heaviest first, whose values an attacker is trained on.
+    for k in range(min(3, found.most)):
         has = sizes > k
         at = order[np.where(has, found.start[symbols] + k, 0)]
         codes = np.where(has[:, None], records.codes[found.record[at]], none)

@@ -25,10 +25,6 @@ Index = NDArray[np.intp]
 
 #: Shares of the rows at which the numbers of a column are compared.
 QUARTILES = (0.25, 0.5, 0.75)
-#: Numbers of a column that are kept for its quartiles, at least where it has as many.
-SAMPLE = 2**16
-#: Rows that are shown before and after.
-SHOWN_ROWS = 5
 #: Cells of a pair of columns up to which a table of all of them is made.
 MOST_CELLS = 2**22
 #: Combinations of values up to which columns are counted together.
@@ -177,7 +173,8 @@ class Series:
         self.sums.add(values)
         if self.tails is not None:
             self.inner.add(np.clip(values, self.tails.low, self.tails.high))
-        if sum(map(len, self.sample)) > SAMPLE:
+        # Numbers of a column that are kept for its quartiles, at least where it has as many.
+        if sum(map(len, self.sample)) > (2**16):
             self.sample, self.stride = [np.concatenate(self.sample)[::2]], 2 * self.stride
 
     def numbers(self) -> Numbers | None:
@@ -371,7 +368,8 @@ class Watch:
                 for series, array in zip(self.series[name], (originals[j], released[j]), strict=True):
                     series.add(array)
         if not self.sample and len(x):
-            rows = np.unique(np.linspace(0, len(x) - 1, min(SHOWN_ROWS, len(x))).astype(int)).tolist()
+            # Rows that are shown before and after.
+            rows = np.unique(np.linspace(0, len(x) - 1, min(5, len(x))).astype(int)).tolist()
             self.sample = [RowPair(_texts(originals, row), _texts(released, row)) for row in rows]
 
     def found(self) -> Fidelity:

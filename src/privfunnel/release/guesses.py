@@ -13,9 +13,6 @@ import numpy as np
 from privfunnel.data.engines import Alphabet
 from privfunnel.measures import Array, guessing_accuracy, lift
 
-#: A private value that nobody's release makes more likely than by this factor is not told among the exposed ones.
-NOTABLE = 1.1
-
 
 @dataclass(frozen=True)
 class Guess:
@@ -97,7 +94,9 @@ class Exposure:
     @property
     def notable(self) -> bool:
         """Whether the value becomes noticeably more likely for someone."""
-        return self.lift >= NOTABLE
+        # A private value that nobody's release makes more likely than by this factor is not told among the exposed
+        # ones.
+        return self.lift >= 1.1
 
     @property
     def words(self) -> str:

@@ -29,8 +29,6 @@ from privfunnel.release.options import DEFAULT_THRESHOLD
 
 SCHEMA = "privfunnel/order"
 SUFFIX = ".order"
-#: Bytes that the first line may have.
-LONGEST_HEADER = 4096
 #: Bytes of the largest file: a thousand million rows.
 MOST_BYTES = 4 << 30
 TYPES = ("<u4", "<u8")
@@ -100,7 +98,8 @@ def load(path: AnyPath) -> Order:
     wrong = f"{os.fspath(path)!r} is no complete order file: give the one that was written with the release"
     try:
         with open_input(path, MOST_BYTES) as stream:
-            first = stream.readline(LONGEST_HEADER)
+            # Bytes that the first line may have.
+            first = stream.readline(4096)
             size = os.fstat(stream.fileno()).st_size - len(first)
             try:
                 header = json.loads(first)

@@ -20,9 +20,6 @@ from privfunnel.release.randomness import Uniforms
 from privfunnel.release.records import RecordAlphabet, released_names
 from privfunnel.release.sampler import Indices, drawer
 
-#: Names of symbols up to which a batch carries all of them and refers to them.
-FEW_LABELS = 10_000
-
 
 class Output:
     """Turns released symbols into columns.
@@ -100,7 +97,8 @@ class Output:
     def arrays(self, y: Indices, records: Indices | None, uniforms: Uniforms) -> list[Any]:
         """Columns for the symbols ``y`` and what :meth:`records` drew for them."""
         pa = need("pyarrow", "tables")
-        if records is None and len(self.labels) > FEW_LABELS:
+        # Names of symbols up to which a batch carries all of them and refers to them.
+        if records is None and len(self.labels) > 10_000:
             return [self.label_array.take(pa.array(y))]
         if records is None:
             return [pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int32)), pa.array(self.labels))]

@@ -18,12 +18,8 @@ from privfunnel.release.options import DrawOptions
 from privfunnel.release.publication import Policy
 from privfunnel.release.sampler import Indices
 
-#: Stretches of the table that a private column may differ between.
-BLOCKS = 64
 #: Rows a stretch has at least.
 BLOCK_ROWS = 10
-#: Permutations that a private column is compared with; it depends on the place where it beats them all.
-PERMUTATIONS = 999
 #: Groups of values that were not seen at design time.
 NEW_GROUPS = 32
 _LAST_NUMBER = re.compile(r"(\d{1,18})\D*$")
@@ -132,7 +128,8 @@ def depends_on_place(codes: Indices, rng: np.random.Generator) -> bool:
     """Whether categories depend on the places of their rows; wrong about independent ones once in 500 times."""
     n = len(codes)
     _, codes = np.unique(codes, return_inverse=True)
-    blocks = min(BLOCKS, n // BLOCK_ROWS)
+    # Stretches of the table that a private column may differ between.
+    blocks = min(64, n // BLOCK_ROWS)
     tables = []
     if blocks >= 2:
         block = np.arange(n) * blocks // n
@@ -158,7 +155,8 @@ def _beats_permutations(table: Array, rng: np.random.Generator) -> bool:
     margins = random_table(table.sum(axis=1).astype(np.int64), table.sum(axis=0).astype(np.int64))
     total = table.sum()
     found = float(measures.mutual_information(table / total))
-    drawn = (margins.rvs(random_state=rng) for _ in range(PERMUTATIONS))
+    # Permutations that a private column is compared with; it depends on the place where it beats them all.
+    drawn = (margins.rvs(random_state=rng) for _ in range(999))
     return all(float(measures.mutual_information(other / total)) < found for other in drawn)
 
 

@@ -16,9 +16,6 @@ from privfunnel.report.axes import Axis
 from privfunnel.report.described import Described, how_counted
 from privfunnel.report.rounding import ZERO, Rounding
 
-#: Exposed values that are listed.
-LISTED = 5
-
 #: To whom the promise does not apply.
 NOT_PROMISED = (
     "Whoever already knows something of a person besides the release, one of the public columns for example, may learn "
@@ -179,7 +176,8 @@ def _exposed(release: Described, numbers: Rounding) -> str:
             else f"{numbers.of(each.share).percent(each.after, 'down')} or more",
             f"{numbers.share(each.auc):.2g}",
         )
-        for each in told[:LISTED]
+        # Exposed values that are listed.
+        for each in told[:5]
     ]
     words = []
     if len(told) > len(rows):

@@ -20,8 +20,6 @@ from privfunnel.report.rounding import Rounding
 MOST_DRAWN = 38
 #: Combinations that can be looked for, the most frequent ones: some hundred bytes each.
 MOST_LISTED = 2_000
-#: Combinations that are listed before anything is looked for.
-FIRST = 8
 
 
 class Listed(NamedTuple):
@@ -114,7 +112,10 @@ def _search(found: Listed, names: tuple[str, ...], say: Rounding) -> str:
         "Where records are released; among the candidates of decoys, the same shares are weights, on average."
     )
     table = parts.table(
-        caption, heads, [(", ".join(found.values[i]), *row) for i, row in enumerate(rows[:FIRST])]
+        # Combinations that are listed before anything is looked for.
+        caption,
+        heads,
+        [(", ".join(found.values[i]), *row) for i, row in enumerate(rows[:8])],
     )
     levels = [list(dict.fromkeys(each[a] for each in found.values)) for a in range(len(names))]
     place = [{text: code for code, text in enumerate(texts)} for texts in levels]

@@ -18,10 +18,6 @@ from privfunnel.data.engines.cutting import nice_above
 from privfunnel.measures import Array, nats_per, to_bits
 from privfunnel.release.publication import STEPS, Mask, Policy
 
-#: The step of shares where the number of rows is not known.
-UNKNOWN = 0.01
-#: The coarsest step of shares with which details are told; a hundred rows with a threshold of five.
-DETAIL_STEP = 0.05
 #: Exact informations below this, in their unit, are told as less than it.
 LEAST = 1e-4
 ZERO = 1e-9  # what rounding leaves of nothing
@@ -53,13 +49,15 @@ class Rounding:
     def step(self) -> float:
         """The step of shares and probabilities."""
         if self.rows is None:
-            return UNKNOWN
+            # The step of shares where the number of rows is not known.
+            return 0.01
         return self.policy.step(self.rows) or STEPS[-1]
 
     @property
     def detailed(self) -> bool:
         """Whether there are enough rows to tell many numbers: each may be coarse, and all of them together tell."""
-        return self.step <= DETAIL_STEP
+        # The coarsest step of shares with which details are told; a hundred rows with a threshold of five.
+        return self.step <= 0.05
 
     def share(self, value: float, to: Towards = "near") -> float:
         """A share, to a step."""

@@ -31,8 +31,6 @@ FREE_PROVED = 1e-6
 SECONDS, SHARE = 20.0, 0.2
 #: The names under which a problem remembers what is free, the proof, and how long the search for them may take.
 FREE, PROOF, PATIENCE = "_free_disclosure", "_free_certificate", "_free_seconds"
-#: Entries p(y|x) of an output that are equal to this share of the largest say nothing.
-EQUAL = 1e-12
 
 
 def free_disclosure(problem: Problem) -> float:
@@ -128,7 +126,8 @@ def telling(channel: Channel) -> Channel:
     table = sparse.csc_array(channel)
     most = table.max(axis=0).toarray().reshape(-1)
     least = table.min(axis=0).toarray().reshape(-1)
-    told = most - least > EQUAL * most
+    # Entries p(y|x) of an output that are equal to this share of the largest say nothing.
+    told = most - least > 1e-12 * most
     if told.all() or not told.any():
         return channel
     kept = table[:, told]

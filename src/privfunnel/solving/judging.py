@@ -29,8 +29,6 @@ from privfunnel.solving.solution import Solution
 
 #: Channels that tell nothing, or keep guarantees or budgets, do so up to rounding: they may be better by so many nats.
 INEXACT = 1e-6
-#: A release that leaks more than this share of I(S;X) tells something, though no more than rounding lets pass.
-TOLD = 1e-10
 
 
 class Line(NamedTuple):
@@ -280,7 +278,8 @@ def _stands(line: Line, reached: Reached, *, met: bool) -> bool:
     allowed = slack * max(1.0, claim.total, claim.disclosure, claim.utility)
     if left >= -allowed:
         return True
-    if scope.zero and reached.values.leakage > TOLD * question.problem.leakage_ceiling:
+    # A release that leaks more than this share of I(S;X) tells something, though no more than rounding lets pass.
+    if scope.zero and reached.values.leakage > 1e-10 * question.problem.leakage_ceiling:
         return False
     raise SolverError(
         f"a real channel misses what is proved ({line.source}: {line.certificate.words}) by {-left:.3g} nats: "

@@ -28,8 +28,6 @@ from privfunnel.solving.ends import Dominated
 
 #: Tables with more public symbols than this have their plain funnel solved first; on smaller ones a search is quick.
 SEARCHED_UP_TO = LUMPED_BEYOND
-#: Outputs of its release whose posteriors a search begins with.
-MOST_POSTERIORS = 2000
 
 
 class Floor(NamedTuple):
@@ -59,7 +57,8 @@ class Floor(NamedTuple):
 
     def posteriors(self, problem: Problem) -> Array:
         """p(x|y) of its release, shape (n, M); none where there are too many."""
-        if self.channel.shape[1] > MOST_POSTERIORS:
+        # Outputs of its release whose posteriors a search begins with.
+        if self.channel.shape[1] > 2000:
             return np.zeros((0, problem.n_x))
         joint = channels.joint(problem.p_x, self.channel)
         table = np.asarray(joint.toarray() if channels.is_sparse(joint) else joint).T

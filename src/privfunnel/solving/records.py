@@ -14,9 +14,6 @@ from privfunnel.model.question import Quantity, Question
 from privfunnel.solving.judging import Line
 from privfunnel.solving.way import Asking, Found, Way
 
-#: A curve that cannot come down to 0 ends this many nats above the least leakage.
-STILL = 1e-6
-
 
 @dataclass(frozen=True)
 class RecordsWay(Way):
@@ -72,5 +69,6 @@ class RecordsWay(Way):
         if work.free is not None:
             return work.least, max(work.free[0], work.least)
         most = work.at(work.dearest)
-        *_, last = work.within(most.leakage + STILL, NEVER)
+        # A curve that cannot come down to 0 ends this many nats above the least leakage.
+        *_, last = work.within(most.leakage + 1e-6, NEVER)
         return work.least, last.distortion

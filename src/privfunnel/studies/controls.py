@@ -18,9 +18,6 @@ from privfunnel.infra.watching import Listener
 from privfunnel.measures import Array
 from privfunnel.model.problem import Problem
 
-#: Entries of the maps that are evaluated at one time.
-_BATCH_ENTRIES = 500_000
-
 
 @dataclass(frozen=True, kw_only=True)
 class RandomMaps(Sweep):
@@ -44,7 +41,8 @@ class RandomMaps(Sweep):
     def _swept(self, problem: Problem, seed: int, deadline: Deadline, progress: Listener | None) -> Pool:
         rng = np.random.default_rng(seed)
         pool = Pool(problem.p_sx, iterative=self.iterative)
-        block = max(1, _BATCH_ENTRIES // problem.n_x**2)
+        # Entries of the maps that are evaluated at one time.
+        block = max(1, 500_000 // problem.n_x**2)
         seconds = block * problem.n_x**2 * ENTRY_SECONDS
         for first in range(0, self.restarts, block):
             if deadline.left() <= seconds:

@@ -30,8 +30,6 @@ SHORT_ROW = 1024
 SHORT, LONG = (32, 1), (512, 8)
 #: Outputs that one program turns into logarithms.
 OUTPUTS = 128
-#: Evaluations before the first check whether all roots are found: checking makes the host wait for the device.
-BLIND = 3
 
 
 @triton.jit
@@ -297,7 +295,8 @@ def root(batch: Any, aim: Any, slope: Any, target: Any, slack: Any) -> Any:
             mean, spread, third, batch.p_x, target, slack, trial, low, high, best, going, open_counts[number:], n_x,
             limit=SLOPE_LIMIT, unbounded=UNBOUNDED, block=triton.next_power_of_2(n_x), num_warps=4,
         )  # fmt: skip
-        if number + 1 >= BLIND and not int(open_counts[number]):
+        # Evaluations before the first check whether all roots are found: checking makes the host wait for the device.
+        if number + 1 >= 3 and not int(open_counts[number]):
             break
     return best
 

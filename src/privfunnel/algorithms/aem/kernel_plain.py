@@ -23,9 +23,6 @@ from privfunnel.algorithms.aem.state import ZERO
 from privfunnel.infra.jit import compiled
 from privfunnel.measures import Array
 
-#: The residual costs a pass over the rows: it is computed in one step out of this many.
-STEPS_PER_RESIDUAL = 8
-
 
 @compiled(nogil=True)
 def _alike(nonzeros: Nonzeros, i: int) -> bool:
@@ -260,7 +257,8 @@ def run(
             return slope, residual, n, False
         before, slope = slope if n else found, found
         _normalise(tables, rows)
-        if n % STEPS_PER_RESIDUAL == 0 or n == steps - 1:
+        # The residual costs a pass over the rows: it is computed in one step out of this many.
+        if n % 8 == 0 or n == steps - 1:
             residual = _residual(tables, exponents, rows, outputs, slope)
             if residual <= tolerance:
                 steps = n + 1

@@ -15,10 +15,6 @@ from privfunnel.measures import Array
 #: Entries times steps that one call of the compiled code may take on where there are few private symbols: a fraction of
 #: a second, after which an interrupt is seen.
 ENTRIES_PER_CALL = 1 << 24
-#: From so many private symbols on a step takes longer in proportion to them.
-FEW_PRIVATE = 16
-#: Calls for each thread at least, so that none waits long for the slowest.
-CALLS_PER_THREAD = 4
 
 
 @dataclass(frozen=True)
@@ -60,9 +56,11 @@ class NumbaBackend:
         """Call ``do`` on ranges of runs that cover the batch, several per thread and often enough to interrupt."""
         runs, n_x, n_y = shape
         n_s = len(self.tables.p_s_given_x)
-        length = ENTRIES_PER_CALL // (n_x * n_y * steps * max(1, n_s // FEW_PRIVATE))
+        # From so many private symbols on a step takes longer in proportion to them.
+        length = ENTRIES_PER_CALL // (n_x * n_y * steps * max(1, n_s // 16))
         if self.threads > 1:
-            length = min(length, runs // (CALLS_PER_THREAD * self.threads))
+            # Calls for each thread at least, so that none waits long for the slowest.
+            length = min(length, runs // (4 * self.threads))
         begins = range(0, runs, max(1, length))
         ends = [min(begin + begins.step, runs) for begin in begins]
         if self.threads == 1:

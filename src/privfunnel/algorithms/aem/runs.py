@@ -27,10 +27,6 @@ from privfunnel.measures import Array, mutual_information
 
 #: λ that the first root search of a run starts from.
 FIRST_SLOPE = 0.5
-#: A leakage this close to a proved bound, in nats, cannot be beaten.
-UNBEATABLE = 1.0e-13
-#: An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
-UNUSED = 1.0e-15
 
 #: Where there is a deadline, runs that are advanced before the first look at the clock: so many at most,
 RUNS_AT_ONCE = 8
@@ -233,7 +229,8 @@ def _run_accelerated(
 
 def without_unused(channel: Array) -> Array:
     """The channel (M, N) without outputs that no symbol has more than a rounding's worth of probability for."""
-    used = channel[:, channel.max(axis=0) > UNUSED]
+    # An output that every symbol gives this probability or less is not used: dropping it changes nothing but rounding.
+    used = channel[:, channel.max(axis=0) > 1.0e-15]
     return np.asarray(used / used.sum(axis=1, keepdims=True))
 
 
@@ -328,7 +325,8 @@ class _Population:
     def drop_finished(self) -> None:
         """Runs that converged, or used up their steps, or whose point is settled, need no more work."""
         floors = np.array([self.work.floors[point] for point in self.points[self.going]])
-        settled = self.leakage[self.going] <= floors + UNBEATABLE
+        # A leakage this close to a proved bound, in nats, cannot be beaten.
+        settled = self.leakage[self.going] <= floors + 1.0e-13
         done: NDArray[np.bool_] = np.isin(self.points[self.going], self.points[self.going][settled])
         done |= self.stopped[self.going] | (self.steps[self.going] >= self.work.max_steps)
         self.going = self.going[~done]

@@ -34,8 +34,6 @@ CONCENTRATIONS = (1.0, 0.3, 0.1, 1.0)
 SLACK = 1.0e-3
 #: Evaluations for the weight of an anchor at most; Newton's method takes about six, bisection of [0, 1] 53.
 WEIGHT_EVALUATIONS = 60
-#: Random channels kept for later use, in bytes.
-KEPT_BYTES = 1 << 26
 
 
 @dataclass
@@ -73,7 +71,8 @@ class Starts:
             rng = self._begin(restart)
             concentration = CONCENTRATIONS[restart % len(CONCENTRATIONS)]
             found = random_channel(len(self.tables.p_x), self.n_y, concentration, rng)
-            if (len(self._drawn) + 1) * found.nbytes <= KEPT_BYTES:
+            # Random channels kept for later use, in bytes.
+            if (len(self._drawn) + 1) * found.nbytes <= (1 << 26):
                 self._drawn[restart] = found
         return found
 

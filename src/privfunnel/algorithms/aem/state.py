@@ -49,8 +49,6 @@ SLOPE_LIMIT = 2.0**40
 #: Evaluations of G for one root at most. Halley's method takes two to four; the worst case, doubling λ up to
 #: SLOPE_LIMIT and halving the bracket down to neighbouring floats, about a hundred.
 ROOT_EVALUATIONS = 120
-#: Work on arrays is cut into pieces of about this many bytes: what a core has for its own in the second-level cache.
-CACHE_BYTES = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,9 @@ class Tables:
 
 def pieces(size: int, item_bytes: int) -> list[slice]:
     """Cut a batch of ``size`` items into slices whose work stays in cache: one call for many small, few large each."""
-    length = max(1, CACHE_BYTES // max(1, item_bytes))
+    # Work on arrays is cut into pieces of about this many bytes: what a core has for its own in the second-level
+    # cache.
+    length = max(1, (1 << 21) // max(1, item_bytes))
     return [slice(begin, min(size, begin + length)) for begin in range(0, size, length)]
 
 

@@ -12,9 +12,6 @@ from privfunnel.algorithms.binary.staircases import Staircase
 from privfunnel.algorithms.binary.table import BinaryTable, Index
 from privfunnel.measures import Array
 
-#: What rounding left over of a class that a staircase uses up, as a share of its mass.
-LEFT_OVER = 1e-12
-
 
 class Pieces(NamedTuple):
     """Two partitions of the same interval, refined: length of each piece and which part of either it belongs to."""
@@ -49,7 +46,8 @@ def class_release(stairs: Staircase, mass: Array) -> PairRelease:
     for side, masses in ((stairs.b, stairs.mass_b), (stairs.a, stairs.mass_a)):
         used[side[pairs]] = True
         np.add.at(alone, side[~pairs], masses[~pairs])
-    alone[used & (alone <= LEFT_OVER * mass)] = 0.0
+    # What rounding left over of a class that a staircase uses up, as a share of its mass.
+    alone[used & (alone <= 1e-12 * mass)] = 0.0
     told = np.flatnonzero(alone > 0.0)
     return PairRelease(
         first=np.concatenate([stairs.b[pairs], told]).astype(np.intp),

@@ -23,8 +23,6 @@ from privfunnel.measures import Array
 from privfunnel.model.problem import Point
 from privfunnel.model.question import FEASIBILITY, Quantity
 
-#: Slopes tried at most; some ten are needed.
-MOST_SLOPES = 80
 #: A slope below this changes nothing that can be computed.
 LEAST_SLOPE = 1e-9
 
@@ -189,7 +187,8 @@ def bracket(
         at = low.point.disclosure + share * width
         value = (1.0 - share) * low.point.leakage + share * high.point.leakage
         best = max(known, key=lambda support, at=at: support.line(at))  # type: ignore[misc]
-        if tried == MOST_SLOPES or width <= 0.0 or high.slope - low.slope <= LEAST_SLOPE * EPS:
+        # Slopes tried at most; some ten are needed.
+        if tried == 80 or width <= 0.0 or high.slope - low.slope <= LEAST_SLOPE * EPS:
             break
         if value - best.line(at) <= gap:
             break

@@ -39,10 +39,6 @@ from privfunnel.measures import Array
 EPS = float(np.finfo(np.float64).eps)
 #: Prices, logarithms of weights included, are computed to this many units in the last place of 1 + their size.
 UNITS = 8.0
-#: Prices are lowered by this much before the check, in nats: more than rounding moves F on a tight pair.
-LOWERED = 2e-13
-#: Doublings of the amount by which a price is lowered until its proof holds.
-RETRIES = 60
 #: Newton steps towards the least F of a pair at most, the change of the log odds (as a share of 1 + their size) at
 #: which they end, and how near to an end of the range they count as that end.
 ROOT_STEPS, ROOT_CHANGE, AT_AN_END = 60, 1e-13, 1e-12
@@ -221,7 +217,8 @@ def proved_price(pair: Pair, price_b: float, price_a: float, slope: float) -> fl
     if odds != NONE:
         price = min(price_below(pair, odds, slope), price_b)
         step = allowance(odds, slope)
-    for _ in range(RETRIES):
+    # Doublings of the amount by which a price is lowered until its proof holds.
+    for _ in range(60):
         if bound_inside(pair, price - step, price_a, slope) >= 0.0:
             return price - step
         step *= 2.0
@@ -259,7 +256,8 @@ def prove(classes: Classes, prices: Array, slope: float) -> Array | None:
     too high. None if they are so far from a staircase that some hundred pairs a class would have to be looked at.
     """
     n = classes.pi.size
-    lowered = np.minimum(prices, classes.caps) - LOWERED
+    # Prices are lowered by this much before the check, in nats: more than rounding moves F on a tight pair.
+    lowered = np.minimum(prices, classes.caps) - 2e-13
     if n < 2 or slope >= 1.0:
         return lowered  # F is concave: its least values are those of single symbols
     first, last = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)

@@ -42,8 +42,6 @@ from privfunnel.measures import Array
 #: What is bisected. FREE: the price of the first class above; which class below comes first follows from it. FIXED: the
 #: same with the class below given. PART: the share of the first class below that is not released alone.
 FREE, FIXED, PART = 0, 1, 2
-#: Halvings at most: the bracket is then narrower than rounding.
-HALVINGS = 70
 #: The bracket begins this much below the price at which the first pair pays: there it surely does not.
 MARGIN = 1e-9
 
@@ -166,7 +164,8 @@ def bisect(
             copy_path(paths.scratch, path)
         if outcome != wanted:
             return outcome, x
-    for _ in range(HALVINGS):
+    # Halvings at most: the bracket is then narrower than rounding.
+    for _ in range(70):
         x = 0.5 * (x_high + x_low)
         if x in (x_high, x_low):
             break

@@ -38,9 +38,6 @@ from privfunnel.certificate.private_stairs import (
 from privfunnel.measures import TINY, Array
 from privfunnel.model.problem import Point, Problem
 
-#: Roundings that a distance between p(s|x) and p(s) went through.
-ROUNDINGS = 2.0
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FreePairs:
@@ -149,6 +146,7 @@ def proved_pairs(problem: Problem) -> tuple[FreePairs, float]:
     """
     found = free_pairs(problem.p_sx)
     deviation = float(np.abs(problem.p_s_given_x[0] - problem.p_s[0]) @ problem.p_x)
-    share = min(ROUNDINGS * EPS / max(deviation, TINY), 1.0)
+    # Roundings that a distance between p(s|x) and p(s) went through.
+    share = min(2.0 * EPS / max(deviation, TINY), 1.0)
     rounding = share * (math.log(problem.n_x) - math.log(share))
     return found, min(found.upper + rounding, problem.disclosure_ceiling)

@@ -22,10 +22,6 @@ from privfunnel.model.problem import Problem
 #: Questions that are tried first in each stratum, those that the public columns tell most about: so many where it has
 #: no more than FEW private symbols, one elsewhere.
 MOST_QUESTIONS, FEW = 3, 4
-#: Private symbols up to which all ways to split them in two are looked at; beyond, one against the others.
-ALL_SPLITS = 8
-#: Rounding of p(i|x) that a question is proved with: more than the checker allows for at 100 private symbols.
-SPREAD = 3e-14
 
 Members = NDArray[np.bool_]
 Sides = NDArray[np.int32]
@@ -95,7 +91,9 @@ class Question:
         prices = prove(classes, self.support(slope).prices, slope)
         if prices is not None:
             columns, _ = cell_columns(self.halves, self.cells)
-            spread = spread_within(self.halves, columns, self.cells) + SPREAD
+            # Rounding of p(i|x) that a question is proved with: more than the checker allows for at 100 private
+            # symbols.
+            spread = spread_within(self.halves, columns, self.cells) + 3e-14
             for claim in CLAIMS:
                 proof = pairs_proof(classes, prices, slope, claim, crossings=n > ALL_PAIRS)
                 try:
@@ -120,7 +118,8 @@ def first_questions(problem: Problem, members: Members) -> list[Sides]:
     """Ways to split some private symbols in two, those that X tells most about first."""
     own = np.flatnonzero(members)
     parts = [[int(s)] for s in own]
-    if own.size <= ALL_SPLITS:
+    # Private symbols up to which all ways to split them in two are looked at; beyond, one against the others.
+    if own.size <= 8:
         parts = [
             [int(s) for i, s in enumerate(own) if mask >> i & 1] for mask in range(1, 2 ** (own.size - 1))
         ]

@@ -20,10 +20,6 @@ _CLIP = 1e-8
 #: Projected gradient steps for the regression at most, the change of an entry at which it is solved, and the momentum
 #: where the problem has no curvature of its own to set it by.
 _REGRESSION_STEPS, _REGRESSION_CHANGE, _SPARSE_MOMENTUM = 400, 1e-10, 0.9
-#: Symbols M up to which ``Aᵀ A`` is made in any case: beyond, two products with ``A`` may cost less.
-_LARGEST_GRAM = 256
-#: Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
-_LOG_FLOOR = -690.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,8 @@ class Table:
             s_given_x=s_given_x,
             solve_s=np.linalg.pinv(s_given_x.T),
             curvature=float(np.linalg.norm(x_given_s, 2) ** 2),
-            gram=x_given_s.T @ x_given_s if len(p_x) <= max(_LARGEST_GRAM, 2 * len(p_s)) else None,
+            # Symbols M up to which ``Aᵀ A`` is made in any case: beyond, two products with ``A`` may cost less.
+            gram=x_given_s.T @ x_given_s if len(p_x) <= max(256, 2 * len(p_s)) else None,
         )
 
     def squared(self, channel: Array) -> Array:
@@ -145,5 +142,6 @@ def repaired_step(table: Table, channel: Array, beta: Array, inner_steps: int) -
         log_p -= log_p.max(axis=2, keepdims=True)
         p = np.exp(log_p)
         total = p.sum(axis=2, keepdims=True)
-        p, log_p = p / total, np.maximum(log_p - np.log(total), _LOG_FLOOR)
+        # Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
+        p, log_p = p / total, np.maximum(log_p - np.log(total), -690.0)
     return np.asarray(p)

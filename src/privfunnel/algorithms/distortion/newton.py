@@ -30,8 +30,6 @@ from privfunnel.measures import TINY, Array
 LOWERED, FAR = 0.1, 2.0
 #: Share of the way to the boundary that a step goes at most.
 FRACTION = 0.95
-#: Costs that differ by less, of at most 1, are the same.
-TIED = 1e-12
 #: The first μ, and the most that λ begins at.
 START, STEEPEST = 1e-3, 10.0
 
@@ -189,7 +187,8 @@ def _start(case: Case) -> State:
     weights = np.where(allowed, p, 0.0) if case.invariant else allowed.astype(np.float64)
     spread = p[:, None] * weights / weights.sum(axis=1, keepdims=True)
     priced = np.where(allowed, case.costs, np.inf)
-    tied = (priced <= priced.min(axis=1, keepdims=True) + TIED) & allowed
+    # Costs that differ by less, of at most 1, are the same.
+    tied = (priced <= priced.min(axis=1, keepdims=True) + 1e-12) & allowed
     cheap = p[:, None] * tied / tied.sum(axis=1, keepdims=True)
     if case.invariant:
         cheap = 0.5 * (cheap + np.diag(p)) if tied.sum() > p.size else np.diag(p)

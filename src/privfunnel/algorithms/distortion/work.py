@@ -24,8 +24,6 @@ from privfunnel.model.costs import Costs
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import ROUNDING
 
-#: Points that are tried for a leakage budget, at most.
-MOST_TRIED = 25
 #: Share of the largest cost within which the least distortion for a leakage budget is found.
 CLOSE = 1e-7
 #: Newton's method aims at this share of the asked gap; the rest is for rounding.
@@ -34,8 +32,6 @@ AIM = 0.05
 SAME = 1e-13
 #: Share of the largest cost above the least distortion within which the answer there is as good as any.
 NARROW = 1e-6
-#: Entries M·N up to which the distortion without leakage is found by a linear program.
-PROGRAM_ENTRIES = 40_000
 #: Numbers M·N·K that Newton's method holds several times.
 MOST_NUMBERS = 20_000_000
 #: Cuts of outputs that hardly occur are mixed with this much of p(s), so that they are finite.
@@ -152,7 +148,8 @@ class Work:
     def free(self) -> tuple[float, Array] | None:
         """The least distortion without leakage, and its channel; None where no such channel is allowed or known."""
         constant = self._constant()
-        if self.costs.matrix.size > PROGRAM_ENTRIES:
+        # Entries M·N up to which the distortion without leakage is found by a linear program.
+        if self.costs.matrix.size > 40_000:
             return constant
         return self._programmed() or constant
 
@@ -247,7 +244,8 @@ class Work:
                 f"leakage={budget!r} nats is infeasible with these costs: the least is {high.leakage:.9g}; raise it"
             )
         reached, best = self.least, high
-        for _ in range(MOST_TRIED):
+        # Points that are tried for a leakage budget, at most.
+        for _ in range(25):
             line = low.step.certificate
             if line is not None and line.slope > 0.0:
                 reached = max(reached, (line.intercept - budget) / line.slope)

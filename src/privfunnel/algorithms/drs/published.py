@@ -25,8 +25,6 @@ from privfunnel.measures import TINY, Array
 
 #: A run whose step has shrunk to less cannot move.
 _SMALLEST_STEP = 1e-11
-#: A step is so short that asking the clock each time would be felt.
-_STEPS_PER_LOOK = 16
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,8 @@ class _Group(Group["_State"]):
     ) -> None:
         super().__init__(batch, part, _State.begin(table, start[part], beta[part]), settings.max_steps)
         self._table, self._settings = table, settings
-        self._per_look = _STEPS_PER_LOOK if start[part].size <= BATCH_ENTRIES else 1
+        # A step is so short that asking the clock each time would be felt.
+        self._per_look = 16 if start[part].size <= BATCH_ENTRIES else 1
 
     def advance(self) -> None:
         """A few steps of every run that goes on."""

@@ -28,14 +28,6 @@ from privfunnel.algorithms.drs.batches import Batch, Group, Table, run_groups
 from privfunnel.algorithms.sweep import groups, stationarity
 from privfunnel.measures import TINY, Array, xlogx
 
-#: Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
-_LOG_FLOOR = -690.0
-#: A run whose step has shrunk to less cannot move.
-_SMALLEST_STEP = 1e-12
-#: Halvings of a step at most: 40 take the longest one below the safe one, which always descends.
-_HALVINGS = 40
-#: Relative rounding of the Lagrangian: a rise of less is none.
-_ROUNDING = 1e-14
 #: Newton steps for the row sums of Q, and the error in them that is rounding.
 _NEWTON_STEPS, _ROW_SUM = 50, 1e-13
 
@@ -83,7 +75,8 @@ class _Group(Group["_State"]):
         state = self._state.advance(self._table)
         residual = stationarity(self._p_sx, state.p, state.beta)
         close = residual < self._settings.tolerance
-        self._go_on(state, state, close, ~np.isfinite(residual) | (state.step < _SMALLEST_STEP))
+        # A run whose step has shrunk to less cannot move.
+        self._go_on(state, state, close, ~np.isfinite(residual) | (state.step < 1e-12))
 
 
 @dataclass
@@ -134,8 +127,10 @@ class _State:
         safe = self.safe
         step = np.maximum(np.minimum(2.0 * self.step, 1.0 / self.beta), safe)
         p, log_p = _softmax(self.log_p + step[:, None, None] * direction)
-        for _ in range(_HALVINGS):
-            worse = (self._value(table, p) > before + _ROUNDING * np.abs(before)) & (step > safe)
+        # Halvings of a step at most: 40 take the longest one below the safe one, which always descends.
+        for _ in range(40):
+            # Relative rounding of the Lagrangian: a rise of less is none.
+            worse = (self._value(table, p) > before + 1e-14 * np.abs(before)) & (step > safe)
             if not worse.any():
                 break
             step = np.where(worse, np.maximum(0.5 * step, safe), step)
@@ -157,7 +152,8 @@ def _softmax(logits: Array) -> tuple[Array, Array]:
     logits = logits - logits.max(axis=2, keepdims=True)
     p = np.exp(logits)
     total = p.sum(axis=2, keepdims=True)
-    return p / total, np.maximum(logits - np.log(total), _LOG_FLOOR)
+    # Logarithm of the smallest entry: just above log TINY, so that every entry stays positive.
+    return p / total, np.maximum(logits - np.log(total), -690.0)
 
 
 def _solve_q(image: Array, dual: Array, weight: Array, penalty: Array, shift: Array) -> tuple[Array, Array]:

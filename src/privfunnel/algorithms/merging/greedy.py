@@ -20,11 +20,6 @@ from privfunnel.infra.watching import Listener
 from privfunnel.measures import Array
 from privfunnel.model.problem import Problem
 
-# Rounding of a difference of entropies: a merge may use up the slack to the asked disclosure to this many nats.
-_SLACK = 1e-12
-# Merges whose gains differ by less are tied: the one that loses less disclosure is taken.
-_TIED = 1e-15
-
 
 @dataclass(frozen=True, kw_only=True)
 class Greedy(Solver):
@@ -64,11 +59,14 @@ def merge_path(p_sx: Array, disclosure: float) -> Iterator[NDArray[np.int64]]:
         gain[i, i + 1 :], loss[i, i + 1 :] = _merge_terms(columns, i, np.arange(i + 1, n_x))
     yield labels.copy()
     while alive.sum() > 1:
-        feasible = current - loss >= disclosure - _SLACK
+        # Rounding of a difference of entropies: a merge may use up the slack to the asked disclosure to this many
+        # nats.
+        feasible = current - loss >= disclosure - 1e-12
         if not feasible.any():
             return
         best = np.where(feasible, gain, -np.inf)
-        tied = best >= best.max() - _TIED
+        # Merges whose gains differ by less are tied: the one that loses less disclosure is taken.
+        tied = best >= best.max() - 1e-15
         i, j = divmod(int(np.argmin(np.where(tied, loss, np.inf))), n_x)
         current -= float(loss[i, j])
         labels[labels == j] = i

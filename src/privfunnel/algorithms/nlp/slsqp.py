@@ -14,9 +14,6 @@ from privfunnel.algorithms.nlp.program import LocalProgram, Program, Run
 from privfunnel.measures import TINY, Array, mutual_information
 from privfunnel.model.problem import Problem
 
-#: The least entry of p(y|x) that SLSQP may try: the gradient of I(X;Y) is infinite at 0.
-_LEAST_ENTRY = 1e-12
-
 
 @dataclass(frozen=True, kw_only=True)
 class SLSQP(LocalProgram):
@@ -92,7 +89,8 @@ class _Program(Program):
                 start.ravel(),
                 jac=True,
                 method="SLSQP",
-                bounds=[(_LEAST_ENTRY, 1.0)] * start.size,
+                # The least entry of p(y|x) that SLSQP may try: the gradient of I(X;Y) is infinite at 0.
+                bounds=[(1e-12, 1.0)] * start.size,
                 constraints=self.constraints,
                 callback=watch,
                 options=self.options,

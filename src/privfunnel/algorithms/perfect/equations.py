@@ -12,16 +12,8 @@ from privfunnel.certificate.private_equations import combined as combinations_of
 from privfunnel.certificate.private_equations import whole_numbers
 from privfunnel.measures import Array
 
-#: Supports that are looked at together.
-SUPPORTS_AT_A_TIME = 20_000
-#: Supports whose determinant is below this share of the largest that columns of their lengths could have are singular.
-SINGULAR = 1e-12
 #: Entries within this of 0 are 0.
 ZERO = 1e-12
-#: A support whose least value is below this is no vertex, whatever rounding did to it.
-CLEARLY_NEGATIVE = -1e-2
-#: Decimals to which two vertices agree that are the same.
-SAME_DECIMALS = 9
 #: Where a direction of P − t is shorter than this, it is worked out in whole numbers, without any rounding,
 FAINT = 1e-2
 #: unless that takes more multiplications.
@@ -93,15 +85,19 @@ class PrivateEquations:
         found: dict[bytes, tuple[Array, Array]] = {}
         supports = itertools.combinations(range(n_x), rank)
         while True:
-            chunk = np.array(list(itertools.islice(supports, SUPPORTS_AT_A_TIME)), dtype=np.intp)
+            # Supports that are looked at together.
+            chunk = np.array(list(itertools.islice(supports, 20_000)), dtype=np.intp)
             if chunk.size == 0:
                 break
             systems = np.moveaxis(self.rows[:, chunk], 0, 1)
-            solid = np.abs(np.linalg.det(systems)) > SINGULAR * np.prod(sizes[chunk], axis=1)
+            # Supports whose determinant is below this share of the largest that columns of their lengths could have
+            # are singular.
+            solid = np.abs(np.linalg.det(systems)) > 1e-12 * np.prod(sizes[chunk], axis=1)
             chunk, systems = chunk[solid], systems[solid]
             goals = np.broadcast_to(self.goal, (len(systems), rank))
             values = np.linalg.solve(systems, goals[..., None])[..., 0]
-            near = values.min(axis=1, initial=np.inf) > CLEARLY_NEGATIVE
+            # A support whose least value is below this is no vertex, whatever rounding did to it.
+            near = values.min(axis=1, initial=np.inf) > -1e-2
             chunk, values = chunk[near], values[near]
             # To first order w is off by |A⁻¹| times what the equations are, the entries of w being at most 1.
             errors = np.abs(np.linalg.inv(systems[near])) @ self.errors
@@ -110,7 +106,8 @@ class PrivateEquations:
                     continue
                 vertex, off = np.zeros((2, n_x))
                 vertex[support], off[support] = np.where(value > ZERO, value, 0.0), error
-                found.setdefault(np.round(vertex, SAME_DECIMALS).tobytes(), (vertex, off))
+                # Decimals to which two vertices agree that are the same.
+                found.setdefault(np.round(vertex, 9).tobytes(), (vertex, off))
         vertices = [self.polish(vertex) for vertex, _ in found.values()]
         return np.array(vertices).reshape(-1, n_x), np.array([off for _, off in found.values()]).reshape(
             -1, n_x

@@ -34,8 +34,6 @@ from privfunnel.measures import Array, entropy, xlogx
 
 #: Lists of vertices up to this many candidate supports are made outright.
 MOST_SUPPORTS = 700_000
-#: Decimals to which two vertices agree that branch and bound happens to meet.
-MET_DECIMALS = 7
 
 #: R0 counts as proved when no posterior could improve it by more than this, in nats.
 PROVED = 1e-7
@@ -43,18 +41,12 @@ PROVED = 1e-7
 FIRST_LEVEL, LEVEL_FACTOR = 1e-2, 10.0
 #: Starts of the local search in each round.
 STARTS = 20
-#: Linear minimisations of one local search at most; it ends with one that gains less than ZERO.
-SETTLING_STEPS = 20
 #: Entries are raised to this before −log gives the next cost, and below SETTLED they are left out at the end.
 LEAST_ENTRY, SETTLED = 1e-6, 1e-9
-#: Branch and bound hands over after so many boxes with a posterior below the cutoff.
-MOST_HITS = 10
 #: Intervals narrower than this are not split.
 NARROW = 1e-9
 #: Boxes are proved to this far above what their tree claims, in nats: the checker allows more for rounding.
 MARGIN = 1e-9
-#: How many times what a box without any such posterior misses them by its bound is raised by.
-FARKAS = 1e4
 #: A split leaves each side at least this share of the interval.
 LEAST_SIDE = 0.2
 
@@ -152,7 +144,8 @@ class Polytope:
         self._nearest.run()
         if not is_optimal(self._nearest):
             return None
-        return FARKAS * np.array(self._nearest.getSolution().row_dual)
+        # How many times what a box without any such posterior misses them by its bound is raised by.
+        return 1e4 * np.array(self._nearest.getSolution().row_dual)
 
     def minimise(self, cost: Array, box: Box) -> tuple[Array, Array] | None:
         """Minimiser (M,) and multipliers of the equations; None where the box misses the polytope."""
@@ -169,7 +162,8 @@ class Polytope:
         """A vertex where the concave ``H(w) − prices·w`` is locally least: repeated linear minimisation."""
         everywhere = Box(np.zeros(start.size), np.ones(start.size))
         w, value = start, np.inf
-        for _ in range(SETTLING_STEPS):
+        # Linear minimisations of one local search at most; it ends with one that gains less than ZERO.
+        for _ in range(20):
             cost = -np.log(np.maximum(w, LEAST_ENTRY)) - prices
             step = self.minimise(cost, everywhere)
             if step is None:
@@ -192,7 +186,8 @@ class Polytope:
         met: dict[bytes, Array] = {}
         alpha, beta = np.empty(n_x), np.empty(n_x)
         opened = hits = 0
-        while stack and hits < MOST_HITS and opened < nodes and not deadline.passed():
+        # Branch and bound hands over after so many boxes with a posterior below the cutoff.
+        while stack and hits < 10 and opened < nodes and not deadline.passed():
             opened += 1
             node, box = stack.pop()
             fill_chords(box, alpha, beta)
@@ -211,7 +206,8 @@ class Polytope:
                 continue
             if step is not None and float(entropy(w) - prices @ w) < cutoff:
                 vertex = self.settle(prices, w)
-                met.setdefault(np.round(vertex, MET_DECIMALS).tobytes(), vertex)
+                # Decimals to which two vertices agree that branch and bound happens to meet.
+                met.setdefault(np.round(vertex, 7).tobytes(), vertex)
                 hits += 1
             shrink(rates, 1.0, cutoff - bound, box)
             if propagate(box):

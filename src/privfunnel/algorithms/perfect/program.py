@@ -13,8 +13,6 @@ from privfunnel.measures import Array, entropy
 
 #: Entries and weights within this of 0 are 0, and a solution is exact where it errs by less.
 ZERO = 1e-12
-#: Decimals to which two vertices agree that are the same.
-SAME_DECIMALS = 9
 
 
 class MixtureProgram:
@@ -36,7 +34,8 @@ class MixtureProgram:
         """Add posteriors (n, M) that are not there yet; return how many were new."""
         new = []
         for w in posteriors:
-            key = np.round(w, SAME_DECIMALS).tobytes()
+            # Decimals to which two vertices agree that are the same.
+            key = np.round(w, 9).tobytes()
             if key not in self._keys:
                 self._keys.add(key)
                 new.append(w)

@@ -20,8 +20,6 @@ from privfunnel.measures import Array
 
 #: What counts as 0 in values and pivots of the simplex method, whose rows are scaled to order 1.
 ZERO = 1e-12
-#: A vertex that misses its equations by more than this is none.
-MISSED = 1e-11
 #: Pivots by the largest rate for each symbol of the basis; then by the first one, which cannot cycle.
 STEEPEST_PIVOTS, MOST_PIVOTS = 20, 400
 
@@ -114,7 +112,8 @@ def split(rows: Array, goal: Array, p_x: Array, deadline: Deadline = NEVER) -> S
         basis, values = found
         used = values > ZERO
         support, vertex = basis[used], values[used] / values[used].sum()
-        if np.abs(rows[:, support] @ vertex - goal).max() > MISSED:
+        # A vertex that misses its equations by more than this is none.
+        if np.abs(rows[:, support] @ vertex - goal).max() > 1e-11:
             break  # a basis that rounding has spoilt; what is left still says nothing
         ratios = left[support] / vertex
         weight = float(ratios.min())

@@ -16,10 +16,6 @@ from privfunnel.model.problem import Problem
 NEGLIGIBLE = 1e-13
 #: A symbol whose posteriors add up to less than this share of its probability was left out by the program's tolerance.
 LOST = 0.1
-#: Outputs whose posteriors differ by less than this are one output.
-SAME_OUTPUT = 1e-10
-#: Decimals to which channel entries count when outputs are sorted, so that rounding does not change their order.
-SORTED_DECIMALS = 9
 
 #: The weights (n,) of one component's posteriors in use, and the posteriors, (n, M_c).
 Used = tuple[Array, Array]
@@ -110,6 +106,8 @@ def held_channel(problem: Problem, weights: Array, posteriors: Array) -> Channel
 
 def tidy_channel(channel: Array) -> Array:
     """Merge equal posteriors and sort the outputs: by the first symbols they are likeliest for, then by size."""
-    merged = channels.merge_outputs(channel, tolerance=SAME_OUTPUT)
-    order = np.lexsort(np.round(-merged[::-1], SORTED_DECIMALS))
+    # Outputs whose posteriors differ by less than this are one output.
+    merged = channels.merge_outputs(channel, tolerance=1e-10)
+    # Decimals to which channel entries count when outputs are sorted, so that rounding does not change their order.
+    order = np.lexsort(np.round(-merged[::-1], 9))
     return np.ascontiguousarray(merged[:, order])

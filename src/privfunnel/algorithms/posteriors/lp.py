@@ -11,13 +11,9 @@ from privfunnel.algorithms.deadline import NEVER, Deadline
 
 #: Feasibility tolerance of models, and HiGHS's own, which is the last resort of :func:`run_robustly`.
 TOLERANCE, DEFAULT_TOLERANCE = 1e-10, 1e-7
-#: Matrix entries below this are dropped, and a rare symbol's are small.
-SMALLEST_ENTRY = 1e-12
 #: HiGHS's numbers of the dual and the primal simplex method.
 DUAL, PRIMAL = 1, 4
 
-#: Seconds that a run gets at least: the time limit of HiGHS is to be positive.
-SHORTEST_RUN = 1e-3
 
 #: A bound that does not bind, and the two arrays of a row or column that has no entries yet.
 INFINITY = float(highspy.kHighsInf)
@@ -38,7 +34,8 @@ def new_model(*, primal: bool = False) -> Any:
         ("threads", 1),
         ("primal_feasibility_tolerance", TOLERANCE),
         ("dual_feasibility_tolerance", TOLERANCE),
-        ("small_matrix_value", SMALLEST_ENTRY),
+        # Matrix entries below this are dropped, and a rare symbol's are small.
+        ("small_matrix_value", 1e-12),
     ]
     if primal:
         options.append(("simplex_strategy", PRIMAL))
@@ -54,7 +51,8 @@ def run_until(lp: Any, deadline: Deadline) -> None:
     time, or the two clocks differ by a moment, it goes on from where it was.
     """
     while True:
-        lp.setOptionValue("time_limit", lp.getRunTime() + max(deadline.left(), SHORTEST_RUN))
+        # Seconds that a run gets at least: the time limit of HiGHS is to be positive.
+        lp.setOptionValue("time_limit", lp.getRunTime() + max(deadline.left(), 1e-3))
         lp.run()
         if lp.getModelStatus() != highspy.HighsModelStatus.kTimeLimit or deadline.passed():
             return

@@ -7,15 +7,14 @@ from numpy.random import Generator
 
 from privfunnel.measures import Array, entropy
 
-#: Entries of a posterior below this are rounding left over by a descent; they are dropped.
-DUST = 1e-12
 #: Posteriors closer than this in total variation bring the program nothing new.
 APART = 1e-4
 
 
 def tidy(posteriors: Array) -> Array:
     """Drop dust from posteriors (n, M) and normalise them."""
-    clean = np.where(posteriors > DUST, posteriors, 0.0)
+    # Entries of a posterior below this are rounding left over by a descent; they are dropped.
+    clean = np.where(posteriors > 1e-12, posteriors, 0.0)
     return np.asarray(clean / clean.sum(axis=1, keepdims=True))
 
 

@@ -22,8 +22,6 @@ from privfunnel.certificate.answer import Answer, Status
 from privfunnel.infra.watching import Listener, Progress
 from privfunnel.model.problem import Problem
 
-#: Newton steps towards a leakage budget along proved lines; each squares the error.
-MOST_ROUNDS = 12
 #: Near a budget points are proved to this share of the gap at their slope, but to no less than so many nats.
 FINER, FINEST = 0.4, 1e-8
 
@@ -103,7 +101,8 @@ class TaskFunnel:
         work = self._work(problem, progress)
         most, slope, proof = work.tasks.ceiling, 1.0, None
         _ = work.freely  # the curve begins there
-        for _ in range(MOST_ROUNDS):
+        # Newton steps towards a leakage budget along proved lines; each squares the error.
+        for _ in range(12):
             reached = work.within(leakage)
             if most - reached <= self.gap * work.unit or work.deadline.passed():
                 break

@@ -26,8 +26,6 @@ from privfunnel.measures import Array
 
 #: κ, larger than any multiplier that is wanted; a private symbol that is rare or hardly varies may take more.
 ELASTIC = 20.0
-#: How far a step goes towards the boundary.
-TO_BOUNDARY = 0.9
 #: The share of the gap that a step aims at, at least and at most.
 LEAST_CENTRING, MOST_CENTRING = 0.05, 0.8
 MAX_STEPS = 150
@@ -269,7 +267,8 @@ def _newton(program: Program, at: _Iterate, values: Array) -> _Iterate | None:
         return None
     if not (np.isfinite(step.mass).all() and np.isfinite(step.reduced).all() and np.isfinite(step.eta).all()):
         return None
-    return at.moved(step, TO_BOUNDARY * _length(program, at, step))
+    # How far a step goes towards the boundary.
+    return at.moved(step, 0.9 * _length(program, at, step))
 
 
 def _length(program: Program, at: _Iterate, step: _Iterate) -> float:

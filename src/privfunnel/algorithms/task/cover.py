@@ -29,8 +29,6 @@ MOST_BOXES, MOST_ENTRIES = 40_000, 24_000_000
 FIRST_BOXES, WORTHWHILE = 2_500, 0.9
 #: Gap to which relaxations are solved, in nats.
 SOLVED = 3e-7
-#: Tangent steps of a local search.
-LOCAL_STEPS = 6
 #: A posterior in the box that is as bad as this share of what the box lacks: cutting it is of no use.
 REAL = 0.7
 #: Multipliers are kept below this.
@@ -111,7 +109,8 @@ class Cover:
         starts = starts[: max(TOGETHER * 4 // self.cells.n, 24)]
         values = np.clip(starts, LEAST, 1.0)
         low, high = np.zeros_like(values), np.ones_like(values)
-        for _ in range(LOCAL_STEPS):
+        # Tangent steps of a local search.
+        for _ in range(6):
             costs = -(measures.safe_log(values) * self.weights) @ self.cells.kept.T - self.prices
             posteriors = relaxed(self.images, costs, low, high, SOLVED / 10.0).posteriors
             values, brackets = self._brackets(posteriors)

@@ -13,9 +13,6 @@ from privfunnel.measures import Array
 from privfunnel.model.tasks import Utility
 from privfunnel.reductions.cells import Cells
 
-#: Labels are kept away from 0, where logarithms end.
-LEAST = 1e-9
-
 
 def on_a_line(tasks: Utility) -> bool:
     """Whether p(u|y) has one dimension: one task with two symbols."""
@@ -56,7 +53,8 @@ def _spread(cells: Cells, count: int) -> Array:
 
 def clipped(labels: Array) -> Array:
     """Labels kept away from 0."""
-    return np.clip(labels, LEAST, 1.0)
+    # Labels are kept away from 0, where logarithms end.
+    return np.clip(labels, 1e-9, 1.0)
 
 
 def losses(tasks: Utility, kept: Array, labels: Array) -> Array:

@@ -40,29 +40,15 @@ FIRST_LABELS, MORE_LABELS = 32, 4
 FIRST_CELLS, MOST_CELLS = 1_500, 6_000
 #: Tables with more symbols than this are large.
 LARGE = 50_000
-#: Outputs that releases of such tables may have.
-OUTPUTS_LARGE = 512
-#: Boxes that a proof may have.
-MOST_BOXES = 3_000
 #: Outputs with less probability than this are left out, their mass shared among the others.
 NEGLIGIBLE = 1e-9
 #: Entries of a channel below this are left out; on large tables, whose channels have an entry for each symbol, more of
 #: what an interior point leaves behind.
 LEAST_ENTRY, LEAST_ENTRY_LARGE = 1e-10, 1e-5
-#: With more cells than this labels along a line are tried first where p(u|y) has one dimension.
-FEW_ON_A_LINE = 50
-#: Cells for which the labels below are enough, where they are put where they are of use.
-FEW_CELLS = 100
 #: Labels of the first program where they are put where they are of use, programs at most, and new labels for each.
 FIRST_PLACES, MOST_TURNS, NEW_PLACES = 64, 40, 40
-#: How many times more labels there may be with more cells.
-MOST_WIDE = 4
-#: To which share of the gap those are solved: their prices have to be good, too.
-PRECISION = 0.02
 #: Every so many programs prices are tested with boxes even where a local search still beats them.
 TESTED_EVERY = 8
-#: Labels of outputs that are likelier than this are kept for the next program.
-OCCURS = 1e-6
 #: Leakage in nats that counts as none.
 NOTHING = 5e-10
 #: Where a program without leakage has more, and multipliers of this share of κ, κ grows by this factor, up to here.
@@ -134,7 +120,8 @@ class Work:
         # Utility is compared in units of the largest weight, as if that were 1.
         self.unit = float(self.tasks.weights.max())
         if self.problem.n_x > LARGE:  # a channel has an entry for each symbol and output
-            self.outputs = min(self.outputs, OUTPUTS_LARGE)
+            # Outputs that releases of such tables may have.
+            self.outputs = min(self.outputs, 512)
 
     @cached_property
     def whole(self) -> Found:
@@ -188,7 +175,8 @@ class Work:
 
     def _rounds(self, utility: float) -> Iterator[tuple[Found, Certificate | None]]:
         """Better and better channels and proofs at a utility in nats, or for the most without leakage."""
-        if on_a_line(self.tasks) and self.cells.n > FEW_ON_A_LINE:
+        # With more cells than this labels along a line are tried first where p(u|y) has one dimension.
+        if on_a_line(self.tasks) and self.cells.n > 50:
             yield from self._by_levels(utility)
         if self.problem.n_x <= LARGE or not on_a_line(self.tasks):
             yield from self._by_places(utility)
@@ -207,11 +195,14 @@ class Work:
     def _by_places(self, utility: float) -> Iterator[tuple[Found, Certificate | None]]:
         """With labels where they are found to be of use: where posteriors beat the prices of the last program."""
         zero = utility == FREE
-        wide = min(max(self.cells.n // FEW_CELLS, 1), MOST_WIDE)  # many cells take many outputs
+        # Cells for which the labels below are enough, where they are put where they are of use.
+        # How many times more labels there may be with more cells.
+        wide = min(max(self.cells.n // 100, 1), 4)  # many cells take many outputs
         spread = first_labels(self.cells, min(wide * FIRST_PLACES, self.outputs))
         labels = clipped(np.concatenate([self.used, spread]))[: self.outputs]
         for turn in range(MOST_TURNS):
-            outcome = self._program(labels, self._aim(labels, utility + AIM), PRECISION)
+            # To which share of the gap those are solved: their prices have to be good, too.
+            outcome = self._program(labels, self._aim(labels, utility + AIM), 0.02)
             found, line = self._channel(outcome), None
             cover = Cover(self.cells, *self._prices(labels, outcome, zero=zero), zero=zero)
             tips = cover.local(starts(self.cells, self.used, turn))
@@ -391,14 +382,16 @@ class Work:
         share /= share.sum(axis=1, keepdims=True)
         cells = self.cells
         r = cells.p @ share
-        self.used = ((cells.kept * cells.p[:, None]).T @ share / r).T[r > OCCURS]
+        # Labels of outputs that are likelier than this are kept for the next program.
+        self.used = ((cells.kept * cells.p[:, None]).T @ share / r).T[r > 1e-6]
         return Found(cells, share, cells.utility(share), cells.leakage(share))
 
     def _proof(self, labels: Array, outcome: Outcome, *, zero: bool) -> Certificate:
         """A certificate of the program's multipliers, with as many boxes as are of use."""
         boxes = Boxes(self.cells, Multipliers(labels, outcome, zero=zero), outcome.slope)
         unit = self.unit if zero else 1.0
-        boxes.refine(self.gap * unit / 10.0, MOST_BOXES)
+        # Boxes that a proof may have.
+        boxes.refine(self.gap * unit / 10.0, 3_000)
         tree, q = boxes.proof()
         made = TaskBody.build(self.problem, tree, q, outcome.slope, zero=zero)
         self.proved = made

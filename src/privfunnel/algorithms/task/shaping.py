@@ -18,11 +18,6 @@ from privfunnel.reductions.cells import Cells
 
 #: Halvings at most, each of many cells at once; only cells that lose this share of the most that one does take part.
 MOST_SWEEPS, WORTH = 40, 0.05
-#: Curvature that is added in all directions, as a share of that of all symbols: cells get no longer than its inverse
-#: root, in widths.
-STIFF = 0.005
-#: Steps of a power iteration for the direction in which prices bend most.
-POWER_STEPS = 12
 
 
 class _Bend:
@@ -51,7 +46,9 @@ class _Bend:
         self.gradients = slopes[:, which]
         one = Cells(problem, np.zeros(problem.n_x, dtype=np.intp))
         self.stiffness = 0.0
-        self.stiffness = STIFF * float(self.losses(one)[0] / max(self._spread(one)[0], measures.TINY))
+        # Curvature that is added in all directions, as a share of that of all symbols: cells get no longer than its
+        # inverse root, in widths.
+        self.stiffness = 0.005 * float(self.losses(one)[0] / max(self._spread(one)[0], measures.TINY))
 
     def _spread(self, cells: Cells) -> Array:
         """Σ_x p(x) |z_x − z̄_c|² of each cell, shape (C,)."""
@@ -95,7 +92,8 @@ def _top(matrices: Array) -> Array:
     """Eigenvectors of the largest eigenvalue of matrices (n, d, d), about; shape (n, d)."""
     longest = (matrices**2).sum(axis=1).argmax(axis=1)
     found = np.take_along_axis(matrices, longest[:, None, None], axis=2)[:, :, 0]
-    for _ in range(POWER_STEPS):
+    # Steps of a power iteration for the direction in which prices bend most.
+    for _ in range(12):
         size = np.sqrt((found**2).sum(axis=1, keepdims=True))
         found = np.matmul(matrices, (found / np.where(size > 0.0, size, 1.0))[:, :, None])[:, :, 0]
     return np.asarray(found)

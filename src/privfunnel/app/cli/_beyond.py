@@ -42,8 +42,6 @@ ONE_SPLIT = (
 )
 #: Of how many points of a curve splits after the first make designs.
 NODES = 6
-#: Share of a time limit that designs on parts of the rows have at least, where they were asked for.
-LEAST_SHARE = 0.1
 
 
 def view_option(function: Function) -> Function:
@@ -123,7 +121,8 @@ class Rows:
             return None
         from privfunnel.audit.cross_fit import FOLDS
 
-        left = max(self.time_limit - self.seconds, LEAST_SHARE * self.time_limit)
+        # Share of a time limit that designs on parts of the rows have at least, where they were asked for.
+        left = max(self.time_limit - self.seconds, 0.1 * self.time_limit)
         return left / (FOLDS * max(self.splits, 1))
 
     @cached_property

@@ -58,9 +58,6 @@ READING = (
     "decimal", "nulls", "types", "dates", "encoding", "quote", "escape", "sheet", "skip_rows",
 )  # fmt: skip
 
-#: Seconds of searching after which it is worth saying how to be faster.
-PATIENCE = 5.0
-
 
 class MeasureName(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click alone
     """The name of a measure of leakage, of :data:`privfunnel.measures.MEASURES`, loaded when it is needed."""
@@ -446,7 +443,8 @@ def _tell_slowness(solutions: Sequence[Solution]) -> None:
     from privfunnel.infra.jit import compiles
 
     took = sum(s.seconds for s in solutions if not s.guards.plain)
-    if took > PATIENCE and not compiles():
+    # Seconds of searching after which it is worth saying how to be faster.
+    if took > 5.0 and not compiles():
         say(
             f"The search took {took:.0f} s without compiled kernels; with them it takes about a twentieth: pip install "
             "'privfunnel[fast]'."

@@ -22,8 +22,6 @@ from privfunnel.infra.storage import Document
 HEADER_SECONDS = 10.0
 #: Connections at a time that have sent no request yet, and of all kinds; eight tabs have fifty.
 MOST_WAITING, MOST = 64, 256
-#: Seconds at the server's end for answers that are nearly there.
-ENDING_SECONDS = 1
 #: What the event loop's reports on a connection name.
 _OF_CONNECTIONS = {"protocol", "transport", "socket"}
 
@@ -92,7 +90,8 @@ class Server(uvicorn.Server):
                 log_level="error",  # warnings are about what strangers send
                 access_log=False,
                 server_header=False,
-                timeout_graceful_shutdown=ENDING_SECONDS,
+                # Seconds at the server's end for answers that are nearly there.
+                timeout_graceful_shutdown=1,
             )
         )
 

@@ -31,8 +31,6 @@ from privfunnel.model.problem import Problem
 _EPS = float(np.finfo(np.float64).eps)
 #: Roundings of an entry besides one for each private symbol: logarithm and exponentials of the cut, products, sums.
 _ENTRY = 16
-#: Roundings of the line besides one for each symbol: entropies, products, and the sum of its parts.
-_LINE = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,5 +135,6 @@ class DistortionBody(Body):
         returned = float(b @ p_x) if self.outputs is not None else 0.0
         most = float(np.abs(a) @ p_x) + h_s + 1.0
         most += float(np.abs(b) @ p_x) if self.outputs is not None else 0.0
-        terms = sum(costs.shape) + problem.n_s + _LINE
+        # Roundings of the line besides one for each symbol: entropies, products, and the sum of its parts.
+        terms = sum(costs.shape) + problem.n_s + 16
         return h_s + float(a @ p_x) + returned - terms * _EPS * most

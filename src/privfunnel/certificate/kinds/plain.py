@@ -25,8 +25,6 @@ from privfunnel.measures import Array, Arrays
 from privfunnel.model.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
-#: Roundings that :func:`combine` allows for, in units of its terms' size: exponentials, their sum, one logarithm.
-_COMBINING = 8.0
 #: Roundings that the line allows for besides one for each symbol: products, entropies, and the sum of the four parts.
 _ADDING = 16
 
@@ -48,7 +46,8 @@ def combine(claims: Sequence[float], slope: float) -> float:
     if slope >= 1.0 or f.size == 1:
         return least
     spread = (1.0 - slope) * float(np.log(np.sum(np.exp(-(f - least) / (1.0 - slope)))))
-    return least - spread - _COMBINING * _EPS * (abs(least) + spread + 1.0)
+    # Roundings that :func:`combine` allows for, in units of its terms' size: exponentials, their sum, one logarithm.
+    return least - spread - 8.0 * _EPS * (abs(least) + spread + 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

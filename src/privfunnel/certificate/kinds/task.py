@@ -36,8 +36,6 @@ from privfunnel.model.problem import Problem
 from privfunnel.model.tasks import Utility
 
 _EPS = float(np.finfo(np.float64).eps)
-#: Entries of a table of symbols and boxes that are looked at together: what a processor's cache holds.
-_TOGETHER = 131_072
 #: How far p(u|y) may leave a box, or sum to something else than 1, by rounding.
 _SLACK = 1e-13
 
@@ -164,7 +162,8 @@ class Functions(NamedTuple):
     def values(self, told: Array, kept: Array) -> Iterator[tuple[slice, Array]]:
         """Values of all boxes at symbols with p(s|x), (K, M), and p(u|x), (D, M): some symbols, and (symbols, n)."""
         stacked = np.vstack([self.of_told, self.of_kept, self.constant[None]])
-        chunk = max(_TOGETHER // self.constant.size, 16)
+        # Entries of a table of symbols and boxes that are looked at together: what a processor's cache holds.
+        chunk = max(131_072 // self.constant.size, 16)
         for start in range(0, told.shape[1], chunk):
             some = slice(start, start + chunk)
             columns = (*told[:, some], *kept[:, some], np.ones(told[0, some].size))

@@ -18,10 +18,6 @@ from privfunnel.measures import TINY, Array
 
 #: Relative room for rounding; the special functions are good to about 1e-13.
 ROUNDING = 1e-9
-#: Halvings of an interval: enough for every bit of a double.
-HALVINGS = 60
-#: Newton steps on z − log z, started close by and on the safe side.
-NEWTON_STEPS = 8
 
 
 def checked_counts(counts: ArrayLike, axes: tuple[int, ...] = (2, 3)) -> Array:
@@ -109,7 +105,8 @@ def larger_root(excess: Array) -> Array:
     below 1 + √(2·excess) + excess), so that every iterate stays above it.
     """
     z = 1.0 + np.sqrt(2.0 * excess) + excess
-    for _ in range(NEWTON_STEPS):
+    # Newton steps on z − log z, started close by and on the safe side.
+    for _ in range(8):
         z = z - (z - np.log(z) - 1.0 - excess) * z / np.maximum(z - 1.0, TINY)
     return np.maximum(z, 1.0)
 
@@ -121,7 +118,8 @@ def divergence_cap(share: Array, radius: float) -> Array:
     this.
     """
     low, high = np.asarray(share, dtype=np.float64), np.ones_like(share)
-    for _ in range(HALVINGS):
+    # Halvings of an interval: enough for every bit of a double.
+    for _ in range(60):
         middle = 0.5 * (low + high)
         within = binary_divergence(share, middle) <= radius
         low, high = np.where(within, middle, low), np.where(within, high, middle)

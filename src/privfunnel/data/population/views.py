@@ -16,10 +16,6 @@ View = Literal["register", "sample"]
 
 #: Said of a sample where no rows are left that could judge a design. Audits, reports and the explorer say it alike.
 NOTHING_CLAIMED = "About the population nothing is claimed"
-#: Expected bias of I(S;X) up to which no table counts as small, in nats.
-LEAST_BIAS = 0.005
-#: Share of I(S;X) that the bias of a table that is not small may be.
-TOLERATED = 0.05
 
 
 def expected_bias(shape: tuple[int, int], n: float, information: float) -> float | None:
@@ -31,7 +27,9 @@ def expected_bias(shape: tuple[int, int], n: float, information: float) -> float
         information: I(S;X) of the rows, nats.
     """
     bias = measures.miller_madow_bias(*shape, n)
-    return bias if bias >= LEAST_BIAS and bias > TOLERATED * information else None
+    # Expected bias of I(S;X) up to which no table counts as small, in nats.
+    # Share of I(S;X) that the bias of a table that is not small may be.
+    return bias if bias >= 0.005 and bias > 0.05 * information else None
 
 
 def small_sample(

@@ -14,9 +14,6 @@ from privfunnel.learning.deep.columns import classes_of
 from privfunnel.learning.deep.judge import LEAST_ROWS, Bounds, Judgement, as_features, density_bounds, judge
 from privfunnel.measures import Array
 
-#: Rows that bounds rest on at most: their work grows with the square.
-BOUND_ROWS = 1500
-
 
 class Audited(NamedTuple):
     """What is audited.
@@ -79,7 +76,8 @@ def audited(what: Audited, s: object, *, seed: int = 0, most_rows: int = 4000) -
     some = np.random.default_rng(seed).permutation(len(target))[:most_rows]
     bounds = None
     if what.densities is not None:
-        few = some[:BOUND_ROWS]
+        # Rows that bounds rest on at most: their work grows with the square.
+        few = some[:1500]
         mean, deviation = what.densities
         bounds = density_bounds(mean[few], deviation[few], target[few])
     return Audit(

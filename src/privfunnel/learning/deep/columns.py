@@ -18,8 +18,6 @@ from privfunnel.measures import Array, Arrays
 MOST_CLASSES = 20
 #: More values than this are no category: names and identifiers tell who somebody is, and nothing can be learnt of them.
 MOST_VALUES = 2000
-#: Numbers beyond this have no variance that a computer can hold.
-_HUGE = 1e150
 #: What stands for a missing category.
 MISSING = "(missing)"
 
@@ -206,7 +204,8 @@ def _as_numbers(name: str, values: NDArray[Any]) -> Array:
 
 
 def _check_finite(name: str, numbers: Array) -> None:
-    if not (np.abs(numbers) < _HUGE).all():
+    # Numbers beyond this have no variance that a computer can hold.
+    if not (np.abs(numbers) < 1e150).all():
         raise InvalidInputError(
             f"the column {name!r} has missing, infinite or huge numbers: fill, drop or scale them first"
         )

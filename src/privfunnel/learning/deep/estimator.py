@@ -35,8 +35,6 @@ from sklearn.base import BaseEstimator, TransformerMixin  # noqa: E402
 from sklearn.utils import validation as _validation  # noqa: E402
 
 _CODES: dict[str, type[Code]] = {"gaussian": GaussianCode, "laplace": LaplaceCode, "discrete": DiscreteCode}
-#: A release that tells less than this, in nats or as a share of what there is, has collapsed.
-COLLAPSED = 0.05
 #: Rows that are drawn at a time.
 _ROWS = 65_536
 
@@ -230,7 +228,8 @@ class DeepFunnel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _collapsed(self) -> bool:
         """Whether less than a twentieth of a nat is told, or of what the columns hold where that is less."""
-        return self.rate_ < COLLAPSED * min(self.held_, 1.0)
+        # A release that tells less than this, in nats or as a share of what there is, has collapsed.
+        return self.rate_ < 0.05 * min(self.held_, 1.0)
 
     def _keep(self, method: Method, done: Trained, number: int, columns: Columns, rows: Rows) -> None:
         self.method_, self.params_, self.columns_ = method, member(done.params, number), columns

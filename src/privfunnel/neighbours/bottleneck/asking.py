@@ -34,8 +34,6 @@ from privfunnel.solving.solution import Solution
 #: Method to what its points are said to come from.
 METHODS = {"blahut-arimoto": SOLVER, "abp": ABP, "agglomerative": "bottleneck-agglomerative"}
 
-#: Multipliers that are tried for one rate, at most.
-MOST_MULTIPLIERS = 40
 
 #: A chord of no more than this slope is flat; a gain of no more than PROGRESS nats is none.
 FLAT, PROGRESS = 1e-9, 1e-10
@@ -181,7 +179,8 @@ def _searched(
     found = ends(problem)
     envelope = envelope_of(found)
     warm: Array | None = None
-    for _ in range(MOST_MULTIPLIERS):
+    # Multipliers that are tried for one rate, at most.
+    for _ in range(40):
         slope, before = -envelope.slope(wanted), envelope.value(wanted)
         # A chord of slope 0 is flat: nothing above it. One of slope 1 meets the bound I(S;Y) ≤ I(X;Y).
         if slope <= FLAT or slope >= 1.0:

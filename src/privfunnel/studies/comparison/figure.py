@@ -14,8 +14,6 @@ from privfunnel.studies.comparison.result import Comparison
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Excesses below this many nats are drawn at it: a logarithmic axis has no 0.
-FLOOR = 1e-7
 #: Rows of a column of the legend, and what is in it beside the entrants.
 _LEGEND_ROWS, _OTHER_ROWS = 24, 4
 _LINES = ("-", "--", ":")
@@ -49,7 +47,8 @@ def draw(comparison: Comparison, *, units: str = "nats", title: str | None = Non
                 "ms": 3.5,
             }
             plane.plot(x, entry.leakage * unit, label=entry.label, **line)
-            above = np.maximum(entry.leakage - comparison.lower_bound, FLOOR)
+            # Excesses below this many nats are drawn at it: a logarithmic axis has no 0.
+            above = np.maximum(entry.leakage - comparison.lower_bound, 1e-7)
             excess.plot(x, above * unit, **line)
         plane.set_ylabel(f"leakage $I(S;Y)$ [{units}]")
         excess.set_ylabel(f"leakage above the proved bound [{units}]")

@@ -34,8 +34,6 @@ from privfunnel.studies.comparison.neighbours import Neighbour
 from privfunnel.studies.comparison.result import Comparison, Entry
 
 _FINISHED = (Status.OPTIMAL, Status.CONVERGED)
-#: Disclosures at which the proved bound is kept for the figure's band.
-BAND_POINTS = 201
 
 
 def compare(
@@ -97,7 +95,8 @@ def compare(
     proofs = [curve for _, curve in done if curve is not None]
     if reference is not None:
         proofs.append(verified_part(reference))
-    band = np.linspace(0.0, problem.disclosure_ceiling, BAND_POINTS)
+    # Disclosures at which the proved bound is kept for the figure's band.
+    band = np.linspace(0.0, problem.disclosure_ceiling, 201)
     return Comparison(
         problem=problem,
         disclosure=np.array(grid),

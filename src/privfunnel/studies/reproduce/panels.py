@@ -32,9 +32,6 @@ ALL_SERIES = (AEM, DRS, DRS_TUNED, DRS_REPAIRED)
 #: iteration with a smaller penalty and a longer step, their product still about 1.
 TUNED = {"penalty": 128.0, "step": 8e-3}
 
-#: The authors round I(X;Y) to one decimal and keep the best run of each: bins of this width, in nats.
-BIN = 0.1
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -151,7 +148,8 @@ class Series:
         """Best point in each bin of disclosure, as the authors of DRS draw their curve; shape (points, 2)."""
         best: dict[int, Run] = {}
         for point in self.points:
-            key = round(point.disclosure / BIN)
+            # The authors round I(X;Y) to one decimal and keep the best run of each: bins of this width, in nats.
+            key = round(point.disclosure / 0.1)
             if key not in best or point.leakage < best[key].leakage:
                 best[key] = point
         return np.array([(best[k].disclosure, best[k].leakage) for k in sorted(best)]).reshape(-1, 2)

@@ -25,8 +25,6 @@ from privfunnel.certificate.curvature import KAPPA
 from privfunnel.infra.jit import compiled
 from privfunnel.measures import TINY, Array
 
-#: How each of Newton's steps to the centre makes the products of distances from the ends fall.
-CENTRE_FALLS = 0.3
 #: Shares of the downward curvature that Newton's matrix has: the first that leaves it definite.
 DOWNWARD = (0.95, 0.5, 0.0)
 #: Steps of Newton's for where an envelope leaves its chord.
@@ -118,7 +116,8 @@ def centre_step(pricing: Pricing, box: Box, point: Array, curvature: Array, work
     ``work`` has the box's chords and the multipliers of its ends, ``room.answers`` (M,) what is added to the diagonal.
     """
     fill_rise(pricing, box, point, curvature, work, room)
-    product = CENTRE_FALLS * mean_product(box, point, work)
+    # How each of Newton's steps to the centre makes the products of distances from the ends fall.
+    product = 0.3 * mean_product(box, point, work)
     matrix = work.matrix
     for share in DOWNWARD:
         fill_system(pricing, box, point, product, work)

@@ -24,22 +24,16 @@ from privfunnel.algorithms.posteriors.cholesky import factor, solve_factored
 from privfunnel.infra.jit import compiled
 from privfunnel.measures import Array
 
-#: Newton steps of one box at most.
-MOST_STEPS = 40
 #: Where bound and value differ by less, in nats, rounding is all that is left.
 CLOSED = 1e-13
 #: Intervals narrower than this are points.
 NARROW = 1e-12
 #: Distances from an end are raised to this, so that rounding onto it divides nothing by 0.
 LEAST_DISTANCE = 1e-30
-#: How much of the point in the middle of the box is mixed into the parent's to begin with.
-MIDDLE = 0.2
 #: A step ends at this share of the way to the boundary, and the next products are to be this share of the present ones.
 BOUNDARY, CENTRING = 0.95, 0.15
 #: The first products, at least and at most, in nats.
 LEAST_PRODUCT, LARGEST_PRODUCT = 1e-9, 1e-2
-#: This share of the largest diagonal entry is added to each: symbols with equal columns are dependent.
-RIDGE = 1e-13
 
 
 class Pricing(NamedTuple):
@@ -160,7 +154,8 @@ def fill_system(pricing: Pricing, box: Box, point: Array, product: float, work: 
             rhs[1, i] = 0.0
         largest = max(largest, matrix[i, i])
     for i in range(point.size):
-        matrix[i, i] += RIDGE * largest
+        # This share of the largest diagonal entry is added to each: symbols with equal columns are dependent.
+        matrix[i, i] += 1e-13 * largest
 
 
 @compiled
@@ -254,8 +249,10 @@ def relax(
     best += const
     if best >= cutoff:
         return best_price
-    inside = move_inside(box, point, MIDDLE)
-    for step in range(MOST_STEPS):
+    # How much of the point in the middle of the box is mixed into the parent's to begin with.
+    inside = move_inside(box, point, 0.2)
+    # Newton steps of one box at most.
+    for step in range(40):
         value = const + fill_image(pricing.images, point, work.image, work.sums)
         for i in range(point.size):
             value += work.linear[i] * point[i]

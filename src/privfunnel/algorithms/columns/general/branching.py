@@ -29,8 +29,6 @@ MOST_TRIALS, TIGHTNESS = 6, 0.5
 INSIDE = 1e-8
 #: Posteriors that one search collects at most, and boxes it opens after the first besides as many as that took.
 MOST_FOUND, PATIENCE = 30, 30
-#: Posteriors of one search this close in total variation are the same.
-SAME = 1e-3
 #: A box that shrinks below this share of its total width is bounded again before it is split.
 WORTH_BOUNDING = 0.7
 #: Where W has more equations than this share of the symbols, they are used to make boxes smaller:
@@ -229,7 +227,8 @@ def explore(
         candidate = relaxation.pulled(bounded.point)
         if bounded.inside and float(value(relaxation, bracket, candidate[None, :])[0]) < cutoff:
             complete = False
-            if all(np.abs(candidate - other).sum() > SAME for other in found):
+            # Posteriors of one search this close in total variation are the same.
+            if all(np.abs(candidate - other).sum() > 1e-3 for other in found):
                 if not found:
                     waiting += opened
                 found.append(candidate)

@@ -68,13 +68,9 @@ FIRST_NODES = FIRST_OPEN = 1024
 MOST_NUMBERS = 125_000_000
 #: Posteriors that one search collects at most, and boxes it opens after the first besides as many as that took.
 MOST_FOUND, PATIENCE = 48, 60
-#: A box that shrinks below this share of its total width is bounded again before it is split.
-WORTH_BOUNDING = 0.5
 #: A split leaves the left side at least this share of the interval, and the right one this; and with curvature.
 LEFT, RIGHT = 0.3, 0.5
 CURVED_LEFT, CURVED_RIGHT = 0.25, 0.7
-#: How well each relaxation is solved, a share of the missing height.
-TIGHTNESS = 0.5
 #: Entries of the curvature that are worked on before the first look at the clock.
 FIRST_WORK = 50_000
 
@@ -240,7 +236,8 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         opened += 1
         copy(candidate, point)
         load(pricing.images, tree.q[node], work)
-        price = relax(pricing, box, candidate, work.q, cutoff, TIGHTNESS, work)
+        # How well each relaxation is solved, a share of the missing height.
+        price = relax(pricing, box, candidate, work.q, cutoff, 0.5, work)
         store(tree.q[node], work)
         tree.nu[node] = price
         bound = sum_of_ends(pricing.slope, box, price, work.cost, work.beta)
@@ -278,7 +275,8 @@ def advance(pricing: Pricing, total: float, state: State, cutoff: float, boxes: 
         if not propagate(box):
             continue
         tree, curves, frontier = with_room(tree, curves, frontier, n_nodes, height)
-        if total_width(box) < WORTH_BOUNDING * before:
+        # A box that shrinks below this share of its total width is bounded again before it is split.
+        if total_width(box) < 0.5 * before:
             tree.variable[node] = SHRINK
         else:
             row = node if n_x <= CURVED_UP_TO else -1

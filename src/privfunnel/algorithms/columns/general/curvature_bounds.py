@@ -23,8 +23,6 @@ CURVED_UP_TO = 32
 PRICE_STEPS, NEWTON_STEPS, CUT_STEPS = 30, 10, 12
 #: The first move away from the price that is expected, in nats, and how the moves grow until the best is between two.
 FIRST_MOVE, MOVE_GROWS = 1e-5, 4.0
-#: The next price is this share of the interval away from its ends.
-LEAST_INSIDE = 0.02
 #: A price ν whose bound is this close to the best, in nats, is good enough; cuts are made where they are so safe.
 PRICE_CLOSE, CLEAR = 1e-9, 1e-11
 #: Times what the checker takes one e_i to be off by, so that what is proved here is proved there.
@@ -277,7 +275,8 @@ def best_price(slope: float, box: Box, centre: Array, curvature: Array, room: Ro
             inside = (right[0] - left[0] - right[1] * (high - low)) / (left[1] - right[1])
             if left[0] + left[1] * inside - best < PRICE_CLOSE:
                 break
-            margin = LEAST_INSIDE * (high - low)
+            # The next price is this share of the interval away from its ends.
+            margin = 0.02 * (high - low)
             nu = low + min(max(inside, margin), high - low - margin)
         else:
             nu = max(0.5 * (low + high), high - move) if above else min(0.5 * (low + high), low + move)

@@ -22,28 +22,20 @@ from privfunnel.certificate.curvature import DEFINITE, KAPPA, LARGEST
 from privfunnel.infra.jit import compiled
 from privfunnel.measures import Array
 
-#: No symbol takes more than this share of the curvature that is left in its direction.
-MOST_TAKEN = 0.98
 #: Nor more than this, in nats: a narrow interval next to 0 would want more than a certificate may hold.
 MOST_WANTED = 0.5 * LARGEST
 #: What D is lowered by, a share of the largest entries and nats, so that rounding leaves A + κ11' − D definite.
 LOWERED, LEAST_LOWERED = 20.0 * DEFINITE, 1e-9
 #: τ at first and at least, shares of what is at stake, and how it falls from round to round.
 FIRST_WEIGHT, LEAST_WEIGHT, WEIGHT_FALLS = 0.05, 0.01, 0.6
-#: Where it is least, a symbol's share of what is at stake is judged at this share of its interval's upper end.
-WITHIN = 0.35
 #: Rounds, each with the A of another centre, and answers of D and w to each other in a round.
 ROUNDS, TURNS = 2, 3
 #: No variance counts for less than this share of an interval's square: entries at an end may move, too.
 LEAST_SPREAD = 1e-3
-#: Steps of the bisection for a touch.
-TOUCH_STEPS = 10
 #: What D is multiplied by until A + κ11' − D is definite, where another box's or centre's A was larger.
 FACTORS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3, 0.0)
 #: How much of the middle of the box is mixed into the centre to begin with, and the first products, in nats.
 MIXED, FIRST_PRODUCT = 0.05, 3e-6
-#: A second derivative in D is at least this.
-LEAST_STIFF = 1e-12
 
 
 @compiled
@@ -58,7 +50,8 @@ def best_bend(slope: float, low: float, high: float, w: float, limit: float, wei
         return max(best, limit - share / spread)
     inner = w
     outer = high
-    for _ in range(TOUCH_STEPS):
+    # Steps of the bisection for a touch.
+    for _ in range(10):
         touch = 0.5 * (inner + outer)
         if (w - low) * (touch - w) * (limit - reaching(slope, low, touch)) < share:
             inner = touch
@@ -145,7 +138,8 @@ def sweep(slope: float, box: Box, point: Array, weight: float, n: int, curvature
         w = min(max(point[i], box.lower[i]), box.upper[i])
         left = 1.0 / inverse[a, a]
         best = best_bend(slope, box.lower[i], box.upper[i], w, curvature[i] + left, weight)
-        move = min(min(best, MOST_WANTED) - curvature[i], MOST_TAKEN * left)
+        # No symbol takes more than this share of the curvature that is left in its direction.
+        move = min(min(best, MOST_WANTED) - curvature[i], 0.98 * left)
         take(inverse, n, a, move, room.slopes)
         curvature[i] += move
 
@@ -166,7 +160,8 @@ def fill_answers(
             rise = curvature[i] - slope / touch
             if touch < box.upper[i] and rise > 0.0:
                 stiff += 0.25 * (point[i] - low) * (touch - low) / rise
-            room.answers[i] = (0.5 * (touch + low) - point[i]) ** 2 / max(stiff, LEAST_STIFF)
+            # A second derivative in D is at least this.
+            room.answers[i] = (0.5 * (touch + low) - point[i]) ** 2 / max(stiff, 1e-12)
 
 
 @compiled
@@ -177,7 +172,9 @@ def stake(slope: float, box: Box) -> float:
     for i in range(box.lower.size):
         width = box.upper[i] - box.lower[i]
         if width > 0.0:
-            total += slope * width**2 / (8.0 * max(box.lower[i], WITHIN * box.upper[i]))
+            # Where it is least, a symbol's share of what is at stake is judged at this share of its interval's upper
+            # end.
+            total += slope * width**2 / (8.0 * max(box.lower[i], 0.35 * box.upper[i]))
             n += 1
     return total / max(n, 1)
 

@@ -15,8 +15,6 @@ from privfunnel.certificate.stacking import stack
 from privfunnel.measures import Array
 from privfunnel.model.guards import Stratum, Threat
 
-#: Where guarantees hold, parts of p(x) with less weight are put together: rounding has its share in them.
-LEAST_WEIGHT = 1e-9
 #: By how much a private posterior may miss the equations that make it private.
 PRIVATE = 1e-11
 
@@ -50,7 +48,8 @@ def first_posteriors(
             kept_from.append(
                 Threat(threat.attackers[:1], threat.published)
             )  # whose leakage guarantees are about
-        made += [_private(stratum, each, max(least, LEAST_WEIGHT), deadline) for each in kept_from]
+        # Where guarantees hold, parts of p(x) with less weight are put together: rounding has its share in them.
+        made += [_private(stratum, each, max(least, 1e-9), deadline) for each in kept_from]
     return np.concatenate(made)
 
 

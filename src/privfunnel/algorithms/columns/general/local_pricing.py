@@ -18,14 +18,10 @@ STEPS, GAIN = 60, 1e-11
 CLOSE = 1e-7
 #: Entries are raised to this before −log gives the next cost of a linear step; below VANISHED they are dropped.
 LEAST_ENTRY, VANISHED = 1e-6, 1e-12
-#: Random starts of a round: so many, or a third of the symbols.
-STARTS = 20
 #: Starts of each kind where leakage is traded inside W.
 FEW_STARTS = 5
 #: How much of the uniform distribution is mixed into a posterior in use.
 SPREAD = 0.1
-#: Of the posteriors in use, at most this many lend their neighbourhood in one round.
-MOST_LENDERS = 30
 
 
 def descend(relaxation: Relaxation, bracket: Bracket, starts: Array) -> Array:
@@ -97,8 +93,10 @@ def candidates(
     relaxation.weigh(bracket.weights)
     n_x = relaxation.n_x
     support = max(2, min(n_x, relaxation.images.columns.shape[1] + 1, n_x // 2 + 1))
-    random = sparse_starts(rng, max(STARTS, n_x // 3), n_x, support)
-    lenders = active[rng.permutation(len(active))[:MOST_LENDERS]]
+    # Random starts of a round: so many, or a third of the symbols.
+    random = sparse_starts(rng, max(20, n_x // 3), n_x, support)
+    # Of the posteriors in use, at most this many lend their neighbourhood in one round.
+    lenders = active[rng.permutation(len(active))[:30]]
     near = (1.0 - SPREAD) * lenders + SPREAD / n_x
     if relaxation.free and bracket.weights.any() and relaxation.measure.is_information:
         return descend(relaxation, bracket, np.concatenate([active, near, random]))

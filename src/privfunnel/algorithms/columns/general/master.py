@@ -30,8 +30,6 @@ from privfunnel.model.guards import Stratum, Threat
 from privfunnel.model.problem import Problem
 from privfunnel.model.tasks import Utility
 
-#: Decimals to which two posteriors have to agree to be the same column.
-SAME_DECIMALS = 11
 #: Weights of posteriors above this are in use.
 IN_USE = 1e-12
 #: Weights that solve the equations of the program are taken where none is below minus this.
@@ -141,7 +139,8 @@ class Master:
         """Add posteriors (n, M) that are not there yet; return how many were new."""
         new = []
         for w in posteriors:
-            key = np.round(w, SAME_DECIMALS).tobytes()
+            # Decimals to which two posteriors have to agree to be the same column.
+            key = np.round(w, 11).tobytes()
             if key not in self._known:
                 self._known.add(key)
                 new.append(w)

@@ -21,8 +21,6 @@ WORTH = 16.0
 #: that grows more slowly than the other power, or has opened few boxes, is let go on: most end suddenly.
 STEEPEST, SLOW = 6.0, 1.5
 FEW_BOXES = 2000
-#: Boxes that are left fit where they are no more than this share of those that there is time for.
-FITTING = 0.7
 #: Shares of the limits at which a search that lags behind settles for this share of the height still missing.
 SETTLE = ((0.4, 0.6), (0.6, 0.75), (0.75, 0.85), (0.87, 0.93), (0.95, 0.97))
 
@@ -75,7 +73,8 @@ class Landing:
             power = self._power(opened, least)
             many = opened >= FEW_BOXES and power >= SLOW
             hopeless = many and share * (least / self.asked) ** power > number
-            if hopeless and left() > FITTING * opened * (1.0 / share - 1.0):
+            # Boxes that are left fit where they are no more than this share of those that there is time for.
+            if hopeless and left() > 0.7 * opened * (1.0 / share - 1.0):
                 self.cutoff = min(self.asked, least * (WORTH / share) ** (-1.0 / power))
                 self._settle = [each for each in self._settle if each[0] > share]
         self._before = (float(opened), least)

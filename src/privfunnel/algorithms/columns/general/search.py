@@ -29,8 +29,6 @@ from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
 from privfunnel.model.tasks import Utility
 
-#: A proof leaves this share of the gap asked for: rounding of the channel needs the rest.
-TARGET = 0.8
 #: Posteriors worth less than this share of the gap to be proved are left to the proof.
 WORTHWHILE = 0.2
 #: Rounds that lower the value by less than this share of the gap are idle; after so many of them a proof is tried.
@@ -128,7 +126,8 @@ class Search:
         A program whose value is no more than ``enough`` is good enough as it is. When the limits come first, ``prove``
         asks for what can still be proved.
         """
-        target = TARGET * gap
+        # A proof leaves this share of the gap asked for: rounding of the channel needs the rest.
+        target = 0.8 * gap
         least = self.threat.measure.average(0.0)
         master.add(self.starts())
         best, idle = math.inf, 0

@@ -23,19 +23,6 @@ from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import INFORMATION, TINY, Array, entropy
 from privfunnel.measures.leakages import KINDS
 
-#: What violating a row of W costs, rows being scaled to a largest entry of 1.
-PENALTY = 1e4
-#: Rows whose entries are all below this are 0 by rounding.
-NO_ROW = 1e-13
-#: Equations whose singular value is below this many roundings are none.
-RANK = 8.0
-#: Tangents that a model keeps at most; then those that were not needed for longest go.
-MOST_TANGENTS = 200
-#: An entropy may miss its least value by this much, in nats, before a tangent is added.
-DIVERSITY = 1e-10
-#: Halvings of the way from a posterior to p(x), where an entropy is too small.
-HALVINGS = 60
-
 
 class Solved(NamedTuple):
     """A minimiser (n,) of the program, the multipliers of the stack (J,) and ν, and what W's rows are violated by."""
@@ -130,7 +117,8 @@ class Relaxation:
             return
         self._equal = np.concatenate(places)
         left, sizes, right = np.linalg.svd(self.images.columns[: self.n_x, self._equal], full_matrices=False)
-        rank = int(np.sum(sizes > RANK * max(left.shape) * float(np.finfo(np.float64).eps)))
+        # Equations whose singular value is below this many roundings are none.
+        rank = int(np.sum(sizes > 8.0 * max(left.shape) * float(np.finfo(np.float64).eps)))
         self._basis = np.ascontiguousarray(left[:, :rank].T)
         self._back = right[:rank].T / sizes[:rank]
         self._equations = int(self._lp.getNumRow())
@@ -147,7 +135,8 @@ class Relaxation:
         return self._columns - 1
 
     def _slack(self) -> int:
-        self._slacks.append(self._new_column(PENALTY))
+        # What violating a row of W costs, rows being scaled to a largest entry of 1.
+        self._slacks.append(self._new_column(1e4))
         return self._slacks[-1]
 
     def _row(self, low: float, high: float, places: list[tuple[int, float]], values: Array) -> None:
@@ -161,7 +150,8 @@ class Relaxation:
         """``column·w ≤ 0``, up to slack."""
         values = self.images.columns[:, place]
         scale = float(np.abs(values).max())
-        if scale <= NO_ROW * max(float(self.images.sizes[:, place].max()), TINY):
+        # Rows whose entries are all below this are 0 by rounding.
+        if scale <= 1e-13 * max(float(self.images.sizes[:, place].max()), TINY):
             return
         self._row(-INFINITY, 0.0, [(self._slack(), -1.0)], values / scale)
         self._fixed.append((place, -1.0 / scale))
@@ -224,7 +214,8 @@ class Relaxation:
         ``cost`` is (n,), and the box that of all entries.
         """
         self._clock += 1
-        if len(self._tangents.q) > MOST_TANGENTS:
+        # Tangents that a model keeps at most; then those that were not needed for longest go.
+        if len(self._tangents.q) > 200:
             self._forget()
         self._lp.changeColsCost(self.n_entries, self._every, cost)
         self._lp.changeColsBounds(self.n_entries, self._every, box.lower, box.upper)
@@ -296,7 +287,8 @@ class Relaxation:
             if float(entropy(point @ columns)) >= block.number:
                 continue
             low, high = 0.0, 1.0
-            for _ in range(HALVINGS):
+            # Halvings of the way from a posterior to p(x), where an entropy is too small.
+            for _ in range(60):
                 middle = 0.5 * (low + high)
                 there = (1.0 - middle) * point + middle * self.centre
                 low, high = (
@@ -338,7 +330,8 @@ class Relaxation:
         for j in self.curved[missed.size :]:
             block = self.images.blocks[j]
             t = point @ self.images.columns[:, block.places][:, :-1]
-            if block.number - float(entropy(t)) > DIVERSITY:
+            # An entropy may miss its least value by this much, in nats, before a tangent is added.
+            if block.number - float(entropy(t)) > 1e-10:
                 needed.append(j)
         for j in needed:
             block = self.images.blocks[j]

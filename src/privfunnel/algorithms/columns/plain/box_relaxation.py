@@ -29,8 +29,6 @@ from privfunnel.measures import Array
 
 #: Multipliers q that one box tries at most.
 MOST_TRIALS = 60
-#: Atoms beside the K that a minimiser needs: room to exchange some before one has to go.
-SPARE_ATOMS = 4
 #: Where bound and value of φ differ by less, in nats, rounding is all that is left.
 CLOSED = 1e-14
 #: The mixture is solved to this share of the height that the bound misses: it only proposes the next q.
@@ -65,7 +63,8 @@ def new_workspace(n_x: int, n_s: int) -> Workspace:
         np.zeros(n_x),
         np.zeros(n_s),
         np.zeros(n_x),
-        new_mixture(n_s + SPARE_ATOMS, n_x, n_s),
+        # Atoms beside the K that a minimiser needs: room to exchange some before one has to go.
+        new_mixture(n_s + 4, n_x, n_s),
     )
 
 

@@ -48,18 +48,10 @@ PROVED, FOUND, LIMIT = 0, 1, 2
 #: While fewer boxes are open, the one of the lowest bound comes first, which finds posteriors sooner; beyond, the
 #: newest does, so that memory stays bounded.
 FRONTIER = 1000
-#: Room for boxes beyond these: as the newest comes first, it takes a tree this much deeper to fill it.
-SPARE_DEPTH = 400
 #: Room for nodes at first; it doubles when it is used up.
 FIRST_NODES = 1024
 #: Posteriors that one search collects at most.
 MOST_FOUND = 64
-#: Posteriors of one search this close in total variation are the same.
-SAME = 1e-3
-#: Steps of the descent from each box's point.
-DESCENT_STEPS = 12
-#: A box that shrinks below this share of its total width is bounded again before it is split.
-WORTH_BOUNDING = 0.7
 #: Entries of columns that are worked on before the first look at the clock.
 FIRST_WORK = 20_000
 
@@ -121,7 +113,8 @@ def is_known(known: Array, point: Array) -> bool:
         distance = 0.0
         for i in range(point.size):
             distance += abs(known[j, i] - point[i])
-        if distance < SAME:
+        # Posteriors of one search this close in total variation are the same.
+        if distance < 1e-3:
             return True
     return False
 
@@ -131,7 +124,8 @@ def begin(pricing: Pricing, node_limit: int) -> State:
     """A search that has opened nothing yet."""
     n_x, n_s = pricing.columns.shape
     tree = new_tree(min(node_limit, FIRST_NODES) + 2, n_s)
-    frontier = new_frontier(FRONTIER + SPARE_DEPTH, n_x)
+    # Room for boxes beyond these: as the newest comes first, it takes a tree this much deeper to fill it.
+    frontier = new_frontier(FRONTIER + 400, n_x)
     found = np.zeros((MOST_FOUND, n_x))
     return State(tree, frontier, new_workspace(n_x, n_s), found, 0, 1, 1, 0, node_limit, np.inf)
 
@@ -171,7 +165,8 @@ def advance(
             continue
         # The relaxation's minimiser is where F may be below the cutoff itself: descend from there.
         copy(candidate, point)
-        score = descend(pricing, candidate, image, DESCENT_STEPS)
+        # Steps of the descent from each box's point.
+        score = descend(pricing, candidate, image, 12)
         best = min(best, score)
         if score < cutoff:
             if not is_known(found[:n_found], candidate):
@@ -198,7 +193,8 @@ def advance(
             height += 1  # this box stays open
             last = opened
             break
-        if width_of(box, cliques) < WORTH_BOUNDING * before:
+        # A box that shrinks below this share of its total width is bounded again before it is split.
+        if width_of(box, cliques) < 0.7 * before:
             tree.variable[node] = SHRINK
         else:
             split_box(tree, node, pricing, box, point, cutoff - bound, work, cliques)

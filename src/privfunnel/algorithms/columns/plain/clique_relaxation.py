@@ -28,10 +28,6 @@ from privfunnel.algorithms.posteriors.boxes import Box, copy
 from privfunnel.infra.jit import compiled_inner
 from privfunnel.measures import Array
 
-#: Prices that are tried at most for one knapsack: each but the last halves what is left, as a rule.
-MOST_PRICES = 100
-#: No price is above this, in nats: the checker refuses huge ones.
-LARGEST_PRICE = 1e4
 #: Rounding of a knapsack's value, as a share of it; and the room around the costs' range for the first prices.
 ROUNDING, AROUND = 1e-15, 1e-9
 
@@ -106,12 +102,14 @@ def clique_knapsack(
     step = high - low
     light, light_mass = choose(low, cost, alpha, box, cliques, LIGHT)
     heavy, heavy_mass = choose(high, cost, alpha, box, cliques, HEAVY)
-    while heavy_mass < 1.0 and high + step < LARGEST_PRICE:
+    # No price is above this, in nats: the checker refuses huge ones.
+    while heavy_mass < 1.0 and high + step < 1e4:
         high += step
         step *= 2.0
         heavy, heavy_mass = choose(high, cost, alpha, box, cliques, HEAVY)
     value, price = (light, low) if light > heavy else (heavy, high)
-    for _ in range(MOST_PRICES):
+    # Prices that are tried at most for one knapsack: each but the last halves what is left, as a rule.
+    for _ in range(100):
         if not light_mass < 1.0 <= heavy_mass:
             break
         slack, surplus = 1.0 - light_mass, heavy_mass - 1.0

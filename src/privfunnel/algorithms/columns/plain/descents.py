@@ -12,15 +12,11 @@ from privfunnel.algorithms.posteriors.boxes import copy, plogp
 from privfunnel.infra.jit import compiled
 from privfunnel.measures import TINY, Array
 
-#: Entries of a posterior that a descent finds below this are on their way to 0, and are set to it.
-VANISHED = 1e-14
 #: A descent ends with a step that gains less than this share of |F| and this many nats: branch and bound needs many
 #: cheap descents, and what is left of the way Newton's method goes faster.
 RELATIVE_GAIN, GAIN_NATS = 1e-3, 1e-9
 #: Steps after which a descent from a random start has to be among the best to go on.
 TRIAL = 12
-#: One in so many of the random starts goes on after that.
-ONE_IN = 4
 
 
 #: Rows that are descended from before the first look at the clock.
@@ -74,7 +70,8 @@ def descend(pricing: Pricing, point: Array, image: Array, steps: int) -> float:
         # The exponents first, inf standing for a symbol that is out; the largest is taken off before exp.
         top = -np.inf
         for i in range(point.size):
-            if point[i] > VANISHED:
+            # Entries of a posterior that a descent finds below this are on their way to 0, and are set to it.
+            if point[i] > 1e-14:
                 exponent = (1.0 + slope) * np.log(point[i]) + prices[i]
                 for k in range(image.size):
                     exponent -= columns[i, k] * image[k]
@@ -123,7 +120,8 @@ def descend_best(pricing: Pricing, starts: Array, steps: int, deadline: Deadline
     Returns that quarter. The rest would end in worse minima, or in the same.
     """
     values = descend_all(pricing, starts, TRIAL, deadline)
-    best = starts[np.argsort(values, kind="stable")[: max(1, len(starts) // ONE_IN)]]
+    # One in so many of the random starts goes on after that.
+    best = starts[np.argsort(values, kind="stable")[: max(1, len(starts) // 4)]]
     descend_all(pricing, best, steps - TRIAL, deadline)
     return best
 

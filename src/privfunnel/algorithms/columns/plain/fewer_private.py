@@ -23,8 +23,6 @@ SIZES = (5, 4, 3, 2)
 #: Numbers that are tried of tables so large that their own proof is out of reach, the first with all the time it
 #: needs: proofs by supports end soonest there.
 LARGE_SIZES = (3, 4)
-#: The share of its value that such a table's proof may leave.
-LARGE_GAP = 0.01
 
 
 def _losses(table: Array, row: int, others: NDArray[np.intp]) -> Array:
@@ -90,7 +88,8 @@ def coarse_lines(
         own = gap
         if seeded:
             search.seed(inner)
-            own = max(gap, LARGE_GAP * search.master.solve(inner).value)
+            # The share of its value that such a table's proof may leave.
+            own = max(gap, 0.01 * search.master.solve(inner).value)
         search.close(inner, own)
         _, line = search.bound(inner)
         if line is not None:

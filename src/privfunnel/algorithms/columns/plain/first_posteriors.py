@@ -44,8 +44,6 @@ FEWEST_RUNS, ONLY_STEPS, ARRIVING_STEPS = 2.0, 3000, 65
 FEWEST_STEPS = 40
 #: Symbols of a posterior, on average, beyond which it is not near its end, and linear programs take long for it.
 MOST_SYMBOLS = 30.0
-#: Outputs less likely than this are left out.
-LEAST_OUTPUT = 1e-12
 
 
 class Seed(NamedTuple):
@@ -110,7 +108,8 @@ def run(
         return None  # it only shares time
     joint = problem.p_x * channel.T
     masses = joint.sum(axis=1)
-    used = masses > LEAST_OUTPUT
+    # Outputs less likely than this are left out.
+    used = masses > 1e-12
     posteriors = tidy(joint[used] / masses[used, None])
     return Seed(channel, problem.evaluate(channel).leakage, answer.slope or 0.0, posteriors)
 

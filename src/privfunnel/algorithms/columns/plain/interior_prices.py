@@ -26,22 +26,16 @@ from privfunnel.model.problem import Problem
 
 #: Public symbols up to which this is done, and entries of all posteriors that are held at a time: 96 MB.
 MOST_SYMBOLS, MOST_ENTRIES = 2000, 12_000_000
-#: How well a program is solved, relative to its terms.
-TIGHTNESS = 1e-5
 #: Weights above this are in use; of the posteriors in use, at most so many lend their neighbours in one round.
 IN_USE, MOST_LENDERS = 1e-6, 1500
 #: Exchanges of a symbol for each of them, random posteriors on so many symbols, and steps of all descents.
 EXCHANGES, RANDOM_STARTS, RANDOM_SYMBOLS, DESCENT_STEPS = 2, 200, 5, 60
-#: Posteriors enter whose F is below this, in nats.
-ENTERS = -1e-6
 #: Share of a round's prices in those that are descended with; the rest are the prices before, which calms them.
 NEWS = 0.5
 #: After a round that lowers the value by less than this share of it there is none.
 IDLE = 1e-3
 #: A round is begun where so many times what the last one took is left.
 KEPT = 1.6
-#: Decimals to which a random projection of two posteriors agrees where they count as one.
-SAME_DECIMALS = 6
 
 
 class Columns(NamedTuple):
@@ -128,7 +122,8 @@ def _solve(
     lp.silent()
     for name, setting in (
         ("solver", "ipm"), ("run_crossover", "on" if vertex else "off"), ("presolve", "off"), ("threads", 1),
-        ("ipm_optimality_tolerance", TIGHTNESS),
+        # How well a program is solved, relative to its terms.
+        ("ipm_optimality_tolerance", 1e-5),
     ):  # fmt: skip
         lp.setOptionValue(name, setting)
     model = highspy.HighsLp()
@@ -166,8 +161,10 @@ def _neighbours(
 def _renewed(pool: Columns, weights: Array, near: Columns, duals: Prices, rng: Generator) -> Columns:
     """The pool with those of ``near`` that are worth it, without those furthest from use where it is full."""
     n_x = duals.prices.size
-    good = np.flatnonzero(near.values(duals) < ENTERS)
-    sketch = np.round(near.posteriors[good] @ rng.random(n_x), SAME_DECIMALS)
+    # Posteriors enter whose F is below this, in nats.
+    good = np.flatnonzero(near.values(duals) < -1e-6)
+    # Decimals to which a random projection of two posteriors agrees where they count as one.
+    sketch = np.round(near.posteriors[good] @ rng.random(n_x), 6)
     good = good[np.unique(sketch, return_index=True)[1]]
     distance = pool.values(duals)
     distance[weights > IN_USE] = -np.inf

@@ -36,12 +36,8 @@ class Prices:
     value: float
 
 
-#: Decimals to which two posteriors have to agree to be the same column.
-SAME_DECIMALS = 11
 #: Weights of posteriors above this are in use.
 IN_USE = 1e-13
-#: Posteriors that a pool has room for at first.
-FIRST_ROOM = 256
 
 
 class Pool:
@@ -49,7 +45,8 @@ class Pool:
 
     def __init__(self, n_x: int) -> None:
         self.size = 0
-        self._table = np.zeros((FIRST_ROOM, n_x + 2))
+        # Posteriors that a pool has room for at first.
+        self._table = np.zeros((256, n_x + 2))
 
     def extend(self, posteriors: Array, cost: Array, resource: Array) -> None:
         """Append posteriors."""
@@ -104,7 +101,8 @@ class Master:
         """Add posteriors (n, M_c) of a component that are not there yet; return how many were new."""
         new = []
         for w in posteriors:
-            key = np.round(w, SAME_DECIMALS).tobytes()
+            # Decimals to which two posteriors have to agree to be the same column.
+            key = np.round(w, 11).tobytes()
             if key not in self._known[component]:
                 self._known[component].add(key)
                 new.append(w)

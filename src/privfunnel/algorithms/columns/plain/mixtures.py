@@ -19,14 +19,8 @@ from privfunnel.algorithms.posteriors.cholesky import factor, solve_factored
 from privfunnel.infra.jit import compiled
 from privfunnel.measures import TINY, Array
 
-#: Steps at most.
-MOST_STEPS = 40
 #: Entries of t are raised to this in the curvature 1/t.
 LEAST_IMAGE = 1e-14
-#: This share of the curvature's trace is added to its diagonal: atoms may be (nearly) dependent.
-RIDGE = 1e-10
-#: Bisections of a line search at most.
-MOST_BISECTIONS = 30
 #: A length is good enough when it is known to this share of itself,
 LENGTH_ERROR = 0.05
 #: or when some descent is sure after this many bisections.
@@ -146,7 +140,8 @@ def mix_atoms(mixture: Mixture, n: int, tolerance: float) -> float:
     The result is only used to propose a ``q``, so an approximate minimiser does no harm.
     """
     _, images, values, weights, image, log_image, change, gradient, support, matrix, rhs = mixture
-    for _ in range(MOST_STEPS):
+    # Steps at most.
+    for _ in range(40):
         best, mean = fill_gradient(images, values, weights, n, image, log_image, gradient)
         if mean - gradient[best] <= tolerance:
             break
@@ -243,7 +238,8 @@ def fill_newton_system(
             matrix[y, x] = entry
         trace += matrix[x, x]
     for x in range(size):
-        matrix[x, x] += RIDGE * trace
+        # This share of the curvature's trace is added to its diagonal: atoms may be (nearly) dependent.
+        matrix[x, x] += 1e-10 * trace
         rhs[0, x] = gradient[support[x]]
         rhs[1, x] = 1.0
     return size
@@ -311,7 +307,8 @@ def line_search(image: Array, change: Array, linear: float, longest: float) -> f
     """Length in (0, longest] along which ``Σ t log t + linear`` decreases; t moves from ``image`` by ``change``."""
     low = 0.0
     high = longest
-    for trial in range(MOST_BISECTIONS):
+    # Bisections of a line search at most.
+    for trial in range(30):
         step = high if trial == 0 else 0.5 * (low + high)
         slope = linear
         for k in range(image.size):

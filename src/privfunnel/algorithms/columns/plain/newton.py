@@ -33,14 +33,6 @@ Index = NDArray[np.intp]
 STEPS = 12
 #: Largest residual that counts as solved, in nats and in probability.
 SOLVED = 1e-11
-#: Entries of the program's posteriors below this are on their way out: they are left out from the start.
-FLOOR = 1e-3
-#: An entry that a step would cut to less than this share of itself is dropped instead.
-LEAVING = 0.02
-#: A posterior whose weight a step would cut to less than this share of itself is dropped instead.
-WANING = 1e-3
-#: Posteriors on the same symbols within this total variation are one posterior that has not settled yet.
-SAME = 0.2
 #: Unknowns at most: the cost of a step grows with their cube.
 MOST_UNKNOWNS = 500
 #: From this step on each has to cut the largest residual at least to this share, or the method is given up.
@@ -314,11 +306,14 @@ def _settling(master: Master, used: list[Used]) -> Blocks | None:
     merged: dict[bytes, list[tuple[Index, Array]]] = {}
     for part, (weights, posteriors) in zip(master.parts, used, strict=True):
         for r, w in zip(weights, posteriors, strict=True):
-            places = np.flatnonzero(w > FLOOR)
+            # Entries of the program's posteriors below this are on their way out: they are left out from the start.
+            places = np.flatnonzero(w > 1e-3)
             symbols, entries = part.x[places], w[places]
             on_these = merged.setdefault(symbols.tobytes(), [])
             for j, (_, mass) in enumerate(on_these):
-                if np.abs(mass / mass.sum() - entries).sum() < SAME:
+                # Posteriors on the same symbols within this total variation are one posterior that has not settled
+                # yet.
+                if np.abs(mass / mass.sum() - entries).sum() < 0.2:
                     on_these[j] = (symbols, mass + r * entries)
                     break
             else:
@@ -361,7 +356,9 @@ def _iterate(
         if not 0.0 < slope < 1.0 or not np.all(np.isfinite(w)):
             return None
         # What a step would make (nearly) 0 or negative is on its way out.
-        stays, alive = w > LEAVING * blocks.w, r > WANING * blocks.r
+        # An entry that a step would cut to less than this share of itself is dropped instead.
+        # A posterior whose weight a step would cut to less than this share of itself is dropped instead.
+        stays, alive = w > 0.02 * blocks.w, r > 1e-3 * blocks.r
         blocks = blocks._replace(w=w, r=r).tidy(stays, alive)
         if blocks.r.size == 0:
             return None

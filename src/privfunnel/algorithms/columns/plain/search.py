@@ -44,8 +44,6 @@ from privfunnel.model.problem import Problem
 MARGIN = 1e-10
 #: A point is closed when value and bound are within this share of the gap asked for: rounding needs some.
 CLOSED = 0.95
-#: A proof leaves this share of the gap asked for, so that it also closes the point when the channel is a little worse.
-TARGET = 0.85
 #: A channel's disclosure may fall short of the program's by rounding: aim so much higher, in nats, until it does not.
 AIMS = (2e-10, 2e-9, 2e-8, 2e-7)
 #: Boxes that the first attempt at a proof may open.
@@ -62,12 +60,8 @@ WORTHWHILE = 0.2
 IDLE = 0.5
 #: after so many of them in a row the proof is tried all the same.
 IDLE_ROUNDS = 3
-#: The prices of Newton's method count where no posterior of the pool is below them by more than this, in nats.
-CONSISTENT = 1e-9
 #: Random posteriors to descend from in each round: so many or a third of the symbols, but fewer in each of many parts.
 RANDOM_STARTS, STARTS_PER_PART = 30, 3
-#: Exchanges of a symbol for each posterior in use.
-EXCHANGES = 2
 #: How much of the uniform distribution is mixed into a posterior in use, to descend from its neighbourhood.
 SPREAD = 0.1
 #: Steps of a descent.
@@ -218,7 +212,9 @@ class Search:
         if kept is not None and kept.leakage - self.bound(disclosure, by_line=by_line)[0] <= CLOSED * gap:
             return Outcome(duals=kept.duals, status=Status.OPTIMAL)
         allowed = self.nodes + self.limits.nodes
-        target = TARGET * gap
+        # A proof leaves this share of the gap asked for, so that it also closes the point when the channel is a little
+        # worse.
+        target = 0.85 * gap
         value, idle, self._ladder = np.inf, 0, cliqued.Ladder()
         self._least = self._longest = 0.0
         if supported.fits(self.master):
@@ -265,7 +261,8 @@ class Search:
             return duals, used
         for c, (_, posteriors) in enumerate(refined.used):
             self.master.add(c, posteriors)
-        if self.master.least(refined.duals) < -CONSISTENT:
+        # The prices of Newton's method count where no posterior of the pool is below them by more than this, in nats.
+        if self.master.least(refined.duals) < -1e-9:
             return self.master.solve(disclosure), self.master.weights()
         return refined.duals, refined.used
 
@@ -285,7 +282,8 @@ class Search:
             if len(active) > MOST_STARTS:
                 lenders = active[self.rng.permutation(len(active))[:MOST_STARTS]]
             spread = (1.0 - SPREAD) * lenders + SPREAD / n_x
-            exchanged = exchanges(pricing, np.ascontiguousarray(lenders), EXCHANGES, self.limits)
+            # Exchanges of a symbol for each posterior in use.
+            exchanged = exchanges(pricing, np.ascontiguousarray(lenders), 2, self.limits)
             near = np.ascontiguousarray(np.concatenate([active, spread, exchanged]))
             descend_all(pricing, near, DESCENT_STEPS, self.limits)
             minima = np.concatenate([near, descend_best(pricing, random, DESCENT_STEPS, self.limits)])

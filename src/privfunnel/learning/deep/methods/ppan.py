@@ -25,9 +25,6 @@ from privfunnel.learning.deep.methods.base import Batch, Method, Player
 from privfunnel.learning.deep.randomness import Noise
 from privfunnel.learning.deep.tensors import Params, Tensor, torch
 
-#: Distortion beyond the budget up to which the penalty's slope grows to λ.
-CORNER = 0.01
-
 
 def over(excess: Tensor, corner: float) -> Tensor:
     """``max(0, excess)`` with its corner rounded off: a parabola from 0 to ``corner``, then a line.
@@ -84,4 +81,5 @@ class AdversarialNetworks(Method):
         if player == "critic":
             return hidden
         far = batch.mean(draws.expected(self.variables.x.distance(draws.repeat(batch.x), draws.y)))
-        return self.penalty * over(far - batch.strength, CORNER) - hidden
+        # Distortion beyond the budget up to which the penalty's slope grows to λ.
+        return self.penalty * over(far - batch.strength, 0.01) - hidden
