@@ -21,9 +21,9 @@ import numpy as np
 import privfunnel as pf
 from benchmarks import harness
 from privfunnel.algorithms.deadline import cpu_clock
-from privfunnel.model.lumping import lumping_of
+from privfunnel.model.equal_symbols import lumping_of
 from privfunnel.model.problem import Problem
-from privfunnel.solving.free import free_disclosure_bounds
+from privfunnel.solving.free_disclosure import free_disclosure_bounds
 
 SHARES = (0.8, 0.95)
 #: Traits of a public symbol on which p(s|x) depends.

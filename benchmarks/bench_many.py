@@ -28,9 +28,9 @@ from benchmarks.bench_large import survey, timed
 from privfunnel.algorithms.columns.plain import clique_pricing as cliqued
 from privfunnel.algorithms.columns.plain import support_pricing as supported
 from privfunnel.algorithms.deadline import cpu_clock
-from privfunnel.model.lumping import lumping_of
+from privfunnel.model.equal_symbols import lumping_of
 from privfunnel.model.problem import Problem
-from privfunnel.solving.free import free_disclosure_bounds
+from privfunnel.solving.free_disclosure import free_disclosure_bounds
 
 #: Public symbols and people whose surveys have about a thousand classes of eight private symbols.
 EIGHT, EIGHT_QUICK = (2_150, 51_000), (70, 80)

@@ -51,7 +51,7 @@ def child(rows: int) -> dict[str, Any]:
     import privfunnel as pf
     from privfunnel import release
     from privfunnel.data import tables
-    from privfunnel.model.lumping import lumping_of
+    from privfunnel.model.equal_symbols import lumping_of
 
     warnings.simplefilter("ignore")
     stages: dict[str, dict[str, float]] = {}

@@ -24,7 +24,7 @@ from prose import wrapped
 
 import privfunnel as pf
 from privfunnel import measures
-from privfunnel.audit import beyond
+from privfunnel.audit import population as beyond
 from privfunnel.audit.held_out import split_rows
 from privfunnel.data import tables
 from privfunnel.data.population.bounds import population_bound

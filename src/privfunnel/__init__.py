@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
         channels as channels,
         envelope as envelope,
         problem as problem,
-        quantities as quantities,
+        amounts as amounts,
     )
     from privfunnel.neighbours import (
         bottleneck as bottleneck,
@@ -105,19 +105,19 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
     from privfunnel.model.problem import Point, Problem
     from privfunnel.model.question import Question
     from privfunnel.model.stationarity import kkt_residual
-    from privfunnel.neighbours.columns import Generalisation, Suppression
+    from privfunnel.neighbours.column_baselines import Generalisation, Suppression
     from privfunnel.neighbours.sdp import SDP
     from privfunnel.release.mechanism import Mechanism
     from privfunnel.release.repeated import joint_leakage
     from privfunnel.release.sequels import sequel
     from privfunnel.solving.curve import Curve
-    from privfunnel.solving.free import free_disclosure, free_disclosure_bounds
+    from privfunnel.solving.free_disclosure import free_disclosure, free_disclosure_bounds
     from privfunnel.solving.point import solve
     from privfunnel.solving.request import Request
     from privfunnel.solving.solution import Solution
     from privfunnel.solving.tracing import trace
     from privfunnel.studies.comparison import Comparison, compare
-    from privfunnel.studies.controls import RandomMaps, RandomStarts
+    from privfunnel.studies.random_baselines import RandomMaps, RandomStarts
 
 __all__ = [
     "AEM",
@@ -178,8 +178,8 @@ _NAMES = {
     "Solution": "solving.solution",
     "Status": "certificate.answer",
     "compare": "studies.comparison",
-    "free_disclosure": "solving.free",
-    "free_disclosure_bounds": "solving.free",
+    "free_disclosure": "solving.free_disclosure",
+    "free_disclosure_bounds": "solving.free_disclosure",
     "joint_leakage": "release.repeated",
     "kkt_residual": "model.stationarity",
     "sequel": "release.sequels",
@@ -188,6 +188,7 @@ _NAMES = {
 }
 #: Modules that are attributes of the package without having been imported, and where they are.
 _MODULES = {
+    "amounts": "model.amounts",
     "algorithms": "algorithms",
     "attackers": "model.attackers",
     "audit": "audit",
@@ -217,7 +218,6 @@ _MODULES = {
     "plot": "report.plot",
     "population": "data.population",
     "problem": "model.problem",
-    "quantities": "model.quantities",
     "release": "release",
     "repeated": "release.repeated",
     "report": "report",

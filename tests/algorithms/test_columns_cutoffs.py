@@ -21,8 +21,8 @@ from privfunnel.algorithms.columns.general.box_relaxation import Pricing
 from privfunnel.algorithms.columns.general.images import images_of
 from privfunnel.algorithms.deadline import NEVER, Deadline
 from privfunnel.certificate import Certificate, GuardedBody
+from privfunnel.certificate.attacker_images import Stack, stack
 from privfunnel.certificate.checker import check
-from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
 from privfunnel.errors import CertificateError
 

@@ -20,11 +20,11 @@ from privfunnel.algorithms.columns.general.tangent_relaxation import Relaxation
 from privfunnel.algorithms.deadline import NEVER
 from privfunnel.algorithms.posteriors.boxes import Box, sum_of_ends
 from privfunnel.certificate import Certificate, GuardedBody
+from privfunnel.certificate.attacker_images import Stack, stack
 from privfunnel.certificate.checker import check
-from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case
 from privfunnel.measures import MEASURES, entropy
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 
 KNOWN = ["a", ["b", "c"]]
 

@@ -348,7 +348,8 @@ def test_the_search_for_what_is_free_takes_a_share_of_a_short_limit(monkeypatch:
         return perfect.free_disclosure(problem, seconds=0.05, nodes=10)
 
     monkeypatch.setattr(
-        "privfunnel.solving.free.perfect", SimpleNamespace(free_disclosure=free, prove=perfect.prove)
+        "privfunnel.solving.free_disclosure.perfect",
+        SimpleNamespace(free_disclosure=free, prove=perfect.prove),
     )
     counts = np.random.default_rng(3).integers(1, 60, (5, 30))
     problem = pf.Problem(counts)

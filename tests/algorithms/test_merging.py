@@ -19,7 +19,7 @@ from privfunnel.algorithms.merging.submodular import (
     search_subset,
 )
 from privfunnel.errors import InvalidInputError
-from privfunnel.studies.controls import RandomMaps, RandomStarts, random_maps
+from privfunnel.studies.random_baselines import RandomMaps, RandomStarts, random_maps
 
 
 def random_problem(rng, n_x, n_s=3, concentration=1.0):

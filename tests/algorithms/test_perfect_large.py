@@ -108,7 +108,7 @@ def test_the_sentence_gives_both_ends_where_the_largest_is_not_proved(
     assert most - least <= 1e-6
     assert "can be released" in free_sentence(problem, Units("nats"))
     assert "at least" not in free_sentence(problem, Units("nats"))
-    monkeypatch.setattr("privfunnel.solving.free.free_disclosure_bounds", lambda _: (0.25, 0.5))
+    monkeypatch.setattr("privfunnel.solving.free_disclosure.free_disclosure_bounds", lambda _: (0.25, 0.5))
     told = free_sentence(problem, Units("nats"))
     ceiling = problem.disclosure_ceiling
     assert f"at least 0.250000 nats ({25 / ceiling:.1f} % of H(X))" in told

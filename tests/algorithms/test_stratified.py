@@ -25,7 +25,7 @@ from privfunnel.certificate import (
 from privfunnel.errors import CertificateError
 from privfunnel.measures import MEASURES
 from privfunnel.model.attackers import Attacker
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 from privfunnel.solving.request import Request
 
 NONE = np.zeros(0, dtype=np.int32)

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import privfunnel as pf
-from privfunnel.algorithms import without_search as unsearched
+from privfunnel.algorithms import guarded_too_large as unsearched
 from privfunnel.algorithms.columns.general import compiled_branching as exploring
 from privfunnel.algorithms.columns.general.search import Search
 from privfunnel.algorithms.deadline import Limits
@@ -18,8 +18,8 @@ from privfunnel.algorithms.posteriors.assembly import channel_of_posteriors, hel
 from privfunnel.algorithms.posteriors.exact_weights import corrected
 from privfunnel.errors import ConvergenceWarning, SolverError
 from privfunnel.model import channels
-from privfunnel.model.guards import Threat
 from privfunnel.model.question import Quantity
+from privfunnel.model.threat import Threat
 from privfunnel.solving.request import Request
 
 

@@ -332,7 +332,7 @@ def test_a_fresh_table_of_the_same_population_keeps_the_promise(
     """Half of such tables leak a little more than the design's; about one in forty is to fail."""
     # What holds for the population takes most of the time, and is not what is looked at.
     monkeypatch.setattr(
-        "privfunnel.audit.beyond.judge",
+        "privfunnel.audit.population.judge",
         Mock(**{"return_value.resting_on.return_value.of_classes.return_value": None}),
     )
     kept, more = 0, 0

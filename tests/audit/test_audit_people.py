@@ -13,7 +13,7 @@ import pytest
 from funnels import count_people, mechanism_of, people, random_mechanism
 from helpers_cli import run
 from privfunnel import audit, release
-from privfunnel.audit import beyond
+from privfunnel.audit import population as beyond
 from privfunnel.data import tables
 from privfunnel.data.engines import Alphabet, Column
 from privfunnel.errors import GuaranteeWarning, InvalidInputError
@@ -120,7 +120,7 @@ def test_a_file_that_tells_more_ends_with_one(table: Any, mechanism: Mechanism, 
 
 def test_honest_further_columns_are_seldom_accused() -> None:
     """Z depends on Y alone: the test of what it adds is exact, however dependent S and Y are."""
-    from privfunnel.audit import kept
+    from privfunnel.audit import extra_columns as kept
 
     rng = np.random.default_rng(8)
     p_values = []

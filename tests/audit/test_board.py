@@ -15,9 +15,9 @@ import privfunnel as pf
 from funnels import mechanism_of
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, measures, release
-from privfunnel.audit.board import board, questions, words
+from privfunnel.audit.review_board import board, questions, words
 from privfunnel.data import tables
-from privfunnel.model.quantities import amount, told
+from privfunnel.model.amounts import amount, told
 from privfunnel.release.ledger import Ledger
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.report import Report, render

@@ -12,7 +12,8 @@ import pytest
 import privfunnel as pf
 from helpers_cli import run
 from privfunnel import audit
-from privfunnel.audit import beyond, cross_fit
+from privfunnel.audit import cross_fit
+from privfunnel.audit import population as beyond
 from privfunnel.audit.informed import Triples, informed_bounds
 from privfunnel.data import instances, tables
 from privfunnel.model import attackers

@@ -13,12 +13,12 @@ from forging import changed
 from privfunnel import measures
 from privfunnel.algorithms.auto import Auto
 from privfunnel.algorithms.chain import SLOPES, Chain, refined
-from privfunnel.algorithms.chain.questions import first_questions
+from privfunnel.algorithms.chain.yes_no_splits import first_questions
 from privfunnel.algorithms.deadline import Deadline
 from privfunnel.certificate import Certificate, ChainProof, PlainBody, Step, load_bundle
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import CertificateError
-from privfunnel.model import lumping
+from privfunnel.model import equal_symbols as lumping
 from privfunnel.model.problem import Problem
 
 

@@ -22,8 +22,8 @@ from privfunnel.certificate.answer import Status
 from privfunnel.certificate.private_equations import equations_of, whole_table
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, entropy
-from privfunnel.model import lumping
-from privfunnel.solving.free import free_certificate
+from privfunnel.model import equal_symbols as lumping
+from privfunnel.solving.free_disclosure import free_certificate
 
 
 def proof_of(problem: pf.Problem) -> Certificate:
@@ -310,9 +310,9 @@ def test_what_rounding_may_add_is_allowed_for_where_proofs_are_tight(monkeypatch
     true = [_exact_bound(problem) for problem in problems]
     assert all(most_of(proof) >= bound for proof, bound in true)
     monkeypatch.setattr(private_vertices, "VALUED", 0.0)
-    monkeypatch.setattr("privfunnel.certificate.kinds.free._RESERVE", 0.0)
+    monkeypatch.setattr("privfunnel.certificate.kinds.free_disclosure._RESERVE", 0.0)
     monkeypatch.setattr("privfunnel.certificate.proof._RESERVE", 0.0)
-    monkeypatch.setattr("privfunnel.certificate.kinds.free._ADDING", -64)
+    monkeypatch.setattr("privfunnel.certificate.kinds.free_disclosure._ADDING", -64)
     assert any(most_of(proof) < bound for proof, bound in map(_exact_bound, problems))
 
 

@@ -23,7 +23,7 @@ from privfunnel.certificate import (
 )
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
-from privfunnel.model.lumping import lumping_of
+from privfunnel.model.equal_symbols import lumping_of
 
 
 @pytest.fixture(scope="module")

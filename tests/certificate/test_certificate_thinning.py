@@ -21,7 +21,7 @@ from privfunnel.algorithms.thinning import ceiling_lines, thinning_line
 from privfunnel.certificate import Certificate, PlainBody, ThinProof, load_bundle, thinned
 from privfunnel.certificate.answer import Status
 from privfunnel.errors import CertificateError
-from privfunnel.model import lumping
+from privfunnel.model import equal_symbols as lumping
 from privfunnel.model.problem import Problem
 
 

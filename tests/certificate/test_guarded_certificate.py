@@ -13,9 +13,9 @@ from forging import changed
 from funnels import toy
 from privfunnel import certificate, measures
 from privfunnel.certificate import Certificate, GuardedBody
-from privfunnel.certificate.stacking import stack
+from privfunnel.certificate.attacker_images import stack
 from privfunnel.errors import CertificateError
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 
 
 @pytest.fixture(scope="module")

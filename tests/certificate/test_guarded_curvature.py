@@ -21,6 +21,7 @@ from privfunnel.algorithms.columns.general import curvature_shares as balancing
 from privfunnel.algorithms.columns.general import images
 from privfunnel.algorithms.posteriors.boxes import Box
 from privfunnel.certificate import Certificate, GuardedBody
+from privfunnel.certificate.attacker_images import Stack, stack
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.curvature import (
     KAPPA,
@@ -33,11 +34,10 @@ from privfunnel.certificate.curvature import (
     least_values,
 )
 from privfunnel.certificate.curvature import Case as Boxes
-from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.certificate.tree import Case, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import privfunnel as pf
 from honest_proofs import HONEST, honest, parts_of
 from privfunnel.certificate import KINDS, PARTS, Certificate, load_bundle, save_bundle, verify_all
 from privfunnel.errors import CertificateError, InvalidInputError
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 
 Arrays = dict[str, Any]
 

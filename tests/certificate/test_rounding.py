@@ -34,11 +34,11 @@ from privfunnel.certificate import (
     check_thinning,
     least_of_private_pairs,
 )
+from privfunnel.certificate.attacker_images import stack
 from privfunnel.certificate.curvature import Case, Curved, curves_of
 from privfunnel.certificate.image_boxes import Box, Bracket, weigh
-from privfunnel.certificate.stacking import stack
 from privfunnel.errors import CertificateError
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 
 Array = np.ndarray[Any, Any]
 NONE = np.zeros(0, dtype=np.int32)

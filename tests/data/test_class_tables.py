@@ -14,7 +14,7 @@ from privfunnel.data import class_tables, tables
 from privfunnel.data.class_tables import ClassCounts
 from privfunnel.errors import InvalidInputError, PrivFunnelError, SmallSampleWarning
 from privfunnel.model.coupling import couple
-from privfunnel.model.lumping import Lumping, lump
+from privfunnel.model.equal_symbols import Lumping, lump
 from privfunnel.release import classwise
 from privfunnel.release.randomness import seeded
 from wide import wide_columns

@@ -15,7 +15,7 @@ from privfunnel.app.cli._source import open_source
 from privfunnel.data import instances
 from privfunnel.errors import InvalidInputError
 from privfunnel.measures import entropy
-from privfunnel.reductions.cells import classes
+from privfunnel.reductions.task_cells import classes
 
 ROOT = Path(__file__).resolve().parents[2]
 RAW = Path(os.environ.get("PRIVFUNNEL_RAW_DATA", ROOT.parent / "shared" / "data"))

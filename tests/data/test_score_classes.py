@@ -18,7 +18,7 @@ import pytest
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, measures, release, report
-from privfunnel.audit.board import questions
+from privfunnel.audit.review_board import questions
 from privfunnel.data import score_model, tables
 from privfunnel.data.engines.categories import ABOVE, BELOW, UNSEEN
 from privfunnel.data.score_classes import FOLDS, ScoreClasses, _parts, score_classes
@@ -402,11 +402,11 @@ def test_attackers_of_score_classes_are_guarded_against_on_classes(monkeypatch: 
         warnings.simplefilter("ignore", SmallSampleWarning)
         problem = tables.count(rows, private="s", public=["a", "b"], classes="score:3").problem()
     disclosure = 0.9 * problem.disclosure_ceiling
-    monkeypatch.setattr("privfunnel.algorithms.without_search.MOST_SEARCHED", 20)
+    monkeypatch.setattr("privfunnel.algorithms.guarded_too_large.MOST_SEARCHED", 20)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         unsearched = pf.solve(problem, disclosure=disclosure, known=["b"])
-        monkeypatch.setattr("privfunnel.model.guarded_lumping.ROUNDED_BEYOND", 20)
+        monkeypatch.setattr("privfunnel.model.seen_alike.ROUNDED_BEYOND", 20)
         found = pf.solve(problem, disclosure=disclosure, known=["b"])
     assert found.disclosure >= disclosure - 1e-9
     assert found.lower_bound <= found.leakage < unsearched.leakage

@@ -18,7 +18,7 @@ from privfunnel.data.engines import ReadOptions, open_table
 from privfunnel.data.engines.alphabet import Alphabet
 from privfunnel.data.engines.categories import Column
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
-from privfunnel.model.quantities import spoken_in
+from privfunnel.model.amounts import spoken_in
 
 duckdb = pytest.importorskip("duckdb")
 pa = pytest.importorskip("pyarrow")

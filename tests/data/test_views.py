@@ -17,12 +17,13 @@ from scipy import sparse
 import privfunnel as pf
 from helpers_cli import assert_one_line_error, run
 from privfunnel import audit, measures, report
-from privfunnel.audit import beyond, cross_fit, provable
+from privfunnel.audit import cross_fit, provable
+from privfunnel.audit import population as beyond
 from privfunnel.data import tables
 from privfunnel.data.population.views import expected_bias, view_of
 from privfunnel.errors import InvalidInputError, SmallSampleWarning, SolverError
 from privfunnel.measures import Array
-from privfunnel.model import quantities
+from privfunnel.model import amounts as quantities
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.report import audit_section
 from privfunnel.report.rounding import Rounding

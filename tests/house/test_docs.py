@@ -14,6 +14,7 @@ import pytest
 from documents import DOCS, ROOT, build_site
 from privfunnel import measures, solve
 from privfunnel.data import instances
+from privfunnel.model.guarantees import GUARANTEES
 
 #: The mechanism's numbers are quoted with three decimals; the optimum is one of several, all proved to 1e-6 nats.
 THREE_DECIMALS = 6e-4
@@ -41,6 +42,13 @@ def test_the_design_shows_the_rooms_that_the_linter_checks() -> None:
     text = (DOCS / "design.md").read_text("utf-8")
     shown = [re.split(r"\s{2,}", line.strip())[0] for line in text.splitlines() if re.match(r" {4}\w", line)]
     assert shown[: len(checked)] == checked
+
+
+def test_the_page_of_attackers_has_a_row_for_each_guarantee_and_each_measure() -> None:
+    text = (DOCS / "attackers.md").read_text("utf-8")
+    assert re.findall(r"^\| `([\w-]+)=\S+` \|", text, re.M) == list(GUARANTEES)
+    rows = set(re.findall(r"^\| `([\w-]+)` \|", text, re.M))
+    assert rows >= {each for each in measures.MEASURES if each != measures.INFORMATION.name}
 
 
 def known_column(channel: np.ndarray, *names: str) -> tuple[float, float]:
@@ -144,9 +152,9 @@ def test_the_site_can_be_read_from_the_file_system(site: Path) -> None:
 def test_the_reference_is_made_from_the_docstrings(site: Path) -> None:
     pages = {path.stem: path.read_text("utf-8") for path in (site / "api").glob("*.html")}
     for page, name in {
-        "problem": "problem.Problem", "solving": "solving.solve", "curve": "curve.Curve.at",
-        "solvers": "solvers.aem.AEM", "tables": "mechanism.Mechanism", "audit": "audit.release",
-        "report": "report.write", "more": "bottleneck.trace",
+        "problem": "model.problem.Problem", "solving": "solving.point.solve", "curve": "solving.curve.Curve.at",
+        "solvers": "algorithms.aem.AEM", "tables": "release.mechanism.Mechanism", "audit": "audit.release",
+        "report": "report.write", "more": "neighbours.bottleneck.trace",
     }.items():  # fmt: skip
         assert f'id="privfunnel.{name}"' in pages[page]
     # Sphinx roles have become links or code.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import inspect
 import io
 import pkgutil
+import re
 import textwrap
 import tokenize
 from collections.abc import Iterator
@@ -87,6 +89,11 @@ def parsed() -> list[tuple[Path, list[str], list[Function]]]:
     return [(path, text.splitlines(), list(functions(ast.parse(text)))) for path, text in texts]
 
 
+def trees() -> list[tuple[Path, ast.Module]]:
+    """Every module, parsed."""
+    return [(path, ast.parse("\n".join(lines))) for path, lines, _ in parsed()]
+
+
 def offenders(check) -> list[str]:  # type: ignore[no-untyped-def]
     found = []
     for path, lines, nodes in parsed():
@@ -156,13 +163,67 @@ def test_a_dotted_name_means_one_thing(name: str) -> None:
     assert not inspect.isfunction(seen)
 
 
-def test_no_solver_hides_behind_an_underscore() -> None:
-    hidden = [
+def test_no_algorithm_hides_behind_an_underscore() -> None:
+    every = [path for path in SOURCES if "algorithms" in path.relative_to(PACKAGE).parts]
+    assert len(every) > 100
+    assert [path for path in every if path.name.startswith("_") and path.name != "__init__.py"] == []
+
+
+def test_the_root_holds_four_modules() -> None:
+    """Everything else is on one of the floors that import-linter knows."""
+    assert {path.name for path in PACKAGE.glob("*.py")} == {
+        "__init__.py",
+        "__main__.py",
+        "_version.py",
+        "errors.py",
+    }
+
+
+def test_no_file_of_a_floor_asks_which_variant_it_has() -> None:
+    """Only the model, the certificates and the front door know kinds of questions, answers and proofs."""
+    variants = re.compile(
+        r"(Certificate|Solution|Answer|Guarded|TaskFunnel|ClassChannel|Guarantee|Diversity)$"
+    )
+    found = []
+    for path, tree in trees():
+        if path.relative_to(PACKAGE).parts[0] in {"model", "certificate", "solving"}:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                kinds = [ast.unparse(kind).rpartition(".")[2] for kind in ast.walk(node.args[1])
+                         if isinstance(kind, ast.Name | ast.Attribute)]  # fmt: skip
+                found += [
+                    f"{path.relative_to(PACKAGE)}:{node.lineno} {kind}"
+                    for kind in kinds
+                    if variants.search(kind)
+                ]
+    assert found == []
+
+
+def test_one_place_decides_the_status_of_a_solution() -> None:
+    calls = [
         path.relative_to(PACKAGE).as_posix()
-        for path in (PACKAGE / "solvers").rglob("*.py")
-        if path.name.startswith("_") and path.name != "__init__.py"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "final_status"
     ]
-    assert hidden == []
+    assert calls == ["solving/judging.py"]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """At their tops: what is imported inside functions is for what is rarely needed."""
+    names = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in SOURCES
+    }
+    uses: dict[str, set[str]] = {name: set() for name in names}
+    for name, path in names.items():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inside = {f"{node.module}.{alias.name}" for alias in node.names}
+                uses[name] |= (inside & names.keys()) or ({node.module} & names.keys())
+    order = graphlib.TopologicalSorter({name: found - {name} for name, found in uses.items()})
+    order.prepare()  # raises CycleError
 
 
 def test_time_is_divided_in_plans() -> None:
@@ -174,7 +235,7 @@ def test_time_is_divided_in_plans() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {name.id}"
         for path in SOURCES
-        if {"solvers", "solving"} & set(path.relative_to(PACKAGE).parts)
+        if {"algorithms", "solving"} & set(path.relative_to(PACKAGE).parts)
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign)
         for name in ast.walk(node.targets[0])

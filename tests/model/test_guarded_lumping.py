@@ -11,9 +11,9 @@ import privfunnel as pf
 from forging import changed
 from privfunnel.certificate import Certificate, GuardedBody, load_bundle
 from privfunnel.errors import CertificateError
-from privfunnel.model.guarded_lumping import guarded_lumping
-from privfunnel.model.guards import Threat
-from privfunnel.model.lumping import classes_of
+from privfunnel.model.equal_symbols import classes_of
+from privfunnel.model.seen_alike import guarded_lumping
+from privfunnel.model.threat import Threat
 
 #: Three classes of p(s|x), each seen by an attacker in two ways where A is known.
 CLASSES = np.array([[3.0, 1.0, 2.0], [1.0, 4.0, 0.0]])

@@ -15,7 +15,7 @@ from forging import changed
 from privfunnel.certificate import cell_columns, load_bundle, save_bundle
 from privfunnel.errors import CertificateError, InvalidInputError
 from privfunnel.measures import mutual_information
-from privfunnel.model.lumping import lump, lumping_in
+from privfunnel.model.equal_symbols import lump, lumping_in
 
 
 def repeated(seed: int, n_s: int = 3, n_columns: int = 4, n_x: int = 9) -> pf.Problem:

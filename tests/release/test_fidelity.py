@@ -25,7 +25,7 @@ from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.publication import Policy
 from privfunnel.release.records import RecordAlphabet
 from privfunnel.report.described import Described
-from privfunnel.report.questions import questions_section
+from privfunnel.report.review_board import questions_section
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
 

@@ -16,7 +16,7 @@ from helpers_cli import assert_one_line_error, run
 from privfunnel import release
 from privfunnel.data import tables
 from privfunnel.errors import InvalidInputError
-from privfunnel.reductions.following import EARLIER
+from privfunnel.reductions.earlier_releases import EARLIER
 from privfunnel.release.earlier import attach_redrawn, attach_released
 from privfunnel.release.ledger import Ledger
 from privfunnel.release.mechanism import Mechanism

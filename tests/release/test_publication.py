@@ -20,8 +20,8 @@ from privfunnel.data.engines import Column, Cut
 from privfunnel.data.engines.cutting import rounded, rounded_all
 from privfunnel.errors import InvalidInputError, SmallSampleWarning
 from privfunnel.release import codebook
+from privfunnel.release.bin_density import Density
 from privfunnel.release.mechanism import Mechanism
-from privfunnel.release.numbers import Density
 from privfunnel.release.publication import Policy
 from privfunnel.solving.point import solve
 

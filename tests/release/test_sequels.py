@@ -14,7 +14,7 @@ from helpers_cli import assert_one_line_error, run
 from privfunnel.certificate import load_bundle
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.infra.locking import locked
-from privfunnel.reductions.following import EARLIER
+from privfunnel.reductions.earlier_releases import EARLIER
 from privfunnel.release.ledger import Entry, Ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore::privfunnel.errors.SmallSampleWarning")

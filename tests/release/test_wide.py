@@ -20,13 +20,14 @@ import privfunnel as pf
 from helpers_cli import run
 from privfunnel import audit, release
 from privfunnel.app.explorer.curves import chosen
-from privfunnel.audit import beyond, promise
+from privfunnel.audit import population as beyond
+from privfunnel.audit import promise
 from privfunnel.audit.held_out import split_rows
 from privfunnel.audit.pairs import Pairs
 from privfunnel.data import tables
 from privfunnel.errors import GuaranteeWarning, InvalidInputError, SmallSampleWarning
 from privfunnel.model.coupling import couple
-from privfunnel.model.lumping import lump
+from privfunnel.model.equal_symbols import lump
 from privfunnel.release import codebook
 from privfunnel.release.candidates import candidates
 from privfunnel.release.mechanism import Mechanism
@@ -35,7 +36,8 @@ from privfunnel.release.sampler import Cumulative
 from privfunnel.report.described import Described
 from privfunnel.report.front import Instead, board
 from privfunnel.report.rounding import Rounding
-from privfunnel.solving import free, point
+from privfunnel.solving import free_disclosure as free
+from privfunnel.solving import point
 from wide import wide_columns
 
 pa = pytest.importorskip("pyarrow")

@@ -11,7 +11,7 @@ import pytest
 
 from funnels import count_people, people, random_mechanism
 from helpers_cli import assert_one_line_error, run
-from privfunnel.model import quantities
+from privfunnel.model import amounts as quantities
 
 pa = pytest.importorskip("pyarrow")
 pa_csv = pytest.importorskip("pyarrow.csv")

@@ -22,8 +22,8 @@ from privfunnel.certificate import GuardedBody
 from privfunnel.data import instances, tables
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.model import guarantees
-from privfunnel.model import guards as threats
-from privfunnel.model.guards import Threat
+from privfunnel.model import threat as threats
+from privfunnel.model.threat import Threat
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.solving.ends import itself
 

@@ -34,7 +34,7 @@ from privfunnel.data import instances, tables
 from privfunnel.errors import SolverError
 from privfunnel.infra import jit
 from privfunnel.model import guarantees
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.solving.guarded import GuardedWay
 from privfunnel.solving.judging import Line, Run, judge

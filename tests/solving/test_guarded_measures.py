@@ -21,7 +21,7 @@ from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError, InvalidInputError, SolverError
 from privfunnel.measures import MEASURES, Array
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.report.rounding import Rounding
 from privfunnel.solving import plain_first as floors

@@ -20,12 +20,12 @@ from privfunnel.algorithms.task.shaping import shaped
 from privfunnel.certificate import Certificate, TaskBody
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError
-from privfunnel.reductions.cells import Cells, cells_of, classes
+from privfunnel.reductions.task_cells import Cells, cells_of, classes
+from privfunnel.solving.base import Asking, Found
 from privfunnel.solving.judging import Run, judge
 from privfunnel.solving.request import Request
 from privfunnel.solving.task import TaskWay
 from privfunnel.solving.tracing import PartialCurve
-from privfunnel.solving.way import Asking, Found
 
 GAP = TaskFunnel().gap
 

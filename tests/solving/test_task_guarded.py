@@ -19,12 +19,12 @@ from privfunnel.certificate import Certificate, GuardedBody, TaskBody, load_bund
 from privfunnel.errors import CertificateError, InfeasibleError, InvalidInputError, SolverError
 from privfunnel.measures import Array, xlogx
 from privfunnel.model import guarantees
-from privfunnel.model.guards import Threat
+from privfunnel.model.threat import Threat
 from privfunnel.solving import task
+from privfunnel.solving.base import Asking
+from privfunnel.solving.guaranteed_end import SHORT
 from privfunnel.solving.guarded_task import GuardedTaskWay
 from privfunnel.solving.point import answered
-from privfunnel.solving.tracing import SHORT
-from privfunnel.solving.way import Asking
 
 #: The gap that is asked for: few boxes prove it.
 GAP = 1e-3
@@ -194,7 +194,9 @@ def test_symbols_that_nobody_tells_apart_are_solved_as_one(monkeypatch: pytest.M
     assert abs(one.leakage - other.leakage) <= GAP
     assert isinstance(other.certificate.body, GuardedBody)
     other.certificate.verify(many)
-    monkeypatch.setattr("privfunnel.reductions.task_alike.MOST_CLASSES", 3)  # cells: the plain bound is left
+    monkeypatch.setattr(
+        "privfunnel.reductions.task_classes.MOST_CLASSES", 3
+    )  # cells: the plain bound is left
     cells = solve(many, utility="80%", known=["a"], throw=False)
     assert cells.utility >= (cells.requested_utility or 0.0) - 1e-9
     assert cells.leakage >= other.lower_bound
@@ -215,9 +217,9 @@ def test_what_groups_of_symbols_cannot_reach_is_not_called_infeasible(
     for name in ("solving.guarded_task.SEARCHED_UP_TO", "reductions.task_alike.MOST_CLASSES"):
         monkeypatch.setattr(f"privfunnel.{name}", 0)
     for name in ("MOST_CELLS", "LEAST_CELLS"):
-        monkeypatch.setattr(f"privfunnel.reductions.task_alike.{name}", 2)
+        monkeypatch.setattr(f"privfunnel.reductions.task_classes.{name}", 2)
     monkeypatch.setattr(
-        "privfunnel.model.guards.Threat.allow", lambda *_: False
+        "privfunnel.model.threat.Threat.allow", lambda *_: False
     )  # the plain funnel's release is none
     for utility, guarantee in (
         ("98%", "lip=1.5"),

@@ -12,7 +12,7 @@ from lies import believed, cases, lying
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InvalidInputError, SolverError
 from privfunnel.model.question import FEASIBILITY, Quantity
-from privfunnel.solving.free import free_certificate
+from privfunnel.solving.free_disclosure import free_certificate
 from privfunnel.solving.judging import INEXACT, Run, applies, best_goal, judge, meet
 from privfunnel.solving.request import Request
 from privfunnel.solving.solution import Solution

@@ -15,7 +15,7 @@ from privfunnel.algorithms.deadline import Deadline, cpu_clock
 from privfunnel.certificate import Certificate
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InvalidInputError
-from privfunnel.model.lumping import lump
+from privfunnel.model.equal_symbols import lump
 from privfunnel.neighbours import worst_case
 from privfunnel.studies.comparison import Comparison, Neighbour, labels, lineup, run
 from privfunnel.studies.comparison.neighbours import METHODS

@@ -25,12 +25,12 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "submodular": ("privfunnel.algorithms.merging.submodular", "Submodular"),
     "deterministic": ("privfunnel.algorithms.merging.deterministic", "Deterministic"),
     "sdp": ("privfunnel.neighbours.sdp", "SDP"),
-    "suppression": ("privfunnel.neighbours.columns", "Suppression"),
-    "generalisation": ("privfunnel.neighbours.columns", "Generalisation"),
+    "suppression": ("privfunnel.neighbours.column_baselines", "Suppression"),
+    "generalisation": ("privfunnel.neighbours.column_baselines", "Generalisation"),
     "slsqp": ("privfunnel.algorithms.nlp.slsqp", "SLSQP"),
     "ipopt": ("privfunnel.algorithms.nlp.ipopt", "IPOPT"),
-    "control-maps": ("privfunnel.studies.controls", "RandomMaps"),
-    "control-starts": ("privfunnel.studies.controls", "RandomStarts"),
+    "control-maps": ("privfunnel.studies.random_baselines", "RandomMaps"),
+    "control-starts": ("privfunnel.studies.random_baselines", "RandomStarts"),
 }
 #: What :func:`privfunnel.solve` and :func:`privfunnel.trace` take besides: what a wrong option may mean.
 PARAMETERS = (

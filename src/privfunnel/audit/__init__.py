@@ -20,18 +20,18 @@ from __future__ import annotations
 
 from privfunnel.audit.attacker import Attack
 from privfunnel.audit.band import PopulationBand, population_band
-from privfunnel.audit.beyond import Population
-from privfunnel.audit.board import Board, Question
 from privfunnel.audit.cross_fit import cross_fitted
 from privfunnel.audit.designed import mechanism, table
 from privfunnel.audit.estimates import Information, Interval
+from privfunnel.audit.extra_columns import FileAttack, Further, FurtherColumn
 from privfunnel.audit.held_out import Guaranteed, guaranteed, holdout
 from privfunnel.audit.informed import Informed, InformedBound
-from privfunnel.audit.kept import FileAttack, Further, FurtherColumn
 from privfunnel.audit.persons import Clusters, PersonRows, independent, rows_of
+from privfunnel.audit.population import Population
 from privfunnel.audit.promise import Draws, Recount
 from privfunnel.audit.released import release
 from privfunnel.audit.result import LIMITS, Attribute, Audit, Holdout, Preserved, Symbol
+from privfunnel.audit.review_board import Board, Question
 from privfunnel.audit.task_models import TaskFindings, Usefulness, attackers, for_task, usefulness
 from privfunnel.audit.voting import Persons, Vote
 from privfunnel.data.population.bounds import (

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.audit.kept import FileRows, Reading, further_columns, gather
+from privfunnel.audit.extra_columns import FileRows, Reading, further_columns, gather
 from privfunnel.audit.pairs import Pairs
 from privfunnel.audit.persons import ALONE, PersonRows, Together, counted, gathered, pieces_of
 from privfunnel.data import tables
@@ -17,13 +17,13 @@ from privfunnel.data.engines import Alphabet, Column, ReadOptions, Source, open_
 from privfunnel.data.engines.categories import Codes
 from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning, need
 from privfunnel.measures import Array, Channel
+from privfunnel.release.batch_writer import original as original_text
 from privfunnel.release.candidates import ROW, WEIGHT
 from privfunnel.release.decoy_alphabet import DecoyAlphabet, read_decoys
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.order import Order
 from privfunnel.release.publication import Policy
 from privfunnel.release.records import RecordAlphabet, released_names
-from privfunnel.release.writer import original as original_text
 
 BATCH_ROWS = 131_072
 

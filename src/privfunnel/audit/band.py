@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privfunnel.algorithms.base import Solver
-from privfunnel.audit import beyond
+from privfunnel.audit import population as beyond
 from privfunnel.audit.cross_fit import FOLDS, Fitted, class_channel, class_designs, designs, like_disclosures
 from privfunnel.data.population.bounds import population_bound
 from privfunnel.data.population.intervals import checked_confidence

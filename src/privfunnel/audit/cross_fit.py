@@ -13,10 +13,10 @@ from scipy import sparse
 
 from privfunnel.algorithms import registry
 from privfunnel.algorithms.base import Solver
-from privfunnel.audit import beyond
-from privfunnel.audit.beyond import Population
+from privfunnel.audit import population as beyond
 from privfunnel.audit.held_out import some_rows
 from privfunnel.audit.persons import PersonRows
+from privfunnel.audit.population import Population
 from privfunnel.audit.promise import channel_for, telling
 from privfunnel.certificate.answer import DEFAULT_GAP
 from privfunnel.data.population.bounds import population_worst_case
@@ -28,7 +28,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, Channel
 from privfunnel.model.channels import is_sparse, restored
-from privfunnel.model.lumping import chosen_lumping
+from privfunnel.model.equal_symbols import chosen_lumping
 from privfunnel.model.problem import Problem
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.solving.point import solve
@@ -200,7 +200,7 @@ class Fitted(NamedTuple):
         )
 
     def estimate(self, part: Array) -> float:
-        """I(S;Y) in the population, in nats, from counts (K, M): see :func:`~privfunnel.audit.beyond.estimate`."""
+        """I(S;Y) in the population, in nats, from counts (K, M): see :func:`~privfunnel.audit.population.estimate`."""
         return beyond.estimate(self.counted(part), self.channel)
 
     def counted(self, part: Array) -> Array:

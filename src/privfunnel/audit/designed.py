@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.audit import beyond, cross_fit, findings, promise
-from privfunnel.audit.board import board
+from privfunnel.audit import cross_fit, findings, promise
+from privfunnel.audit import population as beyond
 from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import BOOTSTRAP
 from privfunnel.audit.estimates import exact_information, fitting, resample
@@ -18,6 +18,7 @@ from privfunnel.audit.findings import split
 from privfunnel.audit.informed import informed
 from privfunnel.audit.persons import ALONE, PersonRows, independent, rows_of
 from privfunnel.audit.result import Audit
+from privfunnel.audit.review_board import board
 from privfunnel.audit.voting import persons_of
 from privfunnel.data.engines import ReadOptions
 from privfunnel.data.population.intervals import checked_confidence

@@ -11,10 +11,10 @@ from privfunnel.data.tables import Counts
 from privfunnel.errors import PrivFunnelError
 from privfunnel.infra.checks import is_number
 from privfunnel.measures import INFORMATION, MEASURES, Channel, Measure
+from privfunnel.model.amounts import told
 from privfunnel.model.guarantees import MET
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
-from privfunnel.model.quantities import told
+from privfunnel.model.threat import Threat
 from privfunnel.release.checked_claims import AGREEMENT
 from privfunnel.release.mechanism import Mechanism
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privfunnel.audit import beyond, promise
+from privfunnel.audit import population as beyond
+from privfunnel.audit import promise
 from privfunnel.audit.persons import PersonRows, counted
 from privfunnel.audit.provable import provable
 from privfunnel.audit.result import Holdout

@@ -18,8 +18,8 @@ from privfunnel.data.engines import Alphabet
 from privfunnel.data.engines.categories import Codes
 from privfunnel.data.population.bounds import population_bound
 from privfunnel.measures import Array, Channel
+from privfunnel.model.amounts import amount, told
 from privfunnel.model.attackers import Attacker, Columns, few_columns
-from privfunnel.model.quantities import amount, told
 
 #: Entries of the channel, times attackers, up to which those who know two columns are looked at; beyond, those who know
 #: one. Ten columns of 20 000 public symbols with two outputs each are 2 million.

@@ -11,20 +11,21 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.audit import beyond, cross_fit, evidence, findings, promise
+from privfunnel.audit import cross_fit, evidence, findings, promise
+from privfunnel.audit import population as beyond
 from privfunnel.audit.alignment import Sample, align
-from privfunnel.audit.board import Board, board
 from privfunnel.audit.cross_fit import Asked
 from privfunnel.audit.effort import Effort, EffortKeywords
 from privfunnel.audit.estimates import Information, information, permuted
 from privfunnel.audit.evidence import chosen_columns
+from privfunnel.audit.extra_columns import Further, further
 from privfunnel.audit.findings import Resampled, split
 from privfunnel.audit.informed import Informed, InformedBound, columns_of, informed, informed_bounds
-from privfunnel.audit.kept import Further, further
 from privfunnel.audit.models import models
 from privfunnel.audit.persons import independent
 from privfunnel.audit.promise import Draws
 from privfunnel.audit.result import Audit
+from privfunnel.audit.review_board import Board, board
 from privfunnel.audit.voting import Persons, persons_of
 from privfunnel.data.engines import ReadOptions
 from privfunnel.data.population.intervals import checked_confidence
@@ -36,6 +37,7 @@ from privfunnel.measures import Channel
 from privfunnel.model.channels import joint
 from privfunnel.neighbours.alternatives import instead
 from privfunnel.release import order as orders
+from privfunnel.release.batch_writer import is_ours_with_semicolons
 from privfunnel.release.decoy_alphabet import DecoyAlphabet
 from privfunnel.release.fidelity import Fidelity, numbers_of, numeric_columns
 from privfunnel.release.guesses import exposures
@@ -43,7 +45,6 @@ from privfunnel.release.mechanism import Mechanism, symbol_names
 from privfunnel.release.options import DEFAULT_THRESHOLD
 from privfunnel.release.order import Order
 from privfunnel.release.records import RecordAlphabet
-from privfunnel.release.writer import is_ours_with_semicolons
 
 Names = str | Iterable[str] | None
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from privfunnel.audit import words
 from privfunnel.audit.attacker import Attack
-from privfunnel.audit.beyond import Population
-from privfunnel.audit.board import Board, Question, questions
 from privfunnel.audit.estimates import Information, Interval, plain
+from privfunnel.audit.extra_columns import Further
 from privfunnel.audit.informed import Informed
-from privfunnel.audit.kept import Further
 from privfunnel.audit.models import Model
 from privfunnel.audit.persons import Clusters
+from privfunnel.audit.population import Population
 from privfunnel.audit.promise import Draws, Recount
+from privfunnel.audit.review_board import Board, Question, questions
 from privfunnel.audit.voting import Persons
 from privfunnel.data.population.views import View
 from privfunnel.infra import cards

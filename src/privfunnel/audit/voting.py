@@ -10,7 +10,7 @@ from privfunnel.audit.estimates import Interval
 from privfunnel.audit.persons import PersonRows, share_by_person
 from privfunnel.data.engines.categories import Codes
 from privfunnel.measures import Array
-from privfunnel.model.quantities import told
+from privfunnel.model.amounts import told
 from privfunnel.release.guesses import ranking_auc
 
 FOLDS = 5

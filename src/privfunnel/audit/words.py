@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from privfunnel.audit import beyond, informed, voting
+from privfunnel.audit import informed, voting
+from privfunnel.audit import population as beyond
 from privfunnel.audit.guards import measured_words
 from privfunnel.audit.ranking import auc_words, below_chance
 from privfunnel.data.population.views import NOTHING_CLAIMED
-from privfunnel.model.quantities import amount, told
+from privfunnel.model.amounts import amount, told
 
 if TYPE_CHECKING:
     from privfunnel.audit.estimates import Information, Interval
-    from privfunnel.audit.kept import Further
+    from privfunnel.audit.extra_columns import Further
     from privfunnel.audit.promise import Draws, Recount
     from privfunnel.audit.result import Attribute, Audit, Holdout
 

@@ -30,7 +30,7 @@ from privfunnel.certificate.file import load_bundle, save_bundle
 from privfunnel.certificate.kinds.bottleneck import BottleneckBody
 from privfunnel.certificate.kinds.chi_squared import ChiSquaredBody
 from privfunnel.certificate.kinds.distortion import DistortionBody
-from privfunnel.certificate.kinds.free import FreeBody, FreeProof, FreeTree
+from privfunnel.certificate.kinds.free_disclosure import FreeBody, FreeProof, FreeTree
 from privfunnel.certificate.kinds.guarded import GuardedBody
 from privfunnel.certificate.kinds.guessing import GuessingBody
 from privfunnel.certificate.kinds.plain import PlainBody, combine, components

@@ -31,10 +31,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privfunnel.certificate.attacker_images import Stack
 from privfunnel.certificate.blocks import Block, Mask, refuse_leaves, walk
 from privfunnel.certificate.curvature import Case as CurvedCase
 from privfunnel.certificate.curvature import curves_of, cut_down
-from privfunnel.certificate.stacking import Stack
 from privfunnel.certificate.tree import Case, Forest, Index, check_form
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx

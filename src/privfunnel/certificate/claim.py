@@ -27,8 +27,8 @@ from privfunnel.errors import CertificateError
 from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, Arrays, Channel
 from privfunnel.model import channels
-from privfunnel.model.guards import Average, Threat
 from privfunnel.model.problem import Problem
+from privfunnel.model.threat import Average, Threat
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Roundings that reading a bound off a claim may add, in units of the size of its terms.

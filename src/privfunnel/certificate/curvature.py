@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privfunnel.certificate.stacking import Stack
+from privfunnel.certificate.attacker_images import Stack
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, xlogx
 

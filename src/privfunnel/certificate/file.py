@@ -1,4 +1,12 @@
-"""Certificate files: one compressed ``.npz`` for one or many, of whatever kinds, read without unpickling anything."""
+"""Certificate files: one compressed ``.npz`` for one or many, of whatever kinds, read without unpickling anything.
+
+A file holds ``schema``, ``version`` and ``count``, and of its i-th certificate
+
+    i.fingerprint      the problem that it belongs to
+    i.kind             which kind of proof its body is, one of :mod:`.kinds`
+    i.claim.*          the inequality and the releases it is about: :meth:`.claim.Claim.arrays`
+    i.body.*           what proves it: ``arrays`` of the body of that kind
+"""
 
 from __future__ import annotations
 

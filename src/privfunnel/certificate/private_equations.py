@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
-from privfunnel.model.lumping import numbered
+from privfunnel.model.equal_symbols import numbered
 from privfunnel.model.problem import Problem
 
 #: Whole numbers: of 64 bits, or Python's own where products would not fit these.

@@ -23,8 +23,8 @@ from privfunnel.certificate.identity import check_owner, digest_of
 from privfunnel.certificate.words import told
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
+from privfunnel.model.threat import Threat
 
 #: Nats by which a new certificate claims less than it proves: another machine's logarithms may round otherwise.
 _RESERVE = 1e-13

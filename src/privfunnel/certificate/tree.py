@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate.archive import Archive
+from privfunnel.certificate.attacker_images import Stack
 from privfunnel.certificate.curvature import Curved, check_curved
 from privfunnel.certificate.exclusion import check_size, rivalry, rivals
 from privfunnel.certificate.parts import Part
-from privfunnel.certificate.stacking import Stack
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays
 

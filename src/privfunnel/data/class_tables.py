@@ -2,8 +2,8 @@
 
 :func:`privfunnel.data.tables.count` brings every combination that occurs into Python. Here the engine (a Spark cluster,
 say) goes one step further: it counts the private symbols of each public one, and groups the public ones by p(s|x).
-What comes back are the classes of :mod:`privfunnel.model.lumping` with their counts, how many symbols each has, and
-H(X|T). Solving needs no more: L_X(R) = L_T(max(0, R − H(X|T))), nats.
+What comes back are the classes of :mod:`privfunnel.model.equal_symbols` with their counts, how many symbols each has,
+and H(X|T). Solving needs no more: L_X(R) = L_T(max(0, R − H(X|T))), nats.
 
 Different quotients of whole numbers below 2²⁶ differ in floating point, too, so that counts decide equality exactly up
 to 67 million rows of a public symbol, and to 1e-16 beyond.
@@ -26,7 +26,7 @@ from privfunnel.data.engines.cutting import FEW
 from privfunnel.data.tables import MAX_LEVELS, PEEK_ROWS, column_names
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import entropy, entropy_of_sums
-from privfunnel.model.lumping import classes_of
+from privfunnel.model.equal_symbols import classes_of
 from privfunnel.model.problem import Problem
 
 #: Most private symbols; each is a column of the query.

@@ -8,9 +8,10 @@ scores form a class T, and
     p(s|x) is taken to be p(s|t(x)), counted over all rows of the class,
 
 which calibrates the score: whatever the models say, the shares are counted on rows that they did not see. Members of a
-class then have equal p(s|x), so that the funnel of the classes is exact (:mod:`privfunnel.model.lumping`) and decoys
-come from the classes. A public symbol that is new has its part, its score and its class by the same rule: t(x) is one
-function of x, so that new rows and the decoys beside them are alike, and shares counted on rows hold for new ones.
+class then have equal p(s|x), so that the funnel of the classes is exact (:mod:`privfunnel.model.equal_symbols`) and
+decoys come from the classes. A public symbol that is new has its part, its score and its class by the same rule: t(x)
+is one function of x, so that new rows and the decoys beside them are alike, and shares counted on rows hold for new
+ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from privfunnel.data.score_model import Cells, Trees, fitted
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, entropy, mutual_information
-from privfunnel.model.quantities import in_asked
+from privfunnel.model.amounts import in_asked
 
 #: Parts of the public symbols, each scored by a model of the others.
 FOLDS = 5

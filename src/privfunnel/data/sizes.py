@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from privfunnel.infra.jit import compiles
 from privfunnel.measures import Array
-from privfunnel.model.lumping import LUMPED_BEYOND, classes_of
+from privfunnel.model.equal_symbols import LUMPED_BEYOND, classes_of
 
 #: Seconds after which a point is left unproved: the default solver's limit and what coarser tables get.
 TIME_LIMIT = 28.0

@@ -45,8 +45,8 @@ from privfunnel.data.task_tables import TaskCounts, as_tasks, task_counts, task_
 from privfunnel.errors import IdentifierWarning, InvalidInputError, ReadingWarning, SmallSampleWarning
 from privfunnel.infra import cards
 from privfunnel.measures import Array, mutual_information
+from privfunnel.model.amounts import asked_unit
 from privfunnel.model.problem import Problem
-from privfunnel.model.quantities import asked_unit
 
 MAX_LEVELS = 32  # a number with more different values must be binned
 MAX_CELLS = 4_000_000  # most combinations that are brought back from an engine

@@ -39,6 +39,10 @@ ROUNDED = 1e-12
 Index = NDArray[np.intp]
 
 
+#: The measures by name: the one of each subclass of :class:`Measure` that has one.
+MEASURES: dict[str, Measure] = {}
+
+
 class Measure(ABC):
     """One measure of leakage: what B tells about A as a number that is 0 where they are independent, and its φ.
 
@@ -63,6 +67,11 @@ class Measure(ABC):
     smooth: ClassVar[bool] = False
     #: Whether an attacker's leakage is the largest over what they know instead of the mean, and t_s is t_s/p(s, a).
     worst_value: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Enter the one measure of this class by its name."""
+        if "name" in cls.__dict__:
+            MEASURES[cls.name] = cls()
 
     def __str__(self) -> str:
         """Its name."""
@@ -363,13 +372,9 @@ def _guesses(size: int) -> tuple[Array, Array]:
 
 
 #: Mutual information, the measure where none is named.
-INFORMATION = MutualInformation()
-#: The measures by name.
-MEASURES: dict[str, Measure] = {
-    each.name: each for each in (INFORMATION, MaximalLeakage(), Guessing(), ChiSquared(), TotalVariation())
-}
+INFORMATION = MEASURES[MutualInformation.name]
 #: The same by the kind of block; what makes multipliers safe is that of guessing and of maximal leakage alike.
-KINDS: dict[str, Measure] = {each.kind: each for each in MEASURES.values()}
+KINDS: dict[str, Measure] = {each.kind: each for each in reversed(MEASURES.values())}
 
 
 def measure_of(given: Measure | str) -> Measure:

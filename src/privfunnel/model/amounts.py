@@ -1,109 +1,97 @@
-"""What was asked for, in nats: a disclosure or a leakage, as a number or as a text such as ``"60%"``."""
+"""Amounts of information as people write and read them: ``60%``, ``0.5 bits``, ``1.2 nats``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
-import numpy as np
+from privfunnel.errors import InvalidInputError
+from privfunnel.measures import nats_per
 
-from privfunnel.errors import InfeasibleError, InvalidInputError
-from privfunnel.measures import INFORMATION, Measure
-from privfunnel.model import channels, quantities
-from privfunnel.model.problem import Problem
-from privfunnel.model.question import FEASIBILITY
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%|nats?|bits?)?\s*")
+
+#: The unit of sentences; everything that is computed or stored is in nats.
+_SPOKEN: ContextVar[str | None] = ContextVar("spoken", default=None)
 
 
-def check_disclosure(problem: Problem, disclosure: float | str) -> float:
-    """The asked disclosure in nats, clipped by rounding only, or an error that says the largest feasible one."""
-    if isinstance(disclosure, str):
-        ceiling = problem.disclosure_ceiling
-        disclosure = quantities.parse(disclosure, ceiling=ceiling, whole="H(X)", name="disclosure")
+@contextmanager
+def spoken_in(unit: str) -> Iterator[None]:
+    """Let sentences be in another unit than bits.
+
+    Args:
+        unit: ``"nats"`` or ``"bits"``.
+    """
+    token = _SPOKEN.set(unit)
     try:
-        wanted = float(disclosure)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"disclosure={disclosure!r} is not a number: give nats") from None
-    ceiling = problem.disclosure_ceiling
-    if math.isnan(wanted) or wanted < 0.0:
-        raise InvalidInputError(
-            f"disclosure={wanted!r} is not in [0, H(X)] = [0, {ceiling:.9g}] nats: raise it"
-        )
-    if wanted > ceiling + FEASIBILITY:
-        raise InfeasibleError(
-            f"disclosure={wanted!r} nats is infeasible: the largest feasible is H(X) = {ceiling:.9g} nats; lower it"
-        )
-    return min(wanted, ceiling)
+        yield
+    finally:
+        _SPOKEN.reset(token)
 
 
-def check_budgets(problem: Problem, leakage: Mapping[str, float | str], measure: Measure) -> dict[str, float]:
-    """The asked leakage about each private column; a share is of what X itself tells about that column.
+def spoken_unit() -> str:
+    """The unit of sentences."""
+    return _SPOKEN.get() or "bits"
+
+
+def asked_unit() -> str | None:
+    """The unit that was asked for with :func:`spoken_in`; None where nothing was said."""
+    return _SPOKEN.get()
+
+
+def amount(nats: float, digits: int = 4) -> str:
+    """An amount of information in the unit of sentences, without its name: ``0.0123``; what rounds to −0 is 0."""
+    return f"{round(float(nats) / nats_per(spoken_unit()), digits) + 0.0:.{digits}f}"
+
+
+def told(nats: float, digits: int = 4) -> str:
+    """The same with its name: ``0.0123 bits``."""
+    return f"{amount(nats, digits)} {spoken_unit()}"
+
+
+def in_asked(nats: float, form: str = ".3g") -> str:
+    """An amount with its name in the unit that was asked for, for warnings; in nats where nothing was said."""
+    unit = asked_unit() or "nats"
+    return f"{nats / nats_per(unit):{form}} {unit}"
+
+
+def in_both(nats: float) -> str:
+    """An amount in both units, for errors: ``0.0123 bits (0.00853 nats)``."""
+    return f"{nats / nats_per('bits'):.6g} bits ({nats:.6g} nats)"
+
+
+def parse(text: str, *, ceiling: float, whole: str, name: str, units: str = "nats") -> float:
+    """Read an amount of information as nats.
+
+    Args:
+        text: ``"60%"``, ``"0.9 bits"``, ``"1.2 nats"``, or ``"1.2"`` in ``units``.
+        ceiling: What 100 % is, in nats.
+        whole: What to call it, e.g. ``"H(X)"``.
+        name: What the user calls the amount, for the error.
+        units: Unit of a bare number, ``"nats"`` or ``"bits"``.
 
     Raises:
-        InvalidInputError: A budget cannot be read, or there are none.
+        InvalidInputError: The text cannot be read, or is negative or not finite.
     """
-    if not leakage:
-        raise InvalidInputError("leakage={} names no private column: give e.g. {'sex': 0.01, 'income': '5%'}")
-    made = {}
-    for name, budget in leakage.items():
-        values = problem.private_columns.get(
-            name, tuple(problem.s_labels)
-        )  # what does not exist is told later
-        merged = np.array(
-            [problem.p_sx[[v == each for v in values]].sum(axis=0) for each in dict.fromkeys(values)]
-        )
-        made[name] = check_budget(Problem(merged), budget, measure)
-        if math.isinf(made[name]):
-            raise InvalidInputError(f"the budget of {name!r} is infinite: leave the column out instead")
-    return made
-
-
-def check_utility(problem: Problem, utility: float | str) -> float:
-    """The asked utility in nats, or an error that says the largest feasible one.
-
-    Whoever comes as near to I(U;X) as a printed number does asks for all of it.
-
-    Raises:
-        InvalidInputError: It is no amount, or the problem has no task.
-        InfeasibleError: It exceeds I(U;X).
-    """
-    ceiling = problem.utility_ceiling
-    if isinstance(utility, str):
-        utility = quantities.parse(utility, ceiling=ceiling, whole="I(U;X)", name="utility")
-    try:
-        wanted = float(utility)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"utility={utility!r} is not a number: give nats") from None
-    if math.isnan(wanted) or wanted < 0.0:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
         raise InvalidInputError(
-            f"utility={wanted!r} is not in [0, I(U;X)] = [0, {ceiling:.9g}] nats: raise it"
+            f"{name} {text!r} cannot be read: give e.g. 60% (of {whole}), '0.9 bits' or 1.2"
         )
-    if wanted > ceiling + FEASIBILITY:
-        raise InfeasibleError(
-            f"utility={wanted!r} nats is infeasible: the largest feasible is I(U;X) = {ceiling:.9g} nats; lower it"
-        )
-    return ceiling if wanted >= ceiling - FEASIBILITY else wanted
+    value, unit = float(match[1]), match[2] or units
+    nats = (
+        value / 100.0 * ceiling
+        if unit == "%"
+        else value * nats_per("bits" if unit.startswith("bit") else "nats")
+    )
+    if not (math.isfinite(nats) and nats >= 0.0):
+        raise InvalidInputError(f"{name} {text!r} is negative or not finite: give 0 to 100% of {whole}")
+    return nats
 
 
-def check_budget(problem: Problem, leakage: float | str | None, measure: Measure = INFORMATION) -> float:
-    """The asked leakage in nats, or in a measure's own numbers, or an error that says what is wrong with it.
-
-    A share, ``"5%"``, is of what releasing X itself leaks to who knows nothing.
-    """
-    unit = "nats, 0 or more" if measure.in_nats else f"0 or more, {measure} has no unit"
-    if isinstance(leakage, str):
-        ceiling, whole = problem.leakage_ceiling, "I(S;X)"
-        if not measure.is_information:
-            ceiling = problem.evaluate(channels.identity(problem.n_x), measure=measure).leakage
-            whole = "what X itself leaks"
-        if not measure.in_nats and leakage.rstrip().endswith(("nats", "nat", "bits", "bit")):
-            raise InvalidInputError(
-                f"leakage {leakage!r} has a unit, {measure} has none: give e.g. 5% or 0.01"
-            )
-        leakage = quantities.parse(leakage, ceiling=ceiling, whole=whole, name="leakage")
-    try:
-        budget = float(leakage)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"leakage={leakage!r} is not a number: give {unit}") from None
-    if math.isnan(budget) or budget < 0.0:
-        raise InvalidInputError(f"leakage={budget!r} is not a budget: give {unit}")
-    return budget
+def bare_number(text: str) -> float | None:
+    """The number where a text is one without a unit, otherwise None."""
+    match = _QUANTITY.fullmatch(text)
+    return float(match[1]) if match is not None and match[2] is None else None

@@ -8,7 +8,7 @@ to the next. Every part between two cuts is a released symbol: k candidates, one
 p(t|y).
 
 So H(X|Y) is H(T|Y_T), and p(s|y) is that of the output of the classes where members of a class have equal p(s|x):
-nothing is lost, nothing leaks more (:mod:`privfunnel.model.lumping`). A member's end cuts one output of its class
+nothing is lost, nothing leaks more (:mod:`privfunnel.model.equal_symbols`). A member's end cuts one output of its class
 only, so that there are at most M − C + N_T symbols, with k candidates each, and most public symbols have one or two
 symbols that they can be released as.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations
@@ -29,6 +29,10 @@ from privfunnel.model.problem import Problem
 MET = 1e-9
 #: Facets of one guarantee at most.
 MOST_ROWS = 20_000
+
+
+#: The guarantees by name: each subclass of :class:`Guarantee` that has one.
+GUARANTEES: dict[str, type[Guarantee]] = {}
 
 
 class Rows(NamedTuple):
@@ -67,8 +71,10 @@ class Guarantee(ABC):
 
     value: float
 
-    #: How it is written: ``name=value``.
+    #: How it is written, ``name=value``, a value to begin with, and what it is called where one is chosen.
     name: ClassVar[str] = ""
+    example: ClassVar[str] = "0.5"
+    title: ClassVar[str] = ""
     #: The least and the largest value that make sense.
     least: ClassVar[float] = 0.0
     most: ClassVar[float] = math.inf
@@ -83,6 +89,16 @@ class Guarantee(ABC):
             raise InvalidInputError(
                 f"{self} is no guarantee: give a number of at least {self.least:g}{until}"
             )
+
+    def __init_subclass__(cls) -> None:
+        """Enter it by its name."""
+        if "name" in cls.__dict__:
+            GUARANTEES[cls.name] = cls
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Guarantee | None:
+        """The guarantee of the numbers that were written; None where they are none of its own."""
+        return cls(numbers[0]) if len(numbers) == 1 else None
 
     def __str__(self) -> str:
         """As it is written: ``lip=0.2``."""
@@ -164,6 +180,8 @@ class Lift(Guarantee):
     """Largest log-lift: t_s ≤ e^ε p(s): no output makes a private value more than e^ε times as likely, ε in nats."""
 
     name: ClassVar[str] = "lift"
+    example: ClassVar[str] = "0.5"
+    title: ClassVar[str] = "beliefs grow by at most e^ε (lift)"
     in_nats: ClassVar[bool] = True
 
     def rows(self, problem: Problem) -> Rows:
@@ -185,6 +203,7 @@ class BetaLikeness(Lift):
     """β-likeness: (t_s − p(s))/p(s) ≤ β, which is a largest log-lift of log(1 + β)."""
 
     name: ClassVar[str] = "beta-likeness"
+    title: ClassVar[str] = "β-likeness"
     in_nats: ClassVar[bool] = False
 
     @property
@@ -201,6 +220,8 @@ class LocalInformationPrivacy(Guarantee):
     """Local information privacy: e^−ε p(s) ≤ t_s ≤ e^ε p(s), ε in nats."""
 
     name: ClassVar[str] = "lip"
+    example: ClassVar[str] = "0.2"
+    title: ClassVar[str] = "beliefs change by at most e^ε, up or down (lip)"
     in_nats: ClassVar[bool] = True
 
     def rows(self, problem: Problem) -> Rows:
@@ -221,6 +242,7 @@ class DeltaDisclosure(LocalInformationPrivacy):
     """δ-disclosure privacy: |log t_s/p(s)| ≤ δ, the same as local information privacy with ε = δ."""
 
     name: ClassVar[str] = "delta-disclosure"
+    title: ClassVar[str] = "δ-disclosure"
 
 
 @dataclass(frozen=True)
@@ -228,6 +250,8 @@ class LocalDifferentialPrivacy(Guarantee):
     """Local differential privacy of S → Y: p(y|s) ≤ e^ε p(y|s'), that is t_s/p(s) ≤ e^ε t_s'/p(s'), ε in nats."""
 
     name: ClassVar[str] = "ldp"
+    example: ClassVar[str] = "1"
+    title: ClassVar[str] = "local differential privacy of what is private (ldp)"
     in_nats: ClassVar[bool] = True
 
     def rows(self, problem: Problem) -> Rows:
@@ -249,6 +273,8 @@ class TCloseness(Guarantee):
     """t-closeness by total variation: ½ Σ_s |t_s − p(s)| ≤ t."""
 
     name: ClassVar[str] = "t-closeness"
+    example: ClassVar[str] = "0.1"
+    title: ClassVar[str] = "t-closeness"
     most: ClassVar[float] = 1.0
 
     def balls(self, problem: Problem) -> tuple[Ball, ...]:
@@ -267,6 +293,8 @@ class OrderedTCloseness(Guarantee):
     """t-closeness by the ordered distance: Σ_k |Σ_{s ≤ k} (t_s − p(s))| / (K − 1) ≤ t, symbols in the table's order."""
 
     name: ClassVar[str] = "ordered-t-closeness"
+    example: ClassVar[str] = "0.1"
+    title: ClassVar[str] = "t-closeness, ordered values"
     most: ClassVar[float] = 1.0
 
     def balls(self, problem: Problem) -> tuple[Ball, ...]:
@@ -286,6 +314,8 @@ class EntropyDiversity(Guarantee):
     """Entropy l-diversity: H(t) ≥ log l: an output leaves private values as undecided as l equally likely ones."""
 
     name: ClassVar[str] = "l-diversity"
+    example: ClassVar[str] = "2"
+    title: ClassVar[str] = "l-diversity (entropy)"
     least: ClassVar[float] = 1.0
     more_is_stricter: ClassVar[bool] = True
 
@@ -316,11 +346,19 @@ class RecursiveDiversity(Guarantee):
     rank: int = 2
 
     name: ClassVar[str] = "recursive-l-diversity"
+    example: ClassVar[str] = "3,2"
+    title: ClassVar[str] = "recursive (c,l)-diversity"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rank < 1:
             raise InvalidInputError(f"{self} is no guarantee: give c,l with l of at least 1, such as 3,2")
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Guarantee | None:
+        """Of c and l."""
+        whole = len(numbers) == 2 and numbers[1] == int(numbers[1])
+        return cls(numbers[0], int(numbers[1])) if whole else None
 
     def __str__(self) -> str:
         """``recursive-l-diversity=3,2``."""
@@ -356,6 +394,8 @@ class Crowd(Guarantee):
     """Prosecutor risk 1/k: no row is likelier than 1/k to be behind an output: p(x|y) ≤ n_x/k where n_x rows have x."""
 
     name: ClassVar[str] = "k"
+    example: ClassVar[str] = "5"
+    title: ClassVar[str] = "no row is likelier than 1/k (k)"
     least: ClassVar[float] = 1.0
     more_is_stricter: ClassVar[bool] = True
 
@@ -381,16 +421,6 @@ class Crowd(Guarantee):
         return f"the table has {problem.n:g} rows"
 
 
-#: The guarantees by name.
-GUARANTEES: dict[str, type[Guarantee]] = {
-    each.name: each
-    for each in (
-        Lift, BetaLikeness, LocalInformationPrivacy, DeltaDisclosure, LocalDifferentialPrivacy, TCloseness,
-        OrderedTCloseness, EntropyDiversity, RecursiveDiversity, Crowd,
-    )
-}  # fmt: skip
-
-
 def parse(text: str | Guarantee) -> Guarantee:
     """A guarantee as it is written, ``lip=0.2``, or an object that is one already.
 
@@ -411,9 +441,9 @@ def parse(text: str | Guarantee) -> Guarantee:
     except ValueError:
         numbers = []
     kind = GUARANTEES[name]
-    if kind is RecursiveDiversity and len(numbers) == 2 and numbers[1] == int(numbers[1]):
-        return RecursiveDiversity(numbers[0], int(numbers[1]))
-    if not sign or len(numbers) != 1 or kind is RecursiveDiversity:
-        example = "3,2" if kind is RecursiveDiversity else "0.5"
-        raise InvalidInputError(f"the guarantee {text!r} has no usable value: write e.g. {name}={example}")
-    return kind(numbers[0])
+    made = kind.of(numbers) if sign else None
+    if made is None:
+        raise InvalidInputError(
+            f"the guarantee {text!r} has no usable value: write e.g. {name}={kind.example}"
+        )
+    return made

@@ -20,9 +20,9 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.infra.storage import Document
 from privfunnel.measures import Channel
 from privfunnel.model.costs import Costs
-from privfunnel.model.guards import Threat
-from privfunnel.model.lumping import ClassChannel, as_table, evaluated
+from privfunnel.model.equal_symbols import ClassChannel, as_table, evaluated
 from privfunnel.model.problem import Problem
+from privfunnel.model.threat import Threat
 
 #: What was asked for is met where it is missed by no more than this, in nats.
 FEASIBILITY = 1e-9

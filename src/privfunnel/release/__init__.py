@@ -14,14 +14,14 @@ from privfunnel.release.options import FORMS, NUMBERS, UNSEEN_RULES
 
 if TYPE_CHECKING:
     from privfunnel.release.classwise import by_classes
-    from privfunnel.release.framing import frame
+    from privfunnel.release.frames import frame
     from privfunnel.release.order import Order
     from privfunnel.release.summary import ReleaseSummary
-    from privfunnel.release.writing import write, write_all
+    from privfunnel.release.table_files import write, write_all
 
 _HOMES = {
-    "Order": "order", "ReleaseSummary": "summary", "by_classes": "classwise", "frame": "framing",
-    "write": "writing", "write_all": "writing",
+    "Order": "order", "ReleaseSummary": "summary", "by_classes": "classwise", "frame": "frames",
+    "write": "table_files", "write_all": "table_files",
 }  # fmt: skip
 
 __all__ = [

@@ -28,11 +28,11 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.infra.storage import Document, heading
 from privfunnel.measures import Array
 from privfunnel.model.channels import is_sparse
+from privfunnel.release.batch_writer import neutral
 from privfunnel.release.candidates import PARTS, ROW, WEIGHT
 from privfunnel.release.mechanism import Mechanism, symbol_name
 from privfunnel.release.publication import DIGITS, FINEST_PRIVATE, STEPS, Policy, Written
 from privfunnel.release.records import RecordAlphabet, released_names
-from privfunnel.release.writer import neutral
 
 SCHEMA = "privfunnel/codebook"
 #: How decoys are read.

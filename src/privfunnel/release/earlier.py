@@ -1,7 +1,7 @@
 """The symbols that rows were released as before, as a column of their table: what a release that follows looks at.
 
-The column is called as :data:`privfunnel.reductions.following.EARLIER` says. Sticky draws are made again by their key;
-of others the file of symbols is needed that was released, and its order file. That table is confidential.
+The column is called as :data:`privfunnel.reductions.earlier_releases.EARLIER` says. Sticky draws are made again by
+their key; of others the file of symbols is needed that was released, and its order file. That table is confidential.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from privfunnel.data.engines import ReadOptions, open_table
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.infra.storage import AnyPath, check_target, whole_files
-from privfunnel.reductions.following import EARLIER
+from privfunnel.reductions.earlier_releases import EARLIER
 from privfunnel.release import order as orders
+from privfunnel.release.batch_writer import BatchWriter, check_apart, file_format
 from privfunnel.release.drawing import Draw
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.options import DEFAULT_NAME, DrawOptions
 from privfunnel.release.randomness import chosen_uniforms
 from privfunnel.release.sampler import Tally
-from privfunnel.release.writer import BatchWriter, check_apart, file_format
 
 #: Rows that are worked on at a time.
 BATCH = 100_000

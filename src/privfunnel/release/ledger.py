@@ -32,8 +32,8 @@ from privfunnel.infra.locking import locked
 from privfunnel.infra.storage import PRIVATE, AnyPath, Document, Stored, check_target, sync_names, write_whole
 from privfunnel.measures import Channel
 from privfunnel.model import channels
+from privfunnel.model.amounts import in_both, parse, told
 from privfunnel.model.problem import Problem
-from privfunnel.model.quantities import in_both, parse, told
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.repeated import joint_channel, joint_leakage
 from privfunnel.release.sequels import Sequel, sequel
@@ -65,7 +65,8 @@ class Together:
         draws: See there.
         leakage: I(S;Y_1 … Y_m), ``ceiling`` I(S;X) of the ledger's table.
         ceiling: See there.
-        linked: As :attr:`~privfunnel.audit.board.Board.linked`, for who knows which rows of releases are one person's.
+        linked: As :attr:`~privfunnel.audit.review_board.Board.linked`, for who knows which rows of releases are one
+            person's.
         entered: Whether the audited mechanism is among the releases; it is counted as one more where it is not.
         listed: The releases of the ledger, the first one first.
         budget: What all draws may tell together, where that was said.

@@ -30,7 +30,7 @@ from privfunnel.infra.storage import Document, Stored
 from privfunnel.measures import INFORMATION, Array, Channel
 from privfunnel.model import channels
 from privfunnel.model.channels import is_sparse, joint
-from privfunnel.model.lumping import held_by_classes
+from privfunnel.model.equal_symbols import held_by_classes
 from privfunnel.release import checked_claims as claims
 from privfunnel.release.channel_files import Classes, codes, read_channel, stored_channel
 from privfunnel.release.guesses import Guess, best_guesses

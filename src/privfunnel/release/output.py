@@ -12,8 +12,8 @@ import numpy as np
 from privfunnel.data.engines import Column, Cut
 from privfunnel.data.engines.categories import text
 from privfunnel.errors import InvalidInputError, need
+from privfunnel.release.bin_density import Density
 from privfunnel.release.mechanism import Mechanism
-from privfunnel.release.numbers import Density
 from privfunnel.release.options import FORMS, DrawOptions
 from privfunnel.release.publication import Policy, Written, middles
 from privfunnel.release.randomness import Uniforms

@@ -16,9 +16,9 @@ from privfunnel.data.engines.alphabet import distinct, joined
 from privfunnel.data.engines.categories import UNSEEN, Codes
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.measures import Channel
+from privfunnel.release.batch_writer import original
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.publication import Policy, Written, published_codes, published_name
-from privfunnel.release.writer import original
 
 
 @dataclass(frozen=True, eq=False)

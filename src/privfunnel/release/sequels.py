@@ -2,7 +2,7 @@ r"""The next release of rows that were released before: the least that all of th
 
 Everyone has the earlier releases Y_0, and the steward knows what was released for a row: the next one is drawn from
 p(y|x, y_0), one funnel with p(x|y_0) in place of p(x) for each y_0, allocated by equal slopes
-(:mod:`privfunnel.reductions.following`). Its certified optimum is that of all releases together.
+(:mod:`privfunnel.reductions.earlier_releases`). Its certified optimum is that of all releases together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from privfunnel.measures import Channel
 from privfunnel.model import channels
 from privfunnel.model.problem import Point, Problem
 from privfunnel.model.question import Quantity
-from privfunnel.reductions.following import EARLIER, Following
+from privfunnel.reductions.earlier_releases import EARLIER, Following
 from privfunnel.release.guesses import best_guesses
 from privfunnel.release.mechanism import PROMISES, Mechanism, guarded_promise, symbol_names
 from privfunnel.release.repeated import joint_channel

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from privfunnel.infra.checks import is_number
 from privfunnel.measures import INFORMATION, MEASURES
-from privfunnel.model.guards import spending_words
+from privfunnel.model.threat import spending_words
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.report.rounding import ZERO, Rounding
 from privfunnel.report.scale import Scale

@@ -25,7 +25,7 @@ from privfunnel.report.described import Described, published_axis
 from privfunnel.report.rounding import ZERO, Rounding, Towards
 from privfunnel.report.scale import Scale
 from privfunnel.solving.curve import Curve, worst_attacker
-from privfunnel.solving.free import free_disclosure
+from privfunnel.solving.free_disclosure import free_disclosure
 from privfunnel.solving.solution import Solution
 
 _LIBRARIES = ("numpy", "scipy", "highspy", "numba", "duckdb")

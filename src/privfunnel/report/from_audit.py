@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from privfunnel.audit import Audit, Interval, Persons, Population
-from privfunnel.audit.beyond import provable_attackers
+from privfunnel.audit.population import provable_attackers
 from privfunnel.data.population.views import NOTHING_CLAIMED, View, view_of
 from privfunnel.release.publication import Policy
 from privfunnel.report.parts import Section

@@ -24,10 +24,10 @@ from privfunnel.report.chart import Line
 from privfunnel.report.described import Described
 from privfunnel.report.from_audit import AS_A_REGISTER, audit_section, noise_words, population_words, taken_as
 from privfunnel.report.parts import Section
-from privfunnel.report.questions import questions_section
+from privfunnel.report.review_board import questions_section
 from privfunnel.report.rounding import Rounding
 from privfunnel.report.survival import survival_section
-from privfunnel.report.useful import usefulness_section
+from privfunnel.report.task_models import usefulness_section
 from privfunnel.solving.curve import Curve
 from privfunnel.solving.solution import Solution
 

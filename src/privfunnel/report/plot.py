@@ -19,7 +19,7 @@ from privfunnel.measures import Array, nats_per
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, Quantity
 from privfunnel.solving.curve import Curve
-from privfunnel.solving.free import free_disclosure
+from privfunnel.solving.free_disclosure import free_disclosure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from privfunnel.data.engines.cutting import nice_above
 from privfunnel.measures import INFORMATION, Measure
 from privfunnel.model import channels
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
+from privfunnel.model.threat import Threat
 from privfunnel.report.rounding import ZERO, Exact, Numbers, Rounding, Towards
 from privfunnel.solving.curve import Curve
 

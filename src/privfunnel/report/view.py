@@ -27,7 +27,7 @@ from privfunnel.report.rounding import UNTOLD, ZERO, Exact, Numbers
 from privfunnel.report.scale import Scale
 from privfunnel.solving.curve import Curve
 from privfunnel.solving.ends import closed_form
-from privfunnel.solving.free import free_disclosure, free_words
+from privfunnel.solving.free_disclosure import free_disclosure, free_words
 from privfunnel.solving.solution import Solution
 
 GRID = 120  # intervals of the drawn lower bound

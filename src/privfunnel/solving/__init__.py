@@ -1,4 +1,4 @@
-"""The front door: a request is posed to a problem, one algorithm answers it, and one judge makes a solution of that.
+"""The front doors, from a request to a solution or a curve.
 
 ``point`` has :func:`privfunnel.solve`, ``tracing`` :func:`privfunnel.trace`. ``dispatch`` says who is asked.
 """

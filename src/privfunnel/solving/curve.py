@@ -17,13 +17,13 @@ from privfunnel.infra import cards
 from privfunnel.infra.storage import Document, Stored
 from privfunnel.measures import Array, Channel
 from privfunnel.model import channels
-from privfunnel.model.amounts import check_budget, check_disclosure, check_utility
+from privfunnel.model.asked_amounts import check_budget, check_disclosure, check_utility
 from privfunnel.model.envelope import Envelope, convex_bound
-from privfunnel.model.guards import Threat
-from privfunnel.model.lumping import Lumping, lumping_in
+from privfunnel.model.equal_symbols import Lumping, lumping_in
 from privfunnel.model.problem import Point, Problem
 from privfunnel.model.question import FEASIBILITY, ROUNDING, Quantity, Question, Values
-from privfunnel.reductions.equal_symbols import EqualSymbols
+from privfunnel.model.threat import Threat
+from privfunnel.reductions.plain_classes import EqualSymbols
 from privfunnel.solving.ends import Ends, closed_form, ends_of
 from privfunnel.solving.judging import Line, Run, applies, judge, least_leakage, meet, slack_of
 from privfunnel.solving.request import check_distortion

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from privfunnel.algorithms.base import Solver
 from privfunnel.model.question import Quantity, Question
+from privfunnel.solving.base import Way
 from privfunnel.solving.guarded import GuardedWay
 from privfunnel.solving.guarded_task import GuardedTaskWay
 from privfunnel.solving.plain import PlainWay
 from privfunnel.solving.records import RecordsWay
 from privfunnel.solving.task import TaskWay
-from privfunnel.solving.way import Way
 
 
 class Row(NamedTuple):

@@ -17,9 +17,9 @@ from privfunnel.algorithms.task.search import all_utility
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import INFORMATION, Array, Channel, Measure
 from privfunnel.model import channels
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, ROUNDING, Quantity, Question
+from privfunnel.model.threat import Threat
 
 
 class End(NamedTuple):

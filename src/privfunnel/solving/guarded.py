@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfunnel.algorithms import without_search as unsearched
+from privfunnel.algorithms import guarded_too_large as unsearched
 from privfunnel.algorithms.base import Solver
 from privfunnel.algorithms.binary.stratified import is_for, solve_strata
 from privfunnel.algorithms.columns.general import Guarded
@@ -18,17 +18,17 @@ from privfunnel.algorithms.columns.general.master import TooLateError, begins_in
 from privfunnel.algorithms.options import taken_over
 from privfunnel.certificate.answer import USELESS, Answer, Status
 from privfunnel.measures import Array
-from privfunnel.model.guarded_lumping import class_posteriors, guarded_lumping
-from privfunnel.model.lumping import Lumping
+from privfunnel.model.equal_symbols import Lumping
 from privfunnel.model.question import FEASIBILITY, Question
-from privfunnel.reductions.equal_symbols import carried
-from privfunnel.reductions.seen_alike import SeenAlike
+from privfunnel.model.seen_alike import class_posteriors, guarded_lumping
+from privfunnel.reductions.guarded_classes import SeenAlike
+from privfunnel.reductions.plain_classes import carried
+from privfunnel.solving.base import Asking, Found, Way
 from privfunnel.solving.ends import closed_form, itself
 from privfunnel.solving.judging import Line
 from privfunnel.solving.plain_first import SEARCHED_UP_TO, Floor, plain_floor
 from privfunnel.solving.plan import PLAN
 from privfunnel.solving.solution import posteriors_of
-from privfunnel.solving.way import Asking, Found, Way
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from privfunnel.measures import Array
 from privfunnel.model import channels
 from privfunnel.model.guarantees import MET
 from privfunnel.model.question import FEASIBILITY, Question
-from privfunnel.reductions.task_alike import TaskAlike, classes_of
+from privfunnel.reductions.task_classes import TaskAlike, classes_of
+from privfunnel.solving.base import Asking, Found, Way
 from privfunnel.solving.ends import itself, whole_task
 from privfunnel.solving.judging import Line
 from privfunnel.solving.plain_first import SEARCHED_UP_TO
 from privfunnel.solving.plan import PLAN
 from privfunnel.solving.solution import posteriors_of
-from privfunnel.solving.way import Asking, Found, Way
 
 #: Public symbols up to which a disclosure besides the utility is searched.
 MOST_SYMBOLS = 300

@@ -20,10 +20,10 @@ from privfunnel.certificate.answer import DEFAULT_GAP, UNFINISHED, Answer, Statu
 from privfunnel.errors import InfeasibleError, InvalidInputError, SolverError
 from privfunnel.infra.storage import Document
 from privfunnel.measures import TINY, Channel
-from privfunnel.model.guards import Threat
-from privfunnel.model.lumping import ClassChannel, as_table, checked, evaluated, of_classes
+from privfunnel.model.equal_symbols import ClassChannel, as_table, checked, evaluated, of_classes
 from privfunnel.model.question import FEASIBILITY, ROUNDING, Quantity, Question, Values
 from privfunnel.model.stationarity import stationarity
+from privfunnel.model.threat import Threat
 from privfunnel.solving.ends import Dominated, all_of_task, itself, whole_task
 from privfunnel.solving.solution import Solution
 

@@ -13,13 +13,20 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.infra.watching import Listener
 from privfunnel.measures import Channel
 from privfunnel.model import channels
-from privfunnel.model.lumping import Lumping, chosen_lumping
+from privfunnel.model.equal_symbols import Lumping, chosen_lumping
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, Quantity, Question
-from privfunnel.reductions.equal_symbols import EqualSymbols
+from privfunnel.reductions.plain_classes import EqualSymbols
+from privfunnel.solving.base import Asking, Found, Way
 from privfunnel.solving.ends import end_of_curve
-from privfunnel.solving.free import FREE, free_certificate, is_whole, keep_to, within_classes, without_silence
-from privfunnel.solving.way import Asking, Found, Way
+from privfunnel.solving.free_disclosure import (
+    FREE,
+    free_certificate,
+    is_whole,
+    keep_to,
+    within_classes,
+    without_silence,
+)
 
 #: An answer that misses what was asked for by less than this, in nats, is repaired.
 REPAIRABLE = 1e-4

@@ -20,10 +20,10 @@ from privfunnel.certificate import Certificate
 from privfunnel.certificate.answer import FAILURES
 from privfunnel.measures import Array, Channel
 from privfunnel.model import channels
-from privfunnel.model.lumping import LUMPED_BEYOND, ClassChannel, chosen_lumping
+from privfunnel.model.equal_symbols import LUMPED_BEYOND, ClassChannel, chosen_lumping
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import Question
-from privfunnel.reductions.equal_symbols import carried
+from privfunnel.reductions.plain_classes import carried
 from privfunnel.solving.ends import Dominated
 
 #: Tables with more public symbols than this have their plain funnel solved first; on smaller ones a search is quick.

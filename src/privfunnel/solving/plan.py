@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 
 class Plan(NamedTuple):
-    """Shares of the time limit."""
+    """Shares of the time limit, and seconds."""
+
+    #: For the search for what is free besides a solver's own, and what it has where no shorter limit is in force.
+    free: float = 0.2
+    free_seconds: float = 20.0
 
     #: For the plain funnel of a guarded one: its proof is quick where it is of use, and the search has the rest.
     floor: float = 0.2

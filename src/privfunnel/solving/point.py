@@ -16,15 +16,15 @@ from privfunnel.infra.checks import check_seed
 from privfunnel.infra.watching import Listener, watching
 from privfunnel.measures import Measure
 from privfunnel.model import channels
+from privfunnel.model.amounts import in_asked
 from privfunnel.model.guarantees import Guarantee
 from privfunnel.model.problem import Problem
-from privfunnel.model.quantities import in_asked
 from privfunnel.model.question import Quantity, Question
+from privfunnel.solving.base import Asking, Found, Way
 from privfunnel.solving.dispatch import way_of
 from privfunnel.solving.judging import Run, failed, judge
 from privfunnel.solving.request import Request
 from privfunnel.solving.solution import Solution
-from privfunnel.solving.way import Asking, Found, Way
 
 
 def solve(
@@ -51,7 +51,7 @@ def solve(
 
     What is asked is a :class:`~privfunnel.solving.request.Request` in the entries up to ``measure``: the same for any
     funnel. ``known``, ``published``, ``guarantees`` and ``measure`` say what the release is guarded against beyond an
-    attacker who knows nothing; see :meth:`privfunnel.model.guards.Threat.of`. With ``known=[["age"], ["sex",
+    attacker who knows nothing; see :meth:`privfunnel.model.threat.Threat.of`. With ``known=[["age"], ["sex",
     "town"]]`` leakage is the largest I(S;Y|A) of attackers who know these public columns or nothing; with
     ``published=["sex"]`` the column is released as it is, everyone knows it, and leakage is I(S;Y|A); with
     ``measure="maximal-leakage"`` leakage is measured otherwise, see :data:`privfunnel.measures.MEASURES`; with
@@ -64,7 +64,7 @@ def solve(
     :mod:`privfunnel.release.distortion`.
 
     On tables with many public symbols those with the same p(s|x) are solved as one class, which loses nothing: see
-    :mod:`privfunnel.model.lumping`.
+    :mod:`privfunnel.model.equal_symbols`.
 
     Args:
         problem: The problem, or counts that make one.

@@ -11,8 +11,8 @@ from privfunnel.algorithms.distortion import DistortionFunnel
 from privfunnel.algorithms.distortion.work import CLOSE, Work
 from privfunnel.algorithms.options import taken_over
 from privfunnel.model.question import Quantity, Question
+from privfunnel.solving.base import Asking, Found, Way
 from privfunnel.solving.judging import Line
-from privfunnel.solving.way import Asking, Found, Way
 
 
 @dataclass(frozen=True)

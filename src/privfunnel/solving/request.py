@@ -19,10 +19,10 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.infra.checks import is_number
 from privfunnel.infra.storage import Document
 from privfunnel.measures import INFORMATION, Measure, measure_of
-from privfunnel.model.amounts import check_budget, check_budgets, check_disclosure, check_utility
-from privfunnel.model.guards import Threat
+from privfunnel.model.asked_amounts import check_budget, check_budgets, check_disclosure, check_utility
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import Quantity, Question
+from privfunnel.model.threat import Threat
 
 #: What a release can be asked to have at least, and how that is read.
 FLOORS = {"disclosure": check_disclosure, "utility": check_utility}

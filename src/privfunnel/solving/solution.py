@@ -19,11 +19,11 @@ from privfunnel.infra.storage import Document, Stored
 from privfunnel.measures import Array, Channel
 from privfunnel.model.channels import from_stored, to_stored
 from privfunnel.model.costs import Costs
-from privfunnel.model.guards import Threat
-from privfunnel.model.lumping import ClassChannel, as_table, held_by_classes, of_classes
+from privfunnel.model.equal_symbols import ClassChannel, as_table, held_by_classes, of_classes
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, ROUNDING, Quantity, Question, Values
 from privfunnel.model.stationarity import kkt_residual
+from privfunnel.model.threat import Threat
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

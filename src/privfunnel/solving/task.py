@@ -21,10 +21,10 @@ from privfunnel.model import channels
 from privfunnel.model.coupling import couple
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, Question
-from privfunnel.reductions.cells import classes
+from privfunnel.reductions.task_cells import classes
+from privfunnel.solving.base import Asking, Found, Way
 from privfunnel.solving.guarded_task import GuardedTaskWay
 from privfunnel.solving.plan import PLAN
-from privfunnel.solving.way import Asking, Found, Way
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _disclosing(problem: Problem, channel: Channel, disclosure: float) -> Channe
     """A channel with the same leakage and utility that discloses ``disclosure`` nats; None where it costs more.
 
     Members of a class with the same p(s|x) and p(u|x) may be released with the output: see
-    :mod:`privfunnel.model.lumping`. That is all that is free.
+    :mod:`privfunnel.model.equal_symbols`. That is all that is free.
     """
     have = problem.evaluate(channel).disclosure
     if have >= disclosure - FEASIBILITY:

@@ -18,34 +18,30 @@ from privfunnel.data.tables import Counts
 from privfunnel.errors import (
     CertificateError,
     ConvergenceWarning,
-    InfeasibleError,
     InvalidInputError,
     SolverError,
 )
 from privfunnel.infra.checks import check_seed, is_whole
 from privfunnel.infra.watching import Listener, counted, watching
 from privfunnel.measures import Channel, Measure
+from privfunnel.model.amounts import in_asked
+from privfunnel.model.equal_symbols import Lumping, checked, of_classes
 from privfunnel.model.guarantees import Guarantee
-from privfunnel.model.lumping import Lumping, checked, of_classes
 from privfunnel.model.problem import Point, Problem
-from privfunnel.model.quantities import in_asked
 from privfunnel.model.question import FEASIBILITY, Quantity, Question
-from privfunnel.reductions.equal_symbols import EqualSymbols
+from privfunnel.reductions.plain_classes import EqualSymbols
+from privfunnel.solving.base import Asking, Found, Way
 from privfunnel.solving.curve import Curve, Entry, Pool, check_place
 from privfunnel.solving.dispatch import way_of
-from privfunnel.solving.ends import ends_of
+from privfunnel.solving.guaranteed_end import guaranteed_end, span
 from privfunnel.solving.judging import Line, Run, failed, judge
 from privfunnel.solving.plain import PlainWay
 from privfunnel.solving.point import answered, judged
-from privfunnel.solving.records import RecordsWay
 from privfunnel.solving.request import Request
 from privfunnel.solving.solution import Solution
-from privfunnel.solving.way import Asking, Found, Way
 
 #: More points than this draw no better curve.
 MOST_POINTS = 10_000
-#: The last point under guarantees asks for so much less than is known to be possible, in nats: a program has room then.
-SHORT = 1e-8
 
 
 def trace(
@@ -436,9 +432,11 @@ def _follow(
     progress: Listener | None,
 ) -> Iterator[PartialCurve]:
     """The answers to all places, item by item."""
-    found = _limited(begun, also, progress)
+    how = begun.how._replace(progress=progress)
+    limit = begun.limit or guaranteed_end(begun.question, begun.way, how, also, throw=begun.throw)
+    found = replace(begun, limit=limit)
     if places is None:
-        low, high = span(found)
+        low, high = span(found.question, found.way, found.limit)
         places = tuple(np.linspace(low, high, int(grid.points)).tolist())
     further_ = (place for place in also if np.abs(np.array(places) - place).min() > FEASIBILITY)
     places = tuple(sorted((*places, *further_)))
@@ -504,37 +502,6 @@ def _asked(
         solution = answered(found.question.at(place), way, how, throw=found.throw)
         found = replace(found, asked=(*found.asked, solution))
         yield found
-
-
-def _limited(begun: PartialCurve, also: Sequence[float], progress: Listener | None) -> PartialCurve:
-    """The same with the release that has most of the axis, where guarantees end the curve.
-
-    Raises:
-        InfeasibleError: A place besides is more than the guarantees are proved to allow.
-    """
-    question = begun.question
-    ends = ends_of(question)
-    if begun.limit is not None or ends.first is None or ends.last is not None:
-        return begun
-    most = replace(question, goal=question.axis)
-    limit = answered(most, begun.way, begun.how._replace(progress=progress), throw=begun.throw)
-    for place in also:
-        if place > limit.bound + FEASIBILITY:
-            raise InfeasibleError(
-                f"{question.axis}={place:.9g} nats is infeasible: the guarantees allow {limit.bound:.9g} nats; lower it"
-            )
-    return replace(begun, limit=limit)
-
-
-def span(found: PartialCurve) -> tuple[float, float]:
-    """Where a curve begins and ends along its axis."""
-    question, way = found.question, found.way
-    if isinstance(way, RecordsWay):
-        return way.ends(question)
-    first = ends_of(question).first
-    low = 0.0 if first is None else first.place
-    high = question.whole if found.limit is None else found.limit.values.of(question.axis) - SHORT
-    return low, max(high, low)
 
 
 def _check_counts(points: int, refine: int) -> None:

@@ -18,13 +18,14 @@ pytest.importorskip("duckdb", reason="the explorer reads tables through DuckDB")
 import privfunnel as pf
 from helpers_explorer import AWKWARD, CENSUS_ROLES, heart
 from privfunnel import audit
-from privfunnel.app.explorer import describe, lookup, people, recipes, wording
+from privfunnel.app.explorer import describe, lookup, recipes, wording
 from privfunnel.app.explorer import jobs as tasks
+from privfunnel.app.explorer import population_band as people
 from privfunnel.app.explorer.workspace import Workspace
 from privfunnel.audit import cross_fit
 from privfunnel.data.population.views import NOTHING_CLAIMED
 from privfunnel.errors import InvalidInputError
-from privfunnel.model.lumping import lumping_of
+from privfunnel.model.equal_symbols import lumping_of
 from privfunnel.neighbours import alternatives
 from privfunnel.release.mechanism import Mechanism
 from privfunnel.release.publication import Policy

@@ -28,9 +28,9 @@ from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.model import channels
-from privfunnel.model.guards import Stratum, Threat
 from privfunnel.model.problem import Point, Problem
 from privfunnel.model.question import Quantity, Question
+from privfunnel.model.threat import Stratum, Threat
 
 #: A proof that looks at all pairs names none.
 NO_CROSSINGS = np.zeros(0, dtype=np.int32)

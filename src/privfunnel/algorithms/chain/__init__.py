@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privfunnel import measures
-from privfunnel.algorithms.chain.questions import Members, Question, Sides, ask, first_questions
+from privfunnel.algorithms.chain.yes_no_splits import Members, Question, Sides, ask, first_questions
 from privfunnel.algorithms.deadline import Deadline
 from privfunnel.certificate import Certificate, ChainProof, PlainBody, Step, chain_prices, flat_prices
 from privfunnel.errors import CertificateError

@@ -19,7 +19,7 @@ from privfunnel.algorithms.task.growing import GrowingTree, chord_gaps
 from privfunnel.algorithms.task.relaxation import Images, relaxed
 from privfunnel.certificate.kinds.task import Partition, chords, empty, least_tilted
 from privfunnel.measures import Array
-from privfunnel.reductions.cells import Cells
+from privfunnel.reductions.task_cells import Cells
 
 #: Boxes are relaxed so many at a time, times cells.
 TOGETHER = 18_000

@@ -11,7 +11,7 @@ from privfunnel.algorithms.task.growing import GrowingTree, angles, chord_gaps, 
 from privfunnel.certificate.kinds.task import Partition, chords, empty
 from privfunnel.measures import Array
 from privfunnel.model.tasks import Utility
-from privfunnel.reductions.cells import Cells
+from privfunnel.reductions.task_cells import Cells
 
 
 def on_a_line(tasks: Utility) -> bool:

@@ -32,7 +32,7 @@ from privfunnel.measures import Array
 from privfunnel.model import channels
 from privfunnel.model.envelope import Envelope
 from privfunnel.model.problem import Problem
-from privfunnel.reductions.cells import Cells, alike, cells_of
+from privfunnel.reductions.task_cells import Cells, alike, cells_of
 
 #: Labels of the first program, and how many times more each further one has.
 FIRST_LABELS, MORE_LABELS = 32, 4

@@ -14,7 +14,7 @@ from privfunnel import measures
 from privfunnel.certificate.kinds.task import Functions
 from privfunnel.measures import Array
 from privfunnel.model.problem import Problem
-from privfunnel.reductions.cells import Cells
+from privfunnel.reductions.task_cells import Cells
 
 #: Halvings at most, each of many cells at once; only cells that lose this share of the most that one does take part.
 MOST_SWEEPS, WORTH = 40, 0.05

@@ -107,15 +107,15 @@ def units_option(function: Function) -> Function:
 
 def _spoken(ctx: click.Context, unit: str) -> str:
     """The unit, in which sentences and warnings are until the command ends: that of its tables."""
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
 
     ctx.with_resource(spoken_in(unit))
     return unit
 
 
 def amount(nats: float, digits: int = 4) -> str:
-    """:func:`privfunnel.model.quantities.amount`, loaded when something is shown."""
-    from privfunnel.model import quantities
+    """:func:`privfunnel.model.amounts.amount`, loaded when something is shown."""
+    from privfunnel.model import amounts as quantities
 
     return quantities.amount(nats, digits)
 
@@ -183,6 +183,18 @@ def record_options(function: Function) -> Function:
     return function
 
 
+class GuaranteeOption(click.Option):
+    """An option whose help names all guarantees, which are loaded when it is read."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The help with an example of each."""
+        from privfunnel.model.guarantees import GUARANTEES
+
+        examples = ", ".join(f"{each.name}={each.example}" for each in GUARANTEES.values())
+        self.help = (self.help or "").format(examples=examples)
+        return super().get_help_record(ctx)
+
+
 def guard_options(function: Function) -> Function:
     """``--known``, ``--published``, ``--guarantee`` and ``--measure``; see :func:`parse_guards`."""
     decorators: Sequence[Callable[[Function], Function]] = (
@@ -191,9 +203,8 @@ def guard_options(function: Function) -> Function:
                           "commas; once for each attacker."),
         click.option("--published", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Public column that is released as it is, so that everyone knows it."),
-        click.option("--guarantee", "guarantees", multiple=True, metavar="NAME=VALUE",
-                     help="What holds for every output: lip=0.2, lift=0.5, ldp=1, t-closeness=0.1, l-diversity=2 or "
-                          "k=5; once for each."),
+        click.option("--guarantee", "guarantees", multiple=True, metavar="NAME=VALUE", cls=GuaranteeOption,
+                     help="What holds for every output, once for each: {examples}."),
         click.option("--measure", type=MeasureName(),
                      help="What leakage is measured by, mutual information by default; see docs/attackers.md."),
     )  # fmt: skip
@@ -372,7 +383,7 @@ def parse_quantity(text: str, *, ceiling: float, whole: str, option: str, units:
         option: The option's name, for the error.
         units: Unit of a bare number.
     """
-    from privfunnel.model import quantities
+    from privfunnel.model import amounts as quantities
     from privfunnel.model.question import FEASIBILITY
 
     nats = quantities.parse(text, ceiling=ceiling, whole=whole, name=option, units=units.name)

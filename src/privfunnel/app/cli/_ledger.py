@@ -157,7 +157,7 @@ def releases_table(found: Audit) -> Table | None:
     from rich import box
     from rich.table import Table
 
-    from privfunnel.model.quantities import amount, spoken_unit
+    from privfunnel.model.amounts import amount, spoken_unit
 
     table = Table(title=f"Releases of these rows ({spoken_unit()})", box=box.SIMPLE_HEAD)
     for head in ("date", "series"):

@@ -18,8 +18,8 @@ Row = tuple[str, str, str]
 
 if TYPE_CHECKING:
     from privfunnel.data.tables import Counts
-    from privfunnel.model.guards import Threat
     from privfunnel.model.question import Quantity
+    from privfunnel.model.threat import Threat
     from privfunnel.solving.solution import Solution
 
 
@@ -122,7 +122,7 @@ def _made(solution: Solution, units: Units) -> Iterator[Row]:
 
 def _sentences(solution: Solution, counts: Counts | None) -> Iterator[str]:
     """What the numbers mean for columns, tasks or records."""
-    from privfunnel.solving.free import free_words
+    from privfunnel.solving.free_disclosure import free_words
 
     axis = solution.question.axis
     if axis == "disclosure":

@@ -131,7 +131,7 @@ def _budget(problem: Problem, budget: str | dict[str, str], units: Units, measur
 
 def read_budgets(given: tuple[str, ...], units: Units, measure: str | None) -> str | dict[str, str] | None:
     """What may leak as it was written: one amount, or one for each private column; None for nothing."""
-    from privfunnel.model.quantities import bare_number
+    from privfunnel.model.amounts import bare_number
 
     named = [each.rpartition("=") for each in given if "=" in each]
     if not named and len(given) <= 1:

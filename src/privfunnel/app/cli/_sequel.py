@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from privfunnel.app.cli import _beyond
+from privfunnel.app.cli import _population as _beyond
 from privfunnel.app.cli._common import (
     Units,
     console,

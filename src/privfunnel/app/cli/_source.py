@@ -154,7 +154,7 @@ def _counted(source: str, asked: Document, text: Document, units: str) -> NamedP
     """
     from privfunnel.data import tables
     from privfunnel.data.engines.readers import is_workbook
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
 
     if text.get("sheet") is not None and not is_workbook(source):
         raise InvalidInputError(f"{source!r} is no workbook (.xlsx, .xls, .ods): leave --sheet out")

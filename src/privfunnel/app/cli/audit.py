@@ -132,7 +132,7 @@ def command(
       privfunnel audit patients.csv release.csv --mechanism design/mechanism.json --out report.html
       privfunnel audit patients.csv --private sex --public smoking,diabetes --holdout 0.3 --disclosure 60%
     """
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
     from privfunnel.release.mechanism import Mechanism
 
     if len(tables) > 2:
@@ -234,7 +234,7 @@ def _tell(
 ) -> None:
     """Write and show what was found; the exit code says whether the promise is kept."""
     from privfunnel.infra.storage import PRIVATE, write_json
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
 
     if out is not None:
         write_json(out, document, mode=PRIVATE)
@@ -297,7 +297,7 @@ def _held_out(
     """Hold a share of the rows out and design on the others: the findings, and what shows them."""
     from privfunnel import audit
     from privfunnel.data import tables
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
 
     if (asked["disclosure"] is None) == (asked["leakage"] is None):
         raise InvalidInputError(
@@ -331,7 +331,7 @@ def _say(words: list[str]) -> None:
 
 def show(found: Audit) -> None:
     """Print the words first, then the numbers behind them, then what the audit is not."""
-    from privfunnel.audit import board
+    from privfunnel.audit import review_board as board
 
     screen = console()
     _say(found.words())
@@ -349,7 +349,7 @@ def show(found: Audit) -> None:
 
 
 def _attributes(found: Audit) -> Table:
-    from privfunnel.model.quantities import spoken_unit
+    from privfunnel.model.amounts import spoken_unit
 
     people = "" if found.persons is None else f" of {found.persons.persons:,} persons"
     people += "" if found.clusters is None else f" in {found.clusters.clusters:,} clusters"
@@ -391,7 +391,7 @@ def _exposures(found: Audit) -> Table | None:
 
 
 def _worst_case(found: Audit) -> Table:
-    from privfunnel.model.quantities import spoken_unit
+    from privfunnel.model.amounts import spoken_unit
 
     table = _table(f"Worst case ({spoken_unit()})")
     table.add_column("attribute")
@@ -406,7 +406,7 @@ def _worst_case(found: Audit) -> Table:
 def _informed(found: Audit) -> Table | None:
     if not found.informed:
         return None
-    from privfunnel.model.quantities import spoken_unit
+    from privfunnel.model.amounts import spoken_unit
 
     table = _table(f"Attackers who know public columns already ({spoken_unit()})")
     table.add_column("knows")
@@ -422,7 +422,7 @@ def _informed(found: Audit) -> Table | None:
 
 
 def _symbols(found: Audit) -> Table | None:
-    from privfunnel.model.quantities import spoken_unit
+    from privfunnel.model.amounts import spoken_unit
 
     telling = [
         s for s in found.symbols if amount(s.information.value, 3) != "0.000" or f"{s.lift:.2f}" != "1.00"

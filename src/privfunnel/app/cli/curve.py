@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfunnel.app.cli._beyond import NODES, OTHERWISE, Rows, view_option
 from privfunnel.app.cli._common import (
     READING,
     Units,
@@ -38,6 +37,7 @@ from privfunnel.app.cli._funnels import (
 )
 from privfunnel.app.cli._limits import chosen, limit_options, limited, memory_limited, time_limited
 from privfunnel.app.cli._paths import PathName
+from privfunnel.app.cli._population import NODES, OTHERWISE, Rows, view_option
 from privfunnel.app.cli._question import axis_of, check_own, guards_of, read_place, records_of
 from privfunnel.app.cli._screen import say
 from privfunnel.app.cli._task import as_good
@@ -475,7 +475,7 @@ def guarded_words(curve: Curve, units: Units) -> list[str]:
 
 def free_sentence(problem: Problem, units: Units) -> str:
     """What can be released without any leakage, and how much more it may be where that is not proved."""
-    from privfunnel.solving.free import FREE_PROVED, free_disclosure_bounds
+    from privfunnel.solving.free_disclosure import FREE_PROVED, free_disclosure_bounds
 
     least, most = free_disclosure_bounds(problem)
     ceiling = problem.disclosure_ceiling

@@ -53,7 +53,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in nats, instead of a table.")
 def show(ledger: Path, budget: str | None, units: str | None, as_json: bool) -> None:
     """List the releases in LEDGER. Exit code 2: they tell more together than the budget."""
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
 
     found = load(ledger)
     if as_json:
@@ -99,11 +99,11 @@ def add(
     written, with exit code 2.
     """
     from privfunnel.errors import InvalidInputError
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
+    from privfunnel.release.batch_writer import check_apart
     from privfunnel.release.drawing import draw_name
     from privfunnel.release.ledger import place_of
     from privfunnel.release.mechanism import Mechanism
-    from privfunnel.release.writer import check_apart
 
     if (sticky is None) != (series is None):
         raise InvalidInputError("sticky draws go by a key file and a series: give both --sticky and --series")
@@ -198,7 +198,7 @@ def earlier(
       privfunnel release may-again.csv --mechanism next/mechanism.json --ledger ledger.json -o next.csv
     """
     from privfunnel.errors import InvalidInputError
-    from privfunnel.reductions.following import EARLIER
+    from privfunnel.reductions.earlier_releases import EARLIER
     from privfunnel.release import earlier as attaching
     from privfunnel.release.drawing import draw_name
     from privfunnel.release.mechanism import Mechanism
@@ -238,7 +238,7 @@ def _show(ledger: Ledger) -> None:
     from rich import box
     from rich.table import Table
 
-    from privfunnel.model.quantities import amount, spoken_unit
+    from privfunnel.model.amounts import amount, spoken_unit
     from privfunnel.release.ledger import CONFIRMED
 
     table = Table(title="Releases", box=box.SIMPLE_HEAD)

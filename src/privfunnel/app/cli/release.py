@@ -143,11 +143,11 @@ def command(
           --sticky steward.key --series monthly --id patient_id
     """
     from privfunnel import release
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
     from privfunnel.release import codebook as codebooks
     from privfunnel.release import order as orders
+    from privfunnel.release.batch_writer import check_apart
     from privfunnel.release.mechanism import Mechanism
-    from privfunnel.release.writer import check_apart
 
     mechanism = Mechanism.load(path)
     if order is None and not keep_order:
@@ -226,7 +226,7 @@ def show(summary: ReleaseSummary, mechanism: Mechanism, form: str) -> None:
     """Print what was done."""
     from privfunnel.audit.guards import designed_for, designed_measure, measured_words
     from privfunnel.measures import mutual_information
-    from privfunnel.model.quantities import amount, spoken_unit, told
+    from privfunnel.model.amounts import amount, spoken_unit, told
 
     rate = f"{summary.rows / summary.seconds:,.0f} rows/s" if summary.seconds > 0 else ""
     say(

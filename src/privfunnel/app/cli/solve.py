@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from privfunnel.app.cli._beyond import OTHERWISE, Again, Rows, view_option
 from privfunnel.app.cli._common import (
     READING,
     Units,
@@ -32,6 +31,7 @@ from privfunnel.app.cli._limits import chosen, limit_options, memory_limited, ti
 from privfunnel.app.cli._noise import WITH_NOISE, tell_noise, with_noise
 from privfunnel.app.cli._paths import PathName
 from privfunnel.app.cli._point import show
+from privfunnel.app.cli._population import OTHERWISE, Again, Rows, view_option
 from privfunnel.app.cli._question import asked_of, axis_of, check_one, check_own, guards_of, read_budgets
 from privfunnel.app.cli._screen import say
 from privfunnel.app.cli._sequel import design_next
@@ -278,7 +278,7 @@ def _to_json(found: Designed, rows: Rows, given: Mapping[str, Any]) -> Document:
 
 def _tell_beyond(found: Holdout | Population | None, units: Units, remark: str) -> None:
     """Say what other rows than those of the design prove, and what is left open."""
-    from privfunnel.model.quantities import spoken_in
+    from privfunnel.model.amounts import spoken_in
 
     with spoken_in(units.name):
         told = found.words() if found is not None else []

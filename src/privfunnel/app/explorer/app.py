@@ -1,4 +1,4 @@
-"""The explorer's web application: routes only. Work is done by :mod:`.tasks` in other processes."""
+"""The explorer's web application: routes only. Work is done by :mod:`.jobs` in other processes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from privfunnel.app.explorer.workspace import ROWS
 from privfunnel.errors import InvalidInputError, PrivFunnelError
 from privfunnel.infra.storage import PRIVATE, Document
 from privfunnel.measures import MEASURES
+from privfunnel.model.guarantees import GUARANTEES
 
 WATCH_SECONDS = 60.0
 LONGEST_SEARCH = 1000  # characters
@@ -194,6 +195,10 @@ async def _hello(request: Request) -> Response:
             "measures": [
                 {"name": each.name, "title": each.title, "about": each.about, "information": each.in_nats}
                 for each in MEASURES.values()
+            ],
+            "guarantees": [
+                {"name": each.name, "title": each.title, "example": each.example}
+                for each in GUARANTEES.values()
             ],
         }
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from privfunnel.algorithms import registry
-from privfunnel.app.explorer import people
+from privfunnel.app.explorer import population_band as people
 from privfunnel.app.explorer.events import Event
 from privfunnel.app.explorer.news import Listener, tell
 from privfunnel.app.explorer.workspace import Setting, Workspace
@@ -18,18 +18,18 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.infra.checks import is_whole
 from privfunnel.infra.jit import compiling
 from privfunnel.infra.storage import Document
-from privfunnel.model.lumping import LUMPED_BEYOND
+from privfunnel.model.equal_symbols import LUMPED_BEYOND
 from privfunnel.model.question import FEASIBILITY, ROUNDING, Quantity
 from privfunnel.report import chart, view
+from privfunnel.solving.base import Asking, Way
 from privfunnel.solving.curve import Curve, check_place
 from privfunnel.solving.dispatch import way_of
 from privfunnel.solving.ends import end_of_curve
-from privfunnel.solving.free import free_disclosure
+from privfunnel.solving.free_disclosure import free_disclosure
 from privfunnel.solving.point import answered
 from privfunnel.solving.request import Request
 from privfunnel.solving.solution import Solution
 from privfunnel.solving.tracing import Grid, PartialCurve, following, further
-from privfunnel.solving.way import Asking, Way
 
 SEED = 0
 #: What the page proves of guarded points, in nats, and how many seconds one may take: somebody is waiting.
@@ -221,7 +221,8 @@ def chosen(curve: Curve, place: float | None, leakage: float | None) -> Solution
 def _whole(curve: Curve, found: Solution) -> Solution:
     """Return the curve's point that discloses most without leakage where the one found leaks nothing either.
 
-    On a wide table only: what is time-shared with nothing has no decoys there; see :mod:`privfunnel.solving.free`.
+    On a wide table only: what is time-shared with nothing has no decoys there; see
+    :mod:`privfunnel.solving.free_disclosure`.
     """
     wide = curve.axis is Quantity.DISCLOSURE and curve.problem.n_x > LUMPED_BEYOND
     if not wide or found.leakage > ROUNDING or found.disclosure <= FEASIBILITY:

@@ -16,7 +16,7 @@ from privfunnel.data.tables import Counts
 from privfunnel.infra.storage import Document
 from privfunnel.measures import Channel
 from privfunnel.model.channels import is_sparse
-from privfunnel.model.lumping import lumping_of
+from privfunnel.model.equal_symbols import lumping_of
 from privfunnel.release.guesses import exposures
 from privfunnel.release.mechanism import Mechanism, symbol_names
 from privfunnel.report import view

@@ -16,14 +16,14 @@ from privfunnel.app.explorer import (
     describe,
     examples,
     exports,
-    guards,
     lookup,
     profile,
-    purpose,
     reading,
     release_files,
     wording,
 )
+from privfunnel.app.explorer import guard_choice as guards
+from privfunnel.app.explorer import task_choice as purpose
 from privfunnel.app.explorer.curves import chosen, curve_of, places_of, trace
 from privfunnel.app.explorer.news import tell
 from privfunnel.app.explorer.workspace import Setting, Workspace

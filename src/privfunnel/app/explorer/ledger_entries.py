@@ -11,7 +11,7 @@ from privfunnel.app.explorer.ledger_keeping import Keeping
 from privfunnel.app.explorer.workspace import Setting
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.infra.storage import Document
-from privfunnel.model.quantities import spoken_in
+from privfunnel.model.amounts import spoken_in
 from privfunnel.release import ledger
 from privfunnel.release.drawing import draw_name
 from privfunnel.release.mechanism import Mechanism

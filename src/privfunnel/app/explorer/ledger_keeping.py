@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from privfunnel.errors import InvalidInputError
 from privfunnel.infra.storage import PRIVATE, check_target, write_whole
-from privfunnel.model.quantities import parse
+from privfunnel.model.amounts import parse
 from privfunnel.release import keys
 from privfunnel.release.ledger import Ledger, place_of
 from privfunnel.release.options import DrawKeywords, DrawOptions

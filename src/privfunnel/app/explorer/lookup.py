@@ -12,7 +12,7 @@ from privfunnel.data.engines import Alphabet, Column
 from privfunnel.data.engines.categories import Codes
 from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, Channel
-from privfunnel.model.lumping import lumping_of
+from privfunnel.model.equal_symbols import lumping_of
 from privfunnel.release.mechanism import symbol_names
 from privfunnel.report.axes import Axis
 from privfunnel.report.heat import Heat, draw

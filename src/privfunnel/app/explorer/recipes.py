@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePath
 
-from privfunnel.app.explorer import guards, reading
+from privfunnel.app.explorer import guard_choice as guards
+from privfunnel.app.explorer import reading
 from privfunnel.app.explorer.ledger_keeping import Keeping
 from privfunnel.app.explorer.workspace import Setting
 from privfunnel.measures import nats_per

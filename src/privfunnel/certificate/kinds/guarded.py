@@ -26,21 +26,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.certificate.archive import Archive
+from privfunnel.certificate.attacker_images import stack
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.claim import Claim, Scope
 from privfunnel.certificate.pairs import PairsProof, check_pairs
 from privfunnel.certificate.parts import Part, packed, unpacked
 from privfunnel.certificate.private_pairs import check_private_pairs
 from privfunnel.certificate.proof import Body, Certificate, usable
-from privfunnel.certificate.stacking import stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError, InvalidInputError, PrivFunnelError
 from privfunnel.measures import Array, Arrays
 from privfunnel.model.attackers import Attacker
-from privfunnel.model.guarded_lumping import checked_lumping, threat_to
-from privfunnel.model.guards import Attribute, Stratum, Threat
-from privfunnel.model.lumping import Lumping, singletons
+from privfunnel.model.equal_symbols import Lumping, singletons
 from privfunnel.model.problem import Problem
+from privfunnel.model.seen_alike import checked_lumping, threat_to
+from privfunnel.model.threat import Attribute, Stratum, Threat
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -52,7 +52,7 @@ class GuardedBody(Body):
     Attributes:
         prices: a, shape (M,).
         proofs: One tree a stratum, whose multipliers are those of :mod:`.stacking`; or one proof by pairs a stratum.
-        cells: None, or for each public symbol its class, shape (M,): see :mod:`privfunnel.model.guarded_lumping`.
+        cells: None, or for each public symbol its class, shape (M,): see :mod:`privfunnel.model.seen_alike`.
             Prices are then equal within a class, and the trees' symbols are classes: H(w) is at least the entropy of
             the classes.
     """

@@ -14,7 +14,7 @@ from privfunnel.errors import InvalidInputError
 from privfunnel.infra.checks import check_seed
 from privfunnel.measures import Array
 from privfunnel.model import channels
-from privfunnel.model.amounts import check_disclosure
+from privfunnel.model.asked_amounts import check_disclosure
 from privfunnel.model.problem import Problem
 from privfunnel.neighbours.bottleneck import abp, agglomerative
 from privfunnel.neighbours.bottleneck.blahut_arimoto import best

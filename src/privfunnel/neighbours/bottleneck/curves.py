@@ -16,11 +16,11 @@ from privfunnel.errors import InvalidInputError, need
 from privfunnel.infra.storage import Document, Stored
 from privfunnel.measures import Array, nats_per
 from privfunnel.model import channels
-from privfunnel.model.amounts import check_disclosure
+from privfunnel.model.asked_amounts import check_disclosure
 from privfunnel.model.envelope import Envelope
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Point, Problem
 from privfunnel.model.question import Quantity, Question
+from privfunnel.model.threat import Threat
 from privfunnel.solving.solution import Solution
 
 if TYPE_CHECKING:

@@ -33,13 +33,13 @@ from privfunnel.model.problem import Problem
 from privfunnel.model.question import Quantity
 from privfunnel.release.distortion.changes import unchanged
 from privfunnel.release.distortion.pram import transition_matrix, write_transition_matrix
+from privfunnel.solving.base import Asking
 from privfunnel.solving.curve import Curve
 from privfunnel.solving.point import posed
 from privfunnel.solving.records import RecordsWay
 from privfunnel.solving.request import Request, check_distortion
 from privfunnel.solving.solution import Solution
 from privfunnel.solving.tracing import Grid, PartialCurve, following
-from privfunnel.solving.way import Asking
 
 __all__ = [
     "Costs",

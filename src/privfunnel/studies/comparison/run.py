@@ -21,8 +21,8 @@ from privfunnel.errors import InvalidInputError, PrivFunnelError, need
 from privfunnel.infra.checks import check_seed, is_number, is_whole
 from privfunnel.infra.watching import Listener, Progress
 from privfunnel.measures import Array
-from privfunnel.model.amounts import check_disclosure
-from privfunnel.model.lumping import Lumping, chosen_lumping
+from privfunnel.model.asked_amounts import check_disclosure
+from privfunnel.model.equal_symbols import Lumping, chosen_lumping
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY
 from privfunnel.model.stationarity import kkt_residual

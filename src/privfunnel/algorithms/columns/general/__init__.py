@@ -26,9 +26,9 @@ from privfunnel.certificate.answer import DEFAULT_GAP, Answer, Status
 from privfunnel.errors import InfeasibleError, SolverError
 from privfunnel.infra.watching import Listener
 from privfunnel.measures import Array
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, Question
+from privfunnel.model.threat import Threat
 
 #: A channel's disclosure may fall short of the program's by rounding: aim so much higher, in nats.
 AIM = 5e-10

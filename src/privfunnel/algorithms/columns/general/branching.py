@@ -15,7 +15,7 @@ from privfunnel.algorithms.columns.general.tangent_relaxation import Relaxation,
 from privfunnel.algorithms.deadline import Deadline
 from privfunnel.algorithms.posteriors.boxes import Box, fill_chords, propagate, shrink, split_hole
 from privfunnel.certificate import LEAF, SHRINK, Proof
-from privfunnel.certificate.stacking import Stack
+from privfunnel.certificate.attacker_images import Stack
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import Array, entropy, xlogx
 

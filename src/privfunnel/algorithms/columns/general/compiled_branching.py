@@ -55,12 +55,12 @@ from privfunnel.algorithms.posteriors.boxes import (
     total_width,
 )
 from privfunnel.certificate import SHRINK, Proof
+from privfunnel.certificate.attacker_images import Stack, stack
 from privfunnel.certificate.curvature import Curved
-from privfunnel.certificate.stacking import Stack, stack
 from privfunnel.infra.jit import compiled
 from privfunnel.infra.signals import unveiled
 from privfunnel.measures import Array
-from privfunnel.model.guards import Stratum, Threat
+from privfunnel.model.threat import Stratum, Threat
 
 #: Room for nodes and for open boxes at first; it doubles when it is used up.
 FIRST_NODES = FIRST_OPEN = 1024

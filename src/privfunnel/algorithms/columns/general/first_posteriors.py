@@ -11,9 +11,9 @@ import numpy as np
 from privfunnel.algorithms.columns.general.tangent_relaxation import Relaxation
 from privfunnel.algorithms.deadline import Deadline
 from privfunnel.algorithms.perfect.splitting import split
-from privfunnel.certificate.stacking import stack
+from privfunnel.certificate.attacker_images import stack
 from privfunnel.measures import Array
-from privfunnel.model.guards import Stratum, Threat
+from privfunnel.model.threat import Stratum, Threat
 
 #: By how much a private posterior may miss the equations that make it private.
 PRIVATE = 1e-11

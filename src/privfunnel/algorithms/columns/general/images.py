@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privfunnel.algorithms.posteriors.boxes import plogp
-from privfunnel.certificate.stacking import LEAST_IMAGE, Stack
+from privfunnel.certificate.attacker_images import LEAST_IMAGE, Stack
 from privfunnel.infra.jit import compiled
 from privfunnel.measures import TINY, Array
 

@@ -26,9 +26,9 @@ from privfunnel.algorithms.posteriors.exact_weights import DENSE_SYMBOLS, correc
 from privfunnel.algorithms.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, new_model, run_robustly
 from privfunnel.errors import SolverError
 from privfunnel.measures import Array, entropy, xlogx
-from privfunnel.model.guards import Stratum, Threat
 from privfunnel.model.problem import Problem
 from privfunnel.model.tasks import Utility
+from privfunnel.model.threat import Stratum, Threat
 
 #: Weights of posteriors above this are in use.
 IN_USE = 1e-12

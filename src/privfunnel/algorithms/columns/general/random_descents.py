@@ -14,11 +14,11 @@ from privfunnel.algorithms.columns.general.branching import Bracket
 from privfunnel.algorithms.columns.general.images import images_of
 from privfunnel.algorithms.columns.general.local_descents import LEAST_GAIN, descend, value_of
 from privfunnel.algorithms.deadline import Deadline
-from privfunnel.certificate.stacking import stack
+from privfunnel.certificate.attacker_images import stack
 from privfunnel.infra.jit import compiled
 from privfunnel.infra.signals import unveiled
 from privfunnel.measures import TINY, Array
-from privfunnel.model.guards import Stratum, Threat
+from privfunnel.model.threat import Stratum, Threat
 
 #: Posteriors to descend from, how many of them before the first look at the clock, and the shape of their weights.
 STARTS, FIRST, SHAPE = 1000, 32, 2.0

@@ -21,13 +21,13 @@ from privfunnel.algorithms.posteriors.assembly import held_channel
 from privfunnel.algorithms.posteriors.points import distinct
 from privfunnel.certificate import Certificate, GuardedBody
 from privfunnel.certificate.answer import Status
-from privfunnel.certificate.stacking import stack
+from privfunnel.certificate.attacker_images import stack
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.infra.watching import Listener, Progress
 from privfunnel.measures import Array, Channel
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
 from privfunnel.model.tasks import Utility
+from privfunnel.model.threat import Threat
 
 #: Posteriors worth less than this share of the gap to be proved are left to the proof.
 WORTHWHILE = 0.2

@@ -18,7 +18,7 @@ import numpy as np
 from privfunnel.algorithms.deadline import NEVER, Deadline
 from privfunnel.algorithms.posteriors.boxes import Box
 from privfunnel.algorithms.posteriors.lp import INFINITY, NO_ROWS, NO_VALUES, is_optimal, new_model, run_until
-from privfunnel.certificate.stacking import Block, Stack
+from privfunnel.certificate.attacker_images import Block, Stack
 from privfunnel.certificate.tree import LARGEST
 from privfunnel.measures import INFORMATION, TINY, Array, entropy
 from privfunnel.measures.leakages import KINDS

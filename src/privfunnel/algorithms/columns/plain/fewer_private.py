@@ -15,7 +15,7 @@ from privfunnel.algorithms.columns.plain.search import Search
 from privfunnel.algorithms.deadline import NEVER, Deadline, Limits
 from privfunnel.certificate import Certificate, PlainBody
 from privfunnel.measures import Array, mutual_information
-from privfunnel.model.lumping import lumping_of
+from privfunnel.model.equal_symbols import lumping_of
 from privfunnel.model.problem import Problem
 
 #: Numbers of groups that are tried.

@@ -1,25 +1,17 @@
 // Step 3, behind the fold: who may know what, what holds for every released value, and what leakage is measured by.
 import { $, el } from "./dom.js";
 
-const GUARANTEES = [
-  ["", "none"],
-  ["lip", "beliefs change by at most e^ε, up or down (lip)"],
-  ["lift", "beliefs grow by at most e^ε (lift)"],
-  ["ldp", "local differential privacy of what is private (ldp)"],
-  ["k", "no row is likelier than 1/k (k)"],
-  ["t-closeness", "t-closeness"],
-  ["ordered-t-closeness", "t-closeness, ordered values"],
-  ["l-diversity", "l-diversity (entropy)"],
-  ["recursive-l-diversity", "recursive (c,l)-diversity"],
-  ["beta-likeness", "β-likeness"],
-  ["delta-disclosure", "δ-disclosure"],
-];
 const ROLES = [["", "not known"], ["known", "may be known"], ["published", "published as it is"]];
 const PAIRS = ["guarantee", "guarantee-2"];
 let measures = [];
 
 export function setUp(hello) {
-  for (const id of PAIRS) $(id).replaceChildren(...GUARANTEES.map(([value, text]) => new Option(text, value)));
+  const examples = Object.fromEntries(hello.guarantees.map((each) => [each.name, each.example]));
+  for (const id of PAIRS) {
+    const named = hello.guarantees.map((each) => new Option(each.title, each.name));
+    $(id).replaceChildren(new Option("none", ""), ...named);
+    $(id).addEventListener("change", () => { $(`${id}-value`).value = examples[$(id).value] || "0.5"; });
+  }
   measures = hello.measures;
   $("measure").replaceChildren(...measures.map((each) => new Option(each.title, each.name)));
   $("measure").addEventListener("change", explain);

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from privfunnel.certificate.answer import Answer
 from privfunnel.model import channels
-from privfunnel.model.guarded_lumping import threat_to
-from privfunnel.model.lumping import Lumping
+from privfunnel.model.equal_symbols import Lumping
 from privfunnel.model.question import Question
+from privfunnel.model.seen_alike import threat_to
 from privfunnel.reductions import Reduction
 
 
 @dataclass(frozen=True, eq=False)
 class SeenAlike(Reduction):
-    """A guarded question about classes of symbols; see :func:`privfunnel.model.guarded_lumping.guarded_lumping`."""
+    """A guarded question about classes of symbols; see :func:`privfunnel.model.seen_alike.guarded_lumping`."""
 
     classes: Lumping
 

@@ -19,10 +19,10 @@ from privfunnel import measures
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import InfeasibleError, InvalidInputError
 from privfunnel.measures import Array
-from privfunnel.model.guards import Threat
+from privfunnel.model.amounts import in_both
 from privfunnel.model.problem import Point, Problem
-from privfunnel.model.quantities import in_both
 from privfunnel.model.question import FEASIBILITY, Question
+from privfunnel.model.threat import Threat
 from privfunnel.reductions import Reduction
 
 #: Name of the column that holds the earlier releases' symbol.

@@ -4,7 +4,7 @@ Public symbols with the same p(s|x) of which every attacker knows the same form 
 published columns. Nothing is lost by solving on classes. A release of X has T-posteriors W = p(t|y) that are allowed
 where its own are, since guarantees are about p(s|y), and leak the same to every attacker; and I(X;Y) ≤ I(T;Y) + H(X|T),
 nats. Conversely a release of T becomes one of X that discloses H(X|T) more and leaks no more: see
-:mod:`privfunnel.model.lumping`. A cap on p(x|y), such as ``k=5`` has, is of X and not of T: with one there are no
+:mod:`privfunnel.model.equal_symbols`. A cap on p(x|y), such as ``k=5`` has, is of X and not of T: with one there are no
 classes.
 """
 
@@ -21,9 +21,9 @@ from privfunnel.measures import Array, Channel
 from privfunnel.model import channels
 from privfunnel.model.attackers import Attacker
 from privfunnel.model.coupling import Index
-from privfunnel.model.guards import Threat
-from privfunnel.model.lumping import Lumping, classes_of, lumping_of, numbered, singletons
+from privfunnel.model.equal_symbols import Lumping, classes_of, lumping_of, numbered, singletons
 from privfunnel.model.problem import Problem
+from privfunnel.model.threat import Threat
 
 #: Public symbols beyond which probabilities that are not counted are equal where they are within rounding.
 ROUNDED_BEYOND = 5000

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from privfunnel import measures
 from privfunnel.certificate.archive import Archive
+from privfunnel.certificate.attacker_images import Block, Stack
 from privfunnel.certificate.cells import check_cells
 from privfunnel.certificate.checker import check
 from privfunnel.certificate.claim import Claim, Scope
@@ -32,7 +33,6 @@ from privfunnel.certificate.parts import Part, packed, unpacked
 from privfunnel.certificate.private_equations import Whole, equations_of, merged, whole_table
 from privfunnel.certificate.private_vertices import least_private
 from privfunnel.certificate.proof import Body, Certificate, usable
-from privfunnel.certificate.stacking import Block, Stack
 from privfunnel.certificate.tree import LARGEST, Case, Proof
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array, Arrays

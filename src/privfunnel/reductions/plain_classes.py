@@ -1,6 +1,6 @@
 """Public symbols with the same p(s|x) as one: nothing is lost against an attacker who knows nothing.
 
-See :mod:`privfunnel.model.lumping` for the proof: L_X(R) = L_T(max(0, R − H(X|T))), nats.
+See :mod:`privfunnel.model.equal_symbols` for the proof: L_X(R) = L_T(max(0, R − H(X|T))), nats.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from privfunnel.certificate import Certificate
 from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError
-from privfunnel.model.lumping import ClassChannel, Lumping
+from privfunnel.model.equal_symbols import ClassChannel, Lumping
 from privfunnel.model.question import FEASIBILITY, Question
 from privfunnel.reductions import Reduction
 

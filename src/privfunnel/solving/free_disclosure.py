@@ -19,16 +19,15 @@ from privfunnel.certificate import Certificate
 from privfunnel.certificate.answer import Answer, Status
 from privfunnel.measures import Channel
 from privfunnel.model import channels
-from privfunnel.model.lumping import LUMPED_BEYOND, Lumping, lumping_of
+from privfunnel.model.equal_symbols import LUMPED_BEYOND, Lumping, lumping_of
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import FEASIBILITY, ROUNDING, Quantity
-from privfunnel.reductions.equal_symbols import of_members
+from privfunnel.reductions.plain_classes import of_members
+from privfunnel.solving.plan import PLAN
 from privfunnel.solving.solution import Solution
 
 #: The free disclosure counts as proved largest where no channel without leakage discloses more by this, in nats.
 FREE_PROVED = 1e-6
-#: Seconds that the search for what is free may take where no shorter time limit is in force, of which it takes a share.
-SECONDS, SHARE = 20.0, 0.2
 #: The names under which a problem remembers what is free, the proof, and how long the search for them may take.
 FREE, PROOF, PATIENCE = "_free_disclosure", "_free_certificate", "_free_seconds"
 
@@ -71,7 +70,8 @@ def free_certificate(problem: Problem) -> Certificate | None:
 
 def keep_to(problem: Problem, time_limit: float) -> None:
     """Let the search for what is free end within a share of a time limit that is shorter than its own."""
-    vars(problem)[PATIENCE] = SECONDS if time_limit >= SECONDS else SHARE * time_limit
+    own = PLAN.free_seconds
+    vars(problem)[PATIENCE] = own if time_limit >= own else PLAN.free * time_limit
 
 
 def _found(problem: Problem) -> perfect.FreeDisclosure:
@@ -79,7 +79,7 @@ def _found(problem: Problem) -> perfect.FreeDisclosure:
 
     A search that was cut short is made again where there is more time for it.
     """
-    seconds = vars(problem).get(PATIENCE, SECONDS)
+    seconds = vars(problem).get(PATIENCE, PLAN.free_seconds)
     known: tuple[perfect.FreeDisclosure, float] | None = vars(problem).get(FREE)
     if known is None or (not known[0].proved and known[1] < seconds):
         found = perfect.free_disclosure(lumping_of(problem).lumped, seconds=seconds)

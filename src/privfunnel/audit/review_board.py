@@ -19,7 +19,7 @@ import numpy as np
 from privfunnel import measures
 from privfunnel.audit.informed import Informed, how_many
 from privfunnel.measures import Array
-from privfunnel.model.quantities import told
+from privfunnel.model.amounts import told
 from privfunnel.release.ledger import Together
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from privfunnel.audit import Audit, Board
-from privfunnel.audit.board import KNOWS_EVERYBODY, board, knowing
+from privfunnel.audit.review_board import KNOWS_EVERYBODY, board, knowing
 from privfunnel.model.channels import joint
 from privfunnel.release.mechanism import symbol_names
 from privfunnel.report.described import Described

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from privfunnel.measures import INFORMATION, TINY, Array
 from privfunnel.measures.leakages import KINDS, gibbs
-from privfunnel.model.guards import Stratum, Threat
 from privfunnel.model.tasks import Utility
+from privfunnel.model.threat import Stratum, Threat
 
 Index = NDArray[np.intp]
 

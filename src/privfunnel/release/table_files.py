@@ -22,6 +22,7 @@ from privfunnel.infra.storage import AnyPath, check_target, whole_files
 from privfunnel.release import codebook as codebooks
 from privfunnel.release import order as orders
 from privfunnel.release import weakening
+from privfunnel.release.batch_writer import BatchWriter, check_apart, file_format, uses_semicolons
 from privfunnel.release.drawing import Draw
 from privfunnel.release.fidelity import Watch
 from privfunnel.release.mechanism import Mechanism
@@ -32,7 +33,6 @@ from privfunnel.release.records import RecordAlphabet
 from privfunnel.release.sampler import Indices, Tally
 from privfunnel.release.shuffling import Shuffle
 from privfunnel.release.summary import ReleaseSummary
-from privfunnel.release.writer import BatchWriter, check_apart, file_format, uses_semicolons
 
 
 def write(

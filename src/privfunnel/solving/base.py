@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from privfunnel.certificate.answer import Answer
 from privfunnel.infra.watching import Listener
-from privfunnel.model.lumping import Lumping
+from privfunnel.model.equal_symbols import Lumping
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import Question
 from privfunnel.solving.judging import Line

@@ -27,9 +27,9 @@ from privfunnel.data.score_classes import ScoreClasses
 from privfunnel.data.tables import Counts
 from privfunnel.infra.storage import Document
 from privfunnel.measures import Array, Channel
+from privfunnel.model.amounts import amount, spoken_unit, told
 from privfunnel.model.attackers import Columns
 from privfunnel.model.channels import is_sparse
-from privfunnel.model.quantities import amount, spoken_unit, told
 from privfunnel.release.sampler import Cumulative
 
 #: Entries of the table (x, y) up to which a lower bound of the disclosure is computed.

@@ -11,7 +11,7 @@ from privfunnel.audit.cross_fit import unasked_splits
 from privfunnel.data.population.views import view_of
 from privfunnel.errors import PrivFunnelError
 from privfunnel.infra.watching import Listener
-from privfunnel.solving.free import free_disclosure
+from privfunnel.solving.free_disclosure import free_disclosure
 
 #: Points of the line, besides 0.
 POINTS = 6

@@ -19,11 +19,11 @@ from privfunnel.certificate.answer import Answer
 from privfunnel.errors import CertificateError
 from privfunnel.measures import Array
 from privfunnel.model.attackers import Attacker
-from privfunnel.model.guards import Threat
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import Question
+from privfunnel.model.threat import Threat
 from privfunnel.reductions import Reduction
-from privfunnel.reductions.cells import cells_of, classes
+from privfunnel.reductions.task_cells import cells_of, classes
 
 #: Classes up to which a search comes to an end; beyond, about so many cells are solved.
 MOST_CLASSES, MOST_CELLS = 300, 200

@@ -14,10 +14,10 @@ from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import SolverError
 from privfunnel.measures import Channel
 from privfunnel.model import channels
-from privfunnel.model.guards import Threat
-from privfunnel.model.lumping import ClassChannel, lumping_of
+from privfunnel.model.equal_symbols import ClassChannel, lumping_of
 from privfunnel.model.problem import Problem
 from privfunnel.model.question import Question
+from privfunnel.model.threat import Threat
 
 #: Beyond this many public symbols, or classes of them, there is no search.
 MOST_SEARCHED = 5000
