@@ -1,7 +1,7 @@
 """Allowances for rounding, against sums of fifty digits: no bound is above what is true of the very numbers it is of.
 
 Each instance is one where the bound is met with equality, so that an allowance that is left out, or has the other sign,
-is above it in some. ``tests/house/allowances.py`` shows that these tests notice.
+is above it in some. ``tests/house/mutants.py`` shows that these tests notice.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def test_one_number_with_decimals_changes_nothing_but_its_count() -> None:
         table = people(400)
         ages = pa.array([age, *table["age"].to_pylist()[1:]], pa.float64())
         counts = count(table.set_column(2, "age", ages))
-        assert counts.columns["age"].kind == ("integer" if age == 40 else "number")
+        assert counts.columns["age"].kind == "integer"  # decimals of a few rows do not count
         noisy = noise.private_counts(counts, 1.0, random.Random(5))
         found = Mechanism.from_solution(noisy, pf.solve(noisy.problem(), disclosure=0.6, solver="greedy"))
         made.append(found.to_dict())

@@ -39,7 +39,7 @@ KILLED = """
 import os, sys
 from privfunnel import release
 from privfunnel.app.cli import main
-from privfunnel.release import writing
+from privfunnel.release import table_files as writing
 
 def killing(function, after):
     def called(*arguments, **options):

@@ -70,7 +70,9 @@ def test_a_first_linear_program_that_takes_too_long_is_given_up(
         return False
 
     monkeypatch.setattr(master, "run_robustly", endless)
-    monkeypatch.setattr(master, "PLAN", master.PLAN._replace(first=0.0, first_seconds=0.0))
+    monkeypatch.setattr(
+        master, "PLAN", master.PLAN._replace(first=0.0, first_seconds=0.0, first_unit_seconds=0.0)
+    )
     solution = pf.solve(problem, known=[["a"]], time_limit=1e-6, throw=False, **asked)
     assert len(limits) == 1
     assert limits[0] < 1.0  # it hears the limit

@@ -214,7 +214,7 @@ def test_what_groups_of_symbols_cannot_reach_is_not_called_infeasible(
     problem = toy(3, n_x=8)
     fine = solve(problem, utility="98%", guarantees=["lip=1.5"])
     assert fine.utility >= 0.98 * problem.utility_ceiling - 1e-9
-    for name in ("solving.guarded_task.SEARCHED_UP_TO", "reductions.task_alike.MOST_CLASSES"):
+    for name in ("solving.guarded_task.SEARCHED_UP_TO", "reductions.task_classes.MOST_CLASSES"):
         monkeypatch.setattr(f"privfunnel.{name}", 0)
     for name in ("MOST_CELLS", "LEAST_CELLS"):
         monkeypatch.setattr(f"privfunnel.reductions.task_classes.{name}", 2)

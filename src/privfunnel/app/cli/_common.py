@@ -183,18 +183,6 @@ def record_options(function: Function) -> Function:
     return function
 
 
-class GuaranteeOption(click.Option):
-    """An option whose help names all guarantees, which are loaded when it is read."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The help with an example of each."""
-        from privfunnel.model.guarantees import GUARANTEES
-
-        examples = ", ".join(f"{each.name}={each.example}" for each in GUARANTEES.values())
-        self.help = (self.help or "").format(examples=examples)
-        return super().get_help_record(ctx)
-
-
 def guard_options(function: Function) -> Function:
     """``--known``, ``--published``, ``--guarantee`` and ``--measure``; see :func:`parse_guards`."""
     decorators: Sequence[Callable[[Function], Function]] = (
@@ -203,8 +191,8 @@ def guard_options(function: Function) -> Function:
                           "commas; once for each attacker."),
         click.option("--published", multiple=True, metavar="COLUMN", callback=_columns,
                      help="Public column that is released as it is, so that everyone knows it."),
-        click.option("--guarantee", "guarantees", multiple=True, metavar="NAME=VALUE", cls=GuaranteeOption,
-                     help="What holds for every output, once for each: {examples}."),
+        click.option("--guarantee", "guarantees", multiple=True, metavar="NAME=VALUE",
+                     help="What holds for every output, such as lip=0.2 or k=5, once for each; see docs/attackers.md."),
         click.option("--measure", type=MeasureName(),
                      help="What leakage is measured by, mutual information by default; see docs/attackers.md."),
     )  # fmt: skip

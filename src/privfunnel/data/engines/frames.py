@@ -144,12 +144,19 @@ class FrameSource(Source):
         value = nw.col(name)
         asked = [value.min().alias("low"), value.max().alias("high")]
         if self.kinds[name] == "number":
-            asked.append(((value.cast(nw.Float64) % 1) > 0.0).cast(nw.Int64).sum().alias("broken"))
+            part = value.cast(nw.Float64) % 1
+            asked += [
+                (part > 0.0).cast(nw.Int64).sum().alias("broken"),
+                (part == 0.0).cast(nw.Int64).sum().alias("full"),
+            ]
         found = self._collect(self._present(name).select(*asked))
         low, high = (None if found[end][0] is None else float(found[end][0]) for end in ("low", "high"))
         finite = all(end is not None and math.isfinite(end) for end in (low, high))
+        broken, full = ((found[each][0] or 0) if each in found else 0 for each in ("broken", "full"))
         # A few rows' own decimals are no reason to write all bins with some: that would tell of them.
-        return Extremes(low, high, "broken" not in found or (finite and (found["broken"][0] or 0) < FEW))
+        return Extremes(
+            low, high, "broken" not in found or (finite and (broken == 0 or broken < FEW <= full))
+        )
 
     def ends(self, name: str, rows: int) -> tuple[list[float], list[float]]:
         """The least and the largest numbers; null and NaN left out."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from privfunnel.algorithms.options import check_positive, check_whole
-from privfunnel.certificate.answer import Status
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InvalidInputError
 from privfunnel.infra.checks import check_seed
 from privfunnel.measures import Array
@@ -76,19 +76,16 @@ def solve(
         if not 1.0 <= multiplier < math.inf:
             raise InvalidInputError(f"multiplier={multiplier!r} is not usable: give a finite β ≥ 1")
         channel, status = best(problem, float(multiplier), rng, restarts, tolerance, max_steps, None)
-        return solution_of(
-            problem, channel, 1.0 / multiplier, status, None, seed, time.perf_counter() - started
-        )
+        seconds = time.perf_counter() - started
+        made = Answer(channel=channel, status=status, slope=1.0 / multiplier, seconds=seconds)
+        return solution_of(problem, made, None, seed)
     if relevance is not None:
         return _least_rate(problem, relevance, restarts, tolerance, max_steps, seed)
     assert rate is not None
     wanted = check_disclosure(problem, rate)
     if method == "abp":
         found = _most_relevance(problem, wanted, rng, restarts, tolerance, max_steps)
-        return solution_of(
-            problem, found.channel, _slope(found.multiplier), _status(found), wanted, seed,
-            time.perf_counter() - started, ABP,
-        )  # fmt: skip
+        return solution_of(problem, _answer(found, found.channel, started), wanted, seed, ABP)
     pool = _merged(problem) if method == "agglomerative" else _searched(
         problem, wanted, rng, restarts, tolerance, max_steps
     )  # fmt: skip
@@ -233,8 +230,14 @@ def _least_rate(
         for start in starts
     ]
     top = min(runs, key=lambda run: problem.evaluate(run.channel).disclosure)
-    channel, seconds = channels.merge_outputs(top.channel), time.perf_counter() - started
-    return solution_of(problem, channel, _slope(top.multiplier), _status(top), None, seed, seconds, ABP)
+    made = _answer(top, channels.merge_outputs(top.channel), started)
+    return solution_of(problem, made, None, seed, ABP)
+
+
+def _answer(run: abp.Run, channel: Array, started: float) -> Answer:
+    """What ABP found, with the channel that is given of it."""
+    seconds = time.perf_counter() - started
+    return Answer(channel=channel, status=_status(run), slope=_slope(run.multiplier), seconds=seconds)
 
 
 def _inside(problem: Problem, rates: Iterable[float]) -> list[float]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privfunnel.certificate import Certificate
-from privfunnel.certificate.answer import Status
+from privfunnel.certificate.answer import Answer, Status
 from privfunnel.errors import InvalidInputError, need
 from privfunnel.infra.storage import Document, Stored
 from privfunnel.measures import Array, nats_per
@@ -196,22 +196,15 @@ def answer(
     """The envelope of what was found, at ``rate``, as a channel."""
     both = {found[envelope.index[i]].status for i in envelope.neighbours(rate)[:2]}
     status = Status.MAX_STEPS if Status.MAX_STEPS in both else Status.CONVERGED
-    return solution_of(
-        problem, envelope.channel(rate), -envelope.slope(rate), status, rate, seed, seconds, solver
-    )
+    made = Answer(channel=envelope.channel(rate), status=status, slope=-envelope.slope(rate), seconds=seconds)
+    return solution_of(problem, made, rate, seed, solver)
 
 
 def solution_of(
-    problem: Problem,
-    channel: Array,
-    slope: float,
-    status: Status,
-    rate: float | None,
-    seed: int,
-    seconds: float,
-    solver: str = SOLVER,
+    problem: Problem, answer: Answer, rate: float | None, seed: int, solver: str = SOLVER
 ) -> Solution:
-    """A solution whose every number is computed from the channel."""
+    """A solution whose every number is computed from the channel of an answer."""
+    channel = answer.channel
     point = problem.evaluate(channel)
     question = _asked(problem, point.disclosure if rate is None else rate)
     lower = float(problem.lower_bound(point.disclosure))
@@ -222,11 +215,11 @@ def solution_of(
         lower_bound=lower,
         bound_source="closed form",
         bound=lower,
-        slope=slope,
-        status=status,
+        slope=answer.slope,
+        status=answer.status,
         solver=solver,
         seed=seed,
-        seconds=seconds,
+        seconds=answer.seconds,
     )
 
 

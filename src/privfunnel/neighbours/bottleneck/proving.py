@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privfunnel.algorithms.options import check_positive, check_whole
 from privfunnel.certificate import BottleneckBody, Certificate
-from privfunnel.certificate.answer import DEFAULT_GAP, Status
+from privfunnel.certificate.answer import DEFAULT_GAP, Answer, Status
 from privfunnel.certificate.kinds.bottleneck import (
     SMALLEST_SLOPE,
     BoxTree,
@@ -139,9 +139,9 @@ def prove(
         slope = min(max(1.0 / max(found.multiplier, TINY), SMALLEST_SLOPE), 1.0)
         status = Status.CONVERGED if found.still else Status.MAX_STEPS
         channel = channels.merge_outputs(found.channel)
-        solution = solution_of(
-            problem, channel, slope, status, wanted, seed, time.perf_counter() - started, solver=SOLVER_NAME
-        )
+        seconds = time.perf_counter() - started
+        made = Answer(channel=channel, status=status, slope=slope, seconds=seconds)
+        solution = solution_of(problem, made, wanted, seed, SOLVER_NAME)
         point = ProvedPoint(solution=solution, upper_bound=ceiling, certificate=None)
         if best is not None and solution.leakage <= best.solution.leakage + 1e-12:
             share *= 0.01
