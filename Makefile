@@ -29,10 +29,11 @@ run: install
 explore: install
 	$(BIN)/privfunnel explore
 
-# More options for pytest: make test TESTS="--cov --cov-report=term", which wants all that .ci/run installs, or TESTS="-k ledger".
+# Without the slow ones, which .ci/run does not leave out: make test TESTS="-m ''" for all. Other options for pytest:
+# TESTS="--cov --cov-report=term", which wants all that .ci/run installs, or TESTS="-k ledger".
 TESTS ?=
 test: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" --durations=10 $(TESTS)
 
 # Damaged files and odd options, for longer than the tests do: make fuzz CASES=20000 SEED=7
 CASES ?= 5000

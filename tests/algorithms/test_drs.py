@@ -165,6 +165,7 @@ def test_solve_meets_the_disclosure_and_is_seeded(skewed, cls):
         assert cls.variant in first.message
 
 
+@pytest.mark.slow
 def test_the_sweep_of_the_repaired_variant_is_near_the_known_optimum(uniform):
     curve = pf.trace(uniform, disclosures=[0.548752], solver=RepairedDRS(time_limit=np.inf), throw=False)
     assert 0.1208448 - 1e-7 <= curve.leakage[0] <= 0.1208448 + 2e-3

@@ -208,6 +208,7 @@ def test_bad_options(value: Any) -> None:
         pf.algorithms.registry.get("perfect", time_limit=value)
 
 
+@pytest.mark.slow
 def test_a_budget_of_nothing_claims_no_more_than_is_proved_of_what_is_free() -> None:
     rng = np.random.default_rng(1)
     counts = rng.poisson(rng.dirichlet(np.full(4, 0.8), size=90).T * rng.pareto(1.5, size=90) * 20.0 + 0.05)

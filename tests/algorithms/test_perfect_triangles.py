@@ -71,6 +71,7 @@ def test_symbols_on_a_line_through_the_centre_are_pairs() -> None:
         assert triangles.least(plane_of(problem), prices, limits) == pytest.approx(-gain, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_the_free_disclosure_of_three_private_symbols_is_proved_where_vertices_are_too_many_to_list() -> None:
     rng = np.random.default_rng(7)
     problem = pf.Problem(rng.dirichlet(np.full(3, 3.0), 115).T * rng.geometric(0.1, 115))

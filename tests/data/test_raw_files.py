@@ -71,6 +71,7 @@ def test_census_income_is_the_instance_up_to_the_order_of_its_labels() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "arguments", "rows"),
     [

@@ -20,6 +20,7 @@ import fuzzing
 COMPILED = ("arrow", "parquet", "duckdb", "sqlite", "xlsx", "ods", "json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in fuzzing.SIZES if kind not in COMPILED])
 def test_odd_inputs_are_answered_or_refused_in_one_line(kind: str) -> None:
     outcomes = fuzzing.fuzz({kind: fuzzing.SIZES[kind]}, seed=0)[kind]
@@ -27,6 +28,7 @@ def test_odd_inputs_are_answered_or_refused_in_one_line(kind: str) -> None:
     assert (outcomes["read"] > 0) is (kind != "device")
 
 
+@pytest.mark.slow
 def test_damaged_files_never_bring_the_process_down(tmp_path: Path) -> None:
     log = tmp_path / "case"
     environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}

@@ -182,6 +182,12 @@ def test_only_where_everything_is_installed_is_coverage_judged() -> None:
     assert 'TESTS="--cov' in (ROOT / ".ci/run").read_text("utf-8")
 
 
+def test_only_ci_waits_for_slow_tests() -> None:
+    recipe = (ROOT / "Makefile").read_text("utf-8").partition("\ntest: install\n")[2].partition("\n\n")[0]
+    assert '-m "not slow" --durations=10' in recipe
+    assert """-m ''\"""" in (ROOT / ".ci/run").read_text("utf-8")
+
+
 def test_a_run_that_skips_ends_with_how_to_run_the_rest(tmp_path: Path) -> None:
     (tmp_path / "test_optional.py").write_text(
         "import pytest\ndef test_there():\n    pytest.importorskip('a_library_that_is_not_there')\n"

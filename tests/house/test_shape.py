@@ -89,6 +89,7 @@ def parsed() -> list[tuple[Path, list[str], list[Function]]]:
     return [(path, text.splitlines(), list(functions(ast.parse(text)))) for path, text in texts]
 
 
+@cache
 def trees() -> list[tuple[Path, ast.Module]]:
     """Every module, parsed."""
     return [(path, ast.parse("\n".join(lines))) for path, lines, _ in parsed()]

@@ -177,6 +177,7 @@ def test_the_ten_lines_of_the_stewards_tutorial_run(
     assert (patients / "release.parquet").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @FEW_ROWS
 def test_the_blocks_of_the_researchers_tutorial_run_and_say_what_they_say(patients: Path) -> None:

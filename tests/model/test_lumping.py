@@ -85,6 +85,7 @@ def test_the_curve_on_classes_is_the_curve(seed: int) -> None:
         assert classes.leakage == pytest.approx(whole.leakage, abs=2e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_a_thousand_tables_are_solved_alike_with_classes_and_without(first: int) -> None:
     """Every answer is proved to 1e-6 nats, so that two of one table differ by no more."""

@@ -445,6 +445,7 @@ def test_pairs_are_counted_alike_in_tables_and_one_by_one(monkeypatch: pytest.Mo
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_wide_table_goes_from_a_file_to_an_audit_of_decoys_in_one_sitting(
     table: Any, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def test_stopping_a_worker_stops_its_task(tmp_path: Path) -> None:
     with_worker(tmp_path, work)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits on memory are POSIX")
 def test_too_much_memory_is_an_error_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # it reserves memory for each core
@@ -321,6 +322,7 @@ def test_a_task_that_finds_no_memory_is_refused_with_advice(
     with_worker(tmp_path, work)
 
 
+@pytest.mark.slow
 def test_many_tabs_answer_one_after_another_under_little_memory() -> None:
     async def main() -> None:
         sessions = Sessions(Limits(memory=1 << 30))

@@ -8,6 +8,7 @@ function of p(u|y), prove a bound over the whole table (:mod:`privfunnel.certifi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -101,14 +102,17 @@ class TaskFunnel:
         work = self._work(problem, progress)
         most, slope, proof = work.tasks.ceiling, 1.0, None
         _ = work.freely  # the curve begins there
-        # Newton steps towards a leakage budget along proved lines; each squares the error.
-        for _ in range(12):
+        before = math.inf
+        # Steps towards a leakage budget along proved lines, each of which squares the error, or halves what is open.
+        for _ in range(40):
             reached = work.within(leakage)
             if most - reached <= self.gap * work.unit or work.deadline.passed():
                 break
+            slow, before = most - reached > 0.5 * before, most - reached
             if proof is not None:  # a line of slope μ turns leakage that is not proved into utility
                 work.gap = min(self.gap, max(FINER * self.gap * work.unit * slope, FINEST))
-            work.at(work.meeting(leakage, most) if proof is None else (reached + 3.0 * most) / 4.0)
+            aim = work.meeting(leakage, most) if proof is None else (reached + 3.0 * most) / 4.0
+            work.at(0.5 * (reached + most) if slow else aim)
             for line in work.lines:
                 if line.most_utility(leakage) < most:
                     most, slope, proof = line.most_utility(leakage), line.slope, line
