@@ -17,17 +17,20 @@ import privfunnel as pf
 from funnels import toy
 from helpers_kernels import plain
 from privfunnel.certificate import (
+    BottleneckBody,
     ChainProof,
     ChiSquaredBody,
     Claim,
     DistortionBody,
     FreeBody,
     FreeProof,
+    GuardedBody,
     GuessingBody,
     PairsProof,
     PlainBody,
     Scope,
     Step,
+    TaskBody,
     ThinProof,
     check_chain,
     check_pairs,
@@ -37,6 +40,7 @@ from privfunnel.certificate import (
 from privfunnel.certificate.attacker_images import stack
 from privfunnel.certificate.curvature import Case, Curved, curves_of
 from privfunnel.certificate.image_boxes import Box, Bracket, weigh
+from privfunnel.certificate.kinds.bottleneck import BoxTree
 from privfunnel.errors import CertificateError
 from privfunnel.model.threat import Threat
 
@@ -152,6 +156,57 @@ def test_the_line_of_squares() -> None:
         body = ChiSquaredBody(prices=np.zeros(6), entries=np.zeros((6, 6)))
         claim = ChiSquaredBody.build(problem, 1.0, body.prices, body.entries).claim
         assert body.line(problem, claim) <= 0.0
+
+
+def test_the_line_of_the_bottleneck() -> None:
+    """It bounds from above: what is told is H(S) + a·p − μ H(X) + value at most."""
+    tree = BoxTree(
+        variable=np.full(1, -1, dtype=np.int32), split=np.zeros(1), first=np.zeros(1, dtype=np.int32)
+    )
+    for rng, problem in tables(3, 9):
+        prices, slope, value = rng.normal(size=9), float(0.1 + rng.random()), float(rng.random())
+        body = BottleneckBody(prices=prices, value=value, tree=tree)
+        claim = Claim(constant=0.0, disclosure=-slope, weights=-np.ones(1))
+        true = entropy(exact(problem.p_s)) + dot(prices, problem.p_x) + Decimal(value)
+        true -= Decimal(slope) * entropy(exact(problem.p_x))
+        assert -Decimal(body.line(problem, claim)) >= true
+
+
+def test_the_line_against_attackers() -> None:
+    """Σ θ_a H(S|A_a) + a·p − μ H(X) + value, of an attacker who knows nothing and of one who knows a column."""
+    for rng, problem in tables(3, 9):
+        known = pf.Problem(problem.counts, public_columns={"a": list("xyzxyzxyz")})
+        guards = Threat.of(known, known=["a"])
+        prices, slope, value = rng.normal(size=9), float(rng.random()), -float(rng.random())
+        weights = rng.random(2)
+        body = GuardedBody(prices=prices, proofs=(ThinProof(claim=value, measure=np.ones(3)),))
+        claim = Claim(constant=0.0, disclosure=slope, weights=weights, scope=Scope(guards=guards))
+        true = dot(prices, known.p_x) + Decimal(value) - Decimal(slope) * entropy(exact(known.p_x))
+        for weight, attacker in zip(exact(weights), guards.attackers, strict=True):
+            for each in np.unique(attacker.values):
+                told = [sum(exact(row), Decimal(0)) for row in known.p_sx[:, attacker.values == each]]
+                true += weight * (entropy(told) + sum(told) * sum(told).ln())
+        assert Decimal(body.line(known, claim)) <= true
+
+
+def test_the_line_of_a_task() -> None:
+    """H(S) + Σ_x p(x) min f − μ H(U), with f of the very coefficients that the boxes have."""
+    for rng, problem in tables(3, 6, 12):
+        kept = np.stack([share := rng.random(6), 1.0 - share]) * problem.p_x
+        useful = pf.Problem(problem.counts, p_ux={"u": kept})
+        proof = pf.solve(useful, utility=0.95 * useful.utility_ceiling).certificate
+        assert proof is not None
+        body, tasks = proof.body_of(TaskBody), useful.required_tasks()
+        made = body.functions(useful, proof.claim)
+        true = entropy(exact(useful.p_s)) - Decimal(proof.claim.utility) * entropy(
+            exact(kept.sum(axis=1) / kept.sum())
+        )
+        for x, p_x in enumerate(exact(useful.p_x)):
+            columns = [*useful.p_s_given_x[:, x], *tasks.rows[:, x]]
+            values = [dot(columns, [*made.of_told[:, b], *made.of_kept[:, b]]) + Decimal(float(made.constant[b]))
+                      for b in range(made.constant.size)]  # fmt: skip
+            true += p_x * min(values)
+        assert Decimal(body.line(useful, proof.claim)) <= true + Decimal("1e-18")
 
 
 def test_thinning_at_a_symbol_that_loses_nothing() -> None:
